@@ -1,0 +1,40 @@
+"""One record as torch emitted it, before anything was made of it.
+
+The live spool and torch's own trace log both become this, so that one decoder serves both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Hold what torch handed over.
+
+    `name` is torch's event name ("dynamo_start", "bwd_compilation_metrics") or, for artifacts, "artifact:" and the
+    artifact's name ("artifact:recompile_reasons").
+    """
+
+    process_id: str
+    sequence: int
+    time_us: int
+    name: str
+    metadata: Any = None
+    payload: Any = None
+    frame_id: int | None = None
+    frame_compile_id: int | None = None
+    compiled_autograd_id: int | None = None
+    attempt: int | None = None
+    rank: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)  # what only a live hook can know: {"qualname": …}
+
+    @property
+    def compile_id(self) -> str | None:
+        """Print the compile id as torch does: 0/1, or !0/1/0 under compiled autograd."""
+        if self.frame_id is None and self.compiled_autograd_id is None:
+            return None
+        parts = [] if self.compiled_autograd_id is None else [f"!{self.compiled_autograd_id}"]
+        parts += [str(p) for p in (self.frame_id, self.frame_compile_id) if p is not None]
+        return "/".join(parts)

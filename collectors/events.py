@@ -1,0 +1,284 @@
+"""The wire contract: what a collector tells a store, and nothing about how either works.
+
+An event is identified by (process_id, sequence). Recording the same event twice is one event. Each class below is one
+kind; `kind` on the wire is the class's `KIND`. Times are microseconds since the epoch, durations are microseconds.
+What torch did not say is None, never 0 and never "".
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+SCHEMA_VERSION = 1
+
+Json = Any
+
+
+@dataclass(frozen=True)
+class Event:
+    """Carry what every event has: the process that saw it, its place there, and when."""
+
+    KIND: ClassVar[str] = ""
+    process_id: str
+    sequence: int
+    time_us: int
+
+
+@dataclass(frozen=True)
+class RunStarted(Event):
+    """Open a run: one job, whatever number of processes it starts."""
+
+    KIND = "run_started"
+    run_id: str
+    name: str
+    suite: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    source: str = "live"  # live | import
+    level: str = "light"
+    keep_source: bool = True
+    argv: list[str] = field(default_factory=list)
+    cwd: str | None = None
+    git: dict[str, Json] = field(default_factory=dict)  # commit branch subject dirty remote root
+    host: dict[str, Json] = field(default_factory=dict)  # name os kernel cpu cpu_count memory_bytes
+    gpus: list[dict[str, Json]] = field(default_factory=list)  # name memory_bytes compute_capability driver_version
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunEnded(Event):
+    """Close a run. `state` is finished, failed, killed or interrupted."""
+
+    KIND = "run_ended"
+    run_id: str
+    state: str
+    exit_code: int | None = None
+    signal: str | None = None
+
+
+@dataclass(frozen=True)
+class ProcessStarted(Event):
+    """Name a process that loaded torch._dynamo (or a forked copy of one)."""
+
+    KIND = "process_started"
+    run_id: str
+    pid: int
+    parent_process_id: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    argv: list[str] = field(default_factory=list)
+    level: str = "light"
+    python_version: str | None = None
+    torch_version: str | None = None
+    torch_git: str | None = None
+    cuda_version: str | None = None
+    cudnn_version: str | None = None
+    triton_version: str | None = None
+    capabilities: dict[str, str] = field(default_factory=dict)  # capability -> ok, or why not
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ConfigSeen(Event):
+    """Keep one configuration text, named by its content hash."""
+
+    KIND = "config_seen"
+    config_hash: str
+    config_kind: str  # dynamo | inductor | functorch | compiler | changed (what differs from torch's defaults)
+    body: str
+
+
+@dataclass(frozen=True)
+class FrameContext(Event):
+    """Say which compile an event belongs to; all None where torch had no compile in flight."""
+
+    compile_id: str | None = None  # as torch prints it: "0/1", "!0/1/0"
+    frame_id: int | None = None
+    frame_compile_id: int | None = None
+    attempt: int | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class CompileStarted(FrameContext):
+    """Say that dynamo began to trace a frame."""
+
+    KIND = "compile_started"
+    function: str | None = None  # qualified name, or what torch calls the code object
+    file: str | None = None  # repository-relative or module path; never absolute
+    line: int | None = None
+    resumed_at: int | None = None  # line, for a function that continues after a graph break
+    stack: list[dict[str, Json]] = field(default_factory=list)  # {file, line, name, code}, outermost first
+
+
+@dataclass(frozen=True)
+class Compiled(FrameContext):
+    """Carry one CompilationMetrics record."""
+
+    KIND = "compiled"
+    record_kind: str = "forward"  # forward | backward | runtime
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+    resumed_at: int | None = None
+    outcome: str = "compiled"  # compiled | empty | failed | skipped | recompile_limit
+    start_us: int | None = None
+    end_us: int | None = None
+    duration_us: int | None = None
+    phases_us: dict[str, int] = field(default_factory=dict)  # exclusive, see decode/metrics.py
+    metrics: dict[str, Json] = field(default_factory=dict)  # torch's own names; config texts as {"config_hash": …}
+
+
+@dataclass(frozen=True)
+class GraphBroke(FrameContext):
+    """Carry one dynamo_graph_break_reason."""
+
+    KIND = "graph_broke"
+    gb_id: str | None = None
+    gb_type: str | None = None
+    reason: str = ""
+    explanation: str | None = None
+    hints: list[str] = field(default_factory=list)
+    debug_context: str | None = None
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+    resumed_at: int | None = None
+    source_line: str | None = None
+    source_hash: str | None = None
+    outcome: str = "unknown"  # resumed | skipped | unknown; the store settles unknown from the compile's own record
+    fingerprint: str = ""
+    stack: list[dict[str, Json]] = field(default_factory=list)
+    text: str = ""  # all that torch wrote
+
+
+@dataclass(frozen=True)
+class GuardFailure:
+    """Say why one cache entry could not serve a call."""
+
+    cache_entry: str | None  # compile id of the entry: "0/0"
+    reason: str
+    category: str
+    source: str | None = None  # the guard's source expression: L['x'], self.step
+    expected: str | None = None
+    actual: str | None = None
+    suggestion: str | None = None
+    file: str | None = None
+    line: int | None = None
+    source_line: str | None = None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class Recompiled(FrameContext):
+    """Carry one recompile_reasons event: every cache entry with its failed guard."""
+
+    KIND = "recompiled"
+    recompiled_from: str | None = None  # newest cache entry
+    guards: list[GuardFailure] = field(default_factory=list)
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class CompileFailed(FrameContext):
+    """Carry one dynamo_error: the traceback of a compile that raised."""
+
+    KIND = "compile_failed"
+    error_type: str | None = None
+    message: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class CacheLookedUp(FrameContext):
+    """Carry one look-up in the FX graph cache or AOTAutograd's cache."""
+
+    KIND = "cache_looked_up"
+    cache: str = "fx_graph"  # fx_graph | aot_autograd
+    result: str = "miss"  # hit | miss | bypass
+    key: str | None = None
+    reason: str | None = None
+    time_taken_us: int | None = None
+    time_saved_us: int | None = None
+    detail: dict[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CudagraphSkipped(FrameContext):
+    """Say that inductor could not use a CUDA graph, and why."""
+
+    KIND = "cudagraph_skipped"
+    reason: str = ""
+    stack: list[dict[str, Json]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SnapshotTaken(Event):
+    """Carry a process's running totals; a later one replaces an earlier one."""
+
+    KIND = "snapshot_taken"
+    final: bool = False
+    counters: dict[str, dict[str, Json]] = field(default_factory=dict)
+    compile_times: dict[str, float] = field(default_factory=dict)  # seconds, torch's own phase names
+    losses: dict[str, int] = field(default_factory=dict)
+    gpus: list[dict[str, Json]] = field(default_factory=list)
+    cudnn_version: str | None = None
+
+
+@dataclass(frozen=True)
+class Noted(FrameContext):
+    """Keep a record that this version has no decoder for; it loses nothing and shows under its own name."""
+
+    KIND = "noted"
+    name: str = ""
+    body: Json = None
+
+
+KINDS: dict[str, type[Event]] = {
+    cls.KIND: cls
+    for cls in (
+        RunStarted,
+        RunEnded,
+        ProcessStarted,
+        ConfigSeen,
+        CompileStarted,
+        Compiled,
+        GraphBroke,
+        Recompiled,
+        CompileFailed,
+        CacheLookedUp,
+        CudagraphSkipped,
+        SnapshotTaken,
+        Noted,
+    )
+}
+
+
+def dump_event(event: Event) -> str:
+    """Write an event as one line of JSON."""
+    body = {f.name: getattr(event, f.name) for f in fields(event)}
+    if isinstance(event, Recompiled):
+        body["guards"] = [{f.name: getattr(g, f.name) for f in fields(g)} for g in event.guards]
+    return json.dumps({"v": SCHEMA_VERSION, "kind": event.KIND, **body}, separators=(",", ":"))
+
+
+def load_event(line: str) -> Event:
+    """Read an event back from its line.
+
+    Raises: ValueError if the line is not an event of this schema version.
+    """
+    body = json.loads(line)
+    if not isinstance(body, dict) or body.get("v") != SCHEMA_VERSION:
+        raise ValueError(f"expected an event of schema version {SCHEMA_VERSION}, got {str(line)[:80]!r}")
+    cls = KINDS.get(body.get("kind", ""))
+    if cls is None:
+        raise ValueError(f"unknown event kind {body.get('kind')!r}; known: {', '.join(sorted(KINDS))}")
+    values = {f.name: body[f.name] for f in fields(cls) if f.name in body}
+    if cls is Recompiled:
+        values["guards"] = [GuardFailure(**g) for g in values.get("guards", [])]
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise ValueError(f"a {cls.KIND} event lacks a field: {error}") from None
