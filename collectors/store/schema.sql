@@ -159,7 +159,7 @@ create table compiles (
   function_id integer references functions (id),
   line integer,
   resumed_at integer,
-  outcome text not null,              -- started | compiled | empty | failed | skipped | recompile_limit
+  outcome text not null,              -- announced | started | compiled | empty | failed | skipped | recompile_limit
   started_us integer not null,
   duration_us integer,                -- of its forward record
   total_us integer not null default 0, -- forward and backward records together

@@ -1,0 +1,133 @@
+"""Open the database: every pragma has its one home here."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from collectors.store.errors import (
+    NotAStore,
+    StoreMissing,
+    StoreNeedsMigration,
+    StoreNotReadable,
+    StoreTooNew,
+    explain,
+)
+
+APPLICATION_ID = 0x43425244  # "CBRD": tells our files from other people's SQLite files
+DATABASE_VERSION = 1
+BUSY_TIMEOUT_MS = 5_000
+CHECKPOINT_BUSY_TIMEOUT_MS = 100  # longer blocks the writer for as long as a reader reads
+
+
+def open_writer(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Open a database for writing, creating the file where there is none.
+
+    Raises: StoreError in words if it cannot be written, is not ours, or is newer than this program.
+    """
+    name = os.fspath(path)
+    try:
+        connection = sqlite3.connect(name, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None)
+    except sqlite3.Error as error:
+        raise explain(error, name) from error
+    try:
+        connection.row_factory = sqlite3.Row
+        connection.execute("pragma foreign_keys = on")
+        _check_version(connection, name, allow_older=True)
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = full")  # nearly free at 100 rows a transaction or more
+        connection.execute("pragma wal_autocheckpoint = 0")  # checkpoint() does it, with a short patience
+        return connection
+    except sqlite3.Error as error:
+        connection.close()
+        raise explain(error, name) from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Open an existing, current database for reading only.
+
+    Raises: StoreMissing, NotAStore, StoreNeedsMigration, StoreTooNew, or another StoreError.
+    """
+    name = os.fspath(path)
+    if not os.path.exists(name):
+        raise StoreMissing(f"There is no database at {name}. `python -m app migrate --db {name}` makes an empty one.")
+    if os.path.isdir(name):
+        raise StoreNotReadable(f"{name} is a folder; --db expects a file.")
+    try:
+        connection = _open_read_only(name)
+    except sqlite3.Error as error:
+        raise explain(error, name) from error
+    try:
+        connection.row_factory = sqlite3.Row
+        connection.execute("pragma query_only = on")
+        connection.execute("pragma mmap_size = 268435456")
+        _check_version(connection, name, allow_older=False)
+        return connection
+    except sqlite3.Error as error:
+        connection.close()
+        raise explain(error, name) from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _open_read_only(name: str) -> sqlite3.Connection:
+    """Open read-only; on a disk that cannot be written, WAL's side files cannot be made and must not be needed."""
+    uri = Path(name).absolute().as_uri()
+    connection = sqlite3.connect(
+        f"{uri}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("select count(*) from sqlite_schema")
+        return connection
+    except sqlite3.OperationalError:
+        connection.close()
+        if os.access(os.path.dirname(os.path.abspath(name)), os.W_OK) or os.path.exists(f"{name}-wal"):
+            raise
+        return sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _check_version(connection: sqlite3.Connection, name: str, *, allow_older: bool) -> None:
+    application_id = connection.execute("pragma application_id").fetchone()[0]
+    version = connection.execute("pragma user_version").fetchone()[0]
+    empty = connection.execute("select count(*) from sqlite_schema").fetchone()[0] == 0
+    if application_id != APPLICATION_ID and not empty:
+        raise NotAStore(f"{name} is an SQLite database of another program, not CompileBoard's. Give another --db FILE.")
+    if version > DATABASE_VERSION:
+        raise StoreTooNew(
+            f"{name} has database version {version}; this CompileBoard knows versions up to {DATABASE_VERSION}. "
+            "Upgrade CompileBoard."
+        )
+    if version < DATABASE_VERSION and not allow_older:
+        raise StoreNeedsMigration(
+            f"{name} has database version {version}; this CompileBoard needs {DATABASE_VERSION}. "
+            f"Run `python -m app migrate --db {name}`."
+        )
+
+
+@contextmanager
+def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Hold the write lock from the start; a deferred transaction fails half the time beside other writers."""
+    connection.execute("begin immediate")
+    try:
+        yield connection
+    except BaseException:
+        if connection.in_transaction:  # SQLite rolls back by itself on a full disk
+            connection.execute("rollback")
+        raise
+    connection.execute("commit")
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Fold the WAL back into the file, giving up soon if readers are busy."""
+    connection.execute(f"pragma busy_timeout = {CHECKPOINT_BUSY_TIMEOUT_MS}")
+    try:
+        connection.execute("pragma wal_checkpoint(truncate)")
+    finally:
+        connection.execute(f"pragma busy_timeout = {BUSY_TIMEOUT_MS}")

@@ -1,0 +1,200 @@
+"""The one place where events become rows. Idempotent: an event recorded twice is one event.
+
+`Ingestor` holds the transaction and the run's rows; `frames.py` finds the compile an event belongs to; `rows.py` writes
+what each kind of event says; `totals.py` keeps the roll-ups.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from collectors.events import Event, ProcessStarted, RunEnded, RunStarted, dump_event
+from collectors.store.codec import pack
+from collectors.store.connect import write_transaction
+from collectors.store.errors import explain
+from collectors.store.frames import FrameBook
+from collectors.store.rows import WRITERS
+from collectors.store.totals import Totals
+
+
+@dataclass
+class IngestResult:
+    """Count what a batch did."""
+
+    new_count: int = 0
+    known_count: int = 0
+    deleted_run: bool = False
+
+
+class Ingestor:
+    """Write events of any number of runs through one connection."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str = "the database") -> None:
+        self.connection = connection
+        self.path = path
+        self.frames = FrameBook(connection)
+
+    def ingest(self, run_id: str, events: Iterable[Event], *, now_us: int | None = None) -> IngestResult:
+        """Record a batch of one run's events in one transaction.
+
+        Raises: StoreError in words; nothing of the batch is then recorded, and it may be given again.
+        """
+        now_us = time.time_ns() // 1000 if now_us is None else now_us
+        result = IngestResult()
+        try:
+            with write_transaction(self.connection):
+                if self._is_deleted(run_id):
+                    result.deleted_run = True
+                    return result
+                self._ingest_batch(run_id, events, now_us, result)
+        except sqlite3.Error as error:
+            self.frames.forget()  # what it remembers may have been rolled back
+            raise explain(error, self.path) from error
+        except BaseException:
+            self.frames.forget()
+            raise
+        return result
+
+    def _ingest_batch(self, run_id: str, events: Iterable[Event], now_us: int, result: IngestResult) -> None:
+        totals = Totals(self.connection, run_id)
+        ensured = False
+        for event in events:
+            if not ensured and not isinstance(event, RunStarted):
+                self._ensure_run(run_id, event.time_us, now_us)
+                ensured = True
+            if isinstance(event, RunStarted):
+                self._start_run(run_id, event, now_us)
+            if not self._keep(run_id, event):
+                result.known_count += 1
+                continue
+            result.new_count += 1
+            if isinstance(event, RunEnded):
+                self._end_run(run_id, event)
+            writer = WRITERS.get(type(event))
+            if writer is not None:
+                writer(self.connection, run_id, event, self.frames, totals)
+            if isinstance(event, ProcessStarted):
+                self._describe_run(run_id, event)
+        totals.flush()
+        if result.new_count:
+            self.connection.execute(
+                "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
+                {"id": run_id, "now_us": now_us},
+            )
+
+    def touch(self, run_id: str, *, now_us: int | None = None) -> None:
+        """Say that the run's recorder is alive."""
+        now_us = time.time_ns() // 1000 if now_us is None else now_us
+        with write_transaction(self.connection):
+            self.connection.execute(
+                "update runs set heartbeat_us = :now_us where id = :id", {"id": run_id, "now_us": now_us}
+            )
+
+    def _is_deleted(self, run_id: str) -> bool:
+        query = "select 1 from deleted_runs where run_id = :id"
+        return self.connection.execute(query, {"id": run_id}).fetchone() is not None
+
+    def _keep(self, run_id: str, event: Event) -> bool:
+        """Store the event itself; False if it was there already."""
+        cursor = self.connection.execute(
+            """
+            insert or ignore into events (process_id, sequence, run_id, kind, time_us, body)
+            values (:process_id, :sequence, :run_id, :kind, :time_us, :body)
+            """,
+            {
+                "process_id": event.process_id,
+                "sequence": event.sequence,
+                "run_id": run_id,
+                "kind": event.KIND,
+                "time_us": event.time_us,
+                "body": pack(dump_event(event)),
+            },
+        )
+        return cursor.rowcount == 1
+
+    def _ensure_run(self, run_id: str, time_us: int, now_us: int) -> None:
+        """Make a bare row for a run whose own start has not arrived: another node's, or a recorder that was killed."""
+        self.connection.execute(
+            """
+            insert or ignore into runs
+              (id, name, source, state, level, keep_source, command, started_us, heartbeat_us, gpu_count, facts)
+            values (:id, :id, 'live', 'running', 'light', 1, '', :time_us, :now_us, 0, '{}')
+            """,
+            {"id": run_id, "time_us": time_us, "now_us": now_us},
+        )
+        self.connection.execute("insert or ignore into run_totals (run_id) values (:id)", {"id": run_id})
+
+    def _start_run(self, run_id: str, event: RunStarted, now_us: int) -> None:
+        self._ensure_run(run_id, event.time_us, now_us)
+        gpu = event.gpus[0] if event.gpus else {}
+        facts = {name: getattr(event, name) for name in ("argv", "git", "host", "gpus", "environment")}
+        self.connection.execute(
+            """
+            update runs set
+              name = :name, suite = :suite, source = :source, level = :level, keep_source = :keep_source,
+              command = :command, cwd = :cwd, started_us = :started_us, host = :host, gpu_name = :gpu_name,
+              gpu_count = :gpu_count, git_commit = :git_commit, git_branch = :git_branch,
+              git_subject = :git_subject, git_dirty = :git_dirty, facts = :facts
+            where id = :id
+            """,
+            {
+                "id": run_id,
+                "name": event.name,
+                "suite": event.suite,
+                "source": event.source,
+                "level": event.level,
+                "keep_source": int(event.keep_source),
+                "command": " ".join(event.argv),
+                "cwd": event.cwd,
+                "started_us": event.time_us,
+                "host": event.host.get("name"),
+                "gpu_name": gpu.get("name"),
+                "gpu_count": len(event.gpus),
+                "git_commit": event.git.get("commit"),
+                "git_branch": event.git.get("branch"),
+                "git_subject": event.git.get("subject"),
+                "git_dirty": None if event.git.get("dirty") is None else int(event.git["dirty"]),
+                "facts": json.dumps(facts, separators=(",", ":")),
+            },
+        )
+        self.connection.executemany(
+            "insert or replace into run_tags (run_id, key, value) values (:run_id, :key, :value)",
+            [{"run_id": run_id, "key": key, "value": value} for key, value in event.tags.items()],
+        )
+
+    def _end_run(self, run_id: str, event: RunEnded) -> None:
+        self.connection.execute(
+            """
+            update runs set state = :state, ended_us = :ended_us, exit_code = :exit_code, signal = :signal
+            where id = :id
+            """,
+            {
+                "id": run_id,
+                "state": event.state,
+                "ended_us": event.time_us,
+                "exit_code": event.exit_code,
+                "signal": event.signal,
+            },
+        )
+
+    def _describe_run(self, run_id: str, event: ProcessStarted) -> None:
+        """Copy the versions that lists filter by from the first process that knows them."""
+        self.connection.execute(
+            """
+            update runs set
+              torch_version = coalesce(torch_version, :torch_version),
+              cuda_version = coalesce(cuda_version, :cuda_version),
+              python_version = coalesce(python_version, :python_version)
+            where id = :id
+            """,
+            {
+                "id": run_id,
+                "torch_version": event.torch_version,
+                "cuda_version": event.cuda_version,
+                "python_version": event.python_version,
+            },
+        )

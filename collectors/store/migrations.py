@@ -1,0 +1,80 @@
+"""Bring a database to the version this program writes: numbered steps, each applied once, never edited."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from collectors.store.connect import APPLICATION_ID, DATABASE_VERSION, checkpoint, open_writer, write_transaction
+from collectors.store.errors import StoreError, explain
+
+SCHEMA = Path(__file__).with_name("schema.sql")
+
+
+def migrate(path: str | os.PathLike[str]) -> int:
+    """Bring the database at `path` up to date, creating it where there is none; return how many steps it took.
+
+    Raises: StoreError in words if the file cannot be migrated.
+    """
+    connection = open_writer(path)
+    try:
+        return migrate_connection(connection)
+    except sqlite3.Error as error:
+        raise explain(error, os.fspath(path)) from error
+    finally:
+        connection.close()
+
+
+def migrate_connection(connection: sqlite3.Connection) -> int:
+    """Apply what is pending on an open writer, under the write lock so that two starts at once are safe."""
+    if _version(connection) == DATABASE_VERSION:
+        return 0
+    # Imported here: it pulls in pandas where that is installed, 0.2 s that only a migration should pay.
+    import sqlite_utils
+
+    with write_transaction(connection):
+        if _version(connection) == DATABASE_VERSION:
+            return 0
+        migrations = _migrations()
+        database = sqlite_utils.Database(connection)
+        pending = len(migrations.pending(database))
+        migrations.apply(database)
+        connection.execute(f"pragma application_id = {APPLICATION_ID}")
+        connection.execute(f"pragma user_version = {DATABASE_VERSION}")
+    checkpoint(connection)
+    return pending
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("pragma user_version").fetchone()[0])
+
+
+def _migrations() -> Any:
+    from sqlite_utils.migrations import Migrations
+
+    steps = Migrations("compileboard")
+
+    @steps(name="0001_first_schema")
+    def first_schema(database: Any) -> None:
+        for statement in split_statements(SCHEMA.read_text(encoding="utf-8")):
+            database.conn.execute(statement)
+
+    return steps
+
+
+def split_statements(script: str) -> Iterator[str]:
+    """Yield a script's statements one by one: executescript() would commit the transaction around them.
+
+    Raises: StoreError if the script ends in the middle of a statement.
+    """
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if any(line.strip() and not line.lstrip().startswith("--") for line in statement.splitlines()):
+        raise StoreError(f"the schema ends in the middle of a statement: {statement.strip()[:80]!r}")

@@ -1,0 +1,199 @@
+"""Write the rows of each kind of event."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from collectors.events import (
+    CacheLookedUp,
+    Compiled,
+    CompileFailed,
+    CompileStarted,
+    ConfigSeen,
+    CudagraphSkipped,
+    GraphBroke,
+    ProcessStarted,
+    Recompiled,
+    SnapshotTaken,
+)
+from collectors.store.codec import pack
+from collectors.store.frames import FrameBook
+from collectors.store.rows_compile import write_break, write_compiled, write_start
+from collectors.store.rows_recompile import write_recompile
+from collectors.store.rows_shared import pick
+from collectors.store.totals import Totals
+
+Connection = sqlite3.Connection
+
+
+def write_process(
+    connection: Connection, run_id: str, event: ProcessStarted, frames: FrameBook, totals: Totals
+) -> None:
+    connection.execute(
+        """
+        insert into processes
+          (id, run_id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us,
+           last_sequence, python_version, torch_version, torch_git, cuda_version, cudnn_version, triton_version,
+           capabilities, environment)
+        values
+          (:id, :run_id, :parent_id, :pid, :rank, :local_rank, :world_size, :level, :command, :time_us, :time_us,
+           :sequence, :python_version, :torch_version, :torch_git, :cuda_version, :cudnn_version, :triton_version,
+           :capabilities, :environment)
+        on conflict (id) do nothing
+        """,
+        {
+            "id": event.process_id,
+            "run_id": run_id,
+            "parent_id": event.parent_process_id,
+            "command": " ".join(event.argv),
+            "capabilities": json.dumps(event.capabilities),
+            "environment": json.dumps(event.environment),
+            **{
+                name: getattr(event, name)
+                for name in (
+                    "pid",
+                    "rank",
+                    "local_rank",
+                    "world_size",
+                    "level",
+                    "time_us",
+                    "sequence",
+                    "python_version",
+                    "torch_version",
+                    "torch_git",
+                    "cuda_version",
+                    "cudnn_version",
+                    "triton_version",
+                )
+            },
+        },
+    )
+    totals.add(process_count=1)
+
+
+def write_config(connection: Connection, run_id: str, event: ConfigSeen, frames: FrameBook, totals: Totals) -> None:
+    connection.execute(
+        "insert or ignore into configs (hash, kind, body) values (:hash, :kind, :body)",
+        {"hash": event.config_hash, "kind": event.config_kind, "body": pack(event.body, primed=False)},
+    )
+    connection.execute(
+        """
+        insert or ignore into process_configs (process_id, kind, config_hash)
+        select :process_id, :kind, :hash
+        where exists (select 1 from processes where id = :process_id)
+        """,
+        {"process_id": event.process_id, "kind": event.config_kind, "hash": event.config_hash},
+    )
+
+
+def write_failure(connection: Connection, run_id: str, event: CompileFailed, frames: FrameBook, totals: Totals) -> None:
+    compile_, new = frames.find(run_id, event)
+    connection.execute(
+        """
+        insert into failures (run_id, process_id, sequence, compile_key, compile_id, error_type, message, time_us)
+        values (:run_id, :process_id, :sequence, :compile_key, :compile_id, :error_type, :message, :time_us)
+        """,
+        {
+            "run_id": run_id,
+            "compile_key": compile_.key if compile_ else None,
+            **pick(event, "process_id", "sequence", "compile_id", "error_type", "message", "time_us"),
+        },
+    )
+    totals.add(compile_count=int(new))
+
+
+def write_cache(connection: Connection, run_id: str, event: CacheLookedUp, frames: FrameBook, totals: Totals) -> None:
+    compile_, new = frames.find(run_id, event)
+    connection.execute(
+        """
+        insert into cache_lookups
+          (run_id, process_id, sequence, compile_key, compile_id, cache, result, key, reason, time_taken_us,
+           time_saved_us, time_us)
+        values
+          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :cache, :result, :key, :reason, :time_taken_us,
+           :time_saved_us, :time_us)
+        """,
+        {
+            "run_id": run_id,
+            "compile_key": compile_.key if compile_ else None,
+            **pick(
+                event,
+                "process_id",
+                "sequence",
+                "compile_id",
+                "cache",
+                "result",
+                "key",
+                "reason",
+                "time_taken_us",
+                "time_saved_us",
+                "time_us",
+            ),
+        },
+    )
+    totals.add(compile_count=int(new), **{f"cache_{event.result}_count": 1})
+
+
+def write_skip(connection: Connection, run_id: str, event: CudagraphSkipped, frames: FrameBook, totals: Totals) -> None:
+    compile_, new = frames.find(run_id, event)
+    connection.execute(
+        """
+        insert into cudagraph_skips (run_id, process_id, sequence, compile_key, compile_id, reason, time_us)
+        values (:run_id, :process_id, :sequence, :compile_key, :compile_id, :reason, :time_us)
+        """,
+        {
+            "run_id": run_id,
+            "compile_key": compile_.key if compile_ else None,
+            **pick(event, "process_id", "sequence", "compile_id", "reason", "time_us"),
+        },
+    )
+    totals.add(cudagraph_skip_count=1, compile_count=int(new))
+
+
+def write_snapshot(
+    connection: Connection, run_id: str, event: SnapshotTaken, frames: FrameBook, totals: Totals
+) -> None:
+    known = connection.execute(
+        "select losses from processes where id = :id and snapshot_final <= :final", _snapshot_key(event)
+    ).fetchone()
+    if known is None:
+        return
+    connection.execute(
+        """
+        update processes set
+          counters = :counters, compile_times = :compile_times, losses = :losses, snapshot_final = :final,
+          last_seen_us = max(last_seen_us, :time_us), cudnn_version = coalesce(:cudnn_version, cudnn_version)
+        where id = :id
+        """,
+        {
+            **_snapshot_key(event),
+            "counters": json.dumps(event.counters),
+            "compile_times": json.dumps(event.compile_times),
+            "losses": json.dumps(event.losses),
+            "time_us": event.time_us,
+            "cudnn_version": event.cudnn_version,
+        },
+    )
+    before = sum(json.loads(known["losses"] or "{}").values())
+    totals.add(loss_count=sum(event.losses.values()) - before)
+
+
+def _snapshot_key(event: SnapshotTaken) -> dict[str, Any]:
+    return {"id": event.process_id, "final": int(event.final)}
+
+
+WRITERS: dict[type, Callable[..., None]] = {
+    ProcessStarted: write_process,
+    ConfigSeen: write_config,
+    CompileStarted: write_start,
+    Compiled: write_compiled,
+    GraphBroke: write_break,
+    Recompiled: write_recompile,
+    CompileFailed: write_failure,
+    CacheLookedUp: write_cache,
+    CudagraphSkipped: write_skip,
+    SnapshotTaken: write_snapshot,
+}

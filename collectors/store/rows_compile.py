@@ -1,0 +1,207 @@
+"""Write what is known of a compile: its start, its records, its graph breaks."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from collectors.events import Compiled, CompileStarted, GraphBroke
+from collectors.store.frames import Compile, FrameBook
+from collectors.store.rows_shared import find_function, pick
+from collectors.store.totals import BREAKS, CAUSES, FUNCTIONS, Totals
+
+Connection = sqlite3.Connection
+
+
+def write_start(connection: Connection, run_id: str, event: CompileStarted, frames: FrameBook, totals: Totals) -> None:
+    compile_, new = frames.begin(run_id, event)
+    function_id = find_function(connection, event.file, event.function) or compile_.function_id
+    compile_.function_id, compile_.line = function_id, event.line
+    connection.execute(
+        """
+        update compiles set
+          outcome = 'started', started_us = :time_us, function_id = :function_id, line = :line,
+          resumed_at = :resumed_at, rank = coalesce(rank, :rank)
+        where id = :key
+        """,
+        {
+            "key": compile_.key,
+            "time_us": event.time_us,
+            "function_id": function_id,
+            "line": event.line,
+            "resumed_at": event.resumed_at,
+            "rank": event.rank,
+        },
+    )
+    connection.execute(
+        "update recompiles set function_id = :function_id, line = :line where compile_key = :key and function_id is null",
+        {"key": compile_.key, "function_id": function_id, "line": event.line},
+    )
+    totals.add(compile_count=int(new))
+    totals.add_to(FUNCTIONS, function_id, compile_count=1)
+
+
+def write_compiled(connection: Connection, run_id: str, event: Compiled, frames: FrameBook, totals: Totals) -> None:
+    compile_, new = frames.find(run_id, event)
+    # A forward record whose start was not seen (a limit hit, a torch without dynamo_start) stands for its own compile.
+    untraced = compile_ is not None and event.record_kind == "forward" and not compile_.traced
+    if compile_ is not None and untraced:
+        compile_.traced = True
+    function_id = compile_.function_id if compile_ else None
+    if function_id is None:
+        function_id = find_function(connection, event.file, event.function)
+    restarts = event.metrics.get("restart_reasons") or []
+    metric = event.metrics.get
+    connection.execute(
+        """
+        insert into compilations
+          (run_id, process_id, sequence, compile_key, compile_id, kind, function_id, outcome, start_us, duration_us,
+           dynamo_us, aot_us, inductor_us, codegen_us, triton_us, cudagraph_us, restart_us, graph_op_count,
+           graph_node_count, graph_input_count, guard_count, guard_latency_us, cache_size, restart_count, fail_type,
+           fail_reason)
+        values
+          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :kind, :function_id, :outcome, :start_us,
+           :duration_us, :dynamo_us, :aot_us, :inductor_us, :codegen_us, :triton_us, :cudagraph_us, :restart_us,
+           :graph_op_count, :graph_node_count, :graph_input_count, :guard_count, :guard_latency_us, :cache_size,
+           :restart_count, :fail_type, :fail_reason)
+        """,
+        {
+            "run_id": run_id,
+            "process_id": event.process_id,
+            "sequence": event.sequence,
+            "compile_key": compile_.key if compile_ else None,
+            "compile_id": event.compile_id,
+            "kind": event.record_kind,
+            "function_id": function_id,
+            "outcome": event.outcome,
+            "start_us": event.start_us,
+            "duration_us": event.duration_us,
+            **{
+                f"{phase}_us": event.phases_us.get(phase)
+                for phase in ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
+            },
+            **{
+                name: metric(name)
+                for name in (
+                    "graph_op_count",
+                    "graph_node_count",
+                    "graph_input_count",
+                    "guard_count",
+                    "guard_latency_us",
+                    "cache_size",
+                    "fail_type",
+                    "fail_reason",
+                )
+            },
+            "restart_count": len(restarts),
+        },
+    )
+    duration_us = 0 if event.record_kind == "runtime" else event.duration_us or 0
+    totals.add(record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=len(restarts))
+    totals.add_to(FUNCTIONS, function_id, compile_count=int(untraced), compile_us=duration_us)
+    if compile_ is None:
+        return
+    if event.record_kind == "forward":
+        _settle_compile(connection, event, compile_, function_id, len(restarts), totals)
+    _add_time(connection, compile_, duration_us, totals)
+
+
+def _settle_compile(
+    connection: Connection, event: Compiled, compile_: Compile, function_id: int | None, restarts: int, totals: Totals
+) -> None:
+    """Give the compile its outcome, and its graph breaks theirs where the text did not tell."""
+    compile_.function_id = function_id
+    connection.execute(
+        """
+        update compiles set
+          outcome = :outcome, duration_us = :duration_us, attempt_count = :attempt_count,
+          function_id = :function_id, line = coalesce(line, :line), resumed_at = coalesce(resumed_at, :resumed_at)
+        where id = :key
+        """,
+        {
+            "key": compile_.key,
+            "outcome": event.outcome,
+            "duration_us": event.duration_us,
+            "attempt_count": restarts + 1,
+            "function_id": function_id,
+            "line": event.line,
+            "resumed_at": event.resumed_at,
+        },
+    )
+    connection.execute(
+        "update graph_breaks set outcome = :outcome where compile_key = :key and outcome = 'unknown'",
+        {"key": compile_.key, "outcome": "skipped" if event.outcome in ("failed", "skipped") else "resumed"},
+    )
+    totals.add(
+        failure_count=int(event.outcome == "failed"),
+        recompile_limit_count=int(event.outcome == "recompile_limit"),
+    )
+    if event.outcome == "recompile_limit":
+        totals.add_to(FUNCTIONS, function_id, recompile_limit_count=1)
+
+
+def _add_time(connection: Connection, compile_: Compile, duration_us: int, totals: Totals) -> None:
+    """Spread a record's time over what the compile had: its graph breaks and the cause it was recompiled for."""
+    key = {"key": compile_.key, "duration_us": duration_us}
+    connection.execute("update compiles set total_us = total_us + :duration_us where id = :key", key)
+    for row in connection.execute("select distinct distinct_id from graph_breaks where compile_key = :key", key):
+        totals.add_to(BREAKS, row["distinct_id"], compile_us=duration_us)
+    if compile_.recompiled:
+        totals.add(recompile_us=duration_us)
+        for row in connection.execute(
+            """
+            select cause_id
+            from recompiles
+            join guard_failures on guard_failures.recompile_id = recompiles.id and position = 0
+            where compile_key = :key
+            """,
+            key,
+        ):
+            totals.add_to(CAUSES, row["cause_id"], compile_us=duration_us)
+
+
+def write_break(connection: Connection, run_id: str, event: GraphBroke, frames: FrameBook, totals: Totals) -> None:
+    compile_, new = frames.find(run_id, event)
+    function_id = find_function(connection, event.file, event.function)
+    distinct_id = _find_distinct_break(connection, event, function_id)
+    connection.execute(
+        """
+        insert into graph_breaks
+          (run_id, process_id, sequence, compile_key, compile_id, distinct_id, function_id, line, outcome, time_us)
+        values
+          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :distinct_id, :function_id, :line, :outcome,
+           :time_us)
+        """,
+        {
+            "run_id": run_id,
+            "compile_key": compile_.key if compile_ else None,
+            "distinct_id": distinct_id,
+            "function_id": function_id,
+            **pick(event, "process_id", "sequence", "compile_id", "line", "outcome", "time_us"),
+        },
+    )
+    if compile_:
+        connection.execute(
+            "update compiles set graph_break_count = graph_break_count + 1 where id = :key", {"key": compile_.key}
+        )
+    totals.add(graph_break_count=1, compile_count=int(new))
+    totals.add_to(FUNCTIONS, function_id, graph_break_count=1)
+    totals.add_to(BREAKS, distinct_id, break_count=1)
+
+
+def _find_distinct_break(connection: Connection, event: GraphBroke, function_id: int | None) -> int:
+    row = connection.execute(
+        """
+        insert into distinct_breaks
+          (fingerprint, gb_id, gb_type, reason, explanation, hints, function_id, source_line, line)
+        values (:fingerprint, :gb_id, :gb_type, :reason, :explanation, :hints, :function_id, :source_line, :line)
+        on conflict (fingerprint) do update set line = excluded.line
+        returning id
+        """,
+        {
+            "hints": json.dumps(event.hints),
+            "function_id": function_id,
+            **pick(event, "fingerprint", "gb_id", "gb_type", "reason", "explanation", "source_line", "line"),
+        },
+    ).fetchone()
+    return int(row["id"])

@@ -1,0 +1,24 @@
+"""What the writers of rows have in common."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+
+def find_function(connection: sqlite3.Connection, file: str | None, name: str | None) -> int | None:
+    """Return the id of a function, making its row the first time; None if torch did not name it."""
+    if not name:
+        return None
+    key = {"file": file or "", "name": name}
+    row = connection.execute("select id from functions where file = :file and name = :name", key).fetchone()
+    if row is None:
+        row = connection.execute(
+            "insert into functions (file, name) values (:file, :name) returning id", key
+        ).fetchone()
+    return int(row["id"])
+
+
+def pick(event: object, *names: str) -> dict[str, Any]:
+    """Take an event's fields by name, as bound values."""
+    return {name: getattr(event, name) for name in names}
