@@ -10,6 +10,18 @@ from collectors.store.connect import write_transaction
 TITLE_LIMIT = 200
 NOTE_LIMIT = 20_000
 
+DELETE_ORPHANS = (
+    "delete from distinct_breaks where id not in (select distinct_id from run_breaks)",
+    "delete from recompile_causes where id not in (select cause_id from run_causes)",
+    "delete from configs where hash not in (select config_hash from process_configs)",
+    """
+    delete from functions
+    where id not in (select function_id from run_functions)
+      and id not in (select function_id from distinct_breaks where function_id is not null)
+      and id not in (select function_id from recompile_causes where function_id is not null)
+    """,
+)
+
 
 def annotate(
     connection: sqlite3.Connection,
@@ -70,12 +82,5 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
 
 def _drop_orphans(connection: sqlite3.Connection) -> None:
     """Remove what no run refers to any more, so that a deleted run's text is really gone."""
-    connection.execute(
-        "delete from distinct_breaks where not exists (select 1 from run_breaks where distinct_id = distinct_breaks.id)"
-    )
-    connection.execute(
-        "delete from recompile_causes where not exists (select 1 from run_causes where cause_id = recompile_causes.id)"
-    )
-    connection.execute(
-        "delete from configs where not exists (select 1 from process_configs where config_hash = configs.hash)"
-    )
+    for statement in DELETE_ORPHANS:
+        connection.execute(statement)

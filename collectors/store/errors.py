@@ -39,17 +39,16 @@ class StoreFull(StoreError):
 
 def explain(error: sqlite3.Error, path: str) -> StoreError:
     """Turn an sqlite3 error into the store's own, by SQLite's result code."""
+    # sqlite3 names the codes only from Python 3.11 on; the numbers are SQLite's own and never change.
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     text = str(error)
-    if primary == sqlite3.SQLITE_NOTADB if hasattr(sqlite3, "SQLITE_NOTADB") else "not a database" in text:
+    if primary == 26 or "not a database" in text:
         return NotAStore(f"{path} is not a CompileBoard database: {text}. Give another --db FILE.")
     if primary in (5, 6) or "locked" in text:
         return StoreBusy(f"{path} is locked by another program: {text}. Try again when that program is done.")
     if primary == 13 or "full" in text:
-        return StoreFull(
-            f"The disk that holds {path} is full: {text}. Free some space; nothing recorded so far is lost."
-        )
+        return StoreFull(f"The disk that holds {path} is full: {text}. Free some space; what was recorded is kept.")
     if primary == 8 or "readonly" in text:
         return StoreNotReadable(f"{path} cannot be written: {text}. Check its permissions and its folder's.")
     if primary == 11 or "malformed" in text:

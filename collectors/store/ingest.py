@@ -18,6 +18,7 @@ from collectors.store.connect import write_transaction
 from collectors.store.errors import explain
 from collectors.store.frames import FrameBook
 from collectors.store.rows import WRITERS
+from collectors.store.rows_shared import Batch
 from collectors.store.totals import Totals
 
 
@@ -60,7 +61,7 @@ class Ingestor:
         return result
 
     def _ingest_batch(self, run_id: str, events: Iterable[Event], now_us: int, result: IngestResult) -> None:
-        totals = Totals(self.connection, run_id)
+        batch = Batch(self.connection, run_id, self.frames, Totals(self.connection, run_id))
         ensured = False
         for event in events:
             if not ensured and not isinstance(event, RunStarted):
@@ -76,10 +77,10 @@ class Ingestor:
                 self._end_run(run_id, event)
             writer = WRITERS.get(type(event))
             if writer is not None:
-                writer(self.connection, run_id, event, self.frames, totals)
+                writer(batch, event)
             if isinstance(event, ProcessStarted):
                 self._describe_run(run_id, event)
-        totals.flush()
+        batch.totals.flush()
         if result.new_count:
             self.connection.execute(
                 "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",

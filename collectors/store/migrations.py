@@ -57,7 +57,7 @@ def _migrations() -> Any:
 
     steps = Migrations("compileboard")
 
-    @steps(name="0001_first_schema")
+    @steps(name="0001_first_schema")  # type: ignore[untyped-decorator]
     def first_schema(database: Any) -> None:
         for statement in split_statements(SCHEMA.read_text(encoding="utf-8")):
             database.conn.execute(statement)

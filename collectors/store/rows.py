@@ -20,22 +20,18 @@ from collectors.events import (
     SnapshotTaken,
 )
 from collectors.store.codec import pack
-from collectors.store.frames import FrameBook
 from collectors.store.rows_compile import write_break, write_compiled, write_start
 from collectors.store.rows_recompile import write_recompile
-from collectors.store.rows_shared import pick
-from collectors.store.totals import Totals
+from collectors.store.rows_shared import Batch, pick
 
 Connection = sqlite3.Connection
 
 
-def write_process(
-    connection: Connection, run_id: str, event: ProcessStarted, frames: FrameBook, totals: Totals
-) -> None:
-    connection.execute(
+def write_process(batch: Batch, event: ProcessStarted) -> None:
+    batch.connection.execute(
         """
         insert into processes
-          (id, run_id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us,
+          (id, batch.run_id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us,
            last_sequence, python_version, torch_version, torch_git, cuda_version, cudnn_version, triton_version,
            capabilities, environment)
         values
@@ -46,7 +42,7 @@ def write_process(
         """,
         {
             "id": event.process_id,
-            "run_id": run_id,
+            "run_id": batch.run_id,
             "parent_id": event.parent_process_id,
             "command": " ".join(event.argv),
             "capabilities": json.dumps(event.capabilities),
@@ -71,15 +67,15 @@ def write_process(
             },
         },
     )
-    totals.add(process_count=1)
+    batch.totals.add(process_count=1)
 
 
-def write_config(connection: Connection, run_id: str, event: ConfigSeen, frames: FrameBook, totals: Totals) -> None:
-    connection.execute(
+def write_config(batch: Batch, event: ConfigSeen) -> None:
+    batch.connection.execute(
         "insert or ignore into configs (hash, kind, body) values (:hash, :kind, :body)",
         {"hash": event.config_hash, "kind": event.config_kind, "body": pack(event.body, primed=False)},
     )
-    connection.execute(
+    batch.connection.execute(
         """
         insert or ignore into process_configs (process_id, kind, config_hash)
         select :process_id, :kind, :hash
@@ -89,25 +85,25 @@ def write_config(connection: Connection, run_id: str, event: ConfigSeen, frames:
     )
 
 
-def write_failure(connection: Connection, run_id: str, event: CompileFailed, frames: FrameBook, totals: Totals) -> None:
-    compile_, new = frames.find(run_id, event)
-    connection.execute(
+def write_failure(batch: Batch, event: CompileFailed) -> None:
+    compile_, new = batch.frames.find(run_id, event)
+    batch.connection.execute(
         """
         insert into failures (run_id, process_id, sequence, compile_key, compile_id, error_type, message, time_us)
         values (:run_id, :process_id, :sequence, :compile_key, :compile_id, :error_type, :message, :time_us)
         """,
         {
-            "run_id": run_id,
+            "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
             **pick(event, "process_id", "sequence", "compile_id", "error_type", "message", "time_us"),
         },
     )
-    totals.add(compile_count=int(new))
+    batch.totals.add(compile_count=int(new))
 
 
-def write_cache(connection: Connection, run_id: str, event: CacheLookedUp, frames: FrameBook, totals: Totals) -> None:
-    compile_, new = frames.find(run_id, event)
-    connection.execute(
+def write_cache(batch: Batch, event: CacheLookedUp) -> None:
+    compile_, new = batch.frames.find(run_id, event)
+    batch.connection.execute(
         """
         insert into cache_lookups
           (run_id, process_id, sequence, compile_key, compile_id, cache, result, key, reason, time_taken_us,
@@ -117,7 +113,7 @@ def write_cache(connection: Connection, run_id: str, event: CacheLookedUp, frame
            :time_saved_us, :time_us)
         """,
         {
-            "run_id": run_id,
+            "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
             **pick(
                 event,
@@ -134,34 +130,32 @@ def write_cache(connection: Connection, run_id: str, event: CacheLookedUp, frame
             ),
         },
     )
-    totals.add(compile_count=int(new), **{f"cache_{event.result}_count": 1})
+    batch.totals.add(compile_count=int(new), **{f"cache_{event.result}_count": 1})
 
 
-def write_skip(connection: Connection, run_id: str, event: CudagraphSkipped, frames: FrameBook, totals: Totals) -> None:
-    compile_, new = frames.find(run_id, event)
-    connection.execute(
+def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
+    compile_, new = batch.frames.find(run_id, event)
+    batch.connection.execute(
         """
         insert into cudagraph_skips (run_id, process_id, sequence, compile_key, compile_id, reason, time_us)
         values (:run_id, :process_id, :sequence, :compile_key, :compile_id, :reason, :time_us)
         """,
         {
-            "run_id": run_id,
+            "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
             **pick(event, "process_id", "sequence", "compile_id", "reason", "time_us"),
         },
     )
-    totals.add(cudagraph_skip_count=1, compile_count=int(new))
+    batch.totals.add(cudagraph_skip_count=1, compile_count=int(new))
 
 
-def write_snapshot(
-    connection: Connection, run_id: str, event: SnapshotTaken, frames: FrameBook, totals: Totals
-) -> None:
-    known = connection.execute(
+def write_snapshot(batch: Batch, event: SnapshotTaken) -> None:
+    known = batch.connection.execute(
         "select losses from processes where id = :id and snapshot_final <= :final", _snapshot_key(event)
     ).fetchone()
     if known is None:
         return
-    connection.execute(
+    batch.connection.execute(
         """
         update processes set
           counters = :counters, compile_times = :compile_times, losses = :losses, snapshot_final = :final,
@@ -178,7 +172,7 @@ def write_snapshot(
         },
     )
     before = sum(json.loads(known["losses"] or "{}").values())
-    totals.add(loss_count=sum(event.losses.values()) - before)
+    batch.totals.add(loss_count=sum(event.losses.values()) - before)
 
 
 def _snapshot_key(event: SnapshotTaken) -> dict[str, Any]:

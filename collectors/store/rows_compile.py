@@ -6,18 +6,18 @@ import json
 import sqlite3
 
 from collectors.events import Compiled, CompileStarted, GraphBroke
-from collectors.store.frames import Compile, FrameBook
-from collectors.store.rows_shared import find_function, pick
+from collectors.store.frames import Compile
+from collectors.store.rows_shared import Batch, find_function, pick
 from collectors.store.totals import BREAKS, CAUSES, FUNCTIONS, Totals
 
 Connection = sqlite3.Connection
 
 
-def write_start(connection: Connection, run_id: str, event: CompileStarted, frames: FrameBook, totals: Totals) -> None:
-    compile_, new = frames.begin(run_id, event)
-    function_id = find_function(connection, event.file, event.function) or compile_.function_id
+def write_start(batch: Batch, event: CompileStarted) -> None:
+    compile_, new = batch.frames.begin(run_id, event)
+    function_id = find_function(batch.connection, event.file, event.function) or compile_.function_id
     compile_.function_id, compile_.line = function_id, event.line
-    connection.execute(
+    batch.connection.execute(
         """
         update compiles set
           outcome = 'started', started_us = :time_us, function_id = :function_id, line = :line,
@@ -33,26 +33,29 @@ def write_start(connection: Connection, run_id: str, event: CompileStarted, fram
             "rank": event.rank,
         },
     )
-    connection.execute(
-        "update recompiles set function_id = :function_id, line = :line where compile_key = :key and function_id is null",
+    batch.connection.execute(
+        """
+        update recompiles set function_id = :function_id, line = :line
+        where compile_key = :key and function_id is null
+        """,
         {"key": compile_.key, "function_id": function_id, "line": event.line},
     )
-    totals.add(compile_count=int(new))
-    totals.add_to(FUNCTIONS, function_id, compile_count=1)
+    batch.totals.add(compile_count=int(new))
+    batch.totals.add_to(FUNCTIONS, function_id, compile_count=1)
 
 
-def write_compiled(connection: Connection, run_id: str, event: Compiled, frames: FrameBook, totals: Totals) -> None:
-    compile_, new = frames.find(run_id, event)
+def write_compiled(batch: Batch, event: Compiled) -> None:
+    compile_, new = batch.frames.find(run_id, event)
     # A forward record whose start was not seen (a limit hit, a torch without dynamo_start) stands for its own compile.
     untraced = compile_ is not None and event.record_kind == "forward" and not compile_.traced
     if compile_ is not None and untraced:
         compile_.traced = True
     function_id = compile_.function_id if compile_ else None
     if function_id is None:
-        function_id = find_function(connection, event.file, event.function)
+        function_id = find_function(batch.connection, event.file, event.function)
     restarts = event.metrics.get("restart_reasons") or []
     metric = event.metrics.get
-    connection.execute(
+    batch.connection.execute(
         """
         insert into compilations
           (run_id, process_id, sequence, compile_key, compile_id, kind, function_id, outcome, start_us, duration_us,
@@ -66,7 +69,7 @@ def write_compiled(connection: Connection, run_id: str, event: Compiled, frames:
            :restart_count, :fail_type, :fail_reason)
         """,
         {
-            "run_id": run_id,
+            "run_id": batch.run_id,
             "process_id": event.process_id,
             "sequence": event.sequence,
             "compile_key": compile_.key if compile_ else None,
@@ -97,13 +100,13 @@ def write_compiled(connection: Connection, run_id: str, event: Compiled, frames:
         },
     )
     duration_us = 0 if event.record_kind == "runtime" else event.duration_us or 0
-    totals.add(record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=len(restarts))
-    totals.add_to(FUNCTIONS, function_id, compile_count=int(untraced), compile_us=duration_us)
+    batch.totals.add(record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=len(restarts))
+    batch.totals.add_to(FUNCTIONS, function_id, compile_count=int(untraced), compile_us=duration_us)
     if compile_ is None:
         return
     if event.record_kind == "forward":
-        _settle_compile(connection, event, compile_, function_id, len(restarts), totals)
-    _add_time(connection, compile_, duration_us, totals)
+        _settle_compile(batch.connection, event, compile_, function_id, len(restarts), batch.totals)
+    _add_time(batch.connection, compile_, duration_us, batch.totals)
 
 
 def _settle_compile(
@@ -160,11 +163,11 @@ def _add_time(connection: Connection, compile_: Compile, duration_us: int, total
             totals.add_to(CAUSES, row["cause_id"], compile_us=duration_us)
 
 
-def write_break(connection: Connection, run_id: str, event: GraphBroke, frames: FrameBook, totals: Totals) -> None:
-    compile_, new = frames.find(run_id, event)
-    function_id = find_function(connection, event.file, event.function)
-    distinct_id = _find_distinct_break(connection, event, function_id)
-    connection.execute(
+def write_break(batch: Batch, event: GraphBroke) -> None:
+    compile_, new = batch.frames.find(run_id, event)
+    function_id = find_function(batch.connection, event.file, event.function)
+    distinct_id = _find_distinct_break(batch.connection, event, function_id)
+    batch.connection.execute(
         """
         insert into graph_breaks
           (run_id, process_id, sequence, compile_key, compile_id, distinct_id, function_id, line, outcome, time_us)
@@ -173,7 +176,7 @@ def write_break(connection: Connection, run_id: str, event: GraphBroke, frames: 
            :time_us)
         """,
         {
-            "run_id": run_id,
+            "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
             "distinct_id": distinct_id,
             "function_id": function_id,
@@ -181,12 +184,12 @@ def write_break(connection: Connection, run_id: str, event: GraphBroke, frames: 
         },
     )
     if compile_:
-        connection.execute(
+        batch.connection.execute(
             "update compiles set graph_break_count = graph_break_count + 1 where id = :key", {"key": compile_.key}
         )
-    totals.add(graph_break_count=1, compile_count=int(new))
-    totals.add_to(FUNCTIONS, function_id, graph_break_count=1)
-    totals.add_to(BREAKS, distinct_id, break_count=1)
+    batch.totals.add(graph_break_count=1, compile_count=int(new))
+    batch.totals.add_to(FUNCTIONS, function_id, graph_break_count=1)
+    batch.totals.add_to(BREAKS, distinct_id, break_count=1)
 
 
 def _find_distinct_break(connection: Connection, event: GraphBroke, function_id: int | None) -> int:

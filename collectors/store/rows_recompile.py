@@ -6,17 +6,16 @@ import hashlib
 import sqlite3
 
 from collectors.events import Recompiled
-from collectors.store.frames import FrameBook
-from collectors.store.rows_shared import pick
+from collectors.store.rows_shared import Batch, pick
 from collectors.store.totals import CAUSES, FUNCTIONS, Totals
 
 Connection = sqlite3.Connection
 
 
-def write_recompile(connection: Connection, run_id: str, event: Recompiled, frames: FrameBook, totals: Totals) -> None:
-    compile_, new = frames.find(run_id, event)
+def write_recompile(batch: Batch, event: Recompiled) -> None:
+    compile_, new = batch.frames.find(run_id, event)
     function_id = compile_.function_id if compile_ else None
-    cursor = connection.execute(
+    cursor = batch.connection.execute(
         """
         insert into recompiles
           (run_id, process_id, sequence, compile_key, compile_id, function_id, line, recompiled_from, time_us)
@@ -24,17 +23,17 @@ def write_recompile(connection: Connection, run_id: str, event: Recompiled, fram
           (:run_id, :process_id, :sequence, :compile_key, :compile_id, :function_id, :line, :recompiled_from, :time_us)
         """,
         {
-            "run_id": run_id,
+            "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
             "function_id": function_id,
             "line": compile_.line if compile_ else None,
             **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
         },
     )
-    _write_guards(connection, int(cursor.lastrowid or 0), event, function_id, totals)
+    _write_guards(batch.connection, int(cursor.lastrowid or 0), event, function_id, batch.totals)
     if compile_:
         compile_.recompiled = True
-        connection.execute(
+        batch.connection.execute(
             "update compiles set recompiled_from = :old, recompile_category = :category where id = :key",
             {
                 "key": compile_.key,
@@ -42,8 +41,8 @@ def write_recompile(connection: Connection, run_id: str, event: Recompiled, fram
                 "category": event.guards[0].category if event.guards else "unknown",
             },
         )
-    totals.add(recompile_count=1, compile_count=int(new))
-    totals.add_to(FUNCTIONS, function_id, recompile_count=1)
+    batch.totals.add(recompile_count=1, compile_count=int(new))
+    batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
 
 
 def _write_guards(

@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 from typing import Any
+
+from collectors.store.frames import FrameBook
+from collectors.store.totals import Totals
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Hand a writer what it works with: one run's events in one transaction."""
+
+    connection: sqlite3.Connection
+    run_id: str
+    frames: FrameBook
+    totals: Totals
 
 
 def find_function(connection: sqlite3.Connection, file: str | None, name: str | None) -> int | None:
