@@ -31,7 +31,7 @@ def write_process(batch: Batch, event: ProcessStarted) -> None:
     batch.connection.execute(
         """
         insert into processes
-          (id, batch.run_id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us,
+          (id, run_id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us,
            last_sequence, python_version, torch_version, torch_git, cuda_version, cudnn_version, triton_version,
            capabilities, environment)
         values
@@ -86,7 +86,7 @@ def write_config(batch: Batch, event: ConfigSeen) -> None:
 
 
 def write_failure(batch: Batch, event: CompileFailed) -> None:
-    compile_, new = batch.frames.find(run_id, event)
+    compile_, new = batch.frames.find(batch.run_id, event)
     batch.connection.execute(
         """
         insert into failures (run_id, process_id, sequence, compile_key, compile_id, error_type, message, time_us)
@@ -102,7 +102,7 @@ def write_failure(batch: Batch, event: CompileFailed) -> None:
 
 
 def write_cache(batch: Batch, event: CacheLookedUp) -> None:
-    compile_, new = batch.frames.find(run_id, event)
+    compile_, new = batch.frames.find(batch.run_id, event)
     batch.connection.execute(
         """
         insert into cache_lookups
@@ -134,7 +134,7 @@ def write_cache(batch: Batch, event: CacheLookedUp) -> None:
 
 
 def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
-    compile_, new = batch.frames.find(run_id, event)
+    compile_, new = batch.frames.find(batch.run_id, event)
     batch.connection.execute(
         """
         insert into cudagraph_skips (run_id, process_id, sequence, compile_key, compile_id, reason, time_us)

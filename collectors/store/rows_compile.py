@@ -14,7 +14,7 @@ Connection = sqlite3.Connection
 
 
 def write_start(batch: Batch, event: CompileStarted) -> None:
-    compile_, new = batch.frames.begin(run_id, event)
+    compile_, new = batch.frames.begin(batch.run_id, event)
     function_id = find_function(batch.connection, event.file, event.function) or compile_.function_id
     compile_.function_id, compile_.line = function_id, event.line
     batch.connection.execute(
@@ -45,7 +45,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
 
 
 def write_compiled(batch: Batch, event: Compiled) -> None:
-    compile_, new = batch.frames.find(run_id, event)
+    compile_, new = batch.frames.find(batch.run_id, event)
     # A forward record whose start was not seen (a limit hit, a torch without dynamo_start) stands for its own compile.
     untraced = compile_ is not None and event.record_kind == "forward" and not compile_.traced
     if compile_ is not None and untraced:
@@ -164,7 +164,7 @@ def _add_time(connection: Connection, compile_: Compile, duration_us: int, total
 
 
 def write_break(batch: Batch, event: GraphBroke) -> None:
-    compile_, new = batch.frames.find(run_id, event)
+    compile_, new = batch.frames.find(batch.run_id, event)
     function_id = find_function(batch.connection, event.file, event.function)
     distinct_id = _find_distinct_break(batch.connection, event, function_id)
     batch.connection.execute(

@@ -13,7 +13,7 @@ Connection = sqlite3.Connection
 
 
 def write_recompile(batch: Batch, event: Recompiled) -> None:
-    compile_, new = batch.frames.find(run_id, event)
+    compile_, new = batch.frames.find(batch.run_id, event)
     function_id = compile_.function_id if compile_ else None
     cursor = batch.connection.execute(
         """
