@@ -1,0 +1,49 @@
+"""The dashboard, its API, its reports and the reading command line. Imports no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+__version__ = "0.1.0"
+
+HERE = Path(__file__).resolve().parent
+
+
+def resource_folder(name: str) -> Path:
+    """Find templates or static: inside the package when installed, beside it in a clone."""
+    inside = HERE / name
+    return inside if inside.is_dir() else HERE.parent / name
+
+
+def create_app(settings: Settings | None = None) -> Flask:
+    """Make the web application. It opens no database until a request needs one."""
+    from flask import Flask
+
+    from app import db
+    from app.web import assets, errors, filters, health, overview, runs, security, wire
+
+    app = Flask(
+        "app",
+        root_path=str(HERE),
+        static_folder=str(resource_folder("static")),
+        template_folder=str(resource_folder("templates")),
+    )
+    app.config["COMPILEBOARD"] = settings or Settings()
+    app.config["MAX_CONTENT_LENGTH"] = 1 << 20
+    app.url_map.strict_slashes = False
+    for part in (wire, security, db, errors, filters, assets):
+        part.init_app(app)
+    # One line a page or API. The navigation shows an entry once its blueprint is here.
+    for blueprint in (
+        health.blueprint,
+        overview.blueprint,
+        runs.blueprint,
+    ):
+        app.register_blueprint(blueprint)
+    return app

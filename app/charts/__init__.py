@@ -1,0 +1,1 @@
+"""Results → Plotly figures. The only importer of plotly."""

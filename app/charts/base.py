@@ -1,0 +1,73 @@
+"""What every chart shares: its shape for a template, escaping, and Plotly's layout without any colour.
+
+Colours have one home, static/css/tokens.css: a trace names one with `meta={"color": "series-1"}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import plotly.graph_objects as go
+
+MAX_CHART_BYTES = 50_000  # compressed
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Hold what _macros/chart.html draws: a figure and its table twin. Columns are (label, is it a number)."""
+
+    id: str
+    title: str
+    figure: dict[str, Any]
+    columns: Sequence[tuple[str, bool]]
+    rows: Sequence[Sequence[object]]
+    note: str | None = None
+    height: Literal["s", "m", "l"] = "m"
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def escape(value: Any) -> Any:
+    """Escape `<` in every text of a figure: Plotly would turn other people's <a href> into a link."""
+    if isinstance(value, str):
+        return value.replace("<", "&lt;")
+    if isinstance(value, dict):
+        return {key: escape(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [escape(item) for item in value]
+    return value
+
+
+def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
+    """Make a figure of traces and turn it into plain JSON-ready data, escaped."""
+    figure = go.Figure(data=list(traces))
+    figure.update_layout(
+        template="none",
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        hovermode="closest",
+        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        showlegend=len(traces) > 1,
+        bargap=0.25,
+        **layout,
+    )
+    plain: dict[str, Any] = escape(figure.to_plotly_json())
+    plain["layout"].pop("template", None)
+    return plain
+
+
+def times(microseconds: Sequence[int]) -> Any:
+    """Turn times into what a Plotly date axis takes: milliseconds since the epoch.
+
+    Units: microseconds since the epoch. Shape: one number a point.
+    """
+    return np.asarray(microseconds, dtype="float64") // 1000
+
+
+def duration_axis(highest_us: float) -> tuple[float, str]:
+    """Pick one unit for an axis of durations: the divisor of its microseconds, and the unit's name."""
+    for divisor, unit in ((60e6, "min"), (1e6, "s"), (1e3, "ms")):
+        if highest_us >= 2 * divisor:
+            return divisor, unit
+    return 1.0, "µs"

@@ -1,0 +1,101 @@
+"""`compileboard` = `python -m app`: serve the dashboard, migrate a database, export a run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from app import __version__
+from app.settings import SETTINGS, SettingError, load_settings, variable_name
+from collectors.store.errors import StoreError
+
+SERVE_SETTINGS = ("db", "host", "port", "workers", "threads", "allow_host")
+EPILOG = """\
+examples:
+  %(prog)s serve                              the dashboard over compileboard.db at http://127.0.0.1:8000
+  %(prog)s serve --db /data/team.db --port 9000
+  %(prog)s migrate --db /data/team.db         bring an older database up to date, or make an empty one
+  %(prog)s export --run ID --format html --output report.html
+
+Record runs with: python -m collectors run -- python train.py
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    parser = argparse.ArgumentParser(
+        prog="compileboard",
+        description="Look at what torch.compile did: the dashboard and its tools.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"compileboard {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serve = commands.add_parser(
+        "serve",
+        help="serve the dashboard",
+        description="Serve the dashboard until interrupted. Every option can also be set in the environment.",
+        epilog="Also from the environment: "
+        + ", ".join(variable_name(s) for s in SETTINGS if s.name not in SERVE_SETTINGS)
+        + ".",
+    )
+    for setting in SETTINGS:
+        if setting.name in SERVE_SETTINGS:
+            text = f"{setting.help} Default: {setting.default or 'none'}. Environment: {variable_name(setting)}."
+            serve.add_argument(f"--{setting.name.replace('_', '-')}", metavar=_metavar(setting.name), help=text)
+    serve.set_defaults(function=_serve)
+    migrate = commands.add_parser(
+        "migrate",
+        help="bring a database up to date",
+        description="Bring an older database up to date, or make an empty one. Safe to run twice, or by two at once.",
+    )
+    migrate.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
+    migrate.set_defaults(function=_migrate)
+    if find_spec("app.reports.command"):
+        from app.reports.command import add_parser
+
+        add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return int(arguments.function(arguments) or 0)
+    except (SettingError, StoreError) as error:
+        return fail(str(error))
+    except KeyboardInterrupt:
+        return 130
+
+
+def fail(message: str) -> int:
+    """Say one clear sentence on stderr and return exit code 1."""
+    print(f"compileboard: {message}", file=sys.stderr)
+    return 1
+
+
+def _metavar(name: str) -> str:
+    return {"db": "FILE", "host": "ADDRESS", "allow_host": "NAMES"}.get(name, "N")
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from app.server import ServeError, serve
+
+    given = {name: getattr(arguments, name) for name in SERVE_SETTINGS}
+    try:
+        return serve(load_settings(os.environ, given))
+    except ServeError as error:
+        return fail(str(error))
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    from collectors.store.migrations import migrate
+
+    path = load_settings(os.environ, {"db": arguments.db}).db
+    applied = migrate(path)
+    print(f"{path}: applied {applied}" if applied else f"{path}: up to date")
+    return 0

@@ -1,0 +1,98 @@
+"""Numbers as people read them, always with their unit. What torch did not record is "not recorded", never 0."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+NOT_RECORDED = "not recorded"
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def format_duration(microseconds: float | None) -> str:
+    """Write a duration with three significant figures: 850 µs, 12.3 ms, 4.56 s, 3 min 12 s, 2 h 05 min.
+
+    Units: microseconds.
+    """
+    if microseconds is None:
+        return NOT_RECORDED
+    if microseconds < 0:
+        return "−" + format_duration(-microseconds)
+    if round(microseconds) < 1000:
+        return f"{round(microseconds)} µs"
+    for divisor, unit in ((1e3, "ms"), (1e6, "s")):
+        value = microseconds / divisor
+        if value < (999.5 if unit == "ms" else 59.95):
+            return f"{_three(value)} {unit}"
+    seconds = round(microseconds / 1e6)
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    minutes = round(seconds / 60)
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes / 1440:.1f} d"
+
+
+def format_bytes(size: float | None) -> str:
+    """Write a size in binary units: 512 B, 1.50 KiB, 79.2 GiB.
+
+    Units: bytes.
+    """
+    if size is None:
+        return NOT_RECORDED
+    value, unit = float(size), 0
+    while abs(value) >= 1024 and unit < len(_BYTES) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{round(value)} B" if unit == 0 else f"{_three(value)} {_BYTES[unit]}"
+
+
+def format_count(number: float | None) -> str:
+    """Write a count in groups of three, with a narrow space: 12 345."""
+    return NOT_RECORDED if number is None else f"{number:,.0f}".replace(",", "\u202f").replace("-", "−")
+
+
+def format_number(number: float | None) -> str:
+    """Write a number of unknown nature: whole as a count, else with four significant figures."""
+    if number is None:
+        return NOT_RECORDED
+    if float(number).is_integer() and abs(number) < 1e15:
+        return format_count(number)
+    return f"{number:.4g}"
+
+
+def format_ratio(ratio: float | None) -> str:
+    """Write a ratio as a factor: 1.37×."""
+    return NOT_RECORDED if ratio is None else f"{ratio:.2f}×"
+
+
+def format_percent(share: float | None) -> str:
+    """Write a share of one in percent: 12.5 %."""
+    return NOT_RECORDED if share is None else f"{100 * share:.1f} %"
+
+
+def format_time(microseconds: int | None) -> str:
+    """Write a time in UTC to the second: 2026-11-21 07:37:05.
+
+    Units: microseconds since the epoch.
+    """
+    return NOT_RECORDED if microseconds is None else _utc(microseconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def format_iso_time(microseconds: int | None) -> str:
+    """Write a time as machines read it, for <time datetime> and exports; empty where there is none.
+
+    Units: microseconds since the epoch.
+    """
+    return "" if microseconds is None else _utc(microseconds).isoformat().replace("+00:00", "Z")
+
+
+def format_plural(number: int, one: str, many: str = "") -> str:
+    """Write a count with its noun: 1 run, 12 runs."""
+    return f"{format_count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def _three(value: float) -> str:
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def _utc(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1e6, timezone.utc)

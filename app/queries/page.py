@@ -1,0 +1,74 @@
+"""Keyset pages: a page starts after the last row of the one before, so page 900 costs what page 1 costs."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Row = TypeVar("Row")
+Key = str | int | float
+
+
+class FilterError(ValueError):
+    """Say which filter has a value that cannot be used, and what is expected; shown with status 400."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[Row]):
+    """Hold one page of rows and the cursor of the next one, None on the last."""
+
+    rows: tuple[Row, ...]
+    next: str | None
+
+
+def encode_cursor(*key: Key) -> str:
+    """Turn the sort key of a page's last row into text for a URL."""
+    return base64.urlsafe_b64encode(json.dumps(key, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None, *types: type) -> tuple[Key, ...] | None:
+    """Read a cursor back; None where there is none. An int is good where a float is expected.
+
+    Raises: FilterError if the text is not a cursor of those types.
+    """
+    if not cursor:
+        return None
+    try:
+        key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (binascii.Error, ValueError):
+        key = None
+    good = isinstance(key, list) and len(key) == len(types) and all(map(_fits, key, types))
+    if not good:
+        raise FilterError("cursor: this link is not one that this list made; start again at the first page")
+    assert isinstance(key, list)
+    return tuple(key)
+
+
+def _fits(value: object, expected: type) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int):
+        return expected in (int, float) and -(2**63) <= value < 2**63
+    return isinstance(value, expected)
+
+
+def make_page(rows: Sequence[Row], limit: int, key: Callable[[Row], tuple[Key, ...]]) -> Page[Row]:
+    """Cut the one row that was read beyond the limit, and point behind the last one kept."""
+    kept = tuple(rows[:limit])
+    return Page(kept, encode_cursor(*key(kept[-1])) if len(rows) > limit else None)
+
+
+def check_limit(value: str | None, default: int, most: int = 1000) -> int:
+    """Read a page size.
+
+    Raises: FilterError if it is not a whole number between 1 and the most allowed.
+    """
+    if not value:
+        return default
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= most:
+        raise FilterError(f"limit: {value[:40]!r} is not a whole number from 1 to {most}")
+    return int(value)

@@ -1,0 +1,124 @@
+"""Serve with gunicorn, in this process: bind first, so that every mistake is one sentence before anything starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from flask import Flask
+
+from app import create_app
+from app.settings import Settings
+from collectors.store.connect import open_reader
+from collectors.store.migrations import migrate
+
+
+class ServeError(Exception):
+    """Say why the server cannot start and what to do."""
+
+
+def say(message: str) -> None:
+    """Tell the person at the terminal; stdout stays free."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+def prepare_database(path: str) -> None:
+    """Make a missing or empty database, refuse one that cannot be read, and pick up what nobody recorded.
+
+    Raises: StoreError if the database is newer, older, locked or not one.
+    """
+    missing = not os.path.exists(path)
+    if missing or (os.path.isfile(path) and os.path.getsize(path) == 0):
+        migrate(path)
+        say(f"{path} {'did not exist' if missing else 'was empty'}: made an empty database")
+    open_reader(path).close()
+    if find_spec("collectors.record.pickup"):
+        from collectors.record.pickup import pick_up_spools
+
+        picked = pick_up_spools(path)
+        if picked.run_count:
+            say(f"recorded {picked.event_count} events of {picked.run_count} runs that no recorder had finished")
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Open the listening socket.
+
+    Raises: ServeError if the address cannot be had.
+    """
+    bare = host.strip("[]")
+    try:
+        family, kind, protocol, _name, address = socket.getaddrinfo(
+            bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise ServeError(f"--host {host} is not an address of this machine ({error.strerror})") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise ServeError(_explain_bind(error, host, port)) from None
+    return listener
+
+
+def _explain_bind(error: OSError, host: str, port: int) -> str:
+    name = os.strerror(error.errno or 0)
+    if name == os.strerror(98):
+        return f"port {port} on {host} is in use by another program; stop it or give another --port (0 picks a free one)"
+    if isinstance(error, PermissionError):
+        return f"port {port} may not be used by this user; give a --port above 1023"
+    return f"cannot listen on {host} port {port}: {name}; give another --host or --port"
+
+
+def serve(settings: Settings) -> int:
+    """Serve until interrupted; return the exit code.
+
+    Raises: ServeError if the address cannot be had; StoreError if the database cannot be used.
+    """
+    listener = bind(settings.host, settings.port)
+    with listener:
+        prepare_database(settings.db)
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        say(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
+        _run_gunicorn(create_app(settings), listener, settings)
+    return 0
+
+
+def _run_gunicorn(app: Flask, listener: socket.socket, settings: Settings) -> None:
+    from gunicorn.app.base import BaseApplication
+
+    options: dict[str, Any] = {
+        "bind": f"fd://{listener.fileno()}",
+        "worker_class": "gthread",
+        "workers": settings.workers,
+        "threads": settings.threads,
+        "timeout": 60,
+        "graceful_timeout": 5,
+        "keepalive": 5,
+        "loglevel": "warning",
+        "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,  # noqa: S108  heartbeats never wait for a disk
+        "control_socket_disable": True,
+        "preload_app": True,
+    }
+
+    class Server(BaseApplication):  # type: ignore[misc]  # gunicorn ships no types
+        def load_config(self) -> None:
+            for name, value in options.items():
+                if name in self.cfg.settings:  # control_socket_disable came with gunicorn 24
+                    self.cfg.set(name, value)
+
+        def load(self) -> Flask:
+            return app
+
+    try:
+        Server().run()
+    except SystemExit as stop:
+        if stop.code:
+            raise

@@ -1,0 +1,87 @@
+"""Every setting of the dashboard, in one place.
+
+A value comes from the command line, else from the environment (COMPILEBOARD_ and the name in capitals), else from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Setting(NamedTuple):
+    """Describe one setting; the type of its default is the type of its value."""
+
+    name: str
+    default: str | int
+    help: str
+
+
+SETTINGS = (
+    Setting("db", "compileboard.db", "The database file. A missing or empty one is created."),
+    Setting("host", "127.0.0.1", "The address to listen on. Anyone who reaches it can read and annotate every run."),
+    Setting("port", 8000, "The port to listen on; 0 picks a free one."),
+    Setting("workers", 1, "Server processes. One is right for a team; each has its own threads."),
+    Setting("threads", 8, "Requests that one worker answers at the same time."),
+    Setting("allow_host", "", "Host names, separated by commas, that a browser may use beside localhost."),
+    Setting("stale_after_s", 30, "Seconds without a heartbeat after which a running run shows as interrupted?."),
+    Setting("refresh_s", 3, "Seconds between two refreshes of a running run's page."),
+    Setting("page_size", 50, "Rows on one page of a list."),
+    Setting("trend_runs", 1000, "Newest runs that the overview's charts and rankings look at."),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Hold one value for each of SETTINGS."""
+
+    db: str = "compileboard.db"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    threads: int = 8
+    allow_host: str = ""
+    stale_after_s: int = 30
+    refresh_s: int = 3
+    page_size: int = 50
+    trend_runs: int = 1000
+
+
+class SettingError(ValueError):
+    """Say which setting has a value that cannot be used, and what is expected."""
+
+
+def variable_name(setting: Setting) -> str:
+    """Name the environment variable of a setting."""
+    return f"COMPILEBOARD_{setting.name.upper()}"
+
+
+def load_settings(environ: Mapping[str, str], given: Mapping[str, Any] | None = None) -> Settings:
+    """Join the command line's values (None where not given), the environment's and the defaults.
+
+    Raises: SettingError if a value is not of its setting's type or out of range.
+    """
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        value = (given or {}).get(setting.name)
+        origin = f"--{setting.name.replace('_', '-')}"
+        if value is None:
+            value = environ.get(variable_name(setting))
+            origin = variable_name(setting)
+        if value is not None:
+            values[setting.name] = _convert(setting, value, origin)
+    return Settings(**values)
+
+
+def _convert(setting: Setting, value: Any, origin: str) -> str | int:
+    if isinstance(setting.default, str):
+        return str(value)
+    try:
+        number = int(value)
+    except ValueError:
+        raise SettingError(f"{origin} is {value!r}; expected a whole number, like {setting.default}") from None
+    low, high = (0, 65535) if setting.name == "port" else (1, 100_000)
+    if not low <= number <= high:
+        raise SettingError(f"{origin} is {number}; expected {low} to {high}")
+    return number

@@ -1,0 +1,1 @@
+"""Thin blueprints: filters → queries → analysis → template."""

@@ -1,0 +1,80 @@
+"""One shape for every failure: JSON under /api and /healthz, a page elsewhere. Neither needs the database."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from flask import Flask, Response, jsonify, make_response, render_template, request
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from app.db import get_settings
+from app.queries.page import FilterError
+from collectors.store.errors import NotAStore, StoreError, StoreNotReadable, explain
+
+TITLES = {
+    400: "That request cannot be answered",
+    403: "Refused",
+    404: "Not here",
+    405: "Not possible here",
+    413: "Too large",
+    500: "Something is broken",
+    503: "The database cannot be read",
+}
+
+
+def wants_json() -> bool:
+    """Say whether the address is one that programs read."""
+    return request.path.startswith("/api/") or request.path == "/healthz"
+
+
+def render_error(status: int, message: str, errors: list[str] | None = None) -> Response:
+    """Make the failure's response in the shape its reader expects."""
+    if wants_json():
+        body = {"ok": False, "error": message, "errors": errors or [message], "status": status}
+        response: Response = jsonify(body)
+    else:
+        title = TITLES.get(status, "That did not work")
+        text = render_template("error.html", status=status, title=title, message=message, errors=errors or [])
+        response = make_response(text)
+    response.status_code = status
+    return response
+
+
+def handle_http(error: HTTPException) -> Response:
+    """Answer what abort() and the router raise."""
+    status = error.code or 500
+    message = error.description or error.name
+    if status == 404 and (error.response is None and message.startswith("The requested URL")):
+        message = f"There is no page at {request.path}."
+    if status == 500:
+        message = "The server failed while making this page. Its log has the details; the recorded data is untouched."
+    response = render_error(status, message)
+    if isinstance(error, MethodNotAllowed) and error.valid_methods:
+        response.headers["Allow"] = ", ".join(error.valid_methods)
+    return response
+
+
+def handle_store(error: StoreError) -> Response:
+    """Answer a database that cannot be used; the store's own message says what to do."""
+    return render_error(500 if isinstance(error, (NotAStore, StoreNotReadable)) else 503, str(error))
+
+
+def handle_sqlite(error: sqlite3.Error) -> Response:
+    """Answer what SQLite says after the database was opened; what no person can act on is our own mistake."""
+    explained = explain(error, get_settings().db)
+    if type(explained) is StoreError:
+        raise error
+    return handle_store(explained)
+
+
+def handle_filter(error: FilterError) -> Response:
+    """Answer a filter, a sort or a cursor that cannot be used."""
+    return render_error(400, str(error))
+
+
+def init_app(app: Flask) -> None:
+    """Register the handlers."""
+    app.register_error_handler(HTTPException, handle_http)
+    app.register_error_handler(StoreError, handle_store)
+    app.register_error_handler(sqlite3.Error, handle_sqlite)
+    app.register_error_handler(FilterError, handle_filter)

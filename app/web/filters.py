@@ -1,0 +1,72 @@
+"""What templates know: formats, the navigation, words for states, links that keep the filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask, current_app, request, url_for
+from markupsafe import Markup
+
+from app import __version__, format
+from app.db import get_settings
+
+NAVIGATION = (
+    ("Overview", "overview.index"),
+    ("Runs", "runs.index"),
+    ("Graph breaks", "graph_breaks.index"),
+    ("Recompiles", "recompiles.index"),
+)
+FORMATS: dict[str, Callable[..., str]] = {
+    "duration": format.format_duration,
+    "filesize": format.format_bytes,
+    "count": format.format_count,
+    "number": format.format_number,
+    "ratio": format.format_ratio,
+    "percent": format.format_percent,
+    "time": format.format_time,
+}
+_MISSING = Markup('<span class="missing">{}</span>').format(format.NOT_RECORDED)
+
+
+def _mark_missing(write: Callable[..., str]) -> Callable[[Any], str]:
+    return lambda value: _MISSING if value is None else write(value)
+
+
+def recorded(value: object) -> object:
+    """Show a value as it is, and None or an empty text as "not recorded"."""
+    return _MISSING if value is None or value == "" else value
+
+
+def list_navigation() -> list[tuple[str, str, bool]]:
+    """List label, address and whether we are there, of every page that exists."""
+    here = request.blueprint
+    return [
+        (label, url_for(endpoint), endpoint.split(".")[0] == here)
+        for label, endpoint in NAVIGATION
+        if endpoint in current_app.view_functions
+    ]
+
+
+def url_with(**changes: object) -> str:
+    """Make this page's address with some of its query changed; None or "" takes a key out, and so does any cursor.
+
+    The cursor goes because a changed filter or order starts at the first page; give cursor= to keep one.
+    """
+    query: dict[str, Any] = {k: v for k, v in request.args.to_dict(flat=False).items() if k != "cursor"}
+    query.update(changes)
+    kept = {key: value for key, value in query.items() if value not in (None, "", [])}
+    return url_for(request.endpoint or "overview.index", **{**(request.view_args or {}), **kept})
+
+
+def init_app(app: Flask) -> None:
+    """Give the templates their filters and globals."""
+    for name, write in FORMATS.items():
+        app.add_template_filter(_mark_missing(write), name)
+    app.add_template_filter(recorded, "recorded")
+    app.add_template_filter(format.format_iso_time, "iso_time")
+    app.add_template_filter(format.format_plural, "plural")
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    app.jinja_env.globals.update(
+        navigation=list_navigation, url_with=url_with, version=__version__, settings=get_settings
+    )

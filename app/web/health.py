@@ -1,0 +1,18 @@
+"""/healthz: what a load balancer or a person asks first."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify
+
+from app import __version__
+from app.db import get_reader
+from app.queries.overview import get_health
+
+blueprint = Blueprint("health", __name__)
+
+
+@blueprint.get("/healthz")
+def index() -> Response:
+    """Say that the database answers, with its version and its number of runs."""
+    health = get_health(get_reader())
+    return jsonify({"ok": True, "version": __version__, "schema": health.schema_version, "runs": health.run_count})

@@ -1,0 +1,97 @@
+"""What keeps other sites out: response headers, the Host check and the CSRF check. No cookie, no token, no state.
+
+CSRF by headers as in https://words.filippo.io/csrf/: a browser says where a request comes from. A client that sends
+neither Sec-Fetch-Site nor Origin is not a browser that another site can steer, and passes.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from flask import Flask, Request, Response, abort, request
+
+from app.settings import Settings
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",  # plotly writes style elements; without them its charts fall apart
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "font-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether an address to listen on is this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def allowed_hosts(settings: Settings) -> frozenset[str] | None:
+    """List the names a browser may use, or None where any will do: an open address without --allow-host."""
+    given = {name.strip().strip("[]").lower() for name in settings.allow_host.split(",") if name.strip()}
+    if is_loopback(settings.host):
+        return LOOPBACK_NAMES | given | {settings.host.strip("[]")}
+    return LOOPBACK_NAMES | given if given else None
+
+
+def is_cross_site(req: Request) -> bool:
+    """Say whether a browser sent this request from another site's page."""
+    fetch_site = req.headers.get("Sec-Fetch-Site")
+    if fetch_site is not None:
+        return fetch_site not in ("same-origin", "none")
+    origin = req.headers.get("Origin")
+    return origin is not None and urlsplit(origin).netloc.lower() != req.host.lower()
+
+
+def check_request(settings: Settings) -> None:
+    """Refuse a host name that is not ours (DNS rebinding) and a change that another site asks for."""
+    allowed = allowed_hosts(settings)
+    name = _host_name(request.headers.get("Host", ""))
+    if allowed is not None and name not in allowed:
+        abort(403, f"The host name {name[:80]!r} is not one this server answers to. Start it with --allow-host NAME.")
+    if request.method not in SAFE_METHODS and is_cross_site(request):
+        abort(403, "This change was asked for by another site's page, so nothing was changed. Use this site's own form.")
+
+
+def _host_name(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def add_headers(response: Response) -> Response:
+    """Put the security headers on a response."""
+    for name, value in HEADERS.items():
+        response.headers[name] = value
+    return response
+
+
+def init_app(app: Flask) -> None:
+    """Check every request and mark every response."""
+    settings: Settings = app.config["COMPILEBOARD"]
+    app.before_request(lambda: check_request(settings))
+    app.after_request(add_headers)

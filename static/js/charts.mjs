@@ -1,0 +1,59 @@
+// Draws the figures that the page carries as JSON. Colours come from the stylesheet: a trace names one in meta.color
+// ("series-1", "phase-dynamo", "state-bad"), and a change of theme draws again.
+
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function paint(figure) {
+  const text = style("--ink-soft");
+  const line = style("--line");
+  const axis = { gridcolor: line, linecolor: line, zerolinecolor: line, tickcolor: line, automargin: true };
+  const layout = { ...figure.layout };
+  layout.font = { family: style("--font"), size: 12, color: text, ...layout.font };
+  layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
+  layout.colorway = [1, 2, 3, 4, 5, 6, 7, 8].map((n) => style(`--series-${n}`));
+  layout.hoverlabel = { bgcolor: style("--card"), bordercolor: line, font: { color: style("--ink") }, align: "left" };
+  layout.autosize = true;
+  for (const key of Object.keys(layout)) {
+    if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...layout[key] };
+  }
+  const data = figure.data.map((trace) => {
+    const named = trace.meta?.color;
+    if (!named) return trace;
+    const color = style(`--${named}`);
+    return { ...trace, marker: { ...trace.marker, color }, line: { ...trace.line, color } };
+  });
+  return { data, layout };
+}
+
+function figureOf(plot) {
+  return JSON.parse(document.getElementById(plot.dataset.chart).textContent);
+}
+
+export function draw(plot) {
+  const { data, layout } = paint(figureOf(plot));
+  const config = { displayModeBar: false, responsive: true, showTips: false };
+  const fresh = !plot.classList.contains("js-plotly-plot");
+  if (fresh) plot.replaceChildren();
+  globalThis.Plotly.react(plot, data, layout, config);
+  if (fresh) {
+    plot.on("plotly_click", (event) => follow(event.points[0]?.customdata));
+  }
+  plot.dataset.drawn = "yes";
+}
+
+// A point may carry an address of this site in customdata[0]: a click goes there.
+function follow(custom) {
+  const address = Array.isArray(custom) ? custom[0] : custom;
+  if (typeof address === "string" && /^\/(?!\/)/.test(address)) location.assign(address);
+}
+
+export function drawAll(within = document) {
+  for (const plot of within.querySelectorAll("[data-chart]")) draw(plot);
+}
+
+drawAll();
+document.addEventListener("themechange", () => drawAll());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
+document.addEventListener("livechange", (event) => {
+  for (const plot of document.querySelectorAll(`[data-chart="${CSS.escape(event.detail)}"]`)) draw(plot);
+});

@@ -1,0 +1,52 @@
+// What every page has: the theme button, filters that leave out what is empty, and forms that ask once.
+
+const THEMES = ["auto", "light", "dark"];
+const root = document.documentElement;
+
+function wireTheme(button) {
+  const name = button.querySelector("[data-theme-name]");
+  const show = () => { name.textContent = root.dataset.theme ?? "auto"; };
+  button.hidden = false;
+  show();
+  button.addEventListener("click", () => {
+    const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? "auto") + 1) % THEMES.length];
+    if (next === "auto") delete root.dataset.theme;
+    else root.dataset.theme = next;
+    try {
+      if (next === "auto") localStorage.removeItem("compileboard-theme");
+      else localStorage.setItem("compileboard-theme", next);
+    } catch {
+      // Storage may be forbidden; the choice then lasts as long as the page.
+    }
+    show();
+    document.dispatchEvent(new CustomEvent("themechange"));
+  });
+}
+
+// A shared link should say what was filtered and nothing else.
+function wireFilters(form) {
+  form.addEventListener("submit", () => {
+    const empty = [...form.elements].filter((it) => it.name && it.value === "");
+    for (const it of empty) it.disabled = true;
+    setTimeout(() => { for (const it of empty) it.disabled = false; });
+  });
+  form.addEventListener("change", (event) => {
+    if (event.target.matches("select")) form.requestSubmit();
+  });
+}
+
+function wireOnce(form) {
+  form.addEventListener("submit", (event) => {
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+  });
+}
+
+// "Back" brings the page from memory: forms may be sent again.
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
+
+for (const it of document.querySelectorAll("[data-theme-toggle]")) wireTheme(it);
+for (const it of document.querySelectorAll("form[data-filters]")) wireFilters(it);
+for (const it of document.querySelectorAll("form[method=post]")) wireOnce(it);
