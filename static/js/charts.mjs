@@ -1,17 +1,24 @@
 // Draws the figures that the page carries as JSON. Colours come from the stylesheet: a trace names one in meta.color
 // ("series-1", "phase-dynamo", "state-bad"), and a change of theme draws again.
 
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// A custom property reads as it was written, light-dark() and all; an element that uses it tells the colour.
+const probe = document.body.appendChild(document.createElement("span"));
+probe.hidden = true;
+
+function color(name) {
+  probe.style.color = `var(--${name})`;
+  return getComputedStyle(probe).color;
+}
 
 function paint(figure) {
-  const text = style("--ink-soft");
-  const line = style("--line");
+  const text = color("ink-soft");
+  const line = color("line");
   const axis = { gridcolor: line, linecolor: line, zerolinecolor: line, tickcolor: line, automargin: true };
   const layout = { ...figure.layout };
-  layout.font = { family: style("--font"), size: 12, color: text, ...layout.font };
+  layout.font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: text, ...layout.font };
   layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
-  layout.colorway = [1, 2, 3, 4, 5, 6, 7, 8].map((n) => style(`--series-${n}`));
-  layout.hoverlabel = { bgcolor: style("--card"), bordercolor: line, font: { color: style("--ink") }, align: "left" };
+  layout.colorway = [1, 2, 3, 4, 5, 6, 7, 8].map((n) => color(`series-${n}`));
+  layout.hoverlabel = { bgcolor: color("card"), bordercolor: line, font: { color: color("ink") }, align: "left" };
   layout.autosize = true;
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...layout[key] };
@@ -19,8 +26,8 @@ function paint(figure) {
   const data = figure.data.map((trace) => {
     const named = trace.meta?.color;
     if (!named) return trace;
-    const color = style(`--${named}`);
-    return { ...trace, marker: { ...trace.marker, color }, line: { ...trace.line, color } };
+    const shown = color(named);
+    return { ...trace, marker: { ...trace.marker, color: shown }, line: { ...trace.line, color: shown } };
   });
   return { data, layout };
 }
