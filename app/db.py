@@ -35,8 +35,11 @@ def writing() -> Iterator[sqlite3.Connection]:
 
     Raises: StoreError as get_reader does.
     """
+    get_reader()  # refuses a database that is missing, older or newer before open_writer could make one
+    close_reader()
     with closing(connect.open_writer(get_settings().db)) as connection:
         yield connection
+        connect.checkpoint(connection)
 
 
 def close_reader(_error: BaseException | None = None) -> None:

@@ -30,9 +30,12 @@ class Chart:
 
 
 def escape(value: Any) -> Any:
-    """Escape `<` in every text of a figure: Plotly would turn other people's <a href> into a link."""
+    """Escape `<` in every text of a figure: Plotly would turn other people's <a href> into a link.
+
+    A line break is written as a newline; only here it becomes the tag that Plotly knows.
+    """
     if isinstance(value, str):
-        return value.replace("<", "&lt;")
+        return value.replace("<", "&lt;").replace("\n", "<br>")
     if isinstance(value, dict):
         return {key: escape(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

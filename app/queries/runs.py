@@ -169,7 +169,7 @@ def runs_sql(order: str, up: bool, after: bool) -> str:
 select {_COLUMNS}
 {_SOURCE}
 where {_WHERE}
-  and coalesce(a.pinned, 0) = :pinned
+  and (:pinned is null or coalesce(a.pinned, 0) = :pinned)
   {behind}
 order by {key} {direction}, r.id {direction}
 limit :limit
@@ -183,8 +183,9 @@ def list_runs(
     sort: str = "started",
     cursor: str | None = None,
     limit: int = 50,
+    pinned_first: bool = True,
 ) -> Page[RunRow]:
-    """List runs, pinned ones first; `sort` is a name in ORDERS, largest first, or that name with ".asc".
+    """List runs; `sort` is a name in ORDERS, largest first, or that name with ".asc".
 
     Raises: FilterError if the sort or the cursor cannot be used.
     """
@@ -194,10 +195,11 @@ def list_runs(
     after = decode_cursor(cursor, int, int, str)
     rows: list[RunRow] = []
     # Pinned runs, then the others: each phase reads along its index instead of sorting everything.
-    for pinned in (1, 0):
-        if after and after[0] == 0 and pinned == 1:
+    for pinned in (1, 0) if pinned_first else (None,):
+        phase = pinned or 0
+        if after and int(after[0]) < phase:
             continue
-        behind = after if after and after[0] == pinned else None
+        behind = after if after and after[0] == phase else None
         values = _bind(wanted or RunFilter()) | {"pinned": pinned, "limit": limit + 1 - len(rows)}
         if behind:
             values |= {"after_key": behind[1], "after_id": behind[2]}
@@ -205,7 +207,7 @@ def list_runs(
         rows += [_to_row(row) for row in found]
         if len(rows) > limit:
             break
-    return make_page(rows, limit, lambda row: (int(row.pinned), _key_of(row, order), row.id))
+    return make_page(rows, limit, lambda row: (int(row.pinned and pinned_first), _key_of(row, order), row.id))
 
 
 def _key_of(row: RunRow, order: str) -> int:

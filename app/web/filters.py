@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from flask import Flask, current_app, request, url_for
 from markupsafe import Markup
@@ -59,6 +60,11 @@ def url_with(**changes: object) -> str:
     return url_for(request.endpoint or "overview.index", **{**(request.view_args or {}), **kept})
 
 
+def run_url(run_id: str) -> str:
+    """Make the address of a run's page."""
+    return f"{url_for('runs.index')}/{quote(run_id, safe='')}"
+
+
 def init_app(app: Flask) -> None:
     """Give the templates their filters and globals."""
     for name, write in FORMATS.items():
@@ -68,5 +74,5 @@ def init_app(app: Flask) -> None:
     app.add_template_filter(format.format_plural, "plural")
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals.update(
-        navigation=list_navigation, url_with=url_with, version=__version__, settings=get_settings
+        navigation=list_navigation, url_with=url_with, run_url=run_url, version=__version__, settings=get_settings
     )

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, render_template
+import time
 
-from app.db import get_reader
-from app.queries.overview import get_health
+from flask import Blueprint, render_template, request
+
+from app.charts import overview as charts
+from app.db import get_reader, get_settings
+from app.queries import overview as queries
+from app.queries.runs import RunFilter, list_runs
+from app.web.state import describe_state
 
 blueprint = Blueprint("overview", __name__)
 
 
 @blueprint.get("/")
 def index() -> str:
-    """Show what is in this database."""
-    return render_template("overview.html", health=get_health(get_reader()))
+    """Show what is in this database, of one suite and name if asked."""
+    reader, settings = get_reader(), get_settings()
+    suite, name = (request.args.get(key) or None for key in ("suite", "name"))
+    series = queries.list_series(reader)
+    if not series:
+        return render_template("overview_empty.html")
+    points = queries.list_trend(reader, suite, name, newest=settings.trend_runs)
+    newest = list_runs(reader, RunFilter(suite=suite, name=name), pinned_first=False, limit=8).rows
+    now_us = time.time_ns() // 1000
+    return render_template(
+        "overview.html",
+        suite=suite,
+        name=name,
+        suites=sorted({it.suite for it in series if it.suite}),
+        names=sorted({it.name for it in series if suite in (None, it.suite)}),
+        totals=queries.get_totals(reader, suite, name),
+        charts=[
+            charts.chart_runs(points),
+            charts.chart_recompiles(points),
+            charts.chart_compile_time(points),
+            charts.chart_graph_breaks(points),
+        ],
+        trend_columns=charts.TREND_COLUMNS,
+        trend_rows=charts.list_trend_rows(points),
+        newest=[(run, describe_state(run, now_us, settings.stale_after_s)) for run in newest],
+        breaks=queries.list_top_breaks(reader, suite, name, newest=settings.trend_runs),
+        functions=queries.list_top_functions(reader, suite, name, newest=settings.trend_runs),
+        live=any(point.state == "running" for point in points),
+    )

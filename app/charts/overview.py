@@ -1,0 +1,149 @@
+"""The overview's charts: runs over time by state, and what each run cost, a line a series."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import plotly.graph_objects as go
+
+from app.charts.base import Chart, duration_axis, finish, times
+from app.format import format_duration, format_time
+from app.queries.overview import TrendPoint
+
+_HOUR_US = 3_600_000_000
+_STATE_COLORS = {
+    "finished": "state-good",
+    "running": "state-busy",
+    "failed": "state-bad",
+    "killed": "series-5",
+    "interrupted": "state-warn",
+}
+_MOST_SERIES = 7  # an eighth colour is for all the others together
+_OTHERS = "all others"
+
+
+def chart_runs(points: Sequence[TrendPoint]) -> Chart:
+    """Count runs an hour, a day or a week, whichever suits the time they span; by state."""
+    width_us, unit = _bin_width(points)
+    counts = Counter(((point.started_us // width_us) * width_us, point.state) for point in points)
+    bins = sorted({start for start, _state in counts})
+    states = [state for state in _STATE_COLORS if any(found == state for _start, found in counts)]
+    traces = [
+        go.Bar(
+            x=times([start + width_us // 2 for start in bins]),
+            y=[counts[start, state] for start in bins],
+            width=width_us / 1000 * 0.8,
+            name=state,
+            meta={"color": _STATE_COLORS[state]},
+            customdata=[format_time(start)[:16] for start in bins],
+            hovertemplate="%{y} from %{customdata}",
+        )
+        for state in states
+    ]
+    figure = finish(
+        traces,
+        barmode="stack",
+        xaxis={"type": "date", "showgrid": False},
+        yaxis={"rangemode": "tozero", "tickformat": ",d", "nticks": 5},
+    )
+    rows = [[format_time(start)[:16], *(counts[start, state] for state in states)] for start in bins]
+    columns = [(f"{unit.capitalize()} from", False), *((state, True) for state in states)]
+    return Chart("runs-chart", "Runs", figure, columns, rows, f"started per {unit}", "s")
+
+
+def chart_compile_time(points: Sequence[TrendPoint]) -> Chart:
+    """Draw each run's compile time."""
+    divisor, unit = duration_axis(max((point.compile_us for point in points), default=0))
+    note = f"{unit} per run, all records together"
+    return _chart_trend(points, "compile-time-chart", "Compile time", note, lambda it: it.compile_us / divisor, unit)
+
+
+def chart_recompiles(points: Sequence[TrendPoint]) -> Chart:
+    """Draw each run's number of recompiles."""
+    return _chart_trend(points, "recompiles-chart", "Recompiles", "per run", lambda it: it.recompile_count)
+
+
+def chart_graph_breaks(points: Sequence[TrendPoint]) -> Chart:
+    """Draw each run's number of graph breaks."""
+    return _chart_trend(points, "graph-breaks-chart", "Graph breaks", "per run", lambda it: it.graph_break_count)
+
+
+def list_trend_rows(points: Sequence[TrendPoint]) -> list[list[object]]:
+    """List what the three trend charts show, newest first: their common table twin."""
+    return [
+        [
+            format_time(it.started_us),
+            it.title or it.name,
+            it.suite or "",
+            it.recompile_count,
+            format_duration(it.compile_us),
+            it.graph_break_count,
+        ]
+        for it in reversed(points)
+    ]
+
+
+TREND_COLUMNS = (
+    ("Started", False),
+    ("Run", False),
+    ("Suite", False),
+    ("Recompiles", True),
+    ("Compile time", True),
+    ("Graph breaks", True),
+)
+
+
+def _chart_trend(
+    points: Sequence[TrendPoint],
+    chart_id: str,
+    title: str,
+    note: str,
+    measure: Callable[[TrendPoint], float],
+    unit: str = "",
+) -> Chart:
+    traces = []
+    for number, (label, members) in enumerate(_group(points), start=1):
+        traces.append(
+            go.Scatter(
+                x=times([it.started_us for it in members]),
+                y=[float(f"{measure(it):.4g}") for it in members],
+                mode="lines+markers" if len(members) < 400 else "lines",
+                name=label,
+                line={"width": 1.5},
+                marker={"size": 5},
+                meta={"color": f"series-{number}"},
+                customdata=[f"/runs/{it.run_id}" for it in members],
+                hovertemplate="%{y}\n%{x|%Y-%m-%d %H:%M}",
+            )
+        )
+    figure = finish(
+        traces,
+        xaxis={"type": "date", "showgrid": False},
+        yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}" if unit else "", "nticks": 6},
+    )
+    return Chart(chart_id, title, figure, (), (), note, "m")
+
+
+def _group(points: Sequence[TrendPoint]) -> list[tuple[str, list[TrendPoint]]]:
+    """Split points into the most frequent series and one for all the others; each keeps its order."""
+    sizes = Counter((it.suite, it.name) for it in points)
+    shown = [key for key, _size in sizes.most_common(_MOST_SERIES)]
+    groups: dict[str, list[TrendPoint]] = {_label(*key): [] for key in shown}
+    for it in points:
+        key = (it.suite, it.name)
+        groups.setdefault(_label(*key) if key in shown else _OTHERS, []).append(it)
+    return list(groups.items())
+
+
+def _label(suite: str | None, name: str) -> str:
+    text = f"{suite} · {name}" if suite else name
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _bin_width(points: Sequence[TrendPoint]) -> tuple[int, str]:
+    span_us = points[-1].started_us - points[0].started_us if points else 0
+    for hours, unit, most_days in ((1, "hour", 2), (24, "day", 90)):
+        if span_us <= most_days * 24 * _HOUR_US:
+            return hours * _HOUR_US, unit
+    return 7 * 24 * _HOUR_US, "week"
