@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
 
 from app import __version__
 from app.settings import SETTINGS, SettingError, load_settings, variable_name
@@ -54,11 +55,16 @@ def build_parser() -> argparse.ArgumentParser:
     )
     migrate.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
     migrate.set_defaults(function=_migrate)
-    if find_spec("app.reports.command"):
+    _add_export(commands)
+    return parser
+
+
+def _add_export(commands: Any) -> None:
+    """Let app.reports describe and run `export`: its add_parser(commands) sets `function`, as _serve is set above."""
+    if find_spec("app.reports") and find_spec("app.reports.command"):
         from app.reports.command import add_parser
 
         add_parser(commands)
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

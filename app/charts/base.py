@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import plotly.graph_objects as go
 
 MAX_CHART_BYTES = 50_000  # compressed
 
@@ -44,20 +43,20 @@ def escape(value: Any) -> Any:
 
 
 def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
-    """Make a figure of traces and turn it into plain JSON-ready data, escaped."""
-    figure = go.Figure(data=list(traces))
-    figure.update_layout(
-        template="none",
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        hovermode="closest",
-        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
-        showlegend=len(traces) > 1,
-        bargap=0.25,
-        **layout,
-    )
-    plain: dict[str, Any] = escape(figure.to_plotly_json())
-    plain["layout"].pop("template", None)
-    return plain
+    """Make a figure of traces as plain data, escaped; a trace is a dict in Plotly's words, or a graph object.
+
+    A graph object checks itself and takes 15 ms of a page's 100; pages give dicts, and the tests let plotly check them.
+    """
+    plain = [trace if isinstance(trace, dict) else trace.to_plotly_json() for trace in traces]
+    common = {
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "showlegend": len(plain) > 1,
+        "bargap": 0.25,
+    }
+    figure: dict[str, Any] = escape({"data": plain, "layout": common | layout})
+    return figure
 
 
 def times(microseconds: Sequence[int]) -> Any:
@@ -65,7 +64,7 @@ def times(microseconds: Sequence[int]) -> Any:
 
     Units: microseconds since the epoch. Shape: one number a point.
     """
-    return np.asarray(microseconds, dtype="float64") // 1000
+    return np.asarray(microseconds, dtype="int64") // 1000
 
 
 def duration_axis(highest_us: float) -> tuple[float, str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import plotly.graph_objects as go
-
 from app.charts.base import Chart, duration_axis, finish, times
 from app.format import format_duration, format_time
 from app.queries.overview import TrendPoint
@@ -30,15 +28,16 @@ def chart_runs(points: Sequence[TrendPoint]) -> Chart:
     bins = sorted({start for start, _state in counts})
     states = [state for state in _STATE_COLORS if any(found == state for _start, found in counts)]
     traces = [
-        go.Bar(
-            x=times([start + width_us // 2 for start in bins]),
-            y=[counts[start, state] for start in bins],
-            width=width_us / 1000 * 0.8,
-            name=state,
-            meta={"color": _STATE_COLORS[state]},
-            customdata=[format_time(start)[:16] for start in bins],
-            hovertemplate="%{y} from %{customdata}",
-        )
+        {
+            "type": "bar",
+            "x": times([start + width_us // 2 for start in bins]),
+            "y": [counts[start, state] for start in bins],
+            "width": width_us / 1000 * 0.8,
+            "name": state,
+            "meta": {"color": _STATE_COLORS[state]},
+            "customdata": [format_time(start)[:16] for start in bins],
+            "hovertemplate": "%{y} from %{customdata}",
+        }
         for state in states
     ]
     figure = finish(
@@ -105,17 +104,18 @@ def _chart_trend(
     traces = []
     for number, (label, members) in enumerate(_group(points), start=1):
         traces.append(
-            go.Scatter(
-                x=times([it.started_us for it in members]),
-                y=[float(f"{measure(it):.4g}") for it in members],
-                mode="lines+markers" if len(members) < 400 else "lines",
-                name=label,
-                line={"width": 1.5},
-                marker={"size": 5},
-                meta={"color": f"series-{number}"},
-                customdata=[f"/runs/{it.run_id}" for it in members],
-                hovertemplate="%{y}\n%{x|%Y-%m-%d %H:%M}",
-            )
+            {
+                "type": "scatter",
+                "x": times([it.started_us for it in members]),
+                "y": [float(f"{measure(it):.4g}") for it in members],
+                "mode": "lines+markers" if len(members) < 400 else "lines",
+                "name": label,
+                "line": {"width": 1.5},
+                "marker": {"size": 5},
+                "meta": {"color": f"series-{number}"},
+                "customdata": [f"/runs/{it.run_id}" for it in members],
+                "hovertemplate": "%{y}\n%{x|%Y-%m-%d %H:%M}",
+            }
         )
     figure = finish(
         traces,
