@@ -1,0 +1,76 @@
+"""Look-ups in the FX graph cache and AOTAutograd's cache."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_FX, _AOT = "fx_graph", "aot_autograd"
+# 2.5 and 2.6 wrote one name with the state inside the payload; later ones write the state in the name.
+_ARTIFACTS: dict[str, tuple[str, str | None]] = {
+    "fx_graph_cache_hit": (_FX, "hit"),
+    "fx_graph_cache_miss": (_FX, "miss"),
+    "fx_graph_cache_bypass": (_FX, "bypass"),
+    "fx_graph_bundled_cache_hit": (_FX, "hit"),
+    "fx_graph_cache_hash": (_FX, None),
+    "aotautograd_cache_hit": (_AOT, "hit"),
+    "aotautograd_cache_miss": (_AOT, "miss"),
+    "aotautograd_cache_bypass": (_AOT, "bypass"),
+    "aotautograd_cache_hash": (_AOT, None),
+}
+NAMES = tuple(f"artifact:{name}" for name in _ARTIFACTS)
+
+
+def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:
+    """Read a look-up into the fields of CacheLookedUp, or None where it is not one.
+
+    `components`, up to 86 KB of what went into the key, is kept as a count.
+    """
+    if name not in _ARTIFACTS:
+        return None
+    if isinstance(payload, str):
+        try:
+            payload = json.loads(payload)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(payload, dict):
+        return None
+    cache, result = _ARTIFACTS[name]
+    if result is None:
+        state = payload.get("cache_state")
+        result = state if state in ("hit", "miss", "bypass") else None
+    if result is None:
+        return None
+    detail = {key: value for key, value in payload.items() if key not in ("components", "lines")}
+    for huge in ("components", "lines"):
+        if isinstance(payload.get(huge), list):
+            detail["component_count"] = len(payload[huge])
+    if name == "fx_graph_bundled_cache_hit":
+        detail["bundled"] = True
+    return {
+        "cache": cache,
+        "result": result,
+        "key": _text(payload.get("key")),
+        "reason": _reason(payload, result),
+        "time_taken_us": _us(payload.get("time_taken_ns"), 1e-3),
+        "time_saved_us": _us(payload.get("time_saved_ns"), 1e-3) or _us(payload.get("time_saved_ms"), 1e3),
+        "detail": detail,
+    }
+
+
+def _reason(payload: dict[str, Any], result: str) -> str | None:
+    for key in ("cache_bypass_reason", "cache_bypass_exception_type"):
+        if payload.get(key):
+            return _text(payload[key])
+    # A miss says which: full_miss, guard_miss, …
+    return _text(payload.get("cache_status_detailed")) if result != "hit" else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _us(value: Any, factor: float) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
+        return None
+    return round(value * factor)

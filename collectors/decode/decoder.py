@@ -1,0 +1,155 @@
+"""What torch handed over, to events: one decoder for the live hooks and for torch's own trace log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from collectors import events
+from collectors.decode import caches, compiled, failures, guards, live
+from collectors.decode.breaks import Qualify, parse_break
+from collectors.decode.captured import Captured
+from collectors.decode.names import METRICS, is_wanted
+from collectors.decode.paths import PathNamer, function_name
+from collectors.decode.stacks import named_stack, parse_frames, parse_traceback
+
+_BREAK = "artifact:dynamo_graph_break_reason"
+_ARTIFACT = "artifact:"
+
+
+class Decoder:
+    """Make events of captured records. It holds no state between records and never raises."""
+
+    def __init__(self, namer: PathNamer | None = None, qualify: Qualify | None = None) -> None:
+        self._namer = namer or PathNamer()
+        self._qualify = qualify
+        self._handlers: dict[str, Callable[[Captured], list[events.Event]]] = {
+            "dynamo_start": self._start,
+            _BREAK: self._break,
+            "artifact:recompile_reasons": self._recompile,
+            "artifact:dynamo_error": self._error,
+            "cudagraph_skip": self._cudagraph_skip,
+            **dict.fromkeys(METRICS, self._metrics),
+            **dict.fromkeys(caches.NAMES, self._cache),
+            **dict.fromkeys(live.NAMES, self._live),
+        }
+
+    def decode(self, captured: Captured) -> list[events.Event]:
+        """Decode one record: usually one event, none for what nobody keeps, more where a record carries configs."""
+        handler = self._handlers.get(captured.name)
+        if handler is None:
+            return [_noted(captured)] if is_wanted(captured.name) else []
+        try:
+            return handler(captured)
+        except Exception:
+            # A record that torch wrote otherwise than expected is kept whole, under its own name.
+            return [_noted(captured)]
+
+    def _start(self, captured: Captured) -> list[events.Event]:
+        frames = parse_frames(_dict(captured.metadata).get("stack"))
+        if not isinstance(_dict(captured.metadata).get("stack"), list):
+            return [_noted(captured)]
+        # The frame being compiled is the stack's last.
+        frame = frames[-1] if frames else None
+        name, resumed_at = function_name(frame.name if frame else None)
+        qualname = captured.extra.get("qualname")
+        if isinstance(qualname, str) and qualname:
+            name, from_name = function_name(qualname)
+            resumed_at = resumed_at if resumed_at is not None else from_name
+        elif frame and frame.line is not None and self._qualify is not None:
+            name = self._qualify(frame.path, frame.line) or name
+        started = events.CompileStarted(
+            **_context(captured),
+            function=name,
+            file=self._namer.name(frame.path) if frame else None,
+            line=frame.line if frame else None,
+            resumed_at=resumed_at,
+            stack=named_stack(frames, self._namer),
+        )
+        return [started]
+
+    def _metrics(self, captured: Captured) -> list[events.Event]:
+        if not isinstance(captured.metadata, dict):
+            return [_noted(captured)]
+        kind = METRICS[captured.name]
+        fields, configs = compiled.parse_metrics(captured.metadata, kind, self._namer, self._qualify, captured.extra)
+        context = _context(captured)
+        if context["compile_id"] is None:
+            context.update(compiled.context_of(captured.metadata))
+        made: list[events.Event] = [events.Compiled(**context, **fields)]
+        for place, (config_kind, digest, body) in enumerate(configs, start=1):
+            made.append(
+                events.ConfigSeen(
+                    captured.process_id, captured.sequence + place, captured.time_us, digest, config_kind, body
+                )
+            )
+        return made
+
+    def _break(self, captured: Captured) -> list[events.Event]:
+        if not isinstance(captured.payload, str):
+            return [_noted(captured)]
+        qualname = captured.extra.get("qualname")
+        fields = parse_break(
+            captured.payload, self._namer, self._qualify, qualname if isinstance(qualname, str) else None
+        )
+        return [events.GraphBroke(**_context(captured), **fields)]
+
+    def _recompile(self, captured: Captured) -> list[events.Event]:
+        found = guards.parse_reasons(captured.payload, self._namer)
+        if not found and captured.payload not in ("[\n\n]", "[]", [], ""):
+            return [_noted(captured)]
+        text = captured.payload if isinstance(captured.payload, str) else json.dumps(captured.payload)
+        newest = found[0].cache_entry if found else None
+        return [events.Recompiled(**_context(captured), recompiled_from=newest, guards=found, text=text)]
+
+    def _error(self, captured: Captured) -> list[events.Event]:
+        if not isinstance(captured.payload, str):
+            return [_noted(captured)]
+        error_type, message = failures.parse_error(captured.payload)
+        failed = events.CompileFailed(
+            **_context(captured), error_type=error_type, message=message, text=captured.payload
+        )
+        return [failed]
+
+    def _cache(self, captured: Captured) -> list[events.Event]:
+        fields = caches.parse_lookup(captured.name.removeprefix(_ARTIFACT), captured.payload)
+        if fields is None:
+            return [_noted(captured)]
+        return [events.CacheLookedUp(**_context(captured), **fields)]
+
+    def _cudagraph_skip(self, captured: Captured) -> list[events.Event]:
+        metadata = _dict(captured.metadata)
+        reason = metadata.get("reason")
+        if not isinstance(reason, str):
+            return [_noted(captured)]
+        stack = metadata.get("stack")
+        frames = parse_traceback(stack) if isinstance(stack, str) else parse_frames(stack)
+        skipped = events.CudagraphSkipped(**_context(captured), reason=reason, stack=named_stack(frames, self._namer))
+        return [skipped]
+
+    def _live(self, captured: Captured) -> list[events.Event]:
+        made = live.make_event(captured)
+        return [made if made is not None else _noted(captured)]
+
+
+def _context(captured: Captured) -> dict[str, Any]:
+    return {
+        "process_id": captured.process_id,
+        "sequence": captured.sequence,
+        "time_us": captured.time_us,
+        "compile_id": captured.compile_id,
+        "frame_id": captured.frame_id,
+        "frame_compile_id": captured.frame_compile_id,
+        "attempt": captured.attempt,
+        "rank": captured.rank,
+    }
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _noted(captured: Captured) -> events.Noted:
+    body = {"metadata": captured.metadata, "payload": captured.payload}
+    return events.Noted(**_context(captured), name=captured.name, body=body)

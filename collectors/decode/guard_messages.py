@@ -1,0 +1,153 @@
+"""Guards that C++ reports in words of its own: tensor properties, global state, lost objects.
+
+Source: torch/csrc/dynamo/guards.cpp of 2.4 to 2.13 (strings of libtorch_python) and torch/_dynamo/guards.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from collectors.decode.guard_advice import Finding
+
+_TENSOR = re.compile(
+    r"^tensor '(?P<source>.+?)' (?P<what>(?:Tensor )?(?:requires_grad|dtype|device|dispatch key|rank|size|stride)\b.*)$",
+    re.S,
+)
+_MISMATCH = re.compile(
+    r"^(?:Tensor )?(?P<what>requires_grad|dtype|device(?: index)?|dispatch key set|rank|size|stride) mismatch"
+    r"(?: at index (?P<dim>\d{1,4}))?\.\s*[Ee]xpected(?: device index to be)?\s+(?P<expected>.*?)(?:, actual (?P<actual>.*))?$",
+    re.S,
+)
+_CATEGORY = {
+    "requires_grad": "tensor_requires_grad",
+    "dtype": "tensor_dtype",
+    "device": "tensor_device",
+    "device index": "tensor_device",
+    "dispatch key set": "dispatch_keys",
+    "rank": "tensor_rank",
+    "size": "tensor_size",
+    "stride": "tensor_stride",
+}
+_TENSOR_TYPE = re.compile(
+    r"^expected type of '(?P<source>.+?)' to be a tensor type,\s*(?:but found a different type|' ?but found (?P<actual>.*)|but found (?P<found>.*))?",
+    re.S,
+)
+_STATE = re.compile(r"^GLOBAL_STATE changed:\s*(?P<what>.*)$", re.S)
+_DUPLICATE = re.compile(r"^Duplicate tensors? found(?: where not expected!)?:?\s*(?P<what>.*)$", re.S)
+_MISSING = re.compile(r"^(?P<what>KeyError|IndexError|getattr failed|null type dict) on (?:source )?(?P<source>.+)$")
+_NOT_WEAKREF = re.compile(r"^(?:Not a weakref obj|Weakref_GetRef failed|Not a weakref) (?P<source>.+)$")
+_FREED = re.compile(r"^Cache line invalidated because (?P<source>.+?) got deallocated$")
+_SUBSET = re.compile(
+    r"^(?P<what>.*) is not a subset of compiled (?P<expected>.*)$|^(?P<other>.*) not a subset: runtime (?P<actual>.*)$"
+)
+_NOT_KIND = re.compile(r"^(?:Not a callable obj (?P<source>.+)|(?P<accessor>\w+): Not a function on (?P<other>.+))$")
+_BACKEND = re.compile(
+    r"^BACKEND_MATCH failure: .*?(?:Cached backend: (?P<expected>.*?)\. New backend: (?P<actual>.*?)\. If this|$)", re.S
+)
+
+
+def classify_message(text: str) -> Finding | None:
+    """Classify a guard failure written in words; None where it is an expression, or words that nobody knows."""
+    for rule in _RULES:
+        found = rule(text)
+        if found is not None:
+            return found
+    return None
+
+
+def _tensor(text: str) -> Finding | None:
+    tensor = _TENSOR.match(text)
+    found = _MISMATCH.match(tensor["what"]) if tensor else None
+    if tensor is None or found is None:
+        return None
+    expected, actual = found["expected"].strip(), found["actual"]
+    dim = int(found["dim"]) if found["dim"] else None
+    if found["what"] == "requires_grad":
+        # torch names the expected flag alone: requires_grad=0.
+        expected = expected.removeprefix("requires_grad=")
+        actual = actual or {"0": "1", "1": "0"}.get(expected)
+    return Finding(
+        _CATEGORY[found["what"]],
+        tensor["source"],
+        expected,
+        actual.strip() if actual else None,
+        dim=dim,
+        symbol=str(dim) if dim is not None else None,
+    )
+
+
+def _tensor_type(text: str) -> Finding | None:
+    found = _TENSOR_TYPE.match(text)
+    return Finding("type_change", found["source"], "a tensor", found["actual"] or found["found"]) if found else None
+
+
+def _global_state(text: str) -> Finding | None:
+    found = _STATE.match(text)
+    if not found:
+        return None
+    names = found["what"].split()
+    if not names:
+        return Finding("global_state")
+    # torch lists every setting that changed, in a fixed order; the first names the cause.
+    first, symbol = names[0], " ".join(sorted(names))
+    if first == "grad_mode":
+        return Finding("grad_mode", symbol=symbol)
+    if first.startswith("autocast"):
+        return Finding("autocast", symbol=symbol)
+    if first == "deterministic_algorithms":
+        return Finding("deterministic", symbol=symbol)
+    return Finding("global_state", symbol=symbol)
+
+
+def _duplicate(text: str) -> Finding | None:
+    found = _DUPLICATE.match(text)
+    if not found:
+        return None
+    sources = re.findall(r"['\"]([^'\"]+)['\"]", found["what"])
+    return Finding("tensor_aliasing", ", ".join(sources) or None)
+
+
+def _missing(text: str) -> Finding | None:
+    found = _MISSING.match(text)
+    if not found:
+        return None
+    kinds = {"KeyError": "dict_keys", "IndexError": "container_length"}
+    return Finding(kinds.get(found["what"], "module_attribute"), found["source"].strip(), actual="missing")
+
+
+def _lost(text: str) -> Finding | None:
+    found = _FREED.match(text) or _NOT_WEAKREF.match(text)
+    return Finding("invalidated", found["source"].strip()) if found else None
+
+
+def _other_kind(text: str) -> Finding | None:
+    found = _NOT_KIND.match(text)
+    return Finding("type_change", (found["source"] or found["other"]).strip(), "a function") if found else None
+
+
+def _backend(text: str) -> Finding | None:
+    found = _BACKEND.match(text)
+    return Finding("backend_mismatch", expected=found["expected"], actual=found["actual"]) if found else None
+
+
+def _dynamic_dims(text: str) -> Finding | None:
+    # A tensor marked dynamic in other dimensions than the one compiled for: it asks for another kind of shape.
+    found = _SUBSET.match(text)
+    if not found:
+        return None
+    what = (found["what"] or found["other"] or "").strip()
+    return Finding("symbolic_shape", what.split(" ")[0] or None, found["expected"], found["actual"])
+
+
+_RULES: tuple[Callable[[str], Finding | None], ...] = (
+    _tensor,
+    _tensor_type,
+    _global_state,
+    _duplicate,
+    _missing,
+    _lost,
+    _other_kind,
+    _backend,
+    _dynamic_dims,
+)

@@ -1,0 +1,131 @@
+"""The reasons of a recompile, to guard failures: category, source, expected and actual value, suggestion.
+
+Source: torch/_dynamo/guards.py (get_guard_fail_reason_helper, get_verbose_code_part) of 2.4 to 2.13.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from collectors.decode.guard_advice import Finding, suggest
+from collectors.decode.guard_categories import BY_NAME, CATEGORIES, Category
+from collectors.decode.guard_expressions import classify_expression, strip_local_scope
+from collectors.decode.guard_messages import classify_message
+from collectors.decode.hashing import fingerprint
+from collectors.decode.paths import PathNamer
+from collectors.decode.stacks import Frame, parse_traceback, user_frame
+from collectors.events import GuardFailure
+
+__all__ = ["BY_NAME", "CATEGORIES", "Category", "classify", "parse_reason", "parse_reasons"]
+
+_ENTRY = re.compile(r"^(?P<entry>!?\d+(?:/\d+)*): ")
+_USER_STACK = "\nUser stack trace:\n"
+_HINT = re.compile(r"\s*\(HINT: (?P<hint>.*)\)\s*$", re.DOTALL)
+_COMMENT_PLACE = re.compile(
+    r"^(?:(?P<code>.*?)\s*# )?\(?(?P<path>[^#\s][^#]*?):(?P<line>\d{1,9}) in (?P<name>[^\s()]+)\)?\s*$", re.DOTALL
+)
+_INTERNAL = re.compile(r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/")
+# Names that dynamo makes up for objects carry an id or a counter of this process.
+_MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
+
+
+def parse_reasons(payload: Any, namer: PathNamer | None = None) -> list[GuardFailure]:
+    """Read a recompile_reasons payload: one text, a list of texts, or either of them as JSON; newest cache entry first."""
+    return [parse_reason(text, namer) for text in _texts(payload)]
+
+
+def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
+    """Read the reason why one cache entry could not serve a call."""
+    entry = _ENTRY.match(text)
+    body = text[entry.end() :] if entry else text
+    body, _, stack = body.partition(_USER_STACK)
+    hint = _HINT.search(body)
+    code, comment = _split_comment(body[: hint.start()] if hint else body)
+    found = classify(code, hint["hint"] if hint else "")
+    place = _place(comment, stack)
+    named = None
+    if place is not None:
+        named = (namer or PathNamer()).name(place.path)
+    return GuardFailure(
+        cache_entry=entry["entry"] if entry else None,
+        reason=code,
+        category=found.category,
+        source=found.source,
+        expected=found.expected,
+        actual=found.actual,
+        suggestion=suggest(found),
+        file=named,
+        line=place.line if place else None,
+        source_line=place.code if place else None,
+        fingerprint=_fingerprint(found, code),
+    )
+
+
+def classify(code: str, hint: str = "") -> Finding:
+    """Classify one failed guard; what is not recognised stays unknown."""
+    stripped = strip_local_scope(code.strip())
+    found = classify_message(stripped) or classify_expression(stripped)
+    if found is None:
+        return Finding("unknown")
+    if "allow_unspec_int_on_nn_module" in hint and found.category in ("int_value", "module_attribute"):
+        return Finding("module_attribute", found.source, found.expected, found.actual, hinted=True)
+    return found
+
+
+def _texts(payload: Any) -> list[str]:
+    if isinstance(payload, str):
+        if payload.lstrip().startswith("["):
+            try:
+                read = json.loads(payload)
+            except (ValueError, RecursionError):
+                return [payload]
+            return _texts(read) if isinstance(read, list) else [payload]
+        return [payload] if payload.strip() else []
+    if isinstance(payload, list | tuple):
+        return [entry for entry in payload if isinstance(entry, str) and entry.strip()]
+    return []
+
+
+def _split_comment(body: str) -> tuple[str, str]:
+    """Split "k == 1      # x = self.l(x) * k  # f.py:83 in forward" at the first "#" that is not inside a string."""
+    quote = ""
+    place = 0
+    while place < len(body):
+        char = body[place]
+        if quote:
+            if char == "\\":
+                place += 1
+            elif char == quote:
+                quote = ""
+        elif char in "'\"":
+            quote = char
+        elif char == "#" and body[max(place - 2, 0) : place] == "  " and body[place + 1 : place + 2] in (" ", ""):
+            return body[:place].strip(), body[place + 1 :].strip()
+        place += 1
+    # An apostrophe in torch's own words opens no string.
+    code, mark, comment = body.partition("  # ")
+    return (code.strip(), comment.strip()) if mark and quote else (body.strip(), "")
+
+
+def _place(comment: str, stack: str) -> Frame | None:
+    frames = parse_traceback(stack) if stack else []
+    frame = user_frame(frames)
+    if frame is not None:
+        return frame
+    found = _COMMENT_PLACE.match(comment) if comment else None
+    if found is None:
+        return None
+    path = found["path"].strip().lstrip("(")
+    if not found["code"] and (_INTERNAL.match(path) or path.startswith("unknown")):
+        return None
+    # torch cuts the prefix that the path shares with its own, letter by letter; what is left of it is no name.
+    if not path.startswith("/") and not re.match(r"^(?:[A-Za-z]:|<)", path):
+        path = path.rsplit("/", 1)[-1]
+    return Frame(path, int(found["line"]), found["name"], (found["code"] or "").strip() or None)
+
+
+def _fingerprint(found: Finding, code: str) -> str:
+    source = found.source if found.source is not None or found.symbol else (code if found.category == "unknown" else "")
+    return fingerprint("guard", found.category, _MADE_UP.sub("N", source or ""), found.symbol)

@@ -1,0 +1,113 @@
+"""What CompilationMetrics' times mean: when a compile ran, and which phase took how much of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from collectors.decode.metric_fields import FIELDS, Field
+
+__all__ = ["FIELDS", "PHASES", "Field", "duration_us", "end_us", "phases_us", "start_us"]
+
+PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
+
+
+def phases_us(metrics: Mapping[str, Any]) -> dict[str, int]:
+    """Split a record's duration into exclusive phases that add up to it; empty where torch gave no duration.
+
+    torch's own times are nested (dynamo holds AOTAutograd holds inductor holds code generation holds triton) and
+    measured apart, so that an inner one may exceed its outer one by a little: each is cut to what holds it.
+
+    Units: microseconds.
+    """
+    total = duration_us(metrics)
+    if total is None:
+        return {}
+    if metrics.get("is_runtime") is True:
+        return _runtime_phases(metrics, total)
+    left = total
+    cudagraph = min(_us(metrics, "runtime_cudagraphify_time_us") or 0, left)
+    left -= cudagraph
+    forward = metrics.get("is_forward") is not False
+    backend = _first(
+        _us(metrics, "aot_autograd_cumulative_compile_time_us"),
+        _seconds(metrics, "backend_compile_time_s"),
+    )
+    inductor = _first(_us(metrics, "inductor_cumulative_compile_time_us"), _seconds(metrics, "inductor_compile_time_s"))
+    codegen = _first(_us(metrics, "inductor_code_gen_cumulative_compile_time_us"), _seconds(metrics, "code_gen_time_s"))
+    restart = _first(
+        _us(metrics, "dynamo_compile_time_before_restart_us"), _seconds(metrics, "dynamo_time_before_restart_s")
+    )
+    triton = _us(metrics, "triton_compile_time_us") or 0
+    # A backward compile is AOTAutograd's from end to end: dynamo has no part in it.
+    backend = left if not forward else min(backend if backend is not None else inductor or 0, left)
+    inductor = min(inductor or 0, backend)
+    codegen = min(codegen or 0, inductor)
+    triton = min(triton, codegen) if codegen else min(triton, inductor)
+    restart = min(restart or 0, left - backend)
+    phases = {
+        "dynamo": left - backend - restart,
+        "aot": backend - inductor,
+        "inductor": inductor - codegen if codegen else inductor - triton,
+        "codegen": codegen - triton if codegen else 0,
+        "triton": triton,
+        "cudagraph": cudagraph,
+        "restart": restart,
+    }
+    return {name: phases[name] for name in PHASES}
+
+
+def _runtime_phases(metrics: Mapping[str, Any], total: int) -> dict[str, int]:
+    """Split a runtime record: what compiled code did at its first calls, autotuning and recording CUDA graphs."""
+    phases = dict.fromkeys(PHASES, 0)
+    phases["cudagraph"] = min(_us(metrics, "runtime_cudagraphify_time_us") or 0, total)
+    phases["triton"] = min(_us(metrics, "runtime_triton_autotune_time_us") or 0, total - phases["cudagraph"])
+    phases["inductor"] = total - phases["cudagraph"] - phases["triton"]
+    return phases
+
+
+def duration_us(metrics: Mapping[str, Any]) -> int | None:
+    """Give how long the record's outermost context took; 2.4 and 2.5 have the frame's time in seconds alone."""
+    found = _first(
+        _us(metrics, "duration_us"),
+        _seconds(metrics, "entire_frame_compile_time_s"),
+        _us(metrics, "backward_cumulative_compile_time_us"),
+        _seconds(metrics, "inductor_compile_time_s") if metrics.get("is_forward") is False else None,
+    )
+    return found
+
+
+def start_us(metrics: Mapping[str, Any]) -> int | None:
+    """Give when the record's context began; None where torch did not say."""
+    return _first(_us(metrics, "start_time_us"), _seconds(metrics, "start_time"))
+
+
+def end_us(metrics: Mapping[str, Any]) -> int | None:
+    """Give when it ended: torch's own time, else start plus duration."""
+    end = _us(metrics, "end_time_us")
+    if end is not None:
+        return end
+    start, duration = start_us(metrics), duration_us(metrics)
+    return start + duration if start is not None and duration is not None else None
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _scaled(value: Any, factor: float) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    # Below zero, or beyond what the store's 64 bits hold, is no time.
+    return round(value * factor) if 0 <= value < 9e18 / factor else None
+
+
+def _us(metrics: Mapping[str, Any], name: str) -> int | None:
+    return _scaled(metrics.get(name), 1)
+
+
+def _seconds(metrics: Mapping[str, Any], name: str) -> int | None:
+    return _scaled(metrics.get(name), 1e6)

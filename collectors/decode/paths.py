@@ -1,0 +1,96 @@
+"""Stable names for files and functions: never an absolute path, never a line number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PACKAGES = re.compile(r"(?:^|/)(?:site|dist)-packages/(.+)$")
+_STDLIB = re.compile(r"(?:^|/)lib(?:64)?/python3(?:\.\d+)?t?/(.+)$")
+_STDLIB_WINDOWS = re.compile(r"^[A-Za-z]:/.*?/Lib/(.+)$")
+_TORCH = re.compile(r"^(?:torch|functorch|torchgen)/")
+# ipykernel compiles each cell to a file of its own: /tmp/ipykernel_123/456.py, or <ipython-input-3-abc>.
+_NOTEBOOK = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$|^<ipython-input-.*>$|/xpython_\d+/\d+\.py$")
+_GENERATED = re.compile(r"^<(eval_with_key|frozen [^>]*|string|stdin|[^<>]*)>")
+_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+_DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
+
+NOTEBOOK = "<notebook>"
+
+
+def slashed(path: str) -> str:
+    """Write a path with forward slashes, whatever system it came from."""
+    return path.replace("\\", "/") if _DRIVE.match(path) or path.startswith("\\\\") else path
+
+
+class PathNamer:
+    """Name files by where they lie in a repository, a package or the standard library."""
+
+    def __init__(self, roots: Sequence[str] = ()) -> None:
+        cleaned = {slashed(root).rstrip("/") for root in roots if root}
+        # The deepest root wins: a repository inside a repository is named from the inner one.
+        self._roots = sorted((root for root in cleaned if root), key=len, reverse=True)
+        self._names: dict[str, str] = {}
+
+    def name(self, path: str) -> str:
+        """Name a file; never an absolute path."""
+        found = self._names.get(path)
+        if found is None:
+            found = self._names[path] = self._name(slashed(path))
+        return found
+
+    def _name(self, path: str) -> str:
+        if _NOTEBOOK.search(path):
+            return NOTEBOOK
+        generated = _GENERATED.match(path)
+        if generated:
+            return "<eval_with_key>" if generated.group(1).startswith("eval_with_key") else generated.group(0)
+        inside = self._below_root(path)
+        # An environment inside the repository (.venv/lib/…/site-packages/torch) is still a package.
+        for pattern in (_PACKAGES, _STDLIB, _STDLIB_WINDOWS):
+            below = pattern.search(inside if inside is not None else path)
+            if below:
+                return below.group(1)
+        if inside is not None:
+            return inside
+        relative = path[2:] if path.startswith("./") else path
+        if not relative.startswith(("/", "../", "~")) and not _DRIVE.match(relative) and "/../" not in relative:
+            return relative or "<unknown>"
+        return relative.rstrip("/").rsplit("/", 1)[-1] or "<unknown>"
+
+    def _below_root(self, path: str) -> str | None:
+        for root in self._roots:
+            if path.startswith(root + "/") and len(path) > len(root) + 1:
+                inside = path[len(root) + 1 :].lstrip("/")
+                if inside and "/../" not in f"/{inside}":
+                    return inside
+        return None
+
+
+def is_torch(path: str) -> bool:
+    """Say whether a file (absolute or named) is torch's own."""
+    path = slashed(path)
+    below = _PACKAGES.search(path)
+    return bool(_TORCH.match(below.group(1) if below else path)) or path.startswith("<eval_with_key>")
+
+
+def is_library(path: str) -> bool:
+    """Say whether an absolute path is Python's standard library or generated code: no place a person edits."""
+    path = slashed(path)
+    if _PACKAGES.search(path):
+        return False
+    return bool(_STDLIB.search(path) or _STDLIB_WINDOWS.match(path)) or path.startswith("<frozen ")
+
+
+def function_name(code_name: str | None) -> tuple[str | None, int | None]:
+    """Split torch's name of a resume function into the function's own and the line it continues at."""
+    resumed_at = None
+    while code_name:
+        resume = _RESUME.match(code_name)
+        if resume is None:
+            break
+        code_name = resume.group("name")
+        # The outermost name is the newest break; older ones are inside it.
+        if resumed_at is None:
+            resumed_at = int(resume.group("line"))
+    return code_name or None, resumed_at

@@ -1,0 +1,87 @@
+"""Take the user's source lines out of what torch wrote, so that what is left still tells breaks and causes apart.
+
+Each line becomes `<source withheld 3fa9c1d2e4b5>`, the start of the SHA-256 of the stripped line: `hashing.source_hash`
+reads it back, and a fingerprint is the same with and without the source. Paths, names, lines and torch's own words stay.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from collectors.decode.hashing import source_hash
+
+_FILE = re.compile(r'^(?P<indent>[ \t]*)(?:-\s*)?File ".*?", line \d+(?:, in .*)?$')
+_MARKS = re.compile(r"^[\s^~]+$")
+# "k == 1      # x = self.l(x) * k  # models.py:83 in forward": the middle part is the user's line.
+_COMMENT = re.compile(r"(?P<before>\s{2}# )(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+:\d+ in [^\s()]+)")
+_REASON_LINE = re.compile(r"^!?\d+(?:/\d+)*: |\s{2}# ")
+# Structured stacks carry the line under `loc`; SyntaxError's text and a frame's `code` are the same thing.
+_CODE_KEYS = frozenset(("loc", "code", "source_line"))
+
+
+def withhold_line(line: str) -> str:
+    """Replace one source line, keeping its indentation."""
+    hashed = source_hash(line)
+    if hashed is None:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    return f"{indent}<source withheld {hashed}>"
+
+
+def withhold_source(value: Any) -> Any:
+    """Replace every line of the user's source in a text, or in all texts of a JSON value."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, dict):
+        return {key: _entry(key, entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [withhold_source(entry) for entry in value]
+    return value
+
+
+def _entry(key: Any, value: Any) -> Any:
+    if key in _CODE_KEYS and isinstance(value, str):
+        return "\n".join(withhold_line(line) for line in value.split("\n"))
+    return withhold_source(value)
+
+
+def _text(text: str) -> str:
+    if 'File "' not in text and "# " not in text:
+        return text
+    if text[:1] in "[{":
+        nested = _nested(text)
+        if nested is not None:
+            return nested
+    lines = text.split("\n")
+    kept: list[str] = []
+    frame_indent: int | None = None  # of the last frame, while its source may follow
+    for line in lines:
+        frame = _FILE.match(line)
+        indent = len(line) - len(line.lstrip())
+        if frame:
+            frame_indent = len(frame["indent"])
+            kept.append(line)
+        elif frame_indent is not None and line.strip() and indent > frame_indent:
+            # A statement over several lines has several; carets under it show its length, not its text.
+            kept.append(line if _MARKS.match(line) else withhold_line(line))
+        else:
+            frame_indent = None
+            kept.append(_COMMENT.sub(_comment, line) if "# " in line else line)
+    return "\n".join(kept)
+
+
+def _comment(found: re.Match[str]) -> str:
+    return f"{found['before']}{withhold_line(found['code'])}{found['after']}"
+
+
+def _nested(text: str) -> str | None:
+    """Redact a text that is itself JSON (torch writes recompile reasons as a list), and write it as torch does."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(json.dumps(withhold_source(entry)) for entry in value) + "\n]"
+    return json.dumps(withhold_source(value))

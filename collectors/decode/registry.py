@@ -1,0 +1,60 @@
+"""Torch's registry of graph break types, for runs whose torch carried none.
+
+Source: torch/_dynamo/graph_break_registry.json of torch 2.13; `python benchmarks/make_registry.py` writes the table.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+_TABLE = Path(__file__).with_name("graph_breaks.json")
+_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Describe one graph break type."""
+
+    gb_id: str
+    gb_type: str
+    explanation: str
+    hints: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def _entries() -> dict[str, Entry]:
+    table = json.loads(_TABLE.read_text(encoding="utf-8"))
+    hints = table["hints"]
+    return {
+        gb_id: Entry(gb_id, gb_type, explanation, tuple(hints[i] for i in places))
+        for gb_id, gb_type, explanation, places in table["breaks"]
+    }
+
+
+@lru_cache(maxsize=1)
+def _types() -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    table = json.loads(_TABLE.read_text(encoding="utf-8"))
+    for gb_id, gb_type, _, _ in table["breaks"]:
+        found.setdefault(gb_type, []).append(gb_id)
+    for gb_type, gb_ids in table["older_types"].items():
+        found.setdefault(gb_type, []).extend(gb_ids)
+    return {gb_type: tuple(sorted(set(gb_ids))) for gb_type, gb_ids in found.items()}
+
+
+def lookup(gb_id: str) -> Entry | None:
+    """Find a type by its id: GB0025."""
+    return _entries().get(gb_id.upper())
+
+
+def ids_of_type(gb_type: str) -> tuple[str, ...]:
+    """List the ids that carry a type; some types have more than one."""
+    return _types().get(gb_type, ())
+
+
+def page_url(gb_id: str) -> str:
+    """Give the public page of an id."""
+    return f"{_SITE}/{gb_id.lower()}.html"
