@@ -1,0 +1,8 @@
+"""Run the collector's command line: `python -m collectors`."""
+
+import sys
+
+from collectors.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

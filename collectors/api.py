@@ -1,0 +1,218 @@
+"""Record from inside a program or a notebook: install, uninstall, observe, and the run they give."""
+
+from __future__ import annotations
+
+import atexit
+import html
+import os
+import sys
+import time
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collectors.record.facts import git_facts, gpu_facts, host_facts
+from collectors.record.home import new_run_id, spool_root
+from collectors.record.manifest import Manifest
+from collectors.record.sidecar import spawn_sidecar
+from collectors.record.summary import RunSummary, summarize
+from collectors.scrub import scrub_argv, scrub_environment
+from collectors.store.errors import StoreError
+
+RECORDED_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """Name a run and show what is recorded of it so far."""
+
+    id: str
+    database: str
+    name: str
+    folder: Path
+    owned: bool = True  # this process opened it; otherwise `collectors run` did, and ends it
+
+    def summary(self) -> RunSummary | None:
+        """Return the run's numbers as recorded so far, None before the first is."""
+        try:
+            return summarize(self.database, self.id)
+        except StoreError:
+            return None
+
+    def __str__(self) -> str:
+        summary = self.summary()
+        return summary.text() if summary else f"run {self.id} ({self.name}): nothing recorded yet in {self.database}"
+
+    def _repr_html_(self) -> str:
+        summary = self.summary()
+        return summary.html() if summary else f"<p>{html.escape(str(self))}</p>"
+
+
+_current: Run | None = None
+
+
+def install(
+    db: str | os.PathLike[str] = "compileboard.db",
+    *,
+    name: str | None = None,
+    suite: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    keep_source: bool = True,
+    capture_env: tuple[str, ...] = (),
+) -> Run:
+    """Record this process, and those it forks, from now on; return its run.
+
+    Raises: ImportError if there is no torch; StoreError if the database or the spool cannot be written.
+    """
+    global _current
+    hooks = _load_hooks()
+    if hooks.current() is not None or hooks.already_tapped():
+        return _already_installed(str(db))
+    folder, manifest = _prepare(os.path.abspath(db), name, suite, dict(tags or {}), keep_source, capture_env)
+    installed = hooks.install_hooks(
+        manifest.run_id, str(folder), level="light", keep_source=keep_source, capture_env=capture_env
+    )
+    installed.spool.open()
+    spawn_sidecar(folder)
+    _current = Run(manifest.run_id, manifest.database, manifest.name, folder)
+    atexit.register(_end, _current, "finished", os.getpid())
+    _say_if_late()
+    return _current
+
+
+def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
+    """Take the hooks out and wait until everything is recorded; None if they were not in.
+
+    Units: wait_s is the longest wait, in seconds.
+    """
+    global _current
+    if _current is None or not _current.owned:
+        warnings.warn("CompileBoard is not installed in this process; there is nothing to uninstall", stacklevel=2)
+        return None
+    run, _current = _current, None
+    _load_hooks().uninstall_hooks()
+    _end(run, "finished", os.getpid())
+    deadline_s = time.monotonic() + wait_s
+    while run.folder.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return run
+
+
+@contextmanager
+def observe(
+    name: str | None = None,
+    *,
+    db: str | os.PathLike[str] = "compileboard.db",
+    suite: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    keep_source: bool = True,
+) -> Iterator[Run]:
+    """Record what happens inside a `with` block as a run of its own."""
+    run = install(db, name=name, suite=suite, tags=tags, keep_source=keep_source)
+    ours = _current is run and run.owned
+    try:
+        yield run
+    finally:
+        if ours and _current is run:
+            uninstall()
+
+
+def _load_hooks() -> Any:
+    try:
+        import torch._dynamo  # noqa: F401 - loads what the hooks attach to
+    except ImportError as error:
+        raise ImportError(
+            f"CompileBoard records torch.compile (torch 2.4 or newer); {sys.executable} cannot import it: {error}"
+        ) from error
+    from collectors.observe import hooks
+
+    return hooks
+
+
+def _prepare(
+    database: str,
+    name: str | None,
+    suite: str | None,
+    tags: dict[str, str],
+    keep_source: bool,
+    capture_env: tuple[str, ...],
+) -> tuple[Path, Manifest]:
+    from collectors.store.connect import open_writer
+    from collectors.store.migrations import migrate_connection
+
+    connection = open_writer(database)  # say now what the sidecar could tell nobody
+    try:
+        migrate_connection(connection)
+    finally:
+        connection.close()
+    argv = [str(argument) for argument in (getattr(sys, "orig_argv", None) or sys.argv)]
+    manifest = Manifest(
+        run_id=new_run_id(),
+        database=database,
+        name=name or _default_name(),
+        started_us=time.time_ns() // 1000,
+        suite=suite,
+        tags={str(key): str(value) for key, value in tags.items()},
+        keep_source=keep_source,
+        argv=scrub_argv(argv),
+        cwd=os.getcwd(),
+        recorder_process_id=uuid.uuid4().hex,
+        git=git_facts(os.getcwd()),
+        host=host_facts(),
+        gpus=gpu_facts(os.environ),
+        environment=scrub_environment(os.environ, capture_env),
+    )
+    folder = spool_root(os.environ) / manifest.run_id
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+        manifest.write(folder)
+    except OSError as error:
+        raise StoreError(
+            f"the spool folder {folder} cannot be made: {error.strerror}. Set COMPILEBOARD_HOME to a writable folder."
+        ) from error
+    return folder, manifest
+
+
+def _default_name() -> str:
+    script = os.path.basename(sys.argv[0] or "")
+    return "notebook" if "ipykernel" in sys.modules else script if script not in ("", "-", "-c") else "python"
+
+
+def _already_installed(database: str) -> Run:
+    run = _current or Run(
+        os.environ.get("COMPILEBOARD_RUN_ID", ""), database, "", Path(os.environ.get("COMPILEBOARD_SPOOL", ".")), False
+    )
+    by = "" if _current else " by `collectors run`"
+    warnings.warn(
+        f"CompileBoard is already installed in this process{by}; it goes on recording run {run.id}", stacklevel=3
+    )
+    return run
+
+
+def _say_if_late() -> None:
+    utils = sys.modules.get("torch._dynamo.utils")
+    count = len(getattr(utils, "_compilation_metrics", ()))
+    if count:
+        warnings.warn(
+            f"CompileBoard was installed after {count} compilation records; it records those that come from now on",
+            stacklevel=3,
+        )
+
+
+def _end(run: Run, state: str, pid: int) -> None:
+    """Write into the spool's manifest that the run is over; the sidecar records it."""
+    if os.getpid() != pid:  # a forked child runs the parent's exit functions too
+        return
+    from collectors.record.manifest import read_manifest
+
+    try:
+        manifest = read_manifest(run.folder)
+        if manifest.ended_us is None:
+            manifest.ended_us, manifest.state = time.time_ns() // 1000, state
+            manifest.write(run.folder)
+    except (ValueError, OSError):
+        pass  # already recorded and gone

@@ -1,0 +1,268 @@
+"""Install and uninstall the hooks in this process."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from typing import Any
+
+from ..decode.hashing import config_hash
+from ..decode.redact import withhold_source
+from ..scrub import scrub_argv, scrub_environment
+from . import torch_compat
+from .harmless import Guard
+from .spool import Spool
+from .tap import TapHandler, make_tap
+
+CONFIG_FIELDS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
+SNAPSHOT_INTERVAL_S = 1.0
+
+_installed: Hooks | None = None
+
+
+class Hooks:
+    """Hold what was put in place of what, so that it can be taken back."""
+
+    def __init__(
+        self, run_id: str, folder: str, *, level: str, keep_source: bool, capture_env: tuple[str, ...]
+    ) -> None:
+        self.run_id = run_id
+        self.level = level
+        self.keep_source = keep_source
+        self.capture_env = capture_env
+        self.capabilities = torch_compat.probe()
+        self.spool = Spool(folder, self._describe)
+        self.guard = Guard(self.spool.losses)
+        self._replaced: list[tuple[Any, str, Any, Any]] = []  # module, attribute, original, ours
+        self._handler: TapHandler | None = None
+        self._config_hashes: dict[str, str] = {}
+        self._settings_process: str | None = None
+        self._snapshot_due_s = 0.0
+        self._skips_hooked = False
+
+    # -- in and out
+
+    def install(self) -> None:
+        """Put the hooks in place."""
+        self._replace("metrics", self._metrics_hook)
+        if torch_compat.trace_logger_in_use() or self.capabilities["events"] != "ok":
+            self._handler = TapHandler(self._emit, self.guard)
+            logger = torch_compat.trace_logger()
+            if logger is not None:
+                logger.addHandler(self._handler)
+                self.capabilities["events"] = "ok (beside another reader of torch's trace)"
+        else:
+            self._replace("events", lambda original: make_tap(original, self._emit, self.guard))
+        self._hook_skips()
+        atexit.register(self._at_exit)
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def uninstall(self) -> None:
+        """Take the hooks out, leaving alone what somebody else has put over them."""
+        self._snapshot(final=True)
+        for module, attribute, original, ours in reversed(self._replaced):
+            for holder in [module, *torch_compat.holders(ours, attribute)]:
+                if getattr(holder, attribute, None) is ours:
+                    setattr(holder, attribute, original)
+        self._replaced.clear()
+        if self._handler is not None:
+            torch_compat.trace_logger().removeHandler(self._handler)
+        atexit.unregister(self._at_exit)
+        self.spool.close()
+
+    def _replace(self, capability: str, make: Any) -> bool:
+        original = torch_compat.lookup(capability)
+        if original is torch_compat.MISSING:
+            return False
+        module_name, attribute, _, _ = torch_compat.NAMES[capability]
+        ours = make(original)
+        holders = torch_compat.holders(original, attribute)
+        for module in {id(m): m for m in [sys.modules[module_name], *holders]}.values():
+            setattr(module, attribute, ours)
+            self._replaced.append((module, attribute, original, ours))
+        self.capabilities[capability] = "ok"
+        return True
+
+    def _hook_skips(self) -> None:
+        """Hook cudagraph skips as soon as inductor is loaded; dynamo alone may never load it."""
+        if not self._skips_hooked:
+            self._skips_hooked = self._replace("cudagraph_skips", self._skip_hook)
+
+    # -- what is seen
+
+    def _emit(self, name: str, metadata: Any, payload: Any, context: Any) -> None:
+        if name == "dynamo_start":
+            self._hook_skips()
+            metadata = _resolve_names(metadata)
+        if not self.keep_source:
+            metadata, payload = withhold_source(metadata), withhold_source(payload)
+        self.spool.write(name, metadata, payload, context, _frame_name() if name == "dynamo_start" else None)
+
+    def _metrics_hook(self, original: Any) -> Any:
+        def log_compilation_event(metrics: Any) -> Any:
+            with self.guard:
+                self._record_metrics(metrics)
+            return original(metrics)
+
+        return log_compilation_event
+
+    def _record_metrics(self, metrics: Any) -> None:
+        fields = {name: value for name, value in vars(metrics).items() if value is not None}
+        name = "compilation_metrics"
+        if fields.get("is_forward") is False or type(metrics).__name__.startswith("Bwd"):
+            name = "bwd_" + name
+        if fields.get("is_runtime") is True:
+            name += "_runtime"
+        self._record_settings()
+        for field in CONFIG_FIELDS:
+            text = fields.get(field)
+            if isinstance(text, str):
+                fields[field] = {"config_hash": self._keep_config(field.removesuffix("_config"), text)}
+        if not self.keep_source:
+            fields = withhold_source(fields)
+        self.spool.write(name, fields, None, torch_compat.context_of())
+        if time.monotonic() >= self._snapshot_due_s:
+            self._snapshot(final=False)
+
+    def _record_settings(self) -> None:
+        """Record, once a process, the settings that differ from torch's defaults."""
+        if self._settings_process == self.spool.process_id:
+            return
+        self._settings_process = self.spool.process_id
+        with self.guard:
+            import json
+
+            self._keep_config("changed", json.dumps(torch_compat.changed_settings(), sort_keys=True))
+
+    def _keep_config(self, kind: str, text: str) -> str:
+        known = self._config_hashes.get(text)
+        if known is None:
+            known = self._config_hashes[text] = config_hash(text)
+            self.spool.write("config", {"config_hash": known, "config_kind": kind, "body": text})
+        return known
+
+    def _skip_hook(self, original: Any) -> Any:
+        def log_cudagraph_skip_and_bump_counter(msg: str) -> Any:
+            with self.guard:
+                text = str(msg) if self.keep_source else withhold_source(str(msg))
+                self.spool.write("cudagraph_skip", {"reason": text}, None, torch_compat.context_of())
+            return original(msg)
+
+        return log_cudagraph_skip_and_bump_counter
+
+    # -- the process
+
+    def _describe(self) -> dict[str, Any]:
+        environment = os.environ
+        described: dict[str, Any] = {
+            "run_id": self.run_id,
+            "pid": os.getpid(),
+            "argv": scrub_argv(_argv()),
+            "level": self.level,
+            "python_version": sys.version.split()[0],
+            "capabilities": dict(self.capabilities),
+            "environment": scrub_environment(environment, self.capture_env),
+            **torch_compat.versions(),
+        }
+        for field, name in (("rank", "RANK"), ("local_rank", "LOCAL_RANK"), ("world_size", "WORLD_SIZE")):
+            value = environment.get(name, "")
+            described[field] = int(value) if value.isdigit() else None
+        return described
+
+    def _snapshot(self, *, final: bool) -> None:
+        self._snapshot_due_s = time.monotonic() + SNAPSHOT_INTERVAL_S
+        if not self.spool.record_count and not self.spool.losses:
+            return
+        with self.guard:
+            body: dict[str, Any] = {"final": final, "counters": torch_compat.counters()}
+            if final:
+                body["compile_times"] = torch_compat.compile_times()
+                body["gpus"], body["cudnn_version"] = torch_compat.gpus()
+            body["losses"] = dict(self.spool.losses)
+            self.spool.write("snapshot", body)
+
+    def _at_exit(self) -> None:
+        self._snapshot(final=True)
+
+    def _after_fork(self) -> None:
+        """Begin as a new process: configurations are written again, and multiprocessing's own exit is heard."""
+        self._config_hashes.clear()
+        self._snapshot_due_s = 0.0
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            with self.guard:  # its workers end by os._exit, past atexit
+                util.Finalize(None, self._at_exit, exitpriority=-100)
+
+
+def _argv() -> list[str]:
+    return [str(argument) for argument in getattr(sys, "orig_argv", None) or sys.argv]
+
+
+def _frame_name() -> dict[str, str] | None:
+    """Name the code that dynamo starts on with its class: a stack frame of torch's has it as `code`."""
+    frame = sys._getframe(1)
+    for _ in range(8):
+        if frame is None:
+            return None
+        code = frame.f_locals.get("code") if frame.f_code.co_name == "log_dynamo_start" else None
+        if code is not None:
+            return {"qualname": getattr(code, "co_qualname", code.co_name)}
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _resolve_names(metadata: Any) -> Any:
+    """Put file names where torch's stack has numbers for them."""
+    names: dict[int, str] = {}
+    frames = []
+    for frame in metadata.get("stack", []):
+        filename = frame.get("filename")
+        if isinstance(filename, int):
+            names = names or torch_compat.interned_strings()
+            frame = {**frame, "filename": names.get(filename)}
+        frames.append(frame)
+    return {**metadata, "stack": frames}
+
+
+def current() -> Hooks | None:
+    """Return the hooks in place in this process, if any."""
+    return _installed
+
+
+def install_hooks(run_id: str, folder: str, *, level: str, keep_source: bool, capture_env: tuple[str, ...]) -> Hooks:
+    """Install the hooks, or return those already in place."""
+    global _installed
+    if _installed is None:
+        hooks = Hooks(run_id, folder, level=level, keep_source=keep_source, capture_env=capture_env)
+        hooks.install()
+        _installed = hooks
+    return _installed
+
+
+def uninstall_hooks() -> bool:
+    """Take the hooks out; False if there were none."""
+    global _installed
+    if _installed is None:
+        return False
+    _installed.uninstall()
+    _installed = None
+    return True
+
+
+def already_tapped() -> bool:
+    """Tell whether another copy of this package has its hooks in this process."""
+    return hasattr(torch_compat.lookup("events"), "__compileboard__")
+
+
+def install_from_environment() -> None:
+    """Install as `collectors run` asked for in the environment."""
+    environment = os.environ
+    install_hooks(
+        environment["COMPILEBOARD_RUN_ID"],
+        environment["COMPILEBOARD_SPOOL"],
+        level=environment.get("COMPILEBOARD_LEVEL", "light"),
+        keep_source=environment.get("COMPILEBOARD_NO_SOURCE") != "1",
+        capture_env=tuple(filter(None, environment.get("COMPILEBOARD_CAPTURE_ENV", "").split(","))),
+    )

@@ -1,0 +1,92 @@
+"""Arm CompileBoard's hooks in a Python process started under `collectors run`.
+
+This folder is the first entry of the observed program's PYTHONPATH and holds nothing else. The file imports nothing
+that the interpreter has not already loaded, never imports torch, and gets out of the way: it takes its folder off
+sys.path again and then runs the sitecustomize module that would have run without it.
+"""
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class _Finder:
+    """Wait for the program's own import of torch._dynamo, and install the hooks once it is there."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch._dynamo":
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, self)
+                return spec
+        return None
+
+
+class _Loader:
+    """Stand in for torch._dynamo's loader for the moment of its execution."""
+
+    def __init__(self, loader, finder):
+        self._loader = loader
+        self._finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        try:
+            sys.meta_path.remove(self._finder)
+        except ValueError:
+            pass
+        _install()
+
+
+def _install():
+    """Load `collectors` by its path, under a name that no program uses, and install the hooks."""
+    try:
+        import importlib.util
+
+        root = os.path.dirname(os.path.dirname(_HERE))
+        name = "_compileboard"
+        spec = importlib.util.spec_from_file_location(
+            name, os.path.join(root, "__init__.py"), submodule_search_locations=[root]
+        )
+        package = importlib.util.module_from_spec(spec)
+        sys.modules[name] = package
+        spec.loader.exec_module(package)
+        importlib.import_module(name + ".observe.hooks").install_from_environment()
+    except Exception as error:  # the observed program never notices us
+        if os.environ.get("COMPILEBOARD_DEBUG"):
+            sys.stderr.write("compileboard: cannot observe this process: %r\n" % (error,))
+
+
+def _chain():
+    """Run the sitecustomize that this one shadows, if there is one, as Python would have run it."""
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+    sys.path_importer_cache.pop(_HERE, None)
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+        if ours is not None:
+            sys.modules["sitecustomize"] = ours
+
+
+if os.environ.get("COMPILEBOARD_SPOOL") and sys.version_info >= (3, 10):
+    if "torch._dynamo" in sys.modules:
+        _install()
+    else:
+        sys.meta_path.insert(0, _Finder())
+_chain()

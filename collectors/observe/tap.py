@@ -1,0 +1,104 @@
+"""See torch's trace events without making torch build those that nobody wants.
+
+`trace_structured` evaluates an event's functions only if its logger has a handler, and then for every event: graphs,
+code, guards, 57 KB a compile. The tap stands in front of it, looks at the names, evaluates the few wanted events once
+and hands their values on. Where somebody reads the trace anyway (TORCH_TRACE), torch has already paid, and a handler
+beside theirs leaves their log as it would have been.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from . import torch_compat
+from .harmless import Guard
+
+WANTED_ARTIFACTS = frozenset(
+    {
+        "dynamo_graph_break_reason",
+        "recompile_reasons",
+        "dynamo_error",
+        "fx_graph_cache_hit",
+        "fx_graph_cache_miss",
+        "fx_graph_cache_bypass",
+        "fx_graph_cache_hash",  # 2.5
+        "fx_graph_bundled_cache_hit",
+        "aotautograd_cache_hit",
+        "aotautograd_cache_miss",
+        "aotautograd_cache_bypass",
+        "aotautograd_cache_hash",  # 2.5-2.6
+        "dynamo_cache_bypass",
+        "precompile_cache_bypass",
+        "compiled_autograd_compile_reasons",
+    }
+)
+CACHE_PREFIXES = ("fx_graph_", "aotautograd_cache_")
+CONTEXT_KEYS = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
+
+Emit = Callable[[str, Any, Any, Any], None]
+
+
+def _nothing() -> None:
+    return None
+
+
+def make_tap(original: Callable[..., Any], emit: Emit, guard: Guard) -> Callable[..., Any]:
+    """Return a function to stand in for `original` (torch's trace_structured)."""
+
+    def trace_structured(name: str, metadata_fn: Any = dict, *, payload_fn: Any = _nothing, **rest: Any) -> Any:
+        if name == "artifact" or name == "dynamo_start":
+            with guard:
+                metadata = metadata_fn()
+                metadata_fn = _returning(metadata)
+                if name == "dynamo_start":
+                    emit(name, metadata, None, torch_compat.context_of(rest.get("compile_id")))
+                elif metadata.get("name") in WANTED_ARTIFACTS:
+                    payload = payload_fn()
+                    payload_fn = _returning(payload)
+                    context = torch_compat.context_of(rest.get("compile_id"))
+                    emit(f"artifact:{metadata['name']}", None, lighten(metadata["name"], payload), context)
+        return original(name, metadata_fn, payload_fn=payload_fn, **rest)
+
+    trace_structured.__compileboard__ = original  # type: ignore[attr-defined]
+    return trace_structured
+
+
+def _returning(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+class TapHandler(logging.Handler):
+    """See the same events where somebody else's handler has made torch build them."""
+
+    def __init__(self, emit: Emit, guard: Guard) -> None:
+        super().__init__(logging.DEBUG)
+        self._emit = emit
+        self._guard = guard
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass a wanted event on; never raise into torch's compile."""
+        with self._guard:
+            envelope = getattr(record, "metadata", None)
+            if not isinstance(envelope, dict):
+                return
+            payload = getattr(record, "payload", None)
+            context = [envelope.get(key) for key in CONTEXT_KEYS]
+            if "dynamo_start" in envelope:
+                self._emit("dynamo_start", envelope["dynamo_start"], None, context)
+            elif "artifact" in envelope and envelope["artifact"].get("name") in WANTED_ARTIFACTS:
+                name = envelope["artifact"]["name"]
+                self._emit(f"artifact:{name}", None, lighten(name, payload), context)
+
+
+def lighten(name: str, payload: Any) -> Any:
+    """Drop the part of a cache event that is not worth its size: 80 KB of key components become their number."""
+    if not name.startswith(CACHE_PREFIXES):
+        return payload
+    body = json.loads(payload) if isinstance(payload, str) else dict(payload or {})
+    components = body.pop("components", None)
+    if components is not None:
+        body["component_count"] = len(components)
+    return body

@@ -1,0 +1,217 @@
+"""The only home of torch's private names: where each lives, since when, and what stands in where it is missing.
+
+Every name is looked up with `probe`, which answers "ok" or why not; the answers are the run's capabilities and are
+shown on its page. Versions: what was read in the sources of 2.4 to 2.13, see docs/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+MISSING = object()
+
+# capability -> (module, attribute, versions, what takes its place)
+NAMES: dict[str, tuple[str, str, str, str]] = {
+    "metrics": (
+        "torch._dynamo.utils",
+        "log_compilation_event",
+        "2.4-2.13",
+        "the trace events of the same name",
+    ),
+    "events": ("torch._logging._internal", "trace_structured", "2.4-2.13", "a handler on torch's trace logger"),
+    "compile_context": ("torch._guards", "CompileContext", "2.4-2.13", "events without a compile id"),
+    "counters": ("torch._dynamo.utils", "counters", "2.4-2.13", "no final counters"),
+    "compile_times": ("torch._dynamo.utils", "compile_times", "2.4-2.13", "no compile_times()"),
+    "cudagraph_skips": (
+        "torch._inductor.cudagraph_utils",
+        "log_cudagraph_skip_and_bump_counter",
+        "2.5-2.13",
+        "the last reason of each compile, in its metrics",
+    ),
+    "config_defaults": ("torch._dynamo.config", "_config", "2.4-2.13", "no list of changed settings"),
+}
+
+CONFIG_MODULES = {
+    "dynamo": "torch._dynamo.config",
+    "inductor": "torch._inductor.config",
+    "functorch": "torch._functorch.config",
+}
+
+# Modules that took `trace_structured` by name when they were imported, and would go on calling the original.
+HOLDERS_PREFIX = "torch."
+
+
+def lookup(capability: str) -> Any:
+    """Return the object behind a capability, or MISSING; imports nothing."""
+    module_name, attribute, _, _ = NAMES[capability]
+    module = sys.modules.get(module_name)
+    return MISSING if module is None else getattr(module, attribute, MISSING)
+
+
+def probe() -> dict[str, str]:
+    """Say of each capability whether this torch has it: "ok", "later" (its module is not loaded yet), or why not."""
+    answers = {}
+    for capability, (module_name, attribute, versions, instead) in NAMES.items():
+        if lookup(capability) is not MISSING:
+            answers[capability] = "ok"
+        elif module_name not in sys.modules:
+            answers[capability] = "later"
+        else:
+            answers[capability] = f"{module_name}.{attribute} is not in this torch (known in {versions}); {instead}"
+    return answers
+
+
+def holders(original: Any, attribute: str) -> list[ModuleType]:
+    """List the loaded torch modules that hold `original` under `attribute`."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        if name.startswith(HOLDERS_PREFIX) and getattr(module, "__dict__", {}).get(attribute) is original:
+            found.append(module)
+    return found
+
+
+def trace_logger_in_use() -> bool:
+    """Tell whether somebody already reads torch's trace events: TORCH_TRACE, TORCH_COMPILE_DEBUG, a handler."""
+    internal = sys.modules.get("torch._logging._internal")
+    logger = getattr(internal, "trace_log", None)
+    idle = getattr(internal, "LazyTraceHandler", None)
+    for handler in getattr(logger, "handlers", []):
+        # torch attaches a LazyTraceHandler always; without a folder it takes itself off at the first event.
+        if idle is None or not isinstance(handler, idle) or handler.root_dir is not None:
+            return True
+    return False
+
+
+def trace_logger() -> Any:
+    """Return the logger that torch sends trace events to."""
+    return getattr(sys.modules.get("torch._logging._internal"), "trace_log", None)
+
+
+def interned_strings() -> dict[int, str]:
+    """Return torch's table of file names, by the number that stands for each in a stack."""
+    structured = sys.modules.get("torch._logging.structured")
+    table = getattr(structured, "INTERN_TABLE", {})
+    return {number: text for text, number in table.items()}
+
+
+def context_of(compile_id: Any = None) -> list[int | None] | None:
+    """Return [compiled_autograd_id, frame_id, frame_compile_id, attempt, rank] of the compile in flight."""
+    attempt = None
+    context = lookup("compile_context")
+    if context is not MISSING:
+        trace_id = context.current_trace_id()
+        if trace_id is not None:
+            compile_id, attempt = trace_id.compile_id, trace_id.attempt
+    if compile_id is None:
+        return None
+    return [
+        getattr(compile_id, "compiled_autograd_id", None),
+        getattr(compile_id, "frame_id", None),
+        getattr(compile_id, "frame_compile_id", None),
+        attempt,
+        distributed_rank(),
+    ]
+
+
+def distributed_rank() -> int | None:
+    """Return this process's rank once torch.distributed is set up."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return int(distributed.get_rank())
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions of torch and what it was built with; initialises nothing."""
+    torch = sys.modules["torch"]
+    version = getattr(torch, "version", None)
+    triton = sys.modules.get("triton")
+    return {
+        "torch_version": getattr(torch, "__version__", None) and str(torch.__version__),
+        "torch_git": getattr(version, "git_version", None),
+        "cuda_version": getattr(version, "cuda", None),
+        "triton_version": getattr(triton, "__version__", None),
+    }
+
+
+def registry_path() -> str | None:
+    """Return where this torch keeps its own table of graph breaks (2.8 and later)."""
+    import os
+
+    folder = os.path.dirname(getattr(sys.modules.get("torch._dynamo"), "__file__", None) or "")
+    path = os.path.join(folder, "graph_break_registry.json")
+    return path if folder and os.path.exists(path) else None
+
+
+def gpus() -> tuple[list[dict[str, Any]], str | None]:
+    """List the GPUs the program itself has set up, and cuDNN's version; never sets one up."""
+    torch = sys.modules["torch"]
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return [], None
+    found = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        found.append(
+            {
+                "name": properties.name,
+                "memory_bytes": properties.total_memory,
+                "compute_capability": f"{properties.major}.{properties.minor}",
+            }
+        )
+    cudnn = torch.backends.cudnn.version()
+    return found, None if cudnn is None else str(cudnn)
+
+
+def changed_settings() -> dict[str, dict[str, dict[str, str]]]:
+    """Return the settings that differ from torch's defaults: {"dynamo": {name: {"value": …, "default": …}}}."""
+    changed: dict[str, dict[str, dict[str, str]]] = {}
+    for kind, module_name in CONFIG_MODULES.items():
+        module = sys.modules.get(module_name)
+        if module is None:
+            continue
+        defaults = _defaults(module)
+        current = module.get_config_copy() if hasattr(module, "get_config_copy") else dict(module._config)
+        for name, value in current.items():
+            if name in defaults and not _same(value, defaults[name]):
+                changed.setdefault(kind, {})[name] = {"value": repr(value)[:500], "default": repr(defaults[name])[:500]}
+    return changed
+
+
+def _defaults(module: Any) -> dict[str, Any]:
+    """Read a config module's defaults: entries with a `default` since 2.6, a plain dict before."""
+    entries = getattr(module, "_config", {})
+    plain = getattr(module, "_default", None)
+    if isinstance(plain, dict):
+        return plain
+    return {name: entry.default for name, entry in entries.items() if hasattr(entry, "default")}
+
+
+def _same(value: Any, default: Any) -> bool:
+    try:
+        return bool(value == default)
+    except Exception:  # a config value may be anything, tensors included
+        return value is default
+
+
+def compile_times() -> dict[str, float]:
+    """Return torch's compile_times() summed by phase.
+
+    Units: seconds
+    """
+    function = lookup("compile_times")
+    if function is MISSING:
+        return {}
+    headers, rows = function(repr="csv")
+    return {
+        str(name): sum(float(part) for part in str(row).split(",") if part.strip()) for name, row in zip(headers, rows)
+    }
+
+
+def counters() -> dict[str, dict[str, Any]]:
+    """Return a copy of torch's counters."""
+    table = lookup("counters")
+    if table is MISSING:
+        return {}
+    return {str(name): {str(key): count for key, count in group.items()} for name, group in list(table.items())}

@@ -1,0 +1,77 @@
+"""Take secrets out of what is stored: environment, command lines, git remotes.
+
+By name where there is one (API_KEY=…, --token …) and by shape where there is not (ghp_…, hf_…, a URL's password).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+WITHHELD = "<withheld>"
+
+_SECRET_NAME = re.compile(
+    r"(?i)(secret|token|passw|passphrase|pwd$|api[_-]?key|access[_-]?key|private[_-]?key|credential|auth|cookie|session"
+    r"|signature|dsn$|\bkey$|_key$|-key$|bearer|webhook|connection[_-]?string)"
+)
+_SECRET_SHAPE = re.compile(
+    r"gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|xox[abprs]-[\w-]{8,}"
+    r"|AKIA[0-9A-Z]{12,}|ASIA[0-9A-Z]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|npm_\w{30,}|pypi-[\w-]{16,}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|-----BEGIN[^-]+PRIVATE KEY-----[\s\S]*?(-----END[^-]+-----|$)"
+)
+_URL_LOGIN = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s@]+@")
+_URL_QUERY = re.compile(r"(?i)([?&][\w.-]*(?:token|key|secret|sig|signature|password|auth|credential)[\w.-]*=)[^&\s#]+")
+_HEADER = re.compile(r"(?i)\b((?:authorization|proxy-authorization|cookie|x-api-key)\s*[:=]\s*)[^\r\n'\"]+")
+_ASSIGNMENT = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)([=:])(.+)", re.DOTALL)
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.+/=-]{8,}")
+
+
+def scrub_text(text: str) -> str:
+    """Withhold whatever in a text has the shape of a secret."""
+    text = _URL_LOGIN.sub(rf"\1{WITHHELD}@", text)
+    text = _URL_QUERY.sub(rf"\1{WITHHELD}", text)
+    text = _HEADER.sub(rf"\1{WITHHELD}", text)
+    text = _BEARER.sub(rf"\1 {WITHHELD}", text)
+    return _SECRET_SHAPE.sub(WITHHELD, text)
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether a name says that its value is a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def scrub_argv(argv: Iterable[str]) -> list[str]:
+    """Withhold the values of secret options: `--token X`, `--token=X`, `API_KEY=X`, and secrets by shape."""
+    clean: list[str] = []
+    withhold_next = False
+    for argument in argv:
+        if withhold_next and not argument.startswith("--"):
+            clean.append(WITHHELD)
+            withhold_next = False
+            continue
+        withhold_next = False
+        match = _ASSIGNMENT.fullmatch(argument)
+        if match and is_secret_name(match[1].lstrip("-")):
+            clean.append(f"{match[1]}{match[2]}{WITHHELD}")
+            continue
+        if argument.startswith("-") and not match and is_secret_name(argument.lstrip("-")):
+            withhold_next = True
+        clean.append(scrub_text(argument))
+    return clean
+
+
+def scrub_environment(environment: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
+    """Keep TORCH* variables, those that say which devices a program sees, and `names`; withhold secrets."""
+    wanted = set(names)
+    kept = {}
+    for name, value in sorted(environment.items()):
+        if not (name.startswith(PREFIXES) or name in ALWAYS or name in wanted):
+            continue
+        kept[name] = WITHHELD if is_secret_name(name) else scrub_text(value)
+    return kept
+
+
+PREFIXES = ("TORCH", "PYTORCH_")
+ALWAYS = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "OMP_NUM_THREADS", "TRITON_CACHE_DIR", "LOCAL_WORLD_SIZE"}
+)

@@ -1,0 +1,76 @@
+"""Make a database of recorded runs: `python -m tests.tools.make_db OUT.db [TRACE_LOG …]`.
+
+Without logs it reads the recorded ones in tests/data. Each log is one run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+from collectors.decode.decoder import Decoder
+from collectors.events import Compiled, Event, ProcessStarted, RunEnded, RunStarted
+from collectors.read.trace_log import read_trace_log
+from collectors.store.connect import open_writer
+from collectors.store.ingest import Ingestor
+from collectors.store.migrations import migrate_connection
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+
+
+def record_log(ingestor: Ingestor, log: Path, name: str, suite: str | None = None) -> str:
+    """Record one trace log as one run; return the run's id."""
+    run_id = hashlib.sha256(name.encode()).hexdigest()[:26].upper()
+    process_id = hashlib.sha256(log.name.encode()).hexdigest()[:32]
+    decoder = Decoder()
+    events: list[Event] = [event for captured in read_trace_log(log, process_id) for event in decoder.decode(captured)]
+    times = [event.time_us for event in events] or [0]
+    metrics = next((event.metrics for event in events if isinstance(event, Compiled)), {})
+    opened: list[Event] = [
+        RunStarted(
+            process_id=f"run-{run_id}",
+            sequence=0,
+            time_us=min(times),
+            run_id=run_id,
+            name=name,
+            suite=suite,
+            source="import",
+            argv=["python", f"{name}.py"],
+            host={"name": "gpu-box"},
+            gpus=[{"name": "NVIDIA H200", "memory_bytes": 150754820096, "compute_capability": "9.0"}],
+        ),
+        ProcessStarted(
+            process_id=process_id,
+            sequence=-1,
+            time_us=min(times),
+            run_id=run_id,
+            pid=1,
+            torch_version=metrics.get("pytorch_version"),
+            cuda_version=metrics.get("cuda_version"),
+            python_version=(metrics.get("python_version") or "").split()[0] or None,
+        ),
+    ]
+    closed = RunEnded(
+        process_id=f"run-{run_id}", sequence=1, time_us=max(times), run_id=run_id, state="finished", exit_code=0
+    )
+    ingestor.ingest(run_id, [*opened, *events, closed])
+    return run_id
+
+
+def main(argv: list[str]) -> int:
+    """Record the given logs, or those of tests/data, into a new database."""
+    database = Path(argv[0])
+    logs = [Path(argument) for argument in argv[1:]] or sorted(DATA.rglob("*.log*"))
+    connection = open_writer(database)
+    migrate_connection(connection)
+    ingestor = Ingestor(connection, str(database))
+    for log in logs:
+        name = log.parent.parent.name if log.parent.name == "trace" else log.name.split(".")[0]
+        print(record_log(ingestor, log, name, "captures"), name)
+    connection.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
