@@ -93,7 +93,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     given = {name: getattr(arguments, name) for name in SERVE_SETTINGS}
     try:
-        return serve(load_settings(os.environ, given))
+        return serve(load_settings(os.environ, given), os.environ)
     except ServeError as error:
         return fail(str(error))
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
-from importlib.util import find_spec
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Flask
 
 from app import create_app
+from app.format import format_plural
 from app.settings import Settings
 from collectors.store.connect import open_reader
 from collectors.store.migrations import migrate
@@ -26,7 +28,7 @@ def say(message: str) -> None:
     sys.stderr.flush()
 
 
-def prepare_database(path: str) -> None:
+def prepare_database(path: str, environ: Mapping[str, str]) -> None:
     """Make a missing or empty database, refuse one that cannot be read, and pick up what nobody recorded.
 
     Raises: StoreError if the database is newer, older, locked or not one.
@@ -36,12 +38,19 @@ def prepare_database(path: str) -> None:
         migrate(path)
         say(f"{path} {'did not exist' if missing else 'was empty'}: made an empty database")
     open_reader(path).close()
-    if find_spec("collectors.record.pickup"):
-        from collectors.record.pickup import pick_up_spools
+    _pick_up(environ)
 
-        picked = pick_up_spools(path)
-        if picked.run_count:
-            say(f"recorded {picked.event_count} events of {picked.run_count} runs that no recorder had finished")
+
+def _pick_up(environ: Mapping[str, str]) -> None:
+    # Imported here: it brings sqlite-utils, and with it pandas, which no page needs.
+    from collectors.record.pickup import pick_up_spools
+
+    picked = pick_up_spools(environ)
+    if picked.run_ids:
+        runs = format_plural(len(picked.run_ids), "run")
+        say(f"recorded {format_plural(picked.event_count, 'event')} of {runs} that no recorder had finished")
+    for problem in picked.problems:
+        say(f"not picked up: {problem}")
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -68,34 +77,34 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def _explain_bind(error: OSError, host: str, port: int) -> str:
-    name = os.strerror(error.errno or 0)
-    if name == os.strerror(98):
+    if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is in use by another program; stop it or give another --port (0 picks a free one)"
     if isinstance(error, PermissionError):
         return f"port {port} may not be used by this user; give a --port above 1023"
-    return f"cannot listen on {host} port {port}: {name}; give another --host or --port"
+    return f"cannot listen on {host} port {port}: {error.strerror}; give another --host or --port"
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, environ: Mapping[str, str]) -> int:
     """Serve until interrupted; return the exit code.
 
     Raises: ServeError if the address cannot be had; StoreError if the database cannot be used.
     """
     listener = bind(settings.host, settings.port)
     with listener:
-        prepare_database(settings.db)
+        prepare_database(settings.db, environ)
+        app = create_app(settings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         say(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
-        _run_gunicorn(create_app(settings), listener, settings)
+        _run_gunicorn(app, listener.detach(), settings)
     return 0
 
 
-def _run_gunicorn(app: Flask, listener: socket.socket, settings: Settings) -> None:
+def _run_gunicorn(app: Flask, listener: int, settings: Settings) -> None:
     from gunicorn.app.base import BaseApplication
 
     options: dict[str, Any] = {
-        "bind": f"fd://{listener.fileno()}",
+        "bind": f"fd://{listener}",  # gunicorn closes it
         "worker_class": "gthread",
         "workers": settings.workers,
         "threads": settings.threads,
