@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -62,9 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_export(commands: Any) -> None:
     """Let app.reports describe and run `export`: its add_parser(commands) sets `function`, as _serve is set above."""
     if find_spec("app.reports") and find_spec("app.reports.command"):
-        from app.reports.command import add_parser
-
-        add_parser(commands)
+        import_module("app.reports.command").add_parser(commands)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -78,7 +78,9 @@ def bind(host: str, port: int) -> socket.socket:
 
 def _explain_bind(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is in use by another program; stop it or give another --port (0 picks a free one)"
+        return (
+            f"port {port} on {host} is in use by another program; stop it or give another --port (0 picks a free one)"
+        )
     if isinstance(error, PermissionError):
         return f"port {port} may not be used by this user; give a --port above 1023"
     return f"cannot listen on {host} port {port}: {error.strerror}; give another --host or --port"

@@ -6,7 +6,7 @@ Colours have one home, static/css/tokens.css: a trace names one with `meta={"col
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +25,16 @@ class Chart:
     rows: Sequence[Sequence[object]]
     note: str | None = None
     height: Literal["s", "m", "l"] = "m"
-    facts: dict[str, Any] = field(default_factory=dict)
+    show_legend: bool = True
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """List label and colour of each trace; the page writes them as text, which Plotly's own legend cannot fit."""
+        traces = [trace for trace in self.figure["data"] if trace.get("name")]
+        return [
+            (trace["name"].replace("&lt;", "<"), (trace.get("meta") or {}).get("color", f"series-{number}"))
+            for number, trace in enumerate(traces, start=1)
+        ]
 
 
 def escape(value: Any) -> Any:
@@ -51,8 +60,7 @@ def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
     common = {
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "hovermode": "closest",
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
-        "showlegend": len(plain) > 1,
+        "showlegend": False,
         "bargap": 0.25,
     }
     figure: dict[str, Any] = escape({"data": plain, "layout": common | layout})
@@ -73,3 +81,8 @@ def duration_axis(highest_us: float) -> tuple[float, str]:
         if highest_us >= 2 * divisor:
             return divisor, unit
     return 1.0, "µs"
+
+
+def count_axis(highest: float) -> dict[str, Any]:
+    """Make an axis of whole numbers that never repeats a tick."""
+    return {"rangemode": "tozero", "tickformat": ",d"} | ({"dtick": 1} if highest <= 5 else {"nticks": 6})

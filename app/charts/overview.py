@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from app.charts.base import Chart, duration_axis, finish, times
+from app.charts.base import Chart, count_axis, duration_axis, finish, times
 from app.format import format_duration, format_time
 from app.queries.overview import TrendPoint
 
@@ -44,11 +44,11 @@ def chart_runs(points: Sequence[TrendPoint]) -> Chart:
         traces,
         barmode="stack",
         xaxis={"type": "date", "showgrid": False},
-        yaxis={"rangemode": "tozero", "tickformat": ",d", "nticks": 5},
+        yaxis=count_axis(max(Counter(start for start, _state in counts.elements()).values(), default=0)),
     )
     rows = [[format_time(start)[:16], *(counts[start, state] for state in states)] for start in bins]
     columns = [(f"{unit.capitalize()} from", False), *((state, True) for state in states)]
-    return Chart("runs-chart", "Runs", figure, columns, rows, f"started per {unit}", "s")
+    return Chart("runs-chart", "Runs", figure, columns, rows, f"started per {unit}")
 
 
 def chart_compile_time(points: Sequence[TrendPoint]) -> Chart:
@@ -120,9 +120,11 @@ def _chart_trend(
     figure = finish(
         traces,
         xaxis={"type": "date", "showgrid": False},
-        yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}" if unit else "", "nticks": 6},
+        yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6}
+        if unit
+        else count_axis(max(map(measure, points), default=0)),
     )
-    return Chart(chart_id, title, figure, (), (), note, "m")
+    return Chart(chart_id, title, figure, (), (), note, show_legend=False)
 
 
 def _group(points: Sequence[TrendPoint]) -> list[tuple[str, list[TrendPoint]]]:

@@ -1,7 +1,7 @@
 """What is in this database: totals, a point a run over time, and the worst breaks and functions.
 
-Everything comes from the roll-ups that ingest keeps, so it costs what the number of runs costs. `newest` runs are looked
-at; a suite or a name of None is no limit.
+Everything comes from the roll-ups that ingest keeps, so it costs what the number of runs costs. Only the `newest` runs
+are looked at; a suite or a name of None is no limit.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ join distinct_breaks as d on d.id = top.distinct_id
 left join functions as f on f.id = d.function_id
 order by top.break_count desc, d.id
 limit :limit
-"""
+"""  # noqa: S608
 FUNCTIONS_SQL = f"""
 {_NEWEST}, top as (
   select
@@ -176,7 +176,7 @@ from top
 join functions as f on f.id = top.function_id
 order by top.recompile_count desc, f.id
 limit :limit
-"""
+"""  # noqa: S608
 SERIES_SQL = """
 select suite, name, count(*) as run_count
 from runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from typing import Any
 
 from app.queries.page import FilterError, Page, decode_cursor, make_page
 
@@ -22,7 +23,10 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Say which runs; None or an empty text is no limit. Times are microseconds since the epoch, `before_us` excluded."""
+    """Say which runs; None or an empty text is no limit, and `before_us` itself is excluded.
+
+    Units: microseconds since the epoch.
+    """
 
     text: str | None = None
     name: str | None = None
@@ -156,7 +160,7 @@ def _to_row(row: sqlite3.Row) -> RunRow:
     return RunRow(**values)
 
 
-def _bind(wanted: RunFilter) -> dict[str, str | int | None]:
+def _bind(wanted: RunFilter) -> dict[str, Any]:
     return {name: value if value != "" else None for name, value in vars(wanted).items()}
 
 
@@ -173,7 +177,7 @@ where {_WHERE}
   {behind}
 order by {key} {direction}, r.id {direction}
 limit :limit
-"""  # noqa: S608
+"""
 
 
 def list_runs(
@@ -223,13 +227,13 @@ def _key_of(row: RunRow, order: str) -> int:
 
 def count_runs(connection: sqlite3.Connection, wanted: RunFilter | None = None) -> int:
     """Count the runs that a filter lets through."""
-    sql = f"select count(*) {_SOURCE} where {_WHERE}"  # noqa: S608  own texts only
+    sql = f"select count(*) {_SOURCE} where {_WHERE}"
     return int(connection.execute(sql, _bind(wanted or RunFilter())).fetchone()[0])
 
 
 def get_run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:
     """Return one run, or None if there is no such run."""
-    sql = f"select {_COLUMNS} {_SOURCE} where r.id = :id limit 1"  # noqa: S608  own texts only
+    sql = f"select {_COLUMNS} {_SOURCE} where r.id = :id limit 1"
     row = connection.execute(sql, {"id": run_id}).fetchone()
     return _to_row(row) if row else None
 

@@ -73,7 +73,9 @@ def check_request(settings: Settings) -> None:
     if allowed is not None and name not in allowed:
         abort(403, f"The host name {name[:80]!r} is not one this server answers to. Start it with --allow-host NAME.")
     if request.method not in SAFE_METHODS and is_cross_site(request):
-        abort(403, "This change was asked for by another site's page, so nothing was changed. Use this site's own form.")
+        abort(
+            403, "This change was asked for by another site's page, so nothing was changed. Use this site's own form."
+        )
 
 
 def _host_name(host: str) -> str:

@@ -33,8 +33,9 @@ def describe_state(run: Run, now_us: int, stale_after_s: int) -> RunState:
     if run.state == "running":
         silent_us = now_us - run.heartbeat_us
         if silent_us > stale_after_s * 1_000_000:
+            silence = format_duration(stale_after_s * 1_000_000)
             explanation = (
-                f"No sign of life from its recorder for over {format_duration(stale_after_s * 1_000_000)}: the recorder "
+                f"No sign of life from its recorder for over {silence}: the recorder "
                 "was stopped, or its machine sleeps. What it wrote is kept, and the next collector command picks it up."
             )
             return RunState("interrupted?", "warn", explanation)
