@@ -146,7 +146,7 @@ def _place(text: str, frames: list[Frame]) -> Frame | None:
 
 
 def break_fingerprint(gb_id: str | None, reason: str, function: str | None, file: str | None, code: str | None) -> str:
-    """Identify a distinct break: id (else the reason without its values), function, and source line without its number."""
+    """Identify a distinct break: id (else the reason without its values), function, and its line's text."""
     what = gb_id or normalise_values(reason)
     return fingerprint("break", what, f"{file or ''}::{function or ''}", code)
 

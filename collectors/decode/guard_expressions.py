@@ -19,6 +19,7 @@ _STATE = re.compile(
     r"|torch\.autograd\.forward_ad\._current_level|torch\._functorch\.(?:pyfunctorch|aot_autograd)\b"
     r"|___are_deterministic_algorithms_enabled|___is_grad_enabled|___is_torch_function_enabled|not ___is_grad_enabled)"
 )
+_KEY_AT = re.compile(r"^list\((?:dict\.keys\((?P<holder>.+)\)|(?P<other>.+)\.keys\(\))\)\[(?P<place>\d+)\]$")
 _SHAPES = frozenset(("size", "stride", "storage_offset", "shape", "ndim", "dim", "numel"))
 _SHAPE_CALLS = frozenset(("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Mod", "FloorDiv", "CleanDiv", "Max", "Min", "PythonMod"))
 _LENGTHS = frozenset(("len", "___tuple_iterator_len", "tuple_iterator_len"))
@@ -164,7 +165,7 @@ def _membership(node: ast.expr, typed: str | None) -> Finding | None:
             "dict_keys", _source(inner.args[0]), f"{_source(inner.args[1])} {wanted}", symbol=_source(inner.args[1])
         )
     if name == "hasattr":
-        attribute = inner.args[1].value if isinstance(inner.args[1], ast.Constant) else _source(inner.args[1])
+        attribute = _source(inner.args[1]).strip("'\"")
         return Finding("module_attribute", f"{_source(inner.args[0])}.{attribute}", wanted)
     return None
 
@@ -204,6 +205,9 @@ def _comparison(node: ast.expr, typed: str | None) -> Finding | None:
             return found_call
     if not _is_place(left) or not _is_constant(right):
         return None
+    keys = _KEY_AT.match(_source(left))
+    if keys:
+        return Finding("dict_keys", keys["holder"] or keys["other"], _source(right), symbol=keys["place"])
     if isinstance(left, ast.Attribute) and left.attr == "__name__":
         return Finding("object_identity", _source(left.value), _source(right))
     return _value_at(left, _category_of(right), _source(right))

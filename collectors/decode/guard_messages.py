@@ -11,12 +11,14 @@ from collections.abc import Callable
 from collectors.decode.guard_advice import Finding
 
 _TENSOR = re.compile(
-    r"^tensor '(?P<source>.+?)' (?P<what>(?:Tensor )?(?:requires_grad|dtype|device|dispatch key|rank|size|stride)\b.*)$",
+    r"^tensor '(?P<source>.+?)' "
+    r"(?P<what>(?:Tensor )?(?:requires_grad|dtype|device|dispatch key|rank|size|stride)\b.*)$",
     re.S,
 )
 _MISMATCH = re.compile(
     r"^(?:Tensor )?(?P<what>requires_grad|dtype|device(?: index)?|dispatch key set|rank|size|stride) mismatch"
-    r"(?: at index (?P<dim>\d{1,4}))?\.\s*[Ee]xpected(?: device index to be)?\s+(?P<expected>.*?)(?:, actual (?P<actual>.*))?$",
+    r"(?: at index (?P<dim>\d{1,4}))?\.\s*[Ee]xpected(?: device index to be)?\s+(?P<expected>.*?)"
+    r"(?:, actual (?P<actual>.*?))?(?P<parameter>\. Guard failed on a parameter, .*)?$",
     re.S,
 )
 _CATEGORY = {
@@ -29,19 +31,29 @@ _CATEGORY = {
     "size": "tensor_size",
     "stride": "tensor_stride",
 }
+# torch compares the dispatcher's keys first: another device shows there, not in the device's own message.
+_DEVICES = frozenset(("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta"))
 _TENSOR_TYPE = re.compile(
-    r"^expected type of '(?P<source>.+?)' to be a tensor type,\s*(?:but found a different type|' ?but found (?P<actual>.*)|but found (?P<found>.*))?",
+    r"^expected type of '(?P<source>.+?)' to be a tensor type,"
+    r"\s*(?:but found a different type|(?:' ?)?but found (?P<actual>.*))?",
     re.S,
 )
 _STATE = re.compile(r"^GLOBAL_STATE changed:\s*(?P<what>.*)$", re.S)
 _DUPLICATE = re.compile(r"^Duplicate tensors? found(?: where not expected!)?:?\s*(?P<what>.*)$", re.S)
 _MISSING = re.compile(r"^(?P<what>KeyError|IndexError|getattr failed|null type dict) on (?:source )?(?P<source>.+)$")
+_ITEM = re.compile(r"^(?P<holder>.+)\[(?P<key>[^\[\]]+)\]$")
 _NOT_WEAKREF = re.compile(r"^(?:Not a weakref obj|Weakref_GetRef failed|Not a weakref) (?P<source>.+)$")
 _FREED = re.compile(r"^Cache line invalidated because (?P<source>.+?) got deallocated$")
-_SUBSET = re.compile(
-    r"^(?P<what>.*) is not a subset of compiled (?P<expected>.*)$|^(?P<other>.*) not a subset: runtime (?P<actual>.*)$"
-)
 _NOT_KIND = re.compile(r"^(?:Not a callable obj (?P<source>.+)|(?P<accessor>\w+): Not a function on (?P<other>.+))$")
+_LENGTH = re.compile(r"^len\((?P<source>.+)\) != (?P<expected>\d+)$")
+_MARKS = re.compile(
+    r"_has_dynamo_dim_marking"
+    r"|attr\(\(?(?P<source>[^,()]+), '_dynamo_\w+'"
+    r"|(?P<holder>[^\s(]+)\._dynamo_(?:\w+_)?(?:indices|ids|bounds)\b"
+    r"|\b_dynamo_(?:\w+_)?(?:indices|ids|bounds)\b"
+)
+_SHAPES = re.compile(r"^\"?Shape guard failed with values\b")
+_GRAD = re.compile(r"^not a tensor - grad field is accessed (?P<source>.+)$")
 _BACKEND = re.compile(
     r"^BACKEND_MATCH failure: .*?(?:Cached backend: (?P<expected>.*?)\. New backend: (?P<actual>.*?)\. If this|$)", re.S
 )
@@ -67,6 +79,10 @@ def _tensor(text: str) -> Finding | None:
         # torch names the expected flag alone: requires_grad=0.
         expected = expected.removeprefix("requires_grad=")
         actual = actual or {"0": "1", "1": "0"}.get(expected)
+    if found["what"] == "dispatch key set" and actual:
+        was, now = _devices(expected), _devices(actual)
+        if was and now and was != now:
+            return Finding("tensor_device", tensor["source"], ", ".join(was), ", ".join(now))
     return Finding(
         _CATEGORY[found["what"]],
         tensor["source"],
@@ -74,12 +90,17 @@ def _tensor(text: str) -> Finding | None:
         actual.strip() if actual else None,
         dim=dim,
         symbol=str(dim) if dim is not None else None,
+        advice="parameter" if found["parameter"] else None,
     )
+
+
+def _devices(keys: str) -> list[str]:
+    return sorted({key.lower() for key in re.findall(r"\w+", keys) if key in _DEVICES})
 
 
 def _tensor_type(text: str) -> Finding | None:
     found = _TENSOR_TYPE.match(text)
-    return Finding("type_change", found["source"], "a tensor", found["actual"] or found["found"]) if found else None
+    return Finding("type_change", found["source"], "a tensor", found["actual"]) if found else None
 
 
 def _global_state(text: str) -> Finding | None:
@@ -95,7 +116,7 @@ def _global_state(text: str) -> Finding | None:
         return Finding("grad_mode", symbol=symbol)
     if first.startswith("autocast"):
         return Finding("autocast", symbol=symbol)
-    if first == "deterministic_algorithms":
+    if first.startswith("deterministic_algorithms"):
         return Finding("deterministic", symbol=symbol)
     return Finding("global_state", symbol=symbol)
 
@@ -113,7 +134,13 @@ def _missing(text: str) -> Finding | None:
     if not found:
         return None
     kinds = {"KeyError": "dict_keys", "IndexError": "container_length"}
-    return Finding(kinds.get(found["what"], "module_attribute"), found["source"].strip(), actual="missing")
+    category, source = kinds.get(found["what"], "module_attribute"), found["source"].strip()
+    item = _ITEM.match(source)
+    if item and item["holder"] == "G":
+        return Finding("global_value", source, actual="missing")
+    if item and category != "module_attribute":
+        return Finding(category, item["holder"], actual=f"{item['key']} missing", symbol=item["key"])
+    return Finding(category, source, actual="missing")
 
 
 def _lost(text: str) -> Finding | None:
@@ -131,13 +158,26 @@ def _backend(text: str) -> Finding | None:
     return Finding("backend_mismatch", expected=found["expected"], actual=found["actual"]) if found else None
 
 
-def _dynamic_dims(text: str) -> Finding | None:
-    # A tensor marked dynamic in other dimensions than the one compiled for: it asks for another kind of shape.
-    found = _SUBSET.match(text)
+def _length(text: str) -> Finding | None:
+    found = _LENGTH.match(text)
+    return Finding("container_length", found["source"], found["expected"]) if found else None
+
+
+def _marks(text: str) -> Finding | None:
+    # mark_dynamic and its like were called on this tensor and not on the compiled one, or for other dimensions.
+    found = _MARKS.search(text)
     if not found:
         return None
-    what = (found["what"] or found["other"] or "").strip()
-    return Finding("symbolic_shape", what.split(" ")[0] or None, found["expected"], found["actual"])
+    return Finding("symbolic_shape", found["source"] or found["holder"], symbol="dimension marks")
+
+
+def _shapes(text: str) -> Finding | None:
+    return Finding("symbolic_shape", symbol="compiled shape guard") if _SHAPES.match(text) else None
+
+
+def _grad(text: str) -> Finding | None:
+    found = _GRAD.match(text)
+    return Finding("type_change", found["source"], "a tensor") if found else None
 
 
 _RULES: tuple[Callable[[str], Finding | None], ...] = (
@@ -149,5 +189,8 @@ _RULES: tuple[Callable[[str], Finding | None], ...] = (
     _lost,
     _other_kind,
     _backend,
-    _dynamic_dims,
+    _length,
+    _marks,
+    _shapes,
+    _grad,
 )

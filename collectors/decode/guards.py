@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from collectors.decode.guard_advice import Finding, suggest
@@ -26,13 +27,17 @@ _HINT = re.compile(r"\s*\(HINT: (?P<hint>.*)\)\s*$", re.DOTALL)
 _COMMENT_PLACE = re.compile(
     r"^(?:(?P<code>.*?)\s*# )?\(?(?P<path>[^#\s][^#]*?):(?P<line>\d{1,9}) in (?P<name>[^\s()]+)\)?\s*$", re.DOTALL
 )
+# What dynamo did after the user's line: "(_dynamo/variables/tensor.py:2606 in evaluate_expr)", or why it guarded.
+_AFTERWARDS = re.compile(r"\s\((?:user code shown is first use|_[a-z]+/|unknown source)[^\n]*\)\s*$")
+_ADVICE_IN_COMMENT = {"duck sizing": "duck_shape", "0/1 specialization": "zero_one"}
+_CLOSURE = re.compile(r'guard on "(?P<name>[^"]+)"')
 _INTERNAL = re.compile(r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/")
 # Names that dynamo makes up for objects carry an id or a counter of this process.
 _MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
 
 
 def parse_reasons(payload: Any, namer: PathNamer | None = None) -> list[GuardFailure]:
-    """Read a recompile_reasons payload: one text, a list of texts, or either of them as JSON; newest cache entry first."""
+    """Read a recompile_reasons payload, newest cache entry first: a text, a list of texts, or such a list as JSON."""
     return [parse_reason(text, namer) for text in _texts(payload)]
 
 
@@ -43,7 +48,7 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
     body, _, stack = body.partition(_USER_STACK)
     hint = _HINT.search(body)
     code, comment = _split_comment(body[: hint.start()] if hint else body)
-    found = classify(code, hint["hint"] if hint else "")
+    found = classify(code, f"{hint['hint'] if hint else ''} {comment}")
     place = _place(comment, stack)
     named = None
     if place is not None:
@@ -70,7 +75,13 @@ def classify(code: str, hint: str = "") -> Finding:
     if found is None:
         return Finding("unknown")
     if "allow_unspec_int_on_nn_module" in hint and found.category in ("int_value", "module_attribute"):
-        return Finding("module_attribute", found.source, found.expected, found.actual, hinted=True)
+        return replace(found, category="module_attribute", advice="unspec_int")
+    for mark, advice in _ADVICE_IN_COMMENT.items():
+        if mark in hint and found.category == "symbolic_shape":
+            return replace(found, advice=advice)
+    closure = _CLOSURE.search(hint)
+    if closure and found.source and "cell_contents" in found.source:
+        return replace(found, variable=closure["name"])
     return found
 
 
@@ -114,6 +125,7 @@ def _place(comment: str, stack: str) -> Frame | None:
     frame = user_frame(frames)
     if frame is not None:
         return frame
+    comment = _AFTERWARDS.sub("", comment)
     found = _COMMENT_PLACE.match(comment) if comment else None
     if found is None:
         return None
