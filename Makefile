@@ -2,6 +2,7 @@
 # make test    every check and every test        PYTHON=…    the interpreter to build on (its torch is used if it has one)
 PYTHON ?= python3
 PORT ?= 8000
+DB ?= compileboard.db
 VENV := .venv
 PY := $(VENV)/bin/python
 HAS_TORCH := $(PYTHON) -c "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
@@ -22,7 +23,8 @@ $(VENV)/ready: pyproject.toml requirements.txt constraints.txt
 	@touch $@
 
 demo: setup
-	@$(PY) -m collectors.demo --port $(PORT)
+	$(PY) -m collectors run --db $(DB) --name demo --suite demo -- $(PY) -m collectors.demo_program
+	$(PY) -m app serve --db $(DB) --port $(PORT)
 
 lint: setup
 	$(VENV)/bin/ruff check .

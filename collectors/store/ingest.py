@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from collectors.events import Event, ProcessStarted, RunEnded, RunStarted, dump_event
+from collectors.events import ConfigSeen, Event, ProcessStarted, RunEnded, RunStarted, dump_event
 from collectors.store.codec import pack
 from collectors.store.connect import write_transaction
 from collectors.store.errors import explain
@@ -69,7 +69,8 @@ class Ingestor:
                 ensured = True
             if isinstance(event, RunStarted):
                 self._start_run(run_id, event, now_us)
-            if not self._keep(run_id, event):
+            # A configuration is kept once by its content, and needs no copy among the events.
+            if not isinstance(event, ConfigSeen) and not self._keep(run_id, event):
                 result.known_count += 1
                 continue
             result.new_count += 1
