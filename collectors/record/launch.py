@@ -28,6 +28,7 @@ STEP_S = 0.2
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 SENT_BY_KERNEL = 0x80  # SI_KERNEL: a key on the terminal, which reaches the whole foreground group
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+TRACE_NAME = "trace"
 
 
 @dataclass
@@ -97,6 +98,8 @@ def prepare(request: Request, environment: Mapping[str, str], cwd: str) -> tuple
         environment=scrub_environment(environment, request.capture_env),
     )
     folder = spool_root(environment) / (run_id if run_id != joined else f"{run_id}-{manifest.recorder_process_id[:8]}")
+    if request.level == "full":
+        manifest.trace_folder = environment.get("TORCH_TRACE") or str(folder / TRACE_NAME)
     try:
         folder.mkdir(parents=True, exist_ok=False, mode=0o700)
         manifest.write(folder)
@@ -120,8 +123,8 @@ def child_environment(request: Request, environment: Mapping[str, str], run_id: 
         "COMPILEBOARD_NO_SOURCE": "" if request.keep_source else "1",
         "COMPILEBOARD_CAPTURE_ENV": ",".join(request.capture_env),
     }
-    if request.level == "full" and not environment.get("TORCH_TRACE"):
-        child["TORCH_TRACE"] = str(folder / "trace")
+    if request.level == "full":
+        child.setdefault("TORCH_TRACE", str(folder / TRACE_NAME))
     return child
 
 

@@ -19,6 +19,7 @@ from collectors.record.source_index import qualify
 from collectors.store.connect import checkpoint, open_writer
 from collectors.store.ingest import Ingestor
 from collectors.store.migrations import migrate_connection
+from collectors.store.trace_files import keep_trace_file
 
 BATCH = 500
 HEARTBEAT_S = 5.0
@@ -91,6 +92,7 @@ class Recorder:
         m = self.manifest
         if m.ended_us is None or m.state is None:
             return
+        self._keep_traces()
         self._ingest(
             [
                 RunEnded(
@@ -104,6 +106,14 @@ class Recorder:
                 )
             ]
         )
+
+    def _keep_traces(self) -> None:
+        """Store the logs that torch wrote during the run; a folder of the user's own may hold older ones."""
+        if self.manifest.trace_folder is None or self.deleted:
+            return
+        for path in sorted(Path(self.manifest.trace_folder).glob("*.log")):
+            if path.stat().st_mtime_ns // 1000 >= self.manifest.started_us:
+                keep_trace_file(self.connection, self.manifest.run_id, path)
 
     def close(self) -> None:
         """Fold the WAL back and close the database."""

@@ -346,3 +346,20 @@ create table cudagraph_skips (
 create unique index cudagraph_skips_key on cudagraph_skips (process_id, sequence);
 create index cudagraph_skips_run on cudagraph_skips (run_id, time_us, id);
 create index cudagraph_skips_compile on cudagraph_skips (compile_key);
+
+-- torch's own trace logs of a run recorded with --level full, cut into compressed pieces.
+create table trace_files (
+  run_id text not null references runs (id) on delete cascade,
+  name text not null,
+  size_bytes integer not null,
+  primary key (run_id, name)
+) strict, without rowid;
+
+create table trace_pieces (
+  run_id text not null,
+  name text not null,
+  position integer not null,
+  body blob not null,                 -- zlib
+  primary key (run_id, name, position),
+  foreign key (run_id, name) references trace_files (run_id, name) on delete cascade
+) strict, without rowid;
