@@ -1,0 +1,197 @@
+"""One run with all that is known of it as a whole: its row, tags, facts, processes and configuration texts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from app.queries import runs
+from app.queries.runs import RunRow
+from collectors.store.codec import unpack
+
+
+@dataclass(frozen=True)
+class RunDetail:
+    """Hold one run; `facts` has argv, git, host, gpus and environment as the collector wrote them."""
+
+    run: RunRow
+    tags: tuple[tuple[str, str], ...]
+    cwd: str | None
+    keep_source: bool
+    facts: dict[str, Any]
+
+    def fact(self, *path: str) -> Any:
+        """Return one fact by its path, None where it was not recorded."""
+        value: Any = self.facts
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """Return the GPUs as they were recorded."""
+        return [gpu for gpu in self.facts.get("gpus") or [] if isinstance(gpu, dict)]
+
+
+@dataclass(frozen=True)
+class ProcessRow:
+    """Hold one process of a run; JSON columns are read, None is what torch did not say."""
+
+    id: str
+    parent_id: str | None
+    pid: int | None
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    level: str | None
+    command: str | None
+    started_us: int
+    last_seen_us: int
+    python_version: str | None
+    torch_version: str | None
+    torch_git: str | None
+    cuda_version: str | None
+    cudnn_version: str | None
+    triton_version: str | None
+    capabilities: dict[str, str]
+    environment: dict[str, str]
+    counters: dict[str, dict[str, Any]] | None
+    compile_times: dict[str, float] | None
+    losses: dict[str, int] | None
+    snapshot_final: bool
+
+    @property
+    def label(self) -> str:
+        """Name the process as people do: its rank, else its pid."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return f"pid {self.pid}" if self.pid is not None else f"process {self.id[:8]}"
+
+
+@dataclass(frozen=True)
+class ConfigUse:
+    """Hold one configuration text's hash and how many of the run's processes had it."""
+
+    kind: str
+    config_hash: str
+    process_count: int
+
+
+@dataclass(frozen=True)
+class ConfigText:
+    """Hold one configuration text."""
+
+    config_hash: str
+    kind: str
+    body: str
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return the settings by name; empty where the text is not a JSON object."""
+        try:
+            values = json.loads(self.body)
+        except ValueError:
+            return {}
+        return values if isinstance(values, dict) else {}
+
+
+DETAIL_SQL = """
+select cwd, keep_source, facts
+from runs
+where id = :run_id
+limit 1
+"""
+PROCESSES_SQL = """
+select
+  id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
+  torch_version, torch_git, cuda_version, cudnn_version, triton_version, capabilities, environment, counters,
+  compile_times, losses, snapshot_final
+from processes
+where run_id = :run_id
+order by coalesce(rank, 1000000), started_us, id
+limit :limit
+"""
+CONFIGS_SQL = """
+select c.kind, c.config_hash, count(*) as process_count
+from processes as p
+join process_configs as c on c.process_id = p.id
+where p.run_id = :run_id
+group by c.kind, c.config_hash
+order by c.kind, process_count desc, c.config_hash
+limit :limit
+"""
+CONFIG_SQL = """
+select hash as config_hash, kind, body
+from configs
+where hash = :config_hash
+  and exists (
+    select 1
+    from processes as p
+    join process_configs as c on c.process_id = p.id
+    where p.run_id = :run_id
+      and c.config_hash = :config_hash
+  )
+limit 1
+"""
+CHANGED_SQL = """
+select p.id as process_id, t.body
+from processes as p
+join process_configs as c on c.process_id = p.id and c.kind = 'changed'
+join configs as t on t.hash = c.config_hash
+where p.run_id = :run_id
+order by p.started_us, p.id, c.config_hash
+limit :limit
+"""
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
+    """Return one run, or None if there is no such run."""
+    run = runs.get_run(connection, run_id)
+    row = connection.execute(DETAIL_SQL, {"run_id": run_id}).fetchone()
+    if run is None or row is None:
+        return None
+    tags = tuple(runs.list_tags(connection, [run_id])[run_id])
+    return RunDetail(run, tags, row["cwd"], bool(row["keep_source"]), _object(row["facts"]))
+
+
+def list_processes(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[ProcessRow]:
+    """List a run's processes, by rank, then by start."""
+    found = []
+    for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": limit}):
+        values = dict(row)
+        for name in ("capabilities", "environment"):
+            values[name] = _object(values[name])
+        for name in ("counters", "compile_times", "losses"):
+            values[name] = None if values[name] is None else _object(values[name])
+        values["snapshot_final"] = bool(values["snapshot_final"])
+        found.append(ProcessRow(**values))
+    return found
+
+
+def list_configs(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ConfigUse]:
+    """List the configuration texts that a run's processes had, by kind."""
+    return [ConfigUse(**dict(row)) for row in connection.execute(CONFIGS_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def get_config(connection: sqlite3.Connection, run_id: str, config_hash: str) -> ConfigText | None:
+    """Return one configuration text of a run, or None if that run has no such text."""
+    row = connection.execute(CONFIG_SQL, {"run_id": run_id, "config_hash": config_hash}).fetchone()
+    return ConfigText(row["config_hash"], row["kind"], unpack(row["body"])) if row else None
+
+
+def list_changed_configs(
+    connection: sqlite3.Connection, run_id: str, limit: int = 256
+) -> list[tuple[str, dict[str, dict[str, Any]]]]:
+    """List process id and what differed from torch's defaults there: {module: {setting: {value, default}}}."""
+    rows = connection.execute(CHANGED_SQL, {"run_id": run_id, "limit": limit})
+    return [(row["process_id"], _object(unpack(row["body"]))) for row in rows]

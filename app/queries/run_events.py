@@ -1,0 +1,199 @@
+"""What else a run has: failures, cache look-ups, cudagraph skips. Graph breaks and recompiles are here by name."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from app.queries.events import load_body
+from app.queries.page import Page, decode_cursor, make_page
+from app.queries.run_breaks import list_distinct_breaks, list_graph_breaks
+from app.queries.run_recompiles import list_recompiles
+
+__all__ = [
+    "count_cache_results",
+    "list_cache_lookups",
+    "list_cudagraph_skips",
+    "list_distinct_breaks",
+    "list_failures",
+    "list_graph_breaks",
+    "list_recompiles",
+]
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """Hold one exception that a compile raised; `outcome` is the compile's: failed, or skipped where dynamo went on."""
+
+    id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    outcome: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    error_type: str | None
+    message: str | None
+    time_us: int
+    text: str
+
+
+@dataclass(frozen=True)
+class CacheLookup:
+    """Hold one look-up in a cache."""
+
+    id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    function: str | None
+    cache: str
+    result: str
+    key: str | None
+    reason: str | None
+    time_taken_us: int | None
+    time_saved_us: int | None
+    time_us: int
+
+
+@dataclass(frozen=True)
+class CacheResult:
+    """Hold how often a cache answered so, for one reason, and the times that were recorded."""
+
+    cache: str
+    result: str
+    reason: str | None
+    lookup_count: int
+    time_taken_us: int | None
+    time_saved_us: int | None
+
+
+@dataclass(frozen=True)
+class CudagraphSkip:
+    """Hold one CUDA graph that inductor could not use."""
+
+    id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    reason: str
+    time_us: int
+
+
+def _after(columns: str, table: str, extra: str = "") -> tuple[str, str]:
+    """Write the two statements of a kind of event: a run's, in order, and one compile's."""
+    select = f"""
+select
+  x.id, x.process_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id, {columns}, x.time_us
+from {table} as x
+left join compiles as c on c.id = x.compile_key
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = x.process_id
+{extra}
+"""  # noqa: S608  own texts only
+    run = f"""
+{select}
+where x.run_id = :run_id
+  and (x.time_us, x.id) > (:after_us, :after_id)
+order by x.time_us, x.id
+limit :limit
+"""
+    compile_ = f"""
+{select}
+where x.compile_key = :key
+order by x.time_us, x.id
+limit :limit
+"""
+    return run, compile_
+
+
+FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
+    "c.outcome, f.name as function, f.file, c.line, x.error_type, x.message, e.body",
+    "failures",
+    "left join events as e on e.process_id = x.process_id and e.sequence = x.sequence",
+)
+LOOKUPS_SQL, COMPILE_LOOKUPS_SQL = _after(
+    "f.name as function, x.cache, x.result, x.key, x.reason, x.time_taken_us, x.time_saved_us", "cache_lookups"
+)
+SKIPS_SQL, COMPILE_SKIPS_SQL = _after("f.name as function, f.file, c.line, x.reason", "cudagraph_skips")
+CACHE_RESULTS_SQL = """
+select
+  x.cache, x.result, x.reason, count(*) as lookup_count, sum(x.time_taken_us) as time_taken_us,
+  sum(x.time_saved_us) as time_saved_us
+from cache_lookups as x
+where x.run_id = :run_id
+group by x.cache, x.result, x.reason
+order by x.cache, lookup_count desc, x.result, x.reason
+limit 200
+"""
+
+
+def _values(run_id: str, cursor: str | None, limit: int) -> dict[str, object]:
+    after = decode_cursor(cursor, int, int) or (-1, 0)
+    return {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+
+
+def _to_failure(row: sqlite3.Row) -> FailureRow:
+    values = dict(row)
+    body = load_body(values.pop("body"))
+    return FailureRow(**values, text=body.get("text") or "")
+
+
+def list_failures(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[FailureRow]:
+    """List the exceptions that a run's compiles raised, with their tracebacks.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    rows = [_to_failure(row) for row in connection.execute(FAILURES_SQL, _values(run_id, cursor, limit))]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_cache_lookups(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[CacheLookup]:
+    """List a run's cache look-ups as they came.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    rows = [CacheLookup(**dict(row)) for row in connection.execute(LOOKUPS_SQL, _values(run_id, cursor, limit))]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_cudagraph_skips(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[CudagraphSkip]:
+    """List the CUDA graphs that a run's compiles could not use.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    rows = [CudagraphSkip(**dict(row)) for row in connection.execute(SKIPS_SQL, _values(run_id, cursor, limit))]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def count_cache_results(connection: sqlite3.Connection, run_id: str) -> list[CacheResult]:
+    """Count a run's look-ups by cache, result and reason."""
+    return [CacheResult(**dict(row)) for row in connection.execute(CACHE_RESULTS_SQL, {"run_id": run_id})]
+
+
+def list_compile_failures(connection: sqlite3.Connection, key: int, limit: int = 50) -> list[FailureRow]:
+    """List what one compile raised."""
+    return [_to_failure(row) for row in connection.execute(COMPILE_FAILURES_SQL, {"key": key, "limit": limit})]
+
+
+def list_compile_lookups(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[CacheLookup]:
+    """List one compile's cache look-ups."""
+    return [CacheLookup(**dict(row)) for row in connection.execute(COMPILE_LOOKUPS_SQL, {"key": key, "limit": limit})]
+
+
+def list_compile_skips(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[CudagraphSkip]:
+    """List the CUDA graphs that one compile could not use."""
+    return [CudagraphSkip(**dict(row)) for row in connection.execute(COMPILE_SKIPS_SQL, {"key": key, "limit": limit})]
