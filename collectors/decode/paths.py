@@ -85,6 +85,8 @@ def is_library(path: str) -> bool:
 def function_name(code_name: str | None) -> tuple[str | None, int | None]:
     """Split torch's name of a resume function into the function's own and the line it continues at."""
     resumed_at = None
+    # Under Python 3.11 and newer the name may be qualified: Model.torch_dynamo_resume_in_forward_at_64.
+    qualifier, dot, code_name = (code_name or "").rpartition(".")
     while code_name:
         resume = _RESUME.match(code_name)
         if resume is None:
@@ -93,4 +95,4 @@ def function_name(code_name: str | None) -> tuple[str | None, int | None]:
         # The outermost name is the newest break; older ones are inside it.
         if resumed_at is None:
             resumed_at = int(resume.group("line"))
-    return code_name or None, resumed_at
+    return f"{qualifier}{dot}{code_name}" or None, resumed_at

@@ -203,7 +203,7 @@ def _argv() -> list[str]:
 def _frame_name() -> dict[str, str] | None:
     """Name the code that dynamo starts on with its class: a stack frame of torch's has it as `code`."""
     frame = sys._getframe(1)
-    for _ in range(8):
+    for _ in range(14):  # through logging, where torch's own trace is on
         if frame is None:
             return None
         code = frame.f_locals.get("code") if frame.f_code.co_name == "log_dynamo_start" else None
