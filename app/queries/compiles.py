@@ -224,7 +224,8 @@ def _to_rows(connection: sqlite3.Connection, found: list[sqlite3.Row]) -> list[C
         keys = {f"key{n}": row["id"] for n, row in enumerate(found)}
         for row in connection.execute(phases_sql(len(found)), keys):
             values = dict(row)
-            phases[values.pop("compile_key")] = Phases(**values)
+            key = values.pop("compile_key")
+            phases[key] = Phases(**values)
     nothing = Phases(*(None,) * 8)
     return [CompileRow(**dict(row), phases=phases.get(row["id"], nothing)) for row in found]
 
