@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from collectors.decode.hashing import source_hash
+from .hashing import source_hash  # relative: the observed process loads this package under another name
 
 _FILE = re.compile(r'^(?P<indent>[ \t]*)(?:-\s*)?File ".*?", line \d+(?:, in .*)?$')
 _MARKS = re.compile(r"^[\s^~]+$")
