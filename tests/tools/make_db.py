@@ -6,7 +6,10 @@ Without logs it reads the recorded ones in tests/data. Each log is one run.
 from __future__ import annotations
 
 import hashlib
+import lzma
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from collectors.decode.decoder import Decoder
@@ -48,7 +51,7 @@ def record_log(ingestor: Ingestor, log: Path, name: str, suite: str | None = Non
             pid=1,
             torch_version=metrics.get("pytorch_version"),
             cuda_version=metrics.get("cuda_version"),
-            python_version=(metrics.get("python_version") or "").split()[0] or None,
+            python_version=(metrics.get("python_version") or "").partition(" ")[0] or None,
         ),
     ]
     closed = RunEnded(
@@ -58,6 +61,16 @@ def record_log(ingestor: Ingestor, log: Path, name: str, suite: str | None = Non
     return run_id
 
 
+def plain_log(log: Path, folder: Path) -> Path:
+    """Return a log as torch wrote it, unpacked into `folder` where it is packed."""
+    if log.suffix != ".xz":
+        return log
+    unpacked = folder / log.stem
+    with lzma.open(log) as packed, unpacked.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    return unpacked
+
+
 def main(argv: list[str]) -> int:
     """Record the given logs, or those of tests/data, into a new database."""
     database = Path(argv[0])
@@ -65,9 +78,11 @@ def main(argv: list[str]) -> int:
     connection = open_writer(database)
     migrate_connection(connection)
     ingestor = Ingestor(connection, str(database))
-    for log in logs:
-        name = log.parent.parent.name if log.parent.name == "trace" else log.name.split(".")[0]
-        print(record_log(ingestor, log, name, "captures"), name)
+    with tempfile.TemporaryDirectory() as folder:
+        for log in logs:
+            in_folder = log.parent.name == "trace" and log.suffix == ".log"
+            name = log.parent.parent.name if in_folder else log.name.removesuffix(".xz").removesuffix(".log")
+            print(record_log(ingestor, plain_log(log, Path(folder)), name, "captures"), name)
     connection.close()
     return 0
 

@@ -1,0 +1,46 @@
+"""Who may need what: checked by blocking modules at import, in a fresh interpreter."""
+
+import subprocess
+import sys
+
+import pytest
+
+SERVER = ("flask", "plotly", "pandas", "numpy", "sqlite_utils", "gunicorn", "orjson", "zstandard")
+
+
+def import_with_blocked(statement: str, *blocked: str) -> subprocess.CompletedProcess[str]:
+    code = f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n{statement}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "module", ["collectors", "collectors.events", "collectors.decode.decoder", "collectors.observe.hooks"]
+)
+def test_observed_process_needs_the_standard_library_alone(module):
+    done = import_with_blocked(f"import {module}", *SERVER, "torch", "app", "sqlite3")
+    assert done.returncode == 0, done.stderr
+
+
+def test_collector_command_line_needs_no_server_package():
+    done = import_with_blocked("import collectors.cli, collectors.record.launch", *SERVER, "torch", "app")
+    assert done.returncode == 0, done.stderr
+
+
+def test_app_needs_no_torch_and_no_hooks():
+    done = import_with_blocked(
+        "import app; app.create_app()", "torch", "collectors.observe", "collectors.record.launch"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_collectors_loads_nothing_else():
+    done = import_with_blocked(
+        "before = set(sys.modules)\nimport collectors\n"
+        "print(sorted(n for n in set(sys.modules) - before if n.startswith(('collectors', 'torch', 'sqlite'))))"
+    )
+    assert done.stdout.strip() == "['collectors']"
+
+
+def test_a_missing_attribute_says_what_there_is():
+    done = import_with_blocked("import collectors; collectors.instal")
+    assert "it has Run, install, observe, uninstall" in done.stderr

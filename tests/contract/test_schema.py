@@ -1,0 +1,67 @@
+"""The store's schema keeps the house rules: strict tables, units in names, and nothing left of a deleted run."""
+
+import re
+
+import pytest
+
+from collectors.store.annotations import delete_run
+from collectors.store.connect import open_writer
+from collectors.store.migrations import SCHEMA, migrate_connection
+from tests.tools.make_db import main as make_db
+
+
+@pytest.fixture(scope="module")
+def schema():
+    connection = open_writer(":memory:")
+    migrate_connection(connection)
+    yield connection
+    connection.close()
+
+
+def tables(connection):
+    rows = connection.execute("select name, sql from sqlite_schema where type = 'table' and sql not null").fetchall()
+    return {row["name"]: row["sql"] for row in rows if not row["name"].startswith(("sqlite_", "_sqlite"))}
+
+
+def test_every_table_is_strict(schema):
+    assert [name for name, sql in tables(schema).items() if "strict" not in sql.lower().rsplit(")", 1)[1]] == []
+
+
+def test_numbers_carry_their_unit(schema):
+    plain = {
+        "id",
+        "sequence",
+        "position",
+        "generation",
+        "line",
+        "resumed_at",
+        "pid",
+        "rank",
+        "local_rank",
+        "world_size",
+    }
+    plain |= {"exit_code", "git_dirty", "keep_source", "pinned", "snapshot_final", "frame_id", "frame_compile_id"}
+    plain |= {"last_sequence", "cache_size", "compile_key"}
+    unit = re.compile(r"_(us|bytes|count|ratio|id)$")
+    columns = [
+        (table, column["name"])
+        for table in tables(schema)
+        for column in schema.execute(f"pragma table_info({table})")
+        if column["type"] in ("INTEGER", "REAL")
+    ]
+    assert [c for c in columns if not unit.search(c[1]) and c[1] not in plain] == []
+
+
+def test_schema_file_is_written_in_lower_case():
+    keywords = re.compile(r"\b(CREATE|TABLE|INDEX|PRIMARY|REFERENCES|INTEGER|TEXT NOT)\b")
+    assert keywords.findall(SCHEMA.read_text()) == []
+
+
+def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):
+    make_db([str(tmp_path / "all.db")])
+    connection = open_writer(tmp_path / "all.db")
+    for row in connection.execute("select id from runs").fetchall():
+        assert delete_run(connection, row["id"])
+    left = {name: connection.execute(f"select count(*) from {name}").fetchone()[0] for name in tables(connection)}
+    connection.close()
+    assert {name: count for name, count in left.items() if count} == {"deleted_runs": left["deleted_runs"]}
