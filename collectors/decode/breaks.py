@@ -34,15 +34,23 @@ _STACK_HEADS = (
     "from user code at:\n",
     " The above exception occurred while processing the following code ",
 )
-_SKIPPED = ("torch.compile cannot properly resume from this graph break", "torch.compile will skip tracing the frame")
-_SKIPPED_START = re.compile(r"^Graph break: skip\b|^WON'T CONVERT\b|intentionally decided to skip", re.MULTILINE)
+_SKIPPED = re.compile(
+    r"\A(?:Graph break: skip\b|WON'T CONVERT\b)"
+    r"|torch\.compile (?:cannot properly resume|will skip tracing|intentionally decided to skip)"
+    r"|\bSkipping (?:the )?(?:function|frame) (?:and falling back to eager|because)"
+)
+_ANOTHER = re.compile(r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE)
+_UNCONVERTED = re.compile(r"\AWON'T CONVERT (?P<name>\S+) (?P<path>.+) line (?P<line>\d{1,9})$", re.MULTILINE)
 _FIELDS = (
+    ("operator", "Higher Order Operator: "),
     ("explanation", "Explanation: "),
     ("hint", "Hint: "),
     ("context", "Developer debug context:"),
     ("link", "For more details about this graph break"),
 )
-_WRAPPED = re.compile(r"^Encountered graph break when attempting to (?:trace|store)\b")
+_WRAPPED = re.compile(
+    r"^(?:Encountered graph break when attempting to (?:trace|store)\b|Failed to handle graph break\b)"
+)
 
 
 @dataclass
@@ -66,7 +74,21 @@ class Message:
 
 
 def parse_message(text: str) -> Message:
-    """Split a graph break message into type, explanation, hints and developer context."""
+    """Split a graph break message into type, explanation, hints and developer context.
+
+    Where handling a break led to another one, the first is the cause; the other's explanation is put behind its own.
+    """
+    parts = _ANOTHER.split(text)
+    message = _parse_one(parts[0])
+    for part in parts[1:]:
+        other = _parse_one(part)
+        said = ": ".join(filter(None, (other.reason, other.explanation)))
+        message.explanation = "\n\n".join(filter(None, (message.explanation, said))) or None
+        message.hints += [hint for hint in other.hints if hint not in message.hints]
+    return message
+
+
+def _parse_one(text: str) -> Message:
     message = Message()
     target, gathered = "head", [""]
 
@@ -106,11 +128,13 @@ def reason_text(text: str) -> str:
     found = _REASON.search(text)
     if found and (found.start() == 0 or text.startswith(("Graph break", "torch.compile"))):
         ends = ("\nUser code traceback:", "\nStack variable source attribution:", "\nTraceback (most recent call last)")
-        return _cut(text, found.end(), *ends).strip("\n")
+        return _cut(text, found.end(), *ends).strip("\n").removeprefix("Unsupported: ")
     # A skipped frame has no "Reason:"; what was raised says it. The last one is what dynamo acted on.
     raised = list(_UNSUPPORTED.finditer(text)) or list(_RAISED.finditer(text))
     if raised:
-        return _cut(text, raised[-1].end(), "\n\nfrom user code:", "\n==========", "\nUser code traceback:").strip("\n")
+        said = _cut(text, raised[-1].end(), "\n\nfrom user code:", "\n==========", "\nUser code traceback:").strip("\n")
+        kind = raised[-1].groupdict().get("type")
+        return f"{kind.rsplit('.', 1)[-1]}: {said}" if kind else said
     first = text.strip().split("\n", 1)[0]
     return first.removeprefix("Graph break: ").removesuffix("from user code at:").strip().rstrip(":")
 
@@ -136,13 +160,15 @@ def _gb_id(text: str, gb_type: str | None) -> str | None:
 
 
 def _place(text: str, frames: list[Frame]) -> Frame | None:
-    found = user_frame(frames)
-    if found is not None:
-        return found
-    place = _PLACE.search(text)
-    if place and len(place["line"]) < 10:
-        return Frame(place["path"], int(place["line"]))
-    return None
+    found = _PLACE.search(text)
+    said = Frame(found["path"], int(found["line"])) if found and len(found["line"]) < 10 else None
+    # At the end of a frame (a backend that gives up) the frame itself is not on the stack; the headline names it.
+    if said and not any((f.path, f.line) == (said.path, said.line) for f in frames) and user_frame([said], strict=True):
+        return said
+    unconverted = _UNCONVERTED.search(text)
+    if unconverted and not frames:
+        return Frame(unconverted["path"], int(unconverted["line"]), unconverted["name"])
+    return user_frame(frames) or said
 
 
 def break_fingerprint(gb_id: str | None, reason: str, function: str | None, file: str | None, code: str | None) -> str:
@@ -155,8 +181,11 @@ def parse_break(
     text: str, namer: PathNamer, qualify: Qualify | None = None, qualname: str | None = None
 ) -> dict[str, Any]:
     """Read a whole payload into the fields of a GraphBroke event."""
-    message = parse_message(reason_text(text))
+    said = reason_text(text)
+    message = parse_message(said)
     reason = message.reason
+    # The user's own lines may speak of skipping: look at torch's words alone.
+    head = f"{text[: text.find(said)]}{said}" if said and said in text else text.split("User code traceback:")[0]
     known = message.structured or bool(registry.ids_of_type(reason))
     gb_type = reason if known and reason else None
     gb_id = _gb_id(text, gb_type)
@@ -171,7 +200,6 @@ def parse_break(
     file = namer.name(frame.path) if frame else None
     code = frame.code if frame else None
     hashed = source_hash(code)
-    skipped = any(mark in text for mark in _SKIPPED) or bool(_SKIPPED_START.search(text))
     return {
         "gb_id": gb_id,
         "gb_type": gb_type or (entry.gb_type if entry else None),
@@ -185,7 +213,7 @@ def parse_break(
         "resumed_at": resumed_at,
         "source_line": code,
         "source_hash": hashed,
-        "outcome": "skipped" if skipped else "unknown",
+        "outcome": "skipped" if _SKIPPED.search(head) else "unknown",
         "fingerprint": break_fingerprint(gb_id, reason, name, file, hashed),
         "stack": named_stack(frames, namer),
         "text": text,

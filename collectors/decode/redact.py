@@ -16,7 +16,8 @@ _FILE = re.compile(r'^(?P<indent>[ \t]*)(?:-\s*)?File ".*?", line \d+(?:, in .*)
 _MARKS = re.compile(r"^[\s^~]+$")
 # "k == 1      # x = self.l(x) * k  # models.py:83 in forward": the middle part is the user's line.
 _COMMENT = re.compile(r"(?P<before>\s{2}# )(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+:\d+ in [^\s()]+)")
-_REASON_LINE = re.compile(r"^!?\d+(?:/\d+)*: |\s{2}# ")
+# How FX prints where a node came from, in graphs and in 2.13's hints: # File "m.py", line 3, in f, code: y = x + 1
+_NODE = re.compile(r"(?P<before># File:? .*?, code: )(?P<code>.*\S)")
 # Structured stacks carry the line under `loc`; SyntaxError's text and a frame's `code` are the same thing.
 _CODE_KEYS = frozenset(("loc", "code", "source_line"))
 
@@ -68,12 +69,14 @@ def _text(text: str) -> str:
             kept.append(line if _MARKS.match(line) else withhold_line(line))
         else:
             frame_indent = None
-            kept.append(_COMMENT.sub(_comment, line) if "# " in line else line)
+            kept.append(_in_comment(line) if "# " in line else line)
     return "\n".join(kept)
 
 
-def _comment(found: re.Match[str]) -> str:
-    return f"{found['before']}{withhold_line(found['code'])}{found['after']}"
+def _in_comment(line: str) -> str:
+    if _NODE.search(line):
+        return _NODE.sub(lambda found: found["before"] + withhold_line(found["code"]), line)
+    return _COMMENT.sub(lambda found: found["before"] + withhold_line(found["code"]) + found["after"], line)
 
 
 def _nested(text: str) -> str | None:

@@ -67,17 +67,20 @@ def named_stack(frames: Iterable[Frame], namer: PathNamer) -> list[dict[str, Any
     ]
 
 
-def user_frame(frames: list[Frame]) -> Frame | None:
-    """Find the innermost frame that a person can edit: not torch's, and not the standard library's if another is."""
+def user_frame(frames: list[Frame], strict: bool = False) -> Frame | None:
+    """Find the innermost frame that a person can edit: not torch's, and not the standard library's if another is.
+
+    Where there is none it is the innermost of all, or None when strict.
+    """
     accepts: tuple[Callable[[Frame], bool], ...] = (
         lambda f: not is_torch(f.path) and not is_library(f.path),
         lambda f: not is_torch(f.path),
     )
-    for accept in accepts:
+    for accept in accepts[: 1 if strict else None]:
         for frame in reversed(frames):
             if accept(frame):
                 return frame
-    return frames[-1] if frames else None
+    return frames[-1] if frames and not strict else None
 
 
 def _number(digits: str) -> int | None:

@@ -1,0 +1,69 @@
+"""Make a recording small and free of its machine: only what becomes an event, other paths, payloads hashed anew.
+
+python tests/data/trace/filter_log.py SOURCE.log TARGET.log.xz [OLD=NEW …]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import sys
+from pathlib import Path
+from typing import Any
+
+from collectors.decode.names import is_wanted
+
+
+def records(path: Path) -> list[tuple[str, str | None]]:
+    """Split a log into (line, payload)."""
+    found: list[tuple[str, list[str]]] = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        if line.startswith("\t") and found:
+            found[-1][1].append(line[1:])
+        elif "] {" in line:
+            found.append((line, []))
+    return [(line, "\n".join(payload) if payload else None) for line, payload in found]
+
+
+def shorten(value: Any) -> Any:
+    """Keep the number of a cache key's components, not their text."""
+    if isinstance(value, dict) and isinstance(value.get("components"), list):
+        return {**value, "components": [str(one)[:24] for one in value["components"]]}
+    return value
+
+
+def rewrite(line: str, payload: str | None) -> str | None:
+    """Write a record again, or None for what nobody keeps."""
+    prefix, _, body = line.partition("] {")
+    header = json.loads("{" + body)
+    name = next(iter(header))
+    name = f"artifact:{header['artifact']['name']}" if name == "artifact" else name
+    if name != "str" and not is_wanted(name):
+        return None
+    lines = []
+    if payload is not None:
+        if "cache_" in name and payload.startswith("{"):
+            payload = json.dumps(shorten(json.loads(payload)))
+        if "has_payload" in header:
+            header["has_payload"] = hashlib.md5(payload.encode()).hexdigest()
+        lines = [f"\t{one}" for one in payload.split("\n")]
+    return "\n".join([f"{prefix}] {json.dumps(header)}", *lines, ""])
+
+
+def main(source: str, target: str, *changes: str) -> None:
+    """Filter one log."""
+    out = []
+    for line, payload in records(Path(source)):
+        for change in changes:
+            old, _, new = change.partition("=")
+            line, payload = line.replace(old, new), payload.replace(old, new) if payload is not None else None
+        written = rewrite(line, payload)
+        if written is not None:
+            out.append(written)
+    Path(target).write_bytes(lzma.compress("".join(out).encode(), preset=9 | lzma.PRESET_EXTREME))
+    print(f"{target}: {len(out)} records, {Path(target).stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,177 @@
+"""The decoder against recordings of real torch, and against what no torch would write."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors import events as ev
+from collectors.decode.captured import Captured
+from collectors.decode.decoder import Decoder
+from collectors.decode.names import METRICS
+from tests.unit.decode.recorded import LOGS, WITH_METRICS, captured, events, torch_metrics
+
+NAMES = [
+    "dynamo_start",
+    *METRICS,
+    "artifact:dynamo_graph_break_reason",
+    "artifact:recompile_reasons",
+    "artifact:dynamo_error",
+    "artifact:fx_graph_cache_miss",
+    "artifact:aotautograd_cache_hash",
+    "cudagraph_skip",
+    "process_started",
+    "snapshot",
+    "config",
+    "run_started",
+    "run_ended",
+    "artifact:somebody_elses",
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def captured_one(name: str, metadata: object = None, payload: object = None, **more: object) -> Captured:
+    return Captured("p", 100, 5, name, metadata, payload, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", WITH_METRICS)
+def test_metrics_equal_what_torch_itself_kept(name: str) -> None:
+    decoded = [event for event in events(name) if isinstance(event, ev.Compiled)]
+    kept = torch_metrics(name)
+    assert len(decoded) == len(kept)
+    for event, expected in zip(decoded, kept, strict=True):
+        got = {key: value for key, value in event.metrics.items() if not key.endswith("_config")}
+        # The recording program wrote this list sorted, or as text.
+        assert sorted(map(str, got.pop("stack_trace") or ())) == _sorted(expected.pop("stack_trace"))
+        assert got == expected
+
+
+def _sorted(value: object) -> list[str]:
+    if isinstance(value, str):
+        value = json.loads(value.replace("'", '"'))
+    return sorted(map(str, value)) if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_every_break_is_one_event_with_its_id(name: str) -> None:
+    told = [c for c in captured(name) if c.name == "artifact:dynamo_graph_break_reason"]
+    broke = [event for event in events(name) if isinstance(event, ev.GraphBroke)]
+    assert len(broke) == len(told)
+    for event, record in zip(broke, told, strict=True):
+        assert event.sequence == record.sequence and event.compile_id == record.compile_id
+        assert event.gb_id or "/gb/" not in event.text
+        assert event.reason and event.file and event.line and not event.file.startswith("/")
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_every_recompile_reason_is_classified(name: str) -> None:
+    told = [c for c in captured(name) if c.name == "artifact:recompile_reasons"]
+    recompiled = [event for event in events(name) if isinstance(event, ev.Recompiled)]
+    assert len(recompiled) == len(told)
+    for event in recompiled:
+        assert event.guards and event.recompiled_from == event.guards[0].cache_entry
+        assert [g.reason for g in event.guards if g.category == "unknown"] == []
+        assert all(g.suggestion and g.fingerprint for g in event.guards)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_nothing_known_is_only_noted_and_events_round_trip(name: str) -> None:
+    for event in events(name):
+        assert not isinstance(event, ev.Noted) or event.name.startswith(("artifact:case_", "artifact:torch_version"))
+        assert ev.load_event(ev.dump_event(event)) == event
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_sequences_are_unique(name: str) -> None:
+    sequences = [event.sequence for event in events(name)]
+    assert len(set(sequences)) == len(sequences)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_phases_add_up_to_the_duration(name: str) -> None:
+    for event in events(name):
+        if isinstance(event, ev.Compiled):
+            assert event.duration_us is not None and event.start_us is not None
+            assert sum(event.phases_us.values()) == event.duration_us
+            assert min(event.phases_us.values()) >= 0
+
+
+def test_recompile_limit_is_an_outcome_of_its_own() -> None:
+    limits = [e for e in events("torch2.11-cuda-zoo_recompiles") if isinstance(e, ev.Compiled)]
+    assert [e.compile_id for e in limits if e.outcome == "recompile_limit"] == ["0/8"]
+
+
+@pytest.mark.parametrize(
+    ("fail_type", "reason", "outcome"),
+    [
+        ("Unsupported", "cache_size_limit reached", "recompile_limit"),
+        ("Unsupported", "accumulated_cache_size_limit reached", "recompile_limit"),
+        ("RecompileLimitExceeded", "recompile_limit reached", "recompile_limit"),
+        ("Unsupported", "Dynamo cache limit exceeded\n  Explanation: …", "recompile_limit"),
+        ("Unsupported", "generic_jump TensorVariable()", "skipped"),
+        ("BackendCompilerFailed", "backend='b' raised", "failed"),
+        (None, None, "compiled"),
+    ],
+)
+def test_outcome_of_older_torch_texts(fail_type: str | None, reason: str | None, outcome: str) -> None:
+    metadata = {"compile_id": "1/2", "fail_type": fail_type, "fail_reason": reason}
+    (event,) = Decoder().decode(captured_one("compilation_metrics", metadata))
+    assert isinstance(event, ev.Compiled)
+    assert (event.outcome, event.compile_id, event.frame_id, event.frame_compile_id) == (outcome, "1/2", 1, 2)
+
+
+def test_config_texts_become_events_of_their_own() -> None:
+    metadata = {"dynamo_config": '{"a": 1}', "inductor_config": {"config_hash": "abc"}}
+    compiled, config = Decoder().decode(captured_one("compilation_metrics", metadata))
+    assert isinstance(compiled, ev.Compiled) and isinstance(config, ev.ConfigSeen)
+    assert compiled.metrics["dynamo_config"] == {"config_hash": config.config_hash}
+    assert compiled.metrics["inductor_config"] == {"config_hash": "abc"}
+    assert (config.sequence, config.config_kind, config.body) == (101, "dynamo", '{"a": 1}')
+
+
+def test_function_names_prefer_what_the_hook_knows() -> None:
+    stack = {"stack": [{"filename": "/r/m.py", "line": 7, "name": "torch_dynamo_resume_in_forward_at_64"}]}
+    plain = Decoder().decode(captured_one("dynamo_start", stack))[0]
+    asked = Decoder(qualify=lambda path, line: f"M.{line}").decode(captured_one("dynamo_start", stack))[0]
+    told = Decoder().decode(captured_one("dynamo_start", stack, extra={"qualname": "Model.forward"}))[0]
+    names = [(e.function, e.resumed_at) for e in (plain, asked, told) if isinstance(e, ev.CompileStarted)]
+    assert names == [("forward", 64), ("M.7", 64), ("Model.forward", 64)]
+
+
+def test_live_records_become_their_events() -> None:
+    started = captured_one("process_started", {"run_id": "r", "pid": 4, "capabilities": {"breaks": "ok"}, "new": 1})
+    skip = captured_one("cudagraph_skip", {"reason": "cpu device"}, frame_id=0, frame_compile_id=1)
+    first, second = (Decoder().decode(one)[0] for one in (started, skip))
+    assert isinstance(first, ev.ProcessStarted) and first.capabilities == {"breaks": "ok"}
+    assert isinstance(second, ev.CudagraphSkipped) and (second.reason, second.compile_id) == ("cpu device", "0/1")
+
+
+def test_unwanted_names_give_nothing_and_unknown_ones_are_noted() -> None:
+    decode = Decoder().decode
+    assert decode(captured_one("chromium_event", {})) == []
+    assert decode(captured_one("artifact:torch_dynamo_resume_in_f_at_3_ORIGINAL_BYTECODE", {}, "x")) == []
+    (noted,) = decode(captured_one("artifact:somebody_elses", {"a": 1}, "text"))
+    assert isinstance(noted, ev.Noted) and noted.body == {"metadata": {"a": 1}, "payload": "text"}
+
+
+@given(st.sampled_from(NAMES), JSON, JSON)
+def test_decoder_never_raises(name: str, metadata: object, payload: object) -> None:
+    for event in Decoder().decode(captured_one(name, metadata, payload)):
+        assert event.process_id == "p"
+
+
+@given(st.sampled_from(LOGS), st.integers(0, 400), st.integers(0, 5000), st.text(max_size=30))
+def test_damaged_payloads_never_raise(name: str, which: int, cut: int, inserted: str) -> None:
+    records = captured(name)
+    record = records[which % len(records)]
+    if isinstance(record.payload, str):
+        damaged = replace(record, payload=record.payload[:cut] + inserted + record.payload[cut + 7 :])
+        assert Decoder().decode(damaged)

@@ -1,0 +1,90 @@
+"""Withheld source: no line of the user's code stays, and every identity does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors import events as ev
+from collectors.decode.decoder import Decoder
+from collectors.decode.hashing import source_hash
+from collectors.decode.paths import PathNamer
+from collectors.decode.redact import withhold_line, withhold_source
+from tests.unit.decode.recorded import LOGS, captured, events
+
+PROGRAMS = Path(__file__).parents[2] / "data" / "trace"
+
+
+def redacted(name: str) -> list[ev.Event]:
+    decoder = Decoder(PathNamer(["/srv/bench", "/srv/zoo"]))
+    return [
+        event
+        for one in captured(name)
+        for event in decoder.decode(
+            replace(one, metadata=withhold_source(one.metadata), payload=withhold_source(one.payload))
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_identities_stay_the_same(name: str) -> None:
+    for plain, withheld in zip(events(name), redacted(name), strict=True):
+        assert type(plain) is type(withheld)
+        if isinstance(plain, ev.GraphBroke) and isinstance(withheld, ev.GraphBroke):
+            same = (
+                "fingerprint",
+                "source_hash",
+                "gb_id",
+                "function",
+                "file",
+                "line",
+                "outcome",
+                "explanation",
+            )
+            assert [getattr(plain, one) for one in same] == [getattr(withheld, one) for one in same]
+        if isinstance(plain, ev.Recompiled) and isinstance(withheld, ev.Recompiled):
+            assert [(g.fingerprint, g.reason, g.line) for g in plain.guards] == [
+                (g.fingerprint, g.reason, g.line) for g in withheld.guards
+            ]
+        if isinstance(plain, ev.CompileStarted) and isinstance(withheld, ev.CompileStarted):
+            assert (plain.function, plain.file, plain.line) == (withheld.function, withheld.file, withheld.line)
+
+
+@pytest.mark.parametrize("name", ["torch2.13-breaks", "torch2.13-guards"])
+def test_no_line_of_the_program_stays(name: str) -> None:
+    program = (PROGRAMS / f"record_{name.rsplit('-', 1)[1]}.py").read_text(encoding="utf-8")
+    # A short line ("g(x)", "try:") can be a part of torch's own words.
+    lines = {line.strip() for line in program.split("\n") if len(line.strip()) > 14}
+    text = "\n".join(ev.dump_event(event) for event in redacted(name))
+    plain = "\n".join(ev.dump_event(event) for event in events(name))
+    escaped = {json.dumps(line)[1:-1] for line in lines}
+    assert [line for line in escaped if line in text] == []
+    assert sum(line in plain for line in escaped) > 20
+
+
+def test_placeholder_keeps_indentation_and_hash() -> None:
+    line = "    y = secret(x)"
+    hidden = withhold_line(line)
+    assert hidden == f"    <source withheld {source_hash(line)}>" and "secret" not in hidden
+    assert source_hash(hidden) == source_hash("y = secret(x)") and withhold_line(hidden) == hidden
+
+
+def test_reason_keeps_the_guard_and_loses_the_line() -> None:
+    reason = "0/2: k == 1            # x = self.l(x) * k  # models.py:83 in forward"
+    assert "self.l" not in withhold_source(reason) and withhold_source(reason).startswith("0/2: k == 1   ")
+    assert withhold_source("0/0: tensor 'x' rank mismatch. expected 2, actual 1").endswith("actual 1")
+
+
+@given(
+    st.recursive(
+        st.none() | st.text(max_size=60), lambda i: st.lists(i, max_size=3) | st.dictionaries(st.text(), i, max_size=3)
+    )
+)
+def test_redaction_never_raises_and_is_idempotent(value: object) -> None:
+    once = withhold_source(value)
+    assert withhold_source(once) == once
