@@ -12,6 +12,7 @@ from ..decode.hashing import config_hash
 from ..decode.redact import withhold_source
 from ..scrub import scrub_argv, scrub_environment
 from . import torch_compat
+from .fallbacks import ListReader, torch_release
 from .harmless import Guard
 from .spool import Spool
 from .tap import TapHandler, make_tap
@@ -41,6 +42,8 @@ class Hooks:
         self._settings_process: str | None = None
         self._snapshot_due_s = 0.0
         self._skips_hooked = False
+        self._lists = ListReader(torch_release())
+        self._say_what_is_emitted()
 
     # -- in and out
 
@@ -71,6 +74,11 @@ class Hooks:
             torch_compat.trace_logger().removeHandler(self._handler)
         atexit.unregister(self._at_exit)
         self.spool.close()
+
+    def _say_what_is_emitted(self) -> None:
+        """Add to the capabilities what this torch has no event for."""
+        for name, missing in (("graph_breaks", self._lists.reads_breaks), ("recompiles", self._lists.reads_recompiles)):
+            self.capabilities[name] = "from torch's own list: this version has no event for them" if missing else "ok"
 
     def _replace(self, capability: str, make: Any) -> bool:
         original = torch_compat.lookup(capability)
@@ -122,7 +130,9 @@ class Hooks:
                 fields[field] = {"config_hash": self._keep_config(field.removesuffix("_config"), text)}
         if not self.keep_source:
             fields = withhold_source(fields)
-        self.spool.write(name, fields, None, torch_compat.context_of())
+        context = torch_compat.context_of()
+        self._lists.read(self._emit, context)
+        self.spool.write(name, fields, None, context)
         if time.monotonic() >= self._snapshot_due_s:
             self._snapshot(final=False)
 

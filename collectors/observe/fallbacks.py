@@ -1,0 +1,61 @@
+"""Stand in for the events that an older torch does not emit, from the lists it keeps.
+
+torch 2.4 and 2.5 have no graph-break event, 2.4 no recompile event (docs/compatibility.md). Both keep lists that only
+grow until reset(); what they gained since the last compile is written as the event that a newer torch would have
+emitted. Breaks of frames that were skipped whole never reach those lists.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+BREAK_EVENT_SINCE = (2, 6)
+RECOMPILE_EVENT_SINCE = (2, 5)
+
+
+def torch_release() -> tuple[int, ...]:
+    """Return torch's version as numbers: (2, 4)."""
+    version = str(getattr(sys.modules.get("torch"), "__version__", "0"))
+    return tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+
+
+class ListReader:
+    """Read what torch's lists gained."""
+
+    def __init__(self, release: tuple[int, ...]) -> None:
+        self.reads_breaks = release < BREAK_EVENT_SINCE
+        self.reads_recompiles = release < RECOMPILE_EVENT_SINCE
+        self._break_count = 0
+        self._failure_counts: dict[Any, int] = {}
+
+    def read(self, emit: Callable[[str, Any, Any, Any], None], context: Any) -> None:
+        """Emit the graph breaks and recompiles of the compile that has just been recorded."""
+        utils = sys.modules["torch._dynamo.utils"]
+        if self.reads_breaks:
+            reasons = list(getattr(utils, "graph_break_reasons", ()))
+            if len(reasons) < self._break_count:  # reset() cleared it
+                self._break_count = 0
+            for reason in reasons[self._break_count :]:
+                emit("artifact:dynamo_graph_break_reason", None, break_text(reason), context)
+            self._break_count = len(reasons)
+        if self.reads_recompiles:
+            for code, failures in list(getattr(utils, "guard_failures", {}).items()):
+                seen = self._failure_counts.get(code, 0)
+                seen = seen if len(failures) >= seen else 0
+                if len(failures) > seen:
+                    emit("artifact:recompile_reasons", None, [str(f) for f in failures[seen:]], context)
+                self._failure_counts[code] = len(failures)
+
+
+def break_text(reason: Any) -> str:
+    """Write one of torch's reasons as its graph-break event of 2.6 would."""
+    stack = list(getattr(reason, "user_stack", None) or [])
+    where = f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "an unknown line"
+    formatted = "".join(traceback.format_list(stack))
+    return (
+        f"Graph break in user code at {where}\nReason: {getattr(reason, 'reason', reason)}\n"
+        f"User code traceback:\n{formatted}"
+    )

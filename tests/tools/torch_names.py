@@ -1,0 +1,85 @@
+"""Say what a torch wheel has of the names CompileBoard uses: `python -m tests.tools.torch_names WHEEL …`.
+
+Nothing is installed: it reads the sources inside the wheels and prints one table row a wheel; docs/compatibility.md keeps it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import zipfile
+
+from collectors.observe.tap import WANTED_ARTIFACTS
+from collectors.observe.torch_compat import NAMES
+
+SOURCES = re.compile(r"^torch/(_dynamo|_inductor|_functorch|_logging|_guards|utils)[\w/]*\.py$|^torch/_guards\.py$")
+
+
+def defined_names(source: str) -> set[str]:
+    """List what a module defines or imports at its top."""
+    names: set[str] = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.If, ast.Try)):
+            names |= defined_names(ast.unparse(ast.Module(node.body, [])))
+    return names
+
+
+def metrics_fields(source: str) -> int:
+    """Count the fields of CompilationMetrics."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef) and node.name == "CompilationMetrics":
+            return sum(isinstance(part, ast.AnnAssign) for part in node.body)
+    return 0
+
+
+def parameters(source: str, function: str) -> str:
+    """Write a function's parameters."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            return ", ".join(a.arg for a in [*node.args.args, *node.args.kwonlyargs])
+    return "missing"
+
+
+def examine(wheel: str) -> dict[str, str]:
+    """Answer for one wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name).decode() for name in archive.namelist() if SOURCES.match(name)}
+        registry = "torch/_dynamo/graph_break_registry.json" in archive.namelist()
+    answers = {"wheel": wheel.rsplit("/", 1)[-1].split("-")[1]}
+    for capability, (module, attribute, _, _) in NAMES.items():
+        path = module.replace(".", "/")
+        source = files.get(f"{path}.py") or files.get(f"{path}/__init__.py") or ""
+        # A config module gets its _config when it is installed, at import.
+        found = attribute in defined_names(source) or (attribute == "_config" and "install_config_module" in source)
+        answers[capability] = "yes" if found else "no"
+    text = "\n".join(files.values())
+    answers["metrics fields"] = str(metrics_fields(files["torch/_dynamo/utils.py"]))
+    answers["registry"] = "yes" if registry else "no"
+    stems = {name for name in WANTED_ARTIFACTS if name in text}
+    states = {n for n in WANTED_ARTIFACTS if re.sub(r"_(hit|miss|bypass)$", "_{", n) in text}
+    answers["artifacts"] = " ".join(sorted(stems | states))
+    answers["trace_structured"] = parameters(files["torch/_logging/_internal.py"], "trace_structured")
+    answers["record hook called"] = str(text.count("log_compilation_event("))
+    answers["trace_structured uses"] = str(text.count("trace_structured("))
+    return answers
+
+
+def main(wheels: list[str]) -> int:
+    """Print one block a wheel."""
+    for wheel in wheels:
+        for question, answer in examine(wheel).items():
+            print(f"{question:>24}  {answer}")
+        print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
