@@ -28,26 +28,26 @@ class ListReader:
     def __init__(self, release: tuple[int, ...]) -> None:
         self.reads_breaks = release < BREAK_EVENT_SINCE
         self.reads_recompiles = release < RECOMPILE_EVENT_SINCE
-        self._break_count = 0
-        self._failure_counts: dict[Any, int] = {}
+        self._last_reason: Any = None
+        self._failures: dict[Any, tuple[Any, int]] = {}  # code -> torch's list of it, and how much of it was read
 
     def read(self, emit: Callable[[str, Any, Any, Any], None], context: Any) -> None:
         """Emit the graph breaks and recompiles of the compile that has just been recorded."""
         utils = sys.modules["torch._dynamo.utils"]
         if self.reads_breaks:
             reasons = list(getattr(utils, "graph_break_reasons", ()))
-            if len(reasons) < self._break_count:  # reset() cleared it
-                self._break_count = 0
-            for reason in reasons[self._break_count :]:
+            # The last one read tells where to go on; after reset() it is gone and the list is new.
+            read = next((i + 1 for i, reason in enumerate(reasons) if reason is self._last_reason), 0)
+            for reason in reasons[read:]:
                 emit("artifact:dynamo_graph_break_reason", None, break_text(reason), context)
-            self._break_count = len(reasons)
+            self._last_reason = reasons[-1] if reasons else None
         if self.reads_recompiles:
             for code, failures in list(getattr(utils, "guard_failures", {}).items()):
-                seen = self._failure_counts.get(code, 0)
-                seen = seen if len(failures) >= seen else 0
-                if len(failures) > seen:
-                    emit("artifact:recompile_reasons", None, [str(f) for f in failures[seen:]], context)
-                self._failure_counts[code] = len(failures)
+                known, count = self._failures.get(code, (None, 0))
+                count = count if failures is known else 0
+                if len(failures) > count:
+                    emit("artifact:recompile_reasons", None, [str(f) for f in failures[count:]], context)
+                self._failures[code] = (failures, len(failures))
 
 
 def break_text(reason: Any) -> str:

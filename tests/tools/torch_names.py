@@ -1,6 +1,6 @@
 """Say what a torch wheel has of the names CompileBoard uses: `python -m tests.tools.torch_names WHEEL …`.
 
-Nothing is installed: it reads the sources inside the wheels and prints one table row a wheel; docs/compatibility.md keeps it.
+Nothing is installed: it reads the sources inside the wheels and prints a block a wheel, for docs/compatibility.md.
 """
 
 from __future__ import annotations
