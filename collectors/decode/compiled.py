@@ -82,6 +82,8 @@ def parse_metrics(
             digest = config_hash(body)
             kept[key] = {"config_hash": digest}
             configs.append((config_kind, digest, body))
+    # 2.4 and 2.5 say it by the event's name alone.
+    timed = metrics if kind != "backward" or "is_forward" in metrics else {**metrics, "is_forward": False}
     path, line = _text(metrics.get("co_filename")), _number(metrics.get("co_firstlineno"))
     name, resumed_at = function_name(_text(metrics.get("co_name")))
     qualname = (extra or {}).get("qualname")
@@ -96,10 +98,10 @@ def parse_metrics(
         "line": line,
         "resumed_at": resumed_at,
         "outcome": outcome(metrics, kind),
-        "start_us": start_us(metrics),
-        "end_us": end_us(metrics),
-        "duration_us": duration_us(metrics),
-        "phases_us": phases_us(metrics),
+        "start_us": start_us(timed),
+        "end_us": end_us(timed),
+        "duration_us": duration_us(timed),
+        "phases_us": phases_us(timed),
         "metrics": kept,
     }
     return fields, configs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -99,7 +98,8 @@ class Decoder:
         found = guards.parse_reasons(captured.payload, self._namer)
         if not found and captured.payload not in ("[\n\n]", "[]", [], ""):
             return [_noted(captured)]
-        text = captured.payload if isinstance(captured.payload, str) else json.dumps(captured.payload)
+        # A log has the list as JSON, a live hook has it as a list: one text for both.
+        text = "\n".join(guards.reason_texts(captured.payload))
         newest = found[0].cache_entry if found else None
         return [events.Recompiled(**_context(captured), recompiled_from=newest, guards=found, text=text)]
 

@@ -19,7 +19,7 @@ from collectors.decode.paths import PathNamer
 from collectors.decode.stacks import Frame, parse_traceback, user_frame
 from collectors.events import GuardFailure
 
-__all__ = ["BY_NAME", "CATEGORIES", "Category", "classify", "parse_reason", "parse_reasons"]
+__all__ = ["BY_NAME", "CATEGORIES", "Category", "classify", "parse_reason", "parse_reasons", "reason_texts"]
 
 _ENTRY = re.compile(r"^(?P<entry>!?\d+(?:/\d+)*): ")
 _USER_STACK = "\nUser stack trace:\n"
@@ -38,7 +38,7 @@ _MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
 
 def parse_reasons(payload: Any, namer: PathNamer | None = None) -> list[GuardFailure]:
     """Read a recompile_reasons payload, newest cache entry first: a text, a list of texts, or such a list as JSON."""
-    return [parse_reason(text, namer) for text in _texts(payload)]
+    return [parse_reason(text, namer) for text in reason_texts(payload)]
 
 
 def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
@@ -85,14 +85,15 @@ def classify(code: str, hint: str = "") -> Finding:
     return found
 
 
-def _texts(payload: Any) -> list[str]:
+def reason_texts(payload: Any) -> list[str]:
+    """List the reasons of a payload, whichever form it has."""
     if isinstance(payload, str):
         if payload.lstrip().startswith("["):
             try:
                 read = json.loads(payload)
             except (ValueError, RecursionError):
                 return [payload]
-            return _texts(read) if isinstance(read, list) else [payload]
+            return reason_texts(read) if isinstance(read, list) else [payload]
         return [payload] if payload.strip() else []
     if isinstance(payload, list | tuple):
         return [entry for entry in payload if isinstance(entry, str) and entry.strip()]

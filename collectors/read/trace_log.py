@@ -62,13 +62,14 @@ def read_trace_log(
     """Stream a log's records that become events, each with its line's byte offset as sequence.
 
     The prefix has neither year nor zone: both are taken from the first time since the epoch that the log itself
-    carries (see log_clock). A last record whose payload is not whole yet is left for the next reading.
+    carries, else the year from the file's own time (see log_clock). A last record whose payload is not whole yet is
+    left for the next reading.
 
     Raises: OSError if the file cannot be read.
     """
     stats = stats if stats is not None else ReadStats()
     with Path(path).open("rb") as file:
-        clock = LogClock.of(file)
+        clock = LogClock.of(file, fallback_us=int(Path(path).stat().st_mtime * 1e6))
         reader = _Reader(process_id, clock, stats)
         yield from reader.read(file, start_offset)
 

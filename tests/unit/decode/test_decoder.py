@@ -154,6 +154,19 @@ def test_live_records_become_their_events() -> None:
     assert isinstance(second, ev.CudagraphSkipped) and (second.reason, second.compile_id) == ("cpu device", "0/1")
 
 
+def test_recompile_is_the_same_from_log_and_hook() -> None:
+    reasons = ["0/1: k == 2", "0/0: k == 1"]
+    text = "[\n" + ",\n".join(json.dumps(one) for one in reasons) + "\n]"
+    live, logged = (Decoder().decode(captured_one("artifact:recompile_reasons", {}, p)) for p in (reasons, text))
+    assert live == logged and isinstance(live[0], ev.Recompiled) and live[0].recompiled_from == "0/1"
+
+
+def test_backward_record_of_2_5_is_timed_by_its_name() -> None:
+    (event,) = Decoder().decode(captured_one("bwd_compilation_metrics", {"inductor_compile_time_s": 1.5}))
+    assert isinstance(event, ev.Compiled)
+    assert (event.record_kind, event.duration_us, event.phases_us["inductor"]) == ("backward", 1_500_000, 1_500_000)
+
+
 def test_unwanted_names_give_nothing_and_unknown_ones_are_noted() -> None:
     decode = Decoder().decode
     assert decode(captured_one("chromium_event", {})) == []

@@ -44,7 +44,6 @@ def test_identities_stay_the_same(name: str) -> None:
                 "file",
                 "line",
                 "outcome",
-                "explanation",
             )
             assert [getattr(plain, one) for one in same] == [getattr(withheld, one) for one in same]
         if isinstance(plain, ev.Recompiled) and isinstance(withheld, ev.Recompiled):
@@ -64,7 +63,7 @@ def test_no_line_of_the_program_stays(name: str) -> None:
     plain = "\n".join(ev.dump_event(event) for event in events(name))
     escaped = {json.dumps(line)[1:-1] for line in lines}
     assert [line for line in escaped if line in text] == []
-    assert sum(line in plain for line in escaped) > 20
+    assert sum(line in plain for line in escaped) > 15
 
 
 def test_placeholder_keeps_indentation_and_hash() -> None:
