@@ -144,6 +144,8 @@ def _missing(text: str) -> Finding | None:
 
 
 def _lost(text: str) -> Finding | None:
+    if text.startswith("___guarded_code.valid"):  # up to 2.4: the flag that freeing an object clears
+        return Finding("invalidated")
     found = _FREED.match(text) or _NOT_WEAKREF.match(text)
     return Finding("invalidated", found["source"].strip()) if found else None
 

@@ -134,7 +134,7 @@ def _place(comment: str, stack: str) -> Frame | None:
     if not found["code"] and (_INTERNAL.match(path) or path.startswith("unknown")):
         return None
     # torch cuts the prefix that the path shares with its own, letter by letter; what is left of it is no name.
-    if not path.startswith("/") and not re.match(r"^(?:[A-Za-z]:|<)", path):
+    if not re.match(r"^(?:/|[A-Za-z]:|<)", path) and "ipykernel_" not in path:
         path = path.rsplit("/", 1)[-1]
     return Frame(path, int(found["line"]), found["name"], (found["code"] or "").strip() or None)
 

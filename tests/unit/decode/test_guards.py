@@ -118,6 +118,8 @@ def test_every_category_but_unknown_was_recorded() -> None:
         ("___check_current_backend(139704947520224)", "backend_mismatch", None, None, None),
         ("utils_device.CURRENT_DEVICE == None", "global_state", None, None, None),
         ("Cache line invalidated because L['self'] got deallocated", "invalidated", "self", None, None),
+        ("___guarded_code.valid", "invalidated", None, None, None),
+        ("L['x'] == np.float64(2.5)", "other_value", "x", "np.float64(2.5)", None),
         ("len(L['x']) == 2", "container_length", "x", "2", None),
         ("list(L['d'].keys()) == ['a']", "dict_keys", "d", "['a']", None),
         ("IndexError on L['xs'][3]", "container_length", "xs", None, "3 missing"),
@@ -164,6 +166,12 @@ def test_fingerprint_ignores_values_and_addresses() -> None:
     assert len(prints("k == 1", "n == 1", "k == 'a'", "k == 1.5")) == 4
     size = "tensor 'x' size mismatch at index {}. expected 4, actual 8"
     assert len(prints(size.format(0), size.format(1))) == 2
+
+
+def test_notebook_cell_cut_by_torch_keeps_its_name() -> None:
+    reason = "2/0: c == 0.5      # return x + c  # mp/ipykernel_507/3647755280.py:3 in fn"
+    failure = parse_reason(reason)
+    assert (failure.file, failure.line, failure.source_line) == ("<notebook>", 3, "return x + c")
 
 
 @pytest.mark.parametrize("payload", ["0/0: k == 1", '[\n"0/0: k == 1"\n]', ["0/0: k == 1"]])

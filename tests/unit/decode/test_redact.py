@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors import events as ev
+from collectors.decode import redact
 from collectors.decode.decoder import Decoder
 from collectors.decode.hashing import source_hash
 from collectors.decode.paths import PathNamer
@@ -77,6 +80,20 @@ def test_reason_keeps_the_guard_and_loses_the_line() -> None:
     reason = "0/2: k == 1            # x = self.l(x) * k  # models.py:83 in forward"
     assert "self.l" not in withhold_source(reason) and withhold_source(reason).startswith("0/2: k == 1   ")
     assert withhold_source("0/0: tensor 'x' rank mismatch. expected 2, actual 1").endswith("actual 1")
+
+
+def test_loads_under_another_name_and_without_the_rest() -> None:
+    folder = Path(redact.__file__).parents[1]
+    program = (
+        "import importlib, importlib.util, sys\n"
+        f"spec = importlib.util.spec_from_file_location('_x', {str(folder / '__init__.py')!r},"
+        f" submodule_search_locations=[{str(folder)!r}])\n"
+        "sys.modules['_x'] = importlib.util.module_from_spec(spec)\n"
+        "importlib.import_module('_x.decode.redact').withhold_source('x')\n"
+        "importlib.import_module('_x.decode.hashing').config_hash('x')\n"
+        "assert 'collectors' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-I", "-c", program], check=True, timeout=60)
 
 
 @given(
