@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from collectors import events
 from collectors.decode import caches, compiled, failures, guards, live
 from collectors.decode.breaks import Qualify, parse_break
 from collectors.decode.captured import Captured
+from collectors.decode.clean import clean, clean_text
 from collectors.decode.names import METRICS, is_wanted
 from collectors.decode.paths import PathNamer, function_name
 from collectors.decode.stacks import named_stack, parse_frames, parse_traceback
@@ -37,8 +39,13 @@ class Decoder:
     def decode(self, captured: Captured) -> list[events.Event]:
         """Decode one record: usually one event, none for what nobody keeps, more where a record carries configs."""
         handler = self._handlers.get(captured.name)
+        if handler is None and not is_wanted(captured.name):
+            return []
+        captured = replace(
+            captured, name=clean_text(captured.name), metadata=clean(captured.metadata), payload=clean(captured.payload)
+        )
         if handler is None:
-            return [_noted(captured)] if is_wanted(captured.name) else []
+            return [_noted(captured)]
         try:
             return handler(captured)
         except Exception:
@@ -123,8 +130,11 @@ class Decoder:
         reason = metadata.get("reason")
         if not isinstance(reason, str):
             return [_noted(captured)]
-        stack = metadata.get("stack")
+        stack = metadata.get("stack", reason)
         frames = parse_traceback(stack) if isinstance(stack, str) else parse_frames(stack)
+        if frames:
+            # torch writes the stack into the reason: "… due to mutated inputs. Found from : \n   File …"
+            reason = reason.split('File "', 1)[0].strip().removesuffix("Found from :").strip() or reason
         skipped = events.CudagraphSkipped(**_context(captured), reason=reason, stack=named_stack(frames, self._namer))
         return [skipped]
 

@@ -225,4 +225,5 @@ class _Reader:
 
 
 def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    # Beyond 32 bits it is damage, and the store's integers end at 64.
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**32 else None

@@ -167,6 +167,27 @@ def test_backward_record_of_2_5_is_timed_by_its_name() -> None:
     assert (event.record_kind, event.duration_us, event.phases_us["inductor"]) == ("backward", 1_500_000, 1_500_000)
 
 
+def test_cudagraph_reason_and_stack_are_told_apart() -> None:
+    text = "skipping cudagraphs due to mutated inputs (1 instances). Found from : \n"
+    text += '   File "/r/m.py", line 3, in f\n    x.add_(1)\n'
+    (event,) = Decoder().decode(captured_one("cudagraph_skip", {"reason": text}))
+    assert isinstance(event, ev.CudagraphSkipped)
+    assert event.reason == "skipping cudagraphs due to mutated inputs (1 instances)."
+    assert event.stack == [{"file": "m.py", "line": 3, "name": "f", "code": "x.add_(1)"}]
+
+
+def test_what_no_database_holds_is_made_storable() -> None:
+    metadata = {"fail_reason": "a\ud800b", "guard_count": 10**30, "stack_trace": {"z", "y"}}
+    (event,) = Decoder().decode(captured_one("compilation_metrics", metadata))
+    assert isinstance(event, ev.Compiled)
+    assert event.metrics["fail_reason"] == "a?b" and event.metrics["guard_count"] == hex(10**30)
+    assert event.metrics["stack_trace"] == ["y", "z"] and ev.dump_event(event).isascii()
+    deep: list[object] = []
+    for _ in range(500):
+        deep = [deep]
+    assert "nested too deeply" in ev.dump_event(Decoder().decode(captured_one("artifact:x", deep))[0])
+
+
 def test_unwanted_names_give_nothing_and_unknown_ones_are_noted() -> None:
     decode = Decoder().decode
     assert decode(captured_one("chromium_event", {})) == []
@@ -178,7 +199,7 @@ def test_unwanted_names_give_nothing_and_unknown_ones_are_noted() -> None:
 @given(st.sampled_from(NAMES), JSON, JSON)
 def test_decoder_never_raises(name: str, metadata: object, payload: object) -> None:
     for event in Decoder().decode(captured_one(name, metadata, payload)):
-        assert event.process_id == "p"
+        assert event.process_id == "p" and ev.dump_event(event).isascii()
 
 
 @given(st.sampled_from(LOGS), st.integers(0, 400), st.integers(0, 5000), st.text(max_size=30))
