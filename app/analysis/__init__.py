@@ -1,0 +1,1 @@
+"""Pure functions over what queries return: words, shares, chains, differences, diagnosis."""

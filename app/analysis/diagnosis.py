@@ -1,0 +1,216 @@
+"""What to do about a run: the few things that cost most, each with its number, its function and the fix.
+
+What ends in eager code (a failure, a recompile limit) comes first; the rest is ordered by compile time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.analysis.chains import label_category
+from app.format import format_duration, format_plural
+from app.queries.run_breaks import DistinctBreak
+from app.queries.run_events import CacheResult, CudagraphSkip, FailureRow
+from app.queries.run_recompiles import LimitHit, RunCause
+
+_DISABLED = (
+    ("force_disable_caches", True),
+    ("fx_graph_cache", False),
+    ("enable_autograd_cache", False),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Hold one thing to do. `cost_us` is compile time, None where it has none of its own; `tab` shows the details."""
+
+    kind: str
+    severity: str
+    title: str
+    number: str
+    function: str | None
+    file: str | None
+    line: int | None
+    fix: str
+    tab: str
+    cost_us: int | None
+    code: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Hold what a diagnosis looks at; each list has what costs most first."""
+
+    compile_us: int = 0
+    failures: Sequence[FailureRow] = ()
+    limit_hits: Sequence[LimitHit] = ()
+    causes: Sequence[RunCause] = ()
+    breaks: Sequence[DistinctBreak] = ()
+    caches: Sequence[CacheResult] = ()
+    skips: Sequence[CudagraphSkip] = ()
+    changed: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    cacheable_us: int | None = None
+
+
+def diagnose(evidence: Evidence, most: int = 5) -> list[Finding]:
+    """List what to do, the most costly first; empty where nothing stands out."""
+    grave = [*_failures(evidence.failures), *_limits(evidence)]
+    costly = [*_causes(evidence.causes), *_breaks(evidence.breaks), *_disabled(evidence), *_bypasses(evidence.caches)]
+    costly += _skips(evidence.skips)
+    costly.sort(key=lambda it: -(it.cost_us or 0))
+    # One cause that takes all places hides the others: what ends in eager code keeps at most three.
+    return [*grave[:3], *costly, *grave[3:]][:most]
+
+
+def _share(cost_us: int, whole_us: int) -> str:
+    return f", {100 * cost_us / whole_us:.0f} % of all" if whole_us > 0 and cost_us <= whole_us else ""
+
+
+def _failures(failures: Sequence[FailureRow]) -> list[Finding]:
+    groups: dict[tuple[str | None, str | None], list[FailureRow]] = {}
+    for it in failures:
+        if it.outcome == "failed":
+            groups.setdefault((it.error_type, it.function), []).append(it)
+    found = []
+    for (error_type, function), members in sorted(groups.items(), key=lambda it: -len(it[1])):
+        first = members[0]
+        said = (first.message or "").strip().split("\n\n")[0]
+        fix = "Read the traceback; backend='eager', then 'aot_eager', tells which layer fails."
+        found.append(
+            Finding(
+                "failure",
+                "bad",
+                f"Compile failed: {error_type or 'an exception'}",
+                format_plural(len(members), "failed compile"),
+                function,
+                first.file,
+                first.line,
+                fix,
+                "failures",
+                None,
+                said[:300] or None,
+            )
+        )
+    return found
+
+
+def _limits(evidence: Evidence) -> list[Finding]:
+    groups: dict[tuple[str | None, str | None], list[LimitHit]] = {}
+    for it in evidence.limit_hits:
+        groups.setdefault((it.file, it.function), []).append(it)
+    found = []
+    for (file, function), members in sorted(groups.items(), key=lambda it: -len(it[1])):
+        causes = [it for it in evidence.causes if (it.file, it.function) == (file, function)]
+        cost_us = sum(it.compile_us for it in causes) or None
+        advice = next((it.suggestion for it in causes if it.suggestion), None)
+        fix = advice or "Remove what makes it recompile, or raise torch._dynamo.config.recompile_limit."
+        number = format_plural(len(members), "limit hit")
+        if cost_us:
+            number += f" after {format_duration(cost_us)} of recompiles"
+        title = "Recompile limit hit: runs eagerly from then on"
+        found.append(
+            Finding("limit", "bad", title, number, function, file, members[0].line, fix, "recompiles", cost_us)
+        )
+    return found
+
+
+def _causes(causes: Sequence[RunCause]) -> list[Finding]:
+    found = []
+    for it in causes:
+        of = f" of {it.source}" if it.source else ""
+        number = f"{format_duration(it.compile_us)} in {format_plural(it.recompile_count, 'recompile')}"
+        found.append(
+            Finding(
+                "recompile",
+                "warn",
+                f"Recompiled: {label_category(it.category).label}{of}",
+                number,
+                it.function,
+                it.file,
+                None,
+                it.suggestion or label_category(it.category).meaning,
+                "recompiles",
+                it.compile_us,
+                it.reason,
+            )
+        )
+    return found
+
+
+def _breaks(breaks: Sequence[DistinctBreak]) -> list[Finding]:
+    found = []
+    for it in breaks:
+        eager = it.outcomes.get("skipped", 0)
+        number = f"{format_plural(it.break_count, 'graph break')}, in compiles of {format_duration(it.compile_us)}"
+        title = f"Graph break: {it.gb_type or it.reason.splitlines()[0] if it.reason else 'not named'}"
+        fix = it.hints[0] if it.hints else it.explanation or "Move this line out of the compiled function."
+        kind = "bad" if eager else "warn"
+        if eager:
+            title += " (the frame runs eagerly)"
+        found.append(
+            Finding(
+                "break",
+                kind,
+                title,
+                number,
+                it.function,
+                it.file,
+                it.line,
+                fix,
+                "breaks",
+                it.compile_us,
+                it.source_line,
+            )
+        )
+    return found
+
+
+def _disabled(evidence: Evidence) -> list[Finding]:
+    off = sorted(
+        {
+            f"{module}.{name} = {wanted}"
+            for changed in evidence.changed
+            for module, settings in changed.items()
+            for name, wanted in _DISABLED
+            if isinstance(settings.get(name), Mapping) and settings[name].get("value") is wanted
+        }
+    )
+    if not off:
+        return []
+    cost_us = evidence.cacheable_us
+    number = f"{format_duration(cost_us)} compiled that a cache could keep" if cost_us else "no compile was kept"
+    fix = f"Leave the caches on for a second start that is faster: {', '.join(off)} is set here."
+    return [Finding("cache", "warn", "Caches are disabled", number, None, None, None, fix, "caches", cost_us)]
+
+
+def _bypasses(caches: Sequence[CacheResult]) -> list[Finding]:
+    found = []
+    for it in caches:
+        if it.result != "bypass":
+            continue
+        name = "AOTAutograd cache" if it.cache == "aot_autograd" else "FX graph cache"
+        fix = "Every process compiles these graphs anew; avoid what the reason names to have them cached."
+        number = format_plural(it.lookup_count, "graph")
+        found.append(
+            Finding("cache", "warn", f"{name} bypassed", number, None, None, None, fix, "caches", None, it.reason)
+        )
+    return found
+
+
+def _skips(skips: Sequence[CudagraphSkip]) -> list[Finding]:
+    groups: dict[str, list[CudagraphSkip]] = {}
+    for it in skips:
+        groups.setdefault(it.reason, []).append(it)
+    found = []
+    for reason, members in sorted(groups.items(), key=lambda it: -len(it[1])):
+        first, number = members[0], format_plural(len(members), "graph")
+        fix = "Remove what the reason names from the compiled function, so that its launches are replayed as one."
+        title = "CUDA graph not used"
+        found.append(
+            Finding(
+                "cudagraph", "warn", title, number, first.function, first.file, first.line, fix, "caches", None, reason
+            )
+        )
+    return found

@@ -1,0 +1,91 @@
+"""The words for phases, outcomes and caches, the same on pages, in reports and in the terminal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Word(NamedTuple):
+    """Hold a word, the kind of its badge (good, bad, warn, busy or quiet) and what it means."""
+
+    word: str
+    kind: str
+    meaning: str
+
+
+class Phase(NamedTuple):
+    """Hold a phase's name in the store, its label, its colour and what it is."""
+
+    name: str
+    label: str
+    color: str
+    meaning: str
+
+
+PHASES = (
+    Phase("dynamo", "dynamo", "phase-dynamo", "tracing Python into a graph"),
+    Phase("aot", "AOTAutograd", "phase-aot", "splitting forward and backward, functionalising"),
+    Phase("inductor", "inductor", "phase-inductor", "graph passes, fusing and scheduling"),
+    Phase("codegen", "code generation", "phase-codegen", "writing kernels"),
+    Phase("triton", "triton", "phase-triton", "waiting for triton kernels to compile"),
+    Phase("cudagraph", "cudagraphs", "phase-cudagraph", "recording CUDA graphs"),
+    Phase("restart", "restarts", "phase-restart", "analyses of a frame that were thrown away and begun again"),
+    Phase(
+        "first_calls", "first calls", "phase-other", "what compiled code did when it first ran, autotuning above all"
+    ),
+)
+
+OUTCOMES = {
+    "compiled": Word("compiled", "good", "Compiled code was made."),
+    "empty": Word("empty", "quiet", "The frame had no tensor operation to compile."),
+    "failed": Word("failed", "bad", "The compile raised an exception."),
+    "skipped": Word("skipped", "warn", "dynamo gave up on the frame: it runs eagerly."),
+    "recompile_limit": Word(
+        "recompile limit", "bad", "The frame was recompiled too often: it runs eagerly from now on."
+    ),
+    "started": Word("started", "busy", "dynamo began to trace the frame; its end was not recorded."),
+    "announced": Word("announced", "quiet", "Something was recorded for this compile, but not its start or end."),
+}
+
+BREAK_OUTCOMES = {
+    "resumed": Word("resumed", "warn", "The function goes on compiled after the break, as a second graph."),
+    "skipped": Word("skipped", "bad", "The frame runs eagerly: nothing of it is compiled."),
+    "unknown": Word("unknown", "quiet", "This version of torch does not say what became of the frame."),
+}
+
+CACHES = {"fx_graph": "FX graph cache", "aot_autograd": "AOTAutograd cache"}
+CACHE_RESULTS = {
+    "hit": Word("hit", "good", "The compiled code was found."),
+    "miss": Word("miss", "quiet", "It was not there, and was compiled."),
+    "bypass": Word("bypass", "warn", "This graph cannot be cached: it is compiled in every process."),
+}
+
+# What a missing capability costs the reader.
+CAPABILITIES = {
+    "metrics": "compilation records: times, counts, configuration",
+    "events": "graph breaks, recompiles, caches and failures as torch reports them",
+    "compile_context": "which compile an event belongs to",
+    "counters": "torch's final counters",
+    "compile_times": "torch's own table of phase times",
+    "cudagraph_skips": "reasons for CUDA graphs that were not used",
+    "config_defaults": "what differs from torch's default configuration",
+}
+
+
+def describe_outcome(outcome: str, running: bool = True) -> Word:
+    """Say how a compile ended; one that only started in a run that is over never ended."""
+    if outcome == "started" and not running:
+        return Word("not finished", "warn", "dynamo began to trace the frame, and no record of its end came.")
+    return OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
+
+
+def describe_break_outcome(outcome: str) -> Word:
+    """Say what became of a frame after a graph break."""
+    return BREAK_OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
+
+
+def gb_url(gb_id: str | None) -> str | None:
+    """Return the public page of a graph break's id, None where it has none."""
+    if not gb_id or not gb_id[2:].isdigit():
+        return None
+    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html"

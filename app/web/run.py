@@ -1,0 +1,250 @@
+"""The Run page: one run, a tab an address, and the configuration texts that its processes had."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, abort, current_app, render_template, request, url_for
+
+from app.analysis import config_diff, words
+from app.analysis.chains import build_steps, label_category, shorten_steps
+from app.analysis.diagnosis import Evidence, diagnose
+from app.analysis.phases import list_shares, sum_phases
+from app.charts.run import chart_compiles
+from app.db import get_reader, get_settings
+from app.queries import compiles, events, run_breaks, run_detail, run_events, run_recompiles
+from app.queries.page import FilterError, check_limit
+from app.queries.run_detail import RunDetail
+from app.web.state import describe_state
+
+blueprint = Blueprint("run", __name__)
+
+CHARTED = 24
+REPORTS = (("html", "HTML"), ("json", "JSON"), ("csv", "CSV"), ("md", "Markdown"))
+
+
+def find_run(run_id: str) -> RunDetail:
+    """Return a run, or answer that there is none."""
+    detail = run_detail.get_run(get_reader(), run_id)
+    if detail is None:
+        abort(404, f"There is no run {run_id[:80]}; it may have been deleted.")
+    return detail
+
+
+def list_reports(run_id: str) -> list[tuple[str, str]]:
+    """List label and address of each way to save a run's report; none while nothing can make them."""
+    if "reports.download" not in current_app.view_functions:
+        return []
+    return [(label, f"{url_for('run.show', run_id=run_id)}/report.{format}") for format, label in REPORTS]
+
+
+def _summary(detail: RunDetail) -> dict[str, Any]:
+    reader, run = get_reader(), detail.run
+    changed = [settings for _process, settings in run_detail.list_changed_configs(reader, run.id)]
+    phases = compiles.get_phases(reader, run.id)
+    below = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
+    longest = compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows
+    evidence = Evidence(
+        compile_us=run.compile_us,
+        failures=run_events.list_failures(reader, run.id).rows if run.failure_count else (),
+        limit_hits=run_recompiles.list_limit_hits(reader, run.id) if run.recompile_limit_count else (),
+        causes=run_recompiles.list_causes(reader, run.id),
+        breaks=run_breaks.list_distinct_breaks(reader, run.id, limit=10).rows,
+        caches=run_events.count_cache_results(reader, run.id),
+        skips=run_events.list_cudagraph_skips(reader, run.id, limit=200).rows,
+        changed=changed,
+        cacheable_us=sum(below) if below else None,
+    )
+    return {
+        "findings": diagnose(evidence),
+        "phases": phases,
+        "shares": list_shares(phases),
+        "phases_us": sum_phases(phases),
+        "chart": chart_compiles(longest, run.id, run.compile_count) if longest else None,
+        "changes": config_diff.list_changes(run_detail.list_changed_configs(reader, run.id)),
+    }
+
+
+def _compiles(detail: RunDetail) -> dict[str, Any]:
+    reader, run = get_reader(), detail.run
+    sort = request.args.get("sort") or "started.asc"
+    recompiled = {"": None, "yes": True, "no": False}.get(request.args.get("recompiled", ""), "bad")
+    if isinstance(recompiled, str):
+        raise FilterError("recompiled: expected yes or no")
+    wanted = compiles.CompileFilter(
+        outcome=request.args.get("outcome") or None, text=request.args.get("q", "").strip()[:200], recompiled=recompiled
+    )
+    limit = check_limit(request.args.get("limit"), get_settings().page_size)
+    page = compiles.list_compiles(reader, run.id, wanted, sort=sort, cursor=request.args.get("cursor"), limit=limit)
+    longest = compiles.list_compiles(reader, run.id, wanted, sort="time", limit=CHARTED).rows
+    count = compiles.count_compiles(reader, run.id, wanted)
+    highest = max((sum_phases(it.phases) or 0 for it in (*longest, *page.rows)), default=0)
+    return {
+        "listing": page,
+        "rows": [(it, list_shares(it.phases, highest)) for it in page.rows],
+        "count": count,
+        "sort": sort,
+        "filtered": bool(wanted.outcome or wanted.text or recompiled is not None),
+        "given": {key: request.args.get(key, "") for key in ("q", "outcome", "recompiled", "columns")},
+        "outcomes": [(key, words.describe_outcome(key).word) for key in compiles.count_outcomes(reader, run.id)],
+        "chart": chart_compiles(longest, run.id, count) if longest else None,
+        "ranked": run.process_count > 1 or any(it.rank is not None for it in page.rows),
+    }
+
+
+def _breaks(detail: RunDetail) -> dict[str, Any]:
+    reader, run = get_reader(), detail.run
+    limit, cursor = check_limit(request.args.get("limit"), 20), request.args.get("cursor")
+    one = request.args.get("distinct", "")
+    if one and not (one.isascii() and one.isdigit()):
+        raise FilterError(f"distinct: {one[:40]!r} is not the number of a distinct graph break")
+    each = bool(one) or request.args.get("view") == "each"
+    found: dict[str, Any] = {
+        "each": each,
+        "distinct": one,
+        "distinct_count": run_breaks.count_distinct_breaks(reader, run.id),
+    }
+    if each:
+        distinct_id = min(int(one), 2**62) if one else None
+        found["listing"] = run_breaks.list_graph_breaks(reader, run.id, cursor, limit, distinct_id=distinct_id)
+    else:
+        found["listing"] = run_breaks.list_distinct_breaks(reader, run.id, cursor, limit)
+    return found
+
+
+def _recompiles(detail: RunDetail) -> dict[str, Any]:
+    reader, run = get_reader(), detail.run
+    page = run_recompiles.list_chains(reader, run.id, request.args.get("cursor"), 8)
+    chains = []
+    for chain in page.rows:
+        members = compiles.list_chain(reader, chain.process_id, chain.generation, chain.frame_id)
+        kept, left_out = shorten_steps(build_steps(members, ()))
+        reasons = run_recompiles.list_compile_recompiles(reader, [step.compile.id for step in kept])
+        chains.append((chain, build_steps([step.compile for step in kept], reasons), left_out))
+    return {
+        "listing": page,
+        "chains": chains,
+        "causes": run_recompiles.list_causes(reader, run.id),
+        "limits": run_recompiles.list_limit_hits(reader, run.id),
+    }
+
+
+def _failures(detail: RunDetail) -> dict[str, Any]:
+    page = run_events.list_failures(get_reader(), detail.run.id, request.args.get("cursor"), 20)
+    return {"listing": page}
+
+
+def _caches(detail: RunDetail) -> dict[str, Any]:
+    reader, run = get_reader(), detail.run
+    skips = run_events.list_cudagraph_skips(reader, run.id, limit=200)
+    return {
+        "results": run_events.count_cache_results(reader, run.id),
+        "listing": run_events.list_cache_lookups(reader, run.id, request.args.get("cursor"), get_settings().page_size),
+        "skips": skips,
+    }
+
+
+def _environment(detail: RunDetail) -> dict[str, Any]:
+    reader, run = get_reader(), detail.run
+    changed = run_detail.list_changed_configs(reader, run.id)
+    uses = run_detail.list_configs(reader, run.id)
+    by_kind: dict[str, list[run_detail.ConfigUse]] = {}
+    for use in uses:
+        if use.kind != "changed":
+            by_kind.setdefault(use.kind, []).append(use)
+    differences = []
+    for kind, members in by_kind.items():
+        texts = [run_detail.get_config(reader, run.id, use.config_hash) for use in members[:8]]
+        if len(texts) > 1:
+            pairs = [(text.config_hash, text.values) for text in texts if text]
+            differences.append((kind, config_diff.compare_texts(pairs)))
+    processes = run_detail.list_processes(reader, run.id, limit=64)
+    return {
+        "changed_recorded": bool(changed),
+        "changes": config_diff.list_changes(changed),
+        "uses": [use for members in by_kind.values() for use in members],
+        "differences": differences,
+        "processes": processes,
+        "environment": sorted({pair for it in processes for pair in it.environment.items()}),
+    }
+
+
+def _processes(detail: RunDetail) -> dict[str, Any]:
+    reader, run = get_reader(), detail.run
+    return {
+        "processes": run_detail.list_processes(reader, run.id, limit=64),
+        "notes": events.list_notes(reader, run.id),
+        "capabilities": words.CAPABILITIES,
+    }
+
+
+# Key, label, the count beside it (an attribute of the run, or none) and what fills it.
+TABS: tuple[tuple[str, str, str | None, Callable[[RunDetail], dict[str, Any]]], ...] = (
+    ("", "Summary", None, _summary),
+    ("compiles", "Compiles", "compile_count", _compiles),
+    ("breaks", "Graph breaks", "graph_break_count", _breaks),
+    ("recompiles", "Recompiles", "recompile_count", _recompiles),
+    ("failures", "Failures", "failure_count", _failures),
+    ("caches", "Caches", None, _caches),
+    ("environment", "Environment", None, _environment),
+    ("processes", "Processes", "process_count", _processes),
+)
+
+
+@blueprint.get("/runs/<run_id>")
+def show(run_id: str) -> str:
+    """Show one tab of a run."""
+    detail, tab = find_run(run_id), request.args.get("tab", "")
+    fill = next((fill for key, _label, _count, fill in TABS if key == tab), None)
+    if fill is None:
+        known = ", ".join(key for key, *_rest in TABS if key)
+        raise FilterError(f"tab: {tab[:40]!r} is not one of {known}")
+    run, settings = detail.run, get_settings()
+    state = describe_state(run, time.time_ns() // 1000, settings.stale_after_s)
+    tabs = [
+        (
+            label,
+            url_for("run.show", run_id=run.id, tab=key or None),
+            None if count is None else getattr(run, count),
+            key,
+        )
+        for key, label, count, _fill in TABS
+    ]
+    return render_template(
+        "run.html",
+        detail=detail,
+        run=run,
+        state=state,
+        tab=tab,
+        tab_file=f"run/{tab or 'summary'}.html",
+        tabs=tabs,
+        reports=list_reports(run.id),
+        words=words,
+        label_category=label_category,
+        has_charts=tab in ("", "compiles"),
+        live=run.state == "running",
+        **fill(detail),
+    )
+
+
+@blueprint.get("/runs/<run_id>/configs/<config_hash>")
+def show_config(run_id: str, config_hash: str) -> str:
+    """Show one configuration text as a table of settings."""
+    detail = find_run(run_id)
+    text = run_detail.get_config(get_reader(), run_id, config_hash)
+    if text is None:
+        abort(404, f"Run {detail.run.shown_name[:80]} has no configuration text {config_hash[:40]}.")
+    changes = config_diff.list_changes(run_detail.list_changed_configs(get_reader(), run_id))
+    wanted = request.args.get("q", "").strip().lower()
+    values = [(name, config_diff.show_value(value)) for name, value in text.values.items()]
+    return render_template(
+        "run_config.html",
+        run=detail.run,
+        text=text,
+        rows=[pair for pair in values if wanted in pair[0].lower()],
+        total=len(values),
+        wanted=wanted,
+        changed={change.name: change.default for change in changes if change.module == text.kind},
+    )
