@@ -7,16 +7,13 @@ format_error_msg_verbose) and convert_frame.py (the frame that is skipped).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from collectors.decode import registry
 from collectors.decode.hashing import fingerprint, normalise_values, source_hash
-from collectors.decode.paths import PathNamer, function_name
+from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from collectors.decode.stacks import Frame, named_stack, parse_traceback, user_frame
-
-Qualify = Callable[[str, int], "str | None"]
 
 _PLACE = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d+)$", re.MULTILINE)
 _REASON = re.compile(r"^(?:Graph Break )?Reason: ", re.MULTILINE)
@@ -193,8 +190,8 @@ def parse_break(
     frames = user_stack(text)
     frame = _place(text, frames)
     name, resumed_at = function_name(frame.name if frame else None)
-    if frame and frame.line is not None and qualify is not None:
-        name = qualify(frame.path, frame.line) or name
+    if frame:
+        name = qualified_name(qualify, frame.path, frame.line, name)
     if qualname and name and qualname.rsplit(".", 1)[-1] == name.rsplit(".", 1)[-1]:
         name = qualname
     file = namer.name(frame.path) if frame else None

@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from collectors.decode.breaks import Qualify
 from collectors.decode.hashing import config_hash
 from collectors.decode.metrics import duration_us, end_us, phases_us, start_us
-from collectors.decode.paths import PathNamer, function_name
+from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 
 CONFIGS = {
     "dynamo_config": "dynamo",
@@ -89,8 +88,8 @@ def parse_metrics(
     qualname = (extra or {}).get("qualname")
     if isinstance(qualname, str) and qualname:
         name = function_name(qualname)[0]
-    elif path and line is not None and name and qualify is not None:
-        name = qualify(path, line) or name
+    elif path:
+        name = qualified_name(qualify, path, line, name)
     fields = {
         "record_kind": kind,
         "function": name,

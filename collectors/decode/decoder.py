@@ -8,11 +8,11 @@ from typing import Any
 
 from collectors import events
 from collectors.decode import caches, compiled, failures, guards, live
-from collectors.decode.breaks import Qualify, parse_break
+from collectors.decode.breaks import parse_break
 from collectors.decode.captured import Captured
 from collectors.decode.clean import clean, clean_text
 from collectors.decode.names import METRICS, is_wanted
-from collectors.decode.paths import PathNamer, function_name
+from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from collectors.decode.stacks import named_stack, parse_frames, parse_traceback
 
 _BREAK = "artifact:dynamo_graph_break_reason"
@@ -63,8 +63,8 @@ class Decoder:
         if isinstance(qualname, str) and qualname:
             name, from_name = function_name(qualname)
             resumed_at = resumed_at if resumed_at is not None else from_name
-        elif frame and frame.line is not None and self._qualify is not None:
-            name = self._qualify(frame.path, frame.line) or name
+        elif frame:
+            name = qualified_name(self._qualify, frame.path, frame.line, name)
         started = events.CompileStarted(
             **_context(captured),
             function=name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 _PACKAGES = re.compile(r"(?:^|/)(?:site|dist)-packages/(.+)$")
 _STDLIB = re.compile(r"(?:^|/)lib(?:64)?/python3(?:\.\d+)?t?/(.+)$")
@@ -16,6 +16,8 @@ _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 
 NOTEBOOK = "<notebook>"
+
+Qualify = Callable[[str, int], "str | None"]  # absolute path and line -> the qualified name of the function there
 
 
 def slashed(path: str) -> str:
@@ -96,3 +98,16 @@ def function_name(code_name: str | None) -> tuple[str | None, int | None]:
         if resumed_at is None:
             resumed_at = int(resume.group("line"))
     return f"{qualifier}{dot}{code_name}" or None, resumed_at
+
+
+def qualified_name(qualify: Qualify | None, path: str, line: int | None, name: str | None) -> str | None:
+    """Give a function's name its class, where the caller's index of sources knows the line.
+
+    An index that finds another function there says nothing: the file may have changed.
+    """
+    found = qualify(path, line) if qualify is not None and line is not None and name else None
+    if not found or not name:
+        return name
+    if name.startswith("<") and name != "<module>":  # <lambda>, <listcomp>: the index has the function around it
+        return f"{found}.<locals>.{name}"
+    return found if found.rsplit(".", 1)[-1] == name else name
