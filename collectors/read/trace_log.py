@@ -91,6 +91,10 @@ class _Reader:
             if line[:1] == b"\t":
                 if record is not None:
                     record.payload.append(line)
+                elif not line.endswith(b"\n"):
+                    # Half a line of a payload that nobody keeps: the next reading passes over all of it.
+                    self._stats.end_offset = begin
+                    return
                 continue
             whole = line.endswith(b"\n")
             if record is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from hashlib import md5
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,32 @@ def test_growing_log_is_read_in_parts_without_loss(log: Path) -> None:
     assert [(c.sequence, c.name, c.metadata, c.payload) for c in found] == [
         (c.sequence, c.name, c.metadata, c.payload) for c in whole
     ]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=60))
+def test_log_that_grows_byte_by_byte(tmp_path: Path, steps: list[int]) -> None:
+    head = HEAD.format(stamp="0101 00:00:01.000000")
+    frame = '{"line": 3, "name": "f", "filename": 7, "loc": "x"}'
+    digest = md5(b"a\nb").hexdigest()
+    records = [
+        '{"str": ["/r/m.py", 7]}',
+        '{"dynamo_output_graph": {}, "has_payload": "00"}\n\tclass G:\n\t    pass',
+        f'{{"dynamo_start": {{"stack": [{frame}]}}, "frame_id": 0}}',
+        f'{{"artifact": {{"name": "one"}}, "has_payload": "{digest}"}}\n\ta\n\tb',
+    ]
+    raw = "".join(f"{head}{one}\n" for one in records).encode()
+    path = tmp_path / "x.log"
+    found: list[Captured] = []
+    offset = end = 0
+    for step in [*steps, len(raw)]:
+        end = min(end + step, len(raw))
+        path.write_bytes(raw[:end])
+        part, stats = read(path, offset)
+        found, offset = found + part, stats.end_offset
+        assert stats.garbage_lines == stats.payload_mismatches == 0
+    assert [(c.name, c.payload) for c in found] == [("dynamo_start", None), ("artifact:one", "a\nb")]
+    assert found[0].metadata["stack"][0]["filename"] == "/r/m.py"
 
 
 def test_damage_is_counted_and_passed_over(log: Path) -> None:
