@@ -75,3 +75,8 @@ CATEGORIES: tuple[Category, ...] = (
     Category("unknown", "Unknown", "torch's text is not one that this version can classify."),
 )
 BY_NAME: dict[str, Category] = {category.name: category for category in CATEGORIES}
+
+
+def describe(name: str) -> Category:
+    """Return a category by its name; one that a later version wrote is its own label."""
+    return BY_NAME.get(name) or Category(name, name.replace("_", " "), "")

@@ -1,0 +1,218 @@
+"""Distinct graph breaks across runs: how often, where, since when, at what cost; and one of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.queries.page import FilterError, Page, decode_cursor, make_page
+from app.queries.runs import RunFilter
+from app.queries.scope import WANTED, WANTED_SLOTS, Cells, Slot, add_up, bind_runs, bind_slots, read_filter
+
+FILTERS = ("q", "gb", "kind", "function")
+# What the list may be ordered by; each is never null.
+ORDERS = {
+    "breaks": "break_count",
+    "runs": "run_count",
+    "compile_time": "compile_us",
+    "last": "last_us",
+    "first": "first_us",
+}
+
+
+@dataclass(frozen=True)
+class BreakFilter:
+    """Say which distinct breaks, in which runs; None is no limit."""
+
+    runs: RunFilter
+    text: str | None = None
+    gb_id: str | None = None
+    kind: str | None = None
+    function: str | None = None
+
+
+@dataclass(frozen=True)
+class DistinctBreak:
+    """Hold one distinct graph break with what it came to in the runs looked at."""
+
+    id: int
+    fingerprint: str
+    gb_id: str | None
+    gb_type: str | None
+    reason: str
+    explanation: str | None
+    hints: tuple[str, ...]
+    function: str | None
+    file: str | None
+    line: int | None
+    source_line: str | None
+    break_count: int
+    run_count: int
+    compile_us: int
+    first_us: int
+    last_us: int
+
+    @property
+    def kind(self) -> str:
+        """Return torch's name for this kind of break, else its first line."""
+        return self.gb_type or self.reason.partition("\n")[0]
+
+
+@dataclass(frozen=True)
+class BreakSummary:
+    """Hold the sums over all distinct breaks of a filter."""
+
+    distinct_count: int
+    function_count: int
+    run_count: int
+    break_count: int
+    compile_us: int
+
+
+# The runs' filter has :text and :name of its own; the page's text is about breaks.
+MATCHING = """
+matching as materialized (
+  select d.id, d.gb_id, d.function_id, coalesce(d.gb_type, d.reason) as kind, f.name as function, f.file
+  from distinct_breaks as d
+  left join functions as f on f.id = d.function_id
+  where (:gb_id is null or d.gb_id = :gb_id)
+    and (:kind is null or coalesce(d.gb_type, d.reason) = :kind)
+    and (:function is null or instr(lower(coalesce(f.file, '') || ':' || coalesce(f.name, '')), lower(:function)))
+    and (:break_text is null
+      or instr(lower(coalesce(d.gb_type, '')), lower(:break_text))
+      or instr(lower(d.reason), lower(:break_text))
+      or instr(lower(coalesce(d.explanation, '')), lower(:break_text))
+      or instr(lower(coalesce(d.source_line, '')), lower(:break_text))
+      or instr(lower(coalesce(f.file, '') || ':' || coalesce(f.name, '')), lower(:break_text)))
+)
+"""
+FOUND = f"""
+with {WANTED}, {MATCHING}, per_break as materialized (
+  select
+    b.distinct_id,
+    sum(b.break_count) as break_count,
+    count(*) as run_count,
+    sum(b.compile_us) as compile_us,
+    min(w.started_us) as first_us,
+    max(w.started_us) as last_us
+  from wanted as w
+  cross join run_breaks as b on b.run_id = w.id
+  group by b.distinct_id
+), found as materialized (
+  select
+    d.id, d.fingerprint, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, d.source_line, d.line, d.function_id,
+    m.kind, m.function, m.file, p.break_count, p.run_count, p.compile_us, p.first_us, p.last_us
+  from per_break as p
+  join matching as m on m.id = p.distinct_id
+  join distinct_breaks as d on d.id = p.distinct_id
+)
+"""  # noqa: S608  own texts only
+CELLS_SQL = f"""
+with {WANTED_SLOTS}
+select
+  b.distinct_id, w.slot, sum(b.break_count) as break_count, 0 as guard_failure_count, sum(b.compile_us) as compile_us
+from wanted as w
+cross join run_breaks as b on b.run_id = w.id
+group by b.distinct_id, w.slot
+order by b.distinct_id, w.slot
+limit 200000
+"""  # noqa: S608
+THINGS_SQL = f"""
+with {MATCHING}
+select id, kind, function_id, gb_id
+from matching
+order by id
+limit 200000
+"""  # noqa: S608
+RUN_COUNT_SQL = f"""
+with {WANTED}, {MATCHING}
+select count(*) as run_count
+from wanted as w
+where exists (
+  select 1
+  from run_breaks as b
+  where b.run_id = w.id
+    and b.distinct_id in (select id from matching)
+)
+"""  # noqa: S608
+
+
+def read_break_filter(query: Mapping[str, str]) -> BreakFilter:
+    """Turn an address's query into a filter, the same for the page and the API.
+
+    Raises: FilterError if a key is unknown or a value cannot be used.
+    """
+    runs, own = read_filter(query, FILTERS)
+    gb_id = own["gb"].upper() if own["gb"] else None
+    return BreakFilter(runs, text=own["q"], gb_id=gb_id, kind=own["kind"], function=own["function"])
+
+
+def _bind_breaks(wanted: BreakFilter) -> dict[str, Any]:
+    own = {"break_text": wanted.text, "gb_id": wanted.gb_id, "kind": wanted.kind, "function": wanted.function}
+    return bind_runs(wanted.runs) | own
+
+
+def breaks_sql(order: str, up: bool, after: bool) -> str:
+    """Write the list's statement for one order; public for the query-plan test."""
+    key, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
+    behind = f"where ({key}, id) {sign} (:after_key, :after_id)" if after else ""
+    return f"""
+{FOUND}
+select
+  id, fingerprint, gb_id, gb_type, reason, explanation, hints, function, file, line, source_line,
+  break_count, run_count, compile_us, first_us, last_us
+from found
+{behind}
+order by {key} {direction}, id {direction}
+limit :limit
+"""  # noqa: S608
+
+
+def list_distinct_breaks(
+    connection: sqlite3.Connection,
+    wanted: BreakFilter,
+    *,
+    sort: str = "breaks",
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[DistinctBreak]:
+    """List distinct breaks; `sort` is a name in ORDERS, largest first, or that name with ".asc".
+
+    Raises: FilterError if the sort or the cursor cannot be used.
+    """
+    order, _dot, direction = sort.partition(".")
+    if order not in ORDERS or direction not in ("", "asc", "desc"):
+        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    after = decode_cursor(cursor, int, int)
+    values = _bind_breaks(wanted) | {"limit": limit + 1}
+    if after:
+        values |= {"after_key": after[0], "after_id": after[1]}
+    found = connection.execute(breaks_sql(order, direction == "asc", after is not None), values)
+    return make_page([to_break(row) for row in found], limit, lambda it: (getattr(it, ORDERS[order]), it.id))
+
+
+def to_break(row: sqlite3.Row) -> DistinctBreak:
+    """Make a distinct break of a row that has its columns."""
+    values = {name: row[name] for name in DistinctBreak.__dataclass_fields__}
+    return DistinctBreak(**(values | {"hints": tuple(json.loads(row["hints"]))}))
+
+
+def get_break_trends(
+    connection: sqlite3.Connection, wanted: BreakFilter, slots: list[Slot]
+) -> tuple[BreakSummary, Cells]:
+    """Sum over all distinct breaks of a filter, and draw the trend of each and of each kind."""
+    values = _bind_breaks(wanted)
+    run_count = connection.execute(RUN_COUNT_SQL, values).fetchone()["run_count"]
+    rows = connection.execute(CELLS_SQL, values | bind_slots(wanted.runs, slots))
+    cells = add_up(rows, connection.execute(THINGS_SQL, values), slots)
+    summary = BreakSummary(
+        distinct_count=len(cells.lines),
+        function_count=cells.function_count,
+        run_count=run_count,
+        break_count=sum(it.count for it in cells.kinds),
+        compile_us=sum(it.compile_us for it in cells.kinds),
+    )
+    return summary, cells

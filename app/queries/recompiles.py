@@ -1,0 +1,246 @@
+"""Distinct causes of recompiles across runs: function, guard category and the guard's source, what they came to."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.queries.page import FilterError, Page, decode_cursor, make_page
+from app.queries.runs import RunFilter
+from app.queries.scope import WANTED, WANTED_SLOTS, Cells, Slot, add_up, bind_runs, bind_slots, read_filter
+from collectors.categories import BY_NAME, describe
+
+FILTERS = ("q", "category", "function")
+# What the list may be ordered by; each is never null.
+ORDERS = {
+    "recompiles": "recompile_count",
+    "guard_failures": "guard_failure_count",
+    "runs": "run_count",
+    "compile_time": "compile_us",
+    "last": "last_us",
+    "first": "first_us",
+}
+
+
+@dataclass(frozen=True)
+class CauseFilter:
+    """Say which causes, in which runs; None is no limit."""
+
+    runs: RunFilter
+    text: str | None = None
+    category: str | None = None
+    function: str | None = None
+
+
+@dataclass(frozen=True)
+class RecompileCause:
+    """Hold one cause with what it came to in the runs looked at.
+
+    `recompile_count` counts recompiles whose newest cache entry failed on it, so that each recompile has one cause;
+    `guard_failure_count` counts every cache entry that failed on it. `limit_count` is of its function.
+    """
+
+    id: int
+    fingerprint: str
+    category: str
+    source: str | None
+    reason: str
+    suggestion: str | None
+    function: str | None
+    file: str | None
+    recompile_count: int
+    guard_failure_count: int
+    run_count: int
+    compile_us: int
+    first_us: int
+    last_us: int
+    limit_count: int
+
+    @property
+    def label(self) -> str:
+        """Return the category in words."""
+        return describe(self.category).label
+
+    @property
+    def meaning(self) -> str:
+        """Return what the category means."""
+        return describe(self.category).meaning
+
+
+@dataclass(frozen=True)
+class CauseSummary:
+    """Hold the sums over all causes of a filter. `limit_count` is over all functions of its runs."""
+
+    cause_count: int
+    function_count: int
+    run_count: int
+    recompile_count: int
+    guard_failure_count: int
+    compile_us: int
+    limit_count: int
+
+
+MATCHING = """
+matching as materialized (
+  select c.id, c.category, c.function_id, f.name as function, f.file
+  from recompile_causes as c
+  left join functions as f on f.id = c.function_id
+  where (:category is null or c.category = :category)
+    and (:function is null or instr(lower(coalesce(f.file, '') || ':' || coalesce(f.name, '')), lower(:function)))
+    and (:cause_text is null
+      or instr(lower(coalesce(c.source, '')), lower(:cause_text))
+      or instr(lower(c.reason), lower(:cause_text))
+      or instr(lower(coalesce(c.suggestion, '')), lower(:cause_text))
+      or instr(lower(coalesce(f.file, '') || ':' || coalesce(f.name, '')), lower(:cause_text)))
+)
+"""
+LIMITS = """
+limits as materialized (
+  select u.function_id, sum(u.recompile_limit_count) as limit_count
+  from wanted as w
+  cross join run_functions as u on u.run_id = w.id
+  where u.recompile_limit_count > 0
+  group by u.function_id
+)
+"""
+FOUND = f"""
+with {WANTED}, {MATCHING}, {LIMITS}, per_cause as materialized (
+  select
+    b.cause_id,
+    sum(b.recompile_count) as recompile_count,
+    sum(b.guard_failure_count) as guard_failure_count,
+    count(*) as run_count,
+    sum(b.compile_us) as compile_us,
+    min(w.started_us) as first_us,
+    max(w.started_us) as last_us
+  from wanted as w
+  cross join run_causes as b on b.run_id = w.id
+  group by b.cause_id
+), found as materialized (
+  select
+    c.id, c.fingerprint, c.category, c.source, c.reason, c.suggestion, c.function_id, m.function, m.file,
+    p.recompile_count, p.guard_failure_count, p.run_count, p.compile_us, p.first_us, p.last_us,
+    coalesce(l.limit_count, 0) as limit_count
+  from per_cause as p
+  join matching as m on m.id = p.cause_id
+  join recompile_causes as c on c.id = p.cause_id
+  left join limits as l on l.function_id = c.function_id
+)
+"""  # noqa: S608  own texts only
+CELLS_SQL = f"""
+with {WANTED_SLOTS}
+select
+  b.cause_id, w.slot,
+  sum(b.recompile_count) as recompile_count,
+  sum(b.guard_failure_count) as guard_failure_count,
+  sum(b.compile_us) as compile_us
+from wanted as w
+cross join run_causes as b on b.run_id = w.id
+group by b.cause_id, w.slot
+order by b.cause_id, w.slot
+limit 200000
+"""  # noqa: S608
+THINGS_SQL = f"""
+with {MATCHING}
+select id, category, function_id, null as gb_id
+from matching
+order by id
+limit 200000
+"""  # noqa: S608
+SCOPE_SQL = f"""
+with {WANTED}, {MATCHING}
+select
+  (
+    select count(*)
+    from wanted as w
+    where exists (
+      select 1
+      from run_causes as b
+      where b.run_id = w.id
+        and b.cause_id in (select id from matching)
+    )
+  ) as run_count,
+  (
+    select coalesce(sum(t.recompile_limit_count), 0)
+    from wanted as w
+    cross join run_totals as t on t.run_id = w.id
+  ) as limit_count
+"""  # noqa: S608
+
+
+def read_cause_filter(query: Mapping[str, str]) -> CauseFilter:
+    """Turn an address's query into a filter, the same for the page and the API.
+
+    Raises: FilterError if a key is unknown or a value cannot be used.
+    """
+    runs, own = read_filter(query, FILTERS)
+    category = own["category"]
+    if category and category not in BY_NAME:
+        raise FilterError(f"category: {category!r} is not one of {', '.join(BY_NAME)}")
+    return CauseFilter(runs, text=own["q"], category=category, function=own["function"])
+
+
+def _bind_causes(wanted: CauseFilter) -> dict[str, Any]:
+    own = {"cause_text": wanted.text, "category": wanted.category, "function": wanted.function}
+    return bind_runs(wanted.runs) | own
+
+
+def causes_sql(order: str, up: bool, after: bool) -> str:
+    """Write the list's statement for one order; public for the query-plan test."""
+    key, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
+    behind = f"where ({key}, id) {sign} (:after_key, :after_id)" if after else ""
+    return f"""
+{FOUND}
+select
+  id, fingerprint, category, source, reason, suggestion, function, file,
+  recompile_count, guard_failure_count, run_count, compile_us, first_us, last_us, limit_count
+from found
+{behind}
+order by {key} {direction}, id {direction}
+limit :limit
+"""  # noqa: S608
+
+
+def list_causes(
+    connection: sqlite3.Connection,
+    wanted: CauseFilter,
+    *,
+    sort: str = "recompiles",
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[RecompileCause]:
+    """List causes; `sort` is a name in ORDERS, largest first, or that name with ".asc".
+
+    Raises: FilterError if the sort or the cursor cannot be used.
+    """
+    order, _dot, direction = sort.partition(".")
+    if order not in ORDERS or direction not in ("", "asc", "desc"):
+        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    after = decode_cursor(cursor, int, int)
+    values = _bind_causes(wanted) | {"limit": limit + 1}
+    if after:
+        values |= {"after_key": after[0], "after_id": after[1]}
+    found = connection.execute(causes_sql(order, direction == "asc", after is not None), values)
+    rows = [RecompileCause(**dict(row)) for row in found]
+    return make_page(rows, limit, lambda it: (getattr(it, ORDERS[order]), it.id))
+
+
+def get_cause_trends(
+    connection: sqlite3.Connection, wanted: CauseFilter, slots: list[Slot]
+) -> tuple[CauseSummary, Cells]:
+    """Sum over all causes of a filter, and draw the trend of each and of each category."""
+    values = _bind_causes(wanted)
+    scope = dict(connection.execute(SCOPE_SQL, values).fetchone())
+    rows = connection.execute(CELLS_SQL, values | bind_slots(wanted.runs, slots))
+    cells = add_up(rows, connection.execute(THINGS_SQL, values), slots)
+    summary = CauseSummary(
+        **scope,
+        cause_count=len(cells.lines),
+        function_count=cells.function_count,
+        recompile_count=sum(it.count for it in cells.kinds),
+        guard_failure_count=sum(it.guard_failure_count for it in cells.kinds),
+        compile_us=sum(it.compile_us for it in cells.kinds),
+    )
+    return summary, cells
