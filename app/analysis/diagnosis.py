@@ -15,6 +15,8 @@ from app.queries.run_breaks import DistinctBreak
 from app.queries.run_events import CacheResult, CudagraphSkip, FailureRow
 from app.queries.run_recompiles import LimitHit, RunCause
 
+# Hints of torch's that say how things are, and not what to do.
+_NO_ADVICE = ("This graph break is fundamental", "Please report an issue", "This is likely to be a Dynamo bug")
 _DISABLED = (
     ("force_disable_caches", True),
     ("fx_graph_cache", False),
@@ -43,7 +45,6 @@ class Finding:
 class Evidence:
     """Hold what a diagnosis looks at; each list has what costs most first."""
 
-    compile_us: int = 0
     failures: Sequence[FailureRow] = ()
     limit_hits: Sequence[LimitHit] = ()
     causes: Sequence[RunCause] = ()
@@ -62,10 +63,6 @@ def diagnose(evidence: Evidence, most: int = 5) -> list[Finding]:
     costly.sort(key=lambda it: -(it.cost_us or 0))
     # One cause that takes all places hides the others: what ends in eager code keeps at most three.
     return [*grave[:3], *costly, *grave[3:]][:most]
-
-
-def _share(cost_us: int, whole_us: int) -> str:
-    return f", {100 * cost_us / whole_us:.0f} % of all" if whole_us > 0 and cost_us <= whole_us else ""
 
 
 def _failures(failures: Sequence[FailureRow]) -> list[Finding]:
@@ -104,8 +101,9 @@ def _limits(evidence: Evidence) -> list[Finding]:
     for (file, function), members in sorted(groups.items(), key=lambda it: -len(it[1])):
         causes = [it for it in evidence.causes if (it.file, it.function) == (file, function)]
         cost_us = sum(it.compile_us for it in causes) or None
-        advice = next((it.suggestion for it in causes if it.suggestion), None)
-        fix = advice or "Remove what makes it recompile, or raise torch._dynamo.config.recompile_limit."
+        named = ", ".join(dict.fromkeys(_name_cause(it) for it in causes[:4]))
+        fix = f"It was compiled again for: {named}. Take these away" if named else "Take away what makes it recompile"
+        fix += ", or, if all these variants are wanted, raise torch._dynamo.config.recompile_limit."
         number = format_plural(len(members), "limit hit")
         if cost_us:
             number += f" after {format_duration(cost_us)} of recompiles"
@@ -116,16 +114,20 @@ def _limits(evidence: Evidence) -> list[Finding]:
     return found
 
 
+def _name_cause(cause: RunCause) -> str:
+    label = label_category(cause.category).label
+    return f"{label} of {cause.source}" if cause.source else label
+
+
 def _causes(causes: Sequence[RunCause]) -> list[Finding]:
     found = []
     for it in causes:
-        of = f" of {it.source}" if it.source else ""
         number = f"{format_duration(it.compile_us)} in {format_plural(it.recompile_count, 'recompile')}"
         found.append(
             Finding(
                 "recompile",
                 "warn",
-                f"Recompiled: {label_category(it.category).label}{of}",
+                f"Recompiled: {_name_cause(it)}",
                 number,
                 it.function,
                 it.file,
@@ -143,9 +145,12 @@ def _breaks(breaks: Sequence[DistinctBreak]) -> list[Finding]:
     found = []
     for it in breaks:
         eager = it.outcomes.get("skipped", 0)
-        number = f"{format_plural(it.break_count, 'graph break')}, in compiles of {format_duration(it.compile_us)}"
+        number = (
+            f"{format_plural(it.break_count, 'graph break')}, in compiles that took {format_duration(it.compile_us)}"
+        )
         title = f"Graph break: {it.gb_type or it.reason.splitlines()[0] if it.reason else 'not named'}"
-        fix = it.hints[0] if it.hints else it.explanation or "Move this line out of the compiled function."
+        useful = [hint for hint in it.hints if not hint.startswith(_NO_ADVICE)] or it.hints
+        fix = useful[0] if useful else it.explanation or "Move this line out of the compiled function."
         kind = "bad" if eager else "warn"
         if eager:
             title += " (the frame runs eagerly)"

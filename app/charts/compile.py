@@ -34,6 +34,7 @@ def chart_phases(records: Sequence[Compilation]) -> Chart:
     figure = finish(
         traces,
         barmode="stack",
+        bargap=max(0.25, 1 - 0.22 * len(records)),
         xaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6},
         yaxis={
             "tickmode": "array",
@@ -41,6 +42,7 @@ def chart_phases(records: Sequence[Compilation]) -> Chart:
             "ticktext": [f"{it.kind} " for it in records],
             "autorange": "reversed",
             "showgrid": False,
+            "zeroline": False,
             "automargin": True,
         },
     )

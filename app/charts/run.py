@@ -47,6 +47,7 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
             "ticktext": [_label(it) for it in compiles],
             "autorange": "reversed",
             "showgrid": False,
+            "zeroline": False,
             "automargin": True,
         },
     )

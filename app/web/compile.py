@@ -55,7 +55,7 @@ def list_fields(record: compiles.Compilation) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "value": shown,
-                "raw": value if isinstance(value, int | float) and not isinstance(value, bool) else None,
+                "raw": value if field and field.unit in _UNITS and not isinstance(value, dict | list | str) else None,
                 "unit": _UNITS.get(field.unit, field.unit) if field else "not known to this version",
                 "help": field.help if field else "A field that this version has no description of.",
                 "config_hash": digest,

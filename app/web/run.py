@@ -47,7 +47,6 @@ def _summary(detail: RunDetail) -> dict[str, Any]:
     below = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
     longest = compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows
     evidence = Evidence(
-        compile_us=run.compile_us,
         failures=run_events.list_failures(reader, run.id).rows if run.failure_count else (),
         limit_hits=run_recompiles.list_limit_hits(reader, run.id) if run.recompile_limit_count else (),
         causes=run_recompiles.list_causes(reader, run.id),
