@@ -54,6 +54,7 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     if function_id is None:
         function_id = find_function(batch.connection, event.file, event.function)
     restarts = event.metrics.get("restart_reasons") or []
+    outcome = _outcome(batch.connection, event, compile_)
     metric = event.metrics.get
     batch.connection.execute(
         """
@@ -76,7 +77,7 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
             "compile_id": event.compile_id,
             "kind": event.record_kind,
             "function_id": function_id,
-            "outcome": event.outcome,
+            "outcome": outcome,
             "start_us": event.start_us,
             "duration_us": event.duration_us,
             **{
@@ -105,12 +106,18 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     if compile_ is None:
         return
     if event.record_kind == "forward":
-        _settle_compile(batch.connection, event, compile_, function_id, len(restarts), batch.totals)
+        _settle_compile(batch.connection, event, compile_, function_id, outcome, len(restarts), batch.totals)
     _add_time(batch.connection, compile_, duration_us, batch.totals)
 
 
 def _settle_compile(
-    connection: Connection, event: Compiled, compile_: Compile, function_id: int | None, restarts: int, totals: Totals
+    connection: Connection,
+    event: Compiled,
+    compile_: Compile,
+    function_id: int | None,
+    outcome: str,
+    restarts: int,
+    totals: Totals,
 ) -> None:
     """Give the compile its outcome, and its graph breaks theirs where the text did not tell."""
     compile_.function_id = function_id
@@ -123,7 +130,7 @@ def _settle_compile(
         """,
         {
             "key": compile_.key,
-            "outcome": event.outcome,
+            "outcome": outcome,
             "duration_us": event.duration_us,
             "attempt_count": restarts + 1,
             "function_id": function_id,
@@ -133,14 +140,29 @@ def _settle_compile(
     )
     connection.execute(
         "update graph_breaks set outcome = :outcome where compile_key = :key and outcome = 'unknown'",
-        {"key": compile_.key, "outcome": "skipped" if event.outcome in ("failed", "skipped") else "resumed"},
+        {"key": compile_.key, "outcome": "skipped" if outcome in ("failed", "skipped") else "resumed"},
     )
     totals.add(
-        failure_count=int(event.outcome == "failed"),
-        recompile_limit_count=int(event.outcome == "recompile_limit"),
+        failure_count=int(outcome == "failed"),
+        recompile_limit_count=int(outcome == "recompile_limit"),
     )
-    if event.outcome == "recompile_limit":
+    if outcome == "recompile_limit":
         totals.add_to(FUNCTIONS, function_id, recompile_limit_count=1)
+
+
+def _outcome(connection: Connection, event: Compiled, compile_: Compile | None) -> str:
+    """Tell fullgraph=True from a skipped frame: the record reads the same, but it raised and broke no graph."""
+    if event.outcome != "skipped" or compile_ is None:
+        return event.outcome
+    row = connection.execute(
+        """
+        select graph_break_count = 0 and exists (select 1 from failures where compile_key = :key) as raised
+        from compiles
+        where id = :key
+        """,
+        {"key": compile_.key},
+    ).fetchone()
+    return "failed" if row["raised"] else "skipped"
 
 
 def _add_time(connection: Connection, compile_: Compile, duration_us: int, totals: Totals) -> None:
