@@ -26,7 +26,21 @@ def create_app(settings: Settings | None = None) -> Flask:
     from flask import Flask
 
     from app import db
-    from app.web import assets, errors, filters, health, overview, runs, security, wire
+    from app.web import (
+        assets,
+        compile,
+        errors,
+        filters,
+        graph_breaks,
+        health,
+        overview,
+        recompiles,
+        run,
+        runs,
+        security,
+        traces,
+        wire,
+    )
 
     app = Flask(
         "app",
@@ -44,6 +58,11 @@ def create_app(settings: Settings | None = None) -> Flask:
         health.blueprint,
         overview.blueprint,
         runs.blueprint,
+        run.blueprint,
+        traces.blueprint,
+        compile.blueprint,
+        graph_breaks.blueprint,
+        recompiles.blueprint,
     ):
         app.register_blueprint(blueprint)
     return app

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.store.connect import write_transaction
 
 PIECE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class TraceFile:
-    """Name a kept trace log."""
-
-    name: str
-    size_bytes: int
 
 
 def keep_trace_file(connection: sqlite3.Connection, run_id: str, path: Path) -> None:
@@ -44,21 +34,3 @@ def keep_trace_file(connection: sqlite3.Connection, run_id: str, path: Path) -> 
                 {**key, "position": position, "body": zlib.compress(piece, 6)},
             )
             position += 1
-
-
-def list_trace_files(connection: sqlite3.Connection, run_id: str) -> list[TraceFile]:
-    """List the trace logs kept of a run."""
-    rows = connection.execute(
-        "select name, size_bytes from trace_files where run_id = :run_id order by name limit 1000", {"run_id": run_id}
-    )
-    return [TraceFile(row["name"], row["size_bytes"]) for row in rows]
-
-
-def read_trace_file(connection: sqlite3.Connection, run_id: str, name: str) -> Iterator[bytes]:
-    """Yield a kept trace log piece by piece."""
-    rows = connection.execute(
-        "select body from trace_pieces where run_id = :run_id and name = :name order by position",
-        {"run_id": run_id, "name": name},
-    )
-    for row in rows:
-        yield zlib.decompress(row["body"])
