@@ -1,0 +1,63 @@
+"""The documents keep up with the program: commands, options, settings, pages, dependencies, links."""
+
+import argparse
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from app import create_app
+from app.cli import build_parser as app_parser
+from app.settings import SETTINGS, variable_name
+from collectors.cli import build_parser as collector_parser
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = {path.name: path.read_text(encoding="utf-8") for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]}
+
+
+def commands(parser):
+    (actions,) = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    return actions.choices
+
+
+@pytest.mark.parametrize(("parser", "page"), [(collector_parser, "collector.md"), (app_parser, "dashboard.md")])
+def test_every_command_and_option_is_documented_and_has_help(parser, page):
+    missing = []
+    for name, command in commands(parser()).items():
+        options = [o for a in command._actions for o in a.option_strings if o.startswith("--") and o != "--help"]
+        missing += [word for word in [name, *options] if word not in DOCS[page]]
+        assert all(action.help for action in command._actions), name
+    assert missing == []
+
+
+def test_every_setting_is_documented():
+    assert [s.name for s in SETTINGS if variable_name(s) not in DOCS["dashboard.md"]] == []
+
+
+def test_every_page_and_address_is_documented():
+    text = DOCS["dashboard.md"] + DOCS["api.md"]
+    rules = {re.sub(r"<(?:\w+:)?\w+>", "<>", rule.rule) for rule in create_app().url_map.iter_rules()}
+    known = set(re.findall(r"[`\"](?:GET |POST )?(/[^`\"\s?]*)", re.sub(r"[<{][\w:]+[>}]", "<>", text)))
+    assert sorted(rule for rule in rules - known if not rule.startswith("/static/")) == []
+
+
+def test_every_direct_dependency_is_justified_and_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=]", d)[0] for extra in project["optional-dependencies"].values() for d in extra}
+    pins = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    assert {name for name in names if name not in DOCS["dependencies.md"]} == set()
+    assert {name for name in names if name.lower() not in pins} == set()
+
+
+@pytest.mark.parametrize("page", sorted(DOCS))
+def test_links_between_documents_lead_somewhere(page):
+    folder = ROOT if page == "README.md" else ROOT / "docs"
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", DOCS[page])]
+    assert [link for link in links if link and "://" not in link and not (folder / link).exists()] == []
+
+
+def test_every_benchmark_the_documents_name_exists():
+    named = set(re.findall(r"python -m benchmarks\.(\w+)", "\n".join(DOCS.values())))
+    assert {name for name in named if not (ROOT / "benchmarks" / f"{name}.py").exists()} == set()
+    assert named, "docs/benchmarks.md names the commands that make its figures"

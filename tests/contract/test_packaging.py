@@ -1,0 +1,32 @@
+"""What is installed is what is in the tree, and nothing of ours has another home."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def test_every_package_of_the_tree_is_in_the_distribution():
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for top in ("app", "collectors")
+        for path in (ROOT / top).rglob("__init__.py")
+    }
+    assert found - set(SETUPTOOLS["packages"]) == set()
+
+
+def test_no_tracked_file_names_a_machine_or_is_build_output():
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in tracked if re.search(r"\.(db|db-wal|pyc|whl)$|egg-info|^\.venv", name)] == []
+
+
+def test_front_end_bundles_match_their_hashes():
+    import hashlib
+
+    readmes = list((ROOT / "static" / "vendor").rglob("README.md"))
+    text = "\n".join(path.read_text() for path in readmes)
+    for bundle in (ROOT / "static" / "vendor").rglob("*.js"):
+        assert hashlib.sha256(bundle.read_bytes()).hexdigest() in text, bundle.name
