@@ -74,12 +74,17 @@ def install(
         return _already_installed(str(db))
     folder, manifest = _prepare(os.path.abspath(db), name, suite, dict(tags or {}), keep_source, capture_env)
     installed = hooks.install_hooks(
-        manifest.run_id, str(folder), level="light", keep_source=keep_source, capture_env=capture_env
+        manifest.run_id,
+        str(folder),
+        database=manifest.database,
+        level="light",
+        keep_source=keep_source,
+        capture_env=capture_env,
     )
     installed.spool.open()
     spawn_sidecar(folder)
     _current = Run(manifest.run_id, manifest.database, manifest.name, folder)
-    atexit.register(_end, _current, "finished", os.getpid())
+    atexit.register(_end_at_exit, _current, os.getpid())
     _say_if_late()
     return _current
 
@@ -94,8 +99,9 @@ def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
         warnings.warn("CompileBoard is not installed in this process; there is nothing to uninstall", stacklevel=2)
         return None
     run, _current = _current, None
+    _end(run, "finished")  # first: a sidecar that finds nobody writing looks here how the run ended
     _load_hooks().uninstall_hooks()
-    _end(run, "finished", os.getpid())
+    atexit.unregister(_end_at_exit)
     deadline_s = time.monotonic() + wait_s
     while run.folder.exists() and time.monotonic() < deadline_s:
         time.sleep(0.05)
@@ -203,10 +209,17 @@ def _say_if_late() -> None:
         )
 
 
-def _end(run: Run, state: str, pid: int) -> None:
-    """Write into the spool's manifest that the run is over; the sidecar records it."""
+def _end_at_exit(run: Run, pid: int) -> None:
     if os.getpid() != pid:  # a forked child runs the parent's exit functions too
         return
+    # An exception ended the program; at a prompt or in a notebook it would only have ended what was typed.
+    raised = getattr(sys, "last_value", None) is not None
+    prompt = hasattr(sys, "ps1") or sys.flags.interactive or "IPython" in sys.modules
+    _end(run, "failed" if raised and not prompt else "finished")
+
+
+def _end(run: Run, state: str) -> None:
+    """Write into the spool's manifest that the run is over; the sidecar records it."""
     from collectors.record.manifest import read_manifest
 
     try:

@@ -228,6 +228,18 @@ class SnapshotTaken(Event):
 
 
 @dataclass(frozen=True)
+class RecordsLost(Event):
+    """Say what of a process was lost, as far as the reader of its spool can tell; of a reason, the largest count holds.
+
+    Its sequence number is below zero: the process's own start at 0.
+    """
+
+    KIND = "records_lost"
+    run_id: str
+    losses: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Noted(FrameContext):
     """Keep a record that this version has no decoder for; it loses nothing and shows under its own name."""
 
@@ -251,6 +263,7 @@ KINDS: dict[str, type[Event]] = {
         CacheLookedUp,
         CudagraphSkipped,
         SnapshotTaken,
+        RecordsLost,
         Noted,
     )
 }

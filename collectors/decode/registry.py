@@ -45,14 +45,33 @@ def _types() -> dict[str, tuple[str, ...]]:
     return {gb_type: tuple(sorted(set(gb_ids))) for gb_type, gb_ids in found.items()}
 
 
+# What the tables of the torches in use have besides: ids and types of a torch newer than the table above.
+_learnt: dict[str, Entry] = {}
+
+
+@lru_cache(maxsize=8)
+def learn(path: str) -> None:
+    """Read the registry that a torch carries itself; one that cannot be read teaches nothing."""
+    try:
+        table = json.loads(Path(path).read_text(encoding="utf-8"))
+        for gb_id, variants in table.items():
+            if gb_id not in _entries():
+                newest = variants[0]
+                hints = tuple(str(hint) for hint in newest.get("Hints", ()))
+                _learnt[gb_id] = Entry(gb_id, str(newest["Gb_type"]), str(newest.get("Explanation", "")), hints)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return
+
+
 def lookup(gb_id: str) -> Entry | None:
     """Find a type by its id: GB0025."""
-    return _entries().get(gb_id.upper())
+    return _entries().get(gb_id.upper()) or _learnt.get(gb_id.upper())
 
 
 def ids_of_type(gb_type: str) -> tuple[str, ...]:
     """List the ids that carry a type; some types have more than one."""
-    return _types().get(gb_type, ())
+    known = _types().get(gb_type, ())
+    return known or tuple(sorted(entry.gb_id for entry in _learnt.values() if entry.gb_type == gb_type))
 
 
 def page_url(gb_id: str) -> str:

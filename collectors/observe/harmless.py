@@ -25,7 +25,11 @@ class Guard:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if kind is None or not issubclass(kind, Exception):
             return False
-        self.losses[f"hook: {kind.__name__}: {error}"[:200]] += 1
+        try:
+            reason = f"hook: {kind.__name__}: {error}"[:200]
+        except Exception:  # an exception that cannot be printed
+            reason = f"hook: {kind.__name__}"
+        self.losses[reason] += 1
         return True
 
     def wrap(self, function: Callable[..., T]) -> Callable[..., T | None]:

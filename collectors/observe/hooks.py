@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 import time
@@ -21,25 +22,33 @@ CONFIG_FIELDS = ("dynamo_config", "inductor_config", "functorch_config", "compil
 SNAPSHOT_INTERVAL_S = 1.0
 
 _installed: Hooks | None = None
+_fork_heard = False
 
 
 class Hooks:
     """Hold what was put in place of what, so that it can be taken back."""
 
     def __init__(
-        self, run_id: str, folder: str, *, level: str, keep_source: bool, capture_env: tuple[str, ...]
+        self,
+        run_id: str,
+        folder: str,
+        *,
+        database: str,
+        level: str,
+        keep_source: bool,
+        capture_env: tuple[str, ...],
     ) -> None:
         self.run_id = run_id
         self.level = level
         self.keep_source = keep_source
         self.capture_env = capture_env
         self.capabilities = torch_compat.probe()
-        self.spool = Spool(folder, self._describe)
+        self.spool = Spool(folder, run_id, database, self._describe)
         self.guard = Guard(self.spool.losses)
         self._replaced: list[tuple[Any, str, Any, Any]] = []  # module, attribute, original, ours
         self._handler: TapHandler | None = None
-        self._config_hashes: dict[str, str] = {}
-        self._settings_process: str | None = None
+        self._known_configs: set[str] = set()
+        self._settings_recorded = False
         self._snapshot_due_s = 0.0
         self._skips_hooked = False
         self._lists = ListReader(torch_release())
@@ -60,7 +69,9 @@ class Hooks:
             self._replace("events", lambda original: make_tap(original, self._emit, self.guard))
         self._hook_skips()
         atexit.register(self._at_exit)
-        os.register_at_fork(after_in_child=self._after_fork)
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:  # its forked workers end by os._exit, past atexit
+            util.register_after_fork(self, Hooks._hear_worker_end)
 
     def uninstall(self) -> None:
         """Take the hooks out, leaving alone what somebody else has put over them."""
@@ -123,7 +134,8 @@ class Hooks:
             name = "bwd_" + name
         if fields.get("is_runtime") is True:
             name += "_runtime"
-        self._record_settings()
+        if not self._settings_recorded:
+            self._record_settings()
         for field in CONFIG_FIELDS:
             text = fields.get(field)
             if isinstance(text, str):
@@ -137,21 +149,18 @@ class Hooks:
             self._snapshot(final=False)
 
     def _record_settings(self) -> None:
-        """Record, once a process, the settings that differ from torch's defaults."""
-        if self._settings_process == self.spool.process_id:
-            return
-        self._settings_process = self.spool.process_id
+        """Record the settings that differ from torch's defaults: at the first compile, and at the end if changed."""
+        self._settings_recorded = True
         with self.guard:
-            import json
-
-            self._keep_config("changed", json.dumps(torch_compat.changed_settings(), sort_keys=True))
+            text = json.dumps(torch_compat.changed_settings(), sort_keys=True)
+            self._keep_config("changed", text if self.keep_source else withhold_source(text))
 
     def _keep_config(self, kind: str, text: str) -> str:
-        known = self._config_hashes.get(text)
-        if known is None:
-            known = self._config_hashes[text] = config_hash(text)
-            self.spool.write("config", {"config_hash": known, "config_kind": kind, "body": text})
-        return known
+        digest = config_hash(text)
+        if digest not in self._known_configs:
+            self._known_configs.add(digest)
+            self.spool.write("config", {"config_hash": digest, "config_kind": kind, "body": text})
+        return digest
 
     def _skip_hook(self, original: Any) -> Any:
         def log_cudagraph_skip_and_bump_counter(msg: str) -> Any:
@@ -174,6 +183,7 @@ class Hooks:
             "python_version": sys.version.split()[0],
             "capabilities": dict(self.capabilities),
             "environment": scrub_environment(environment, self.capture_env),
+            "registry": torch_compat.registry_path(),
             **torch_compat.versions(),
         }
         for field, name in (("rank", "RANK"), ("local_rank", "LOCAL_RANK"), ("world_size", "WORLD_SIZE")):
@@ -188,6 +198,9 @@ class Hooks:
         with self.guard:
             body: dict[str, Any] = {"final": final, "counters": torch_compat.counters()}
             if final:
+                self._record_settings()
+                if self._handler is not None and torch_compat.trace_logger().disabled:
+                    self.spool.losses["torch's trace logger was disabled by the program's logging configuration"] = 1
                 body["compile_times"] = torch_compat.compile_times()
                 body["gpus"], body["cudnn_version"] = torch_compat.gpus()
             body["losses"] = dict(self.spool.losses)
@@ -196,14 +209,16 @@ class Hooks:
     def _at_exit(self) -> None:
         self._snapshot(final=True)
 
-    def _after_fork(self) -> None:
-        """Begin as a new process: configurations are written again, and multiprocessing's own exit is heard."""
-        self._config_hashes.clear()
+    def after_fork(self) -> None:
+        """Begin as a new process: configurations are written again, counts start anew."""
+        self.spool.after_fork()
+        self._known_configs.clear()
+        self._settings_recorded = False
         self._snapshot_due_s = 0.0
-        util = sys.modules.get("multiprocessing.util")
-        if util is not None:
-            with self.guard:  # its workers end by os._exit, past atexit
-                util.Finalize(None, self._at_exit, exitpriority=-100)
+
+    def _hear_worker_end(self) -> None:
+        with self.guard:
+            sys.modules["multiprocessing.util"].Finalize(None, self._at_exit, exitpriority=-100)
 
 
 def _argv() -> list[str]:
@@ -241,14 +256,25 @@ def current() -> Hooks | None:
     return _installed
 
 
-def install_hooks(run_id: str, folder: str, *, level: str, keep_source: bool, capture_env: tuple[str, ...]) -> Hooks:
+def install_hooks(
+    run_id: str, folder: str, *, database: str, level: str, keep_source: bool, capture_env: tuple[str, ...]
+) -> Hooks:
     """Install the hooks, or return those already in place."""
-    global _installed
+    global _installed, _fork_heard
     if _installed is None:
-        hooks = Hooks(run_id, folder, level=level, keep_source=keep_source, capture_env=capture_env)
+        hooks = Hooks(run_id, folder, database=database, level=level, keep_source=keep_source, capture_env=capture_env)
         hooks.install()
         _installed = hooks
+    if not _fork_heard:
+        os.register_at_fork(after_in_child=_after_fork_in_child)  # for good: Python cannot take it back
+        _fork_heard = True
     return _installed
+
+
+def _after_fork_in_child() -> None:
+    if _installed is not None:
+        with _installed.guard:
+            _installed.after_fork()
 
 
 def uninstall_hooks() -> bool:
@@ -263,7 +289,8 @@ def uninstall_hooks() -> bool:
 
 def already_tapped() -> bool:
     """Tell whether another copy of this package has its hooks in this process."""
-    return hasattr(torch_compat.lookup("events"), "__compileboard__")
+    other = sys.modules.get("_compileboard.observe.hooks")
+    return other is not None and other.current() is not None
 
 
 def install_from_environment() -> None:
@@ -272,6 +299,7 @@ def install_from_environment() -> None:
     install_hooks(
         environment["COMPILEBOARD_RUN_ID"],
         environment["COMPILEBOARD_SPOOL"],
+        database=environment.get("COMPILEBOARD_DB", ""),
         level=environment.get("COMPILEBOARD_LEVEL", "light"),
         keep_source=environment.get("COMPILEBOARD_NO_SOURCE") != "1",
         capture_env=tuple(filter(None, environment.get("COMPILEBOARD_CAPTURE_ENV", "").split(","))),

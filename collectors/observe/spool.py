@@ -17,6 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 SUFFIX = ".jsonl"
+LOSSES_SUFFIX = ".losses"
+LOSSES_BYTES = 4096  # eight reasons of 200 characters, escaped
+MANIFEST = "run.json"
+LOCK_TRIES, LOCK_PAUSE_S = 50, 0.001
 
 
 def _plain(value: Any) -> Any:
@@ -29,37 +33,38 @@ def _plain(value: Any) -> Any:
 class Spool:
     """Append records under this process's identity, which is made anew after every fork."""
 
-    def __init__(self, folder: str, describe: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, folder: str, run_id: str, database: str, describe: Callable[[], dict[str, Any]]) -> None:
         self.folder = folder
+        self.run_id = run_id
+        self.database = database
         self.describe = describe  # says what the process is; written before its first record
         self.losses: Counter[str] = Counter()
         self.parent_id: str | None = None
         self._reset()
-        os.register_at_fork(after_in_child=self._after_fork)
 
     def _reset(self) -> None:
         self.process_id = uuid.uuid4().hex
         self.pid = os.getpid()
         self.closed = False
         self._fd: int | None = None
+        self._file: tuple[int, int] | None = None  # device and inode: a descriptor can be taken from us
+        self._openings = 0
         self._torn = False
         self._sequence = itertools.count()
         self.record_count = 0
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """Become another process: the parent's file stays the parent's, and so does its lock."""
-        if self._fd is not None:
-            os.close(self._fd)
+        if self._links() is not None:
+            os.close(self._fd or 0)
         parent_id, closed = self.process_id, self.closed
         self._reset()
         self.parent_id, self.closed = parent_id, closed
-        self.losses = Counter()
+        self.losses.clear()  # not replaced: the hooks' guard counts into the same one
 
     def write(self, name: str, metadata: Any, payload: Any = None, context: Any = None, extra: Any = None) -> None:
         """Append one record. A failure is counted under its reason."""
-        if self.closed:
-            return
-        if self._fd is None and not self.open():
+        if self.closed or not (self._is_ours() or self.open()):
             return
         record: dict[str, Any] = {
             "s": next(self._sequence),
@@ -75,37 +80,137 @@ class Spool:
             record["x"] = extra
         self._append(json.dumps(record, default=_plain, separators=(",", ":")).encode("utf-8", "backslashreplace"))
 
+    def _is_ours(self) -> bool:
+        """Tell whether the descriptor is still our file, and the file still in its folder.
+
+        A daemon closes every descriptor it finds, and the next file it opens has our number; somebody may empty the
+        spool's folder. Half a microsecond a record.
+        """
+        links = self._links()
+        if links:
+            return True
+        if links == 0:
+            self._lose("spool: its file was deleted")
+            os.close(self._fd or 0)
+        self._fd = None
+        return False
+
+    def _links(self) -> int | None:
+        """Count the names our file has; None if the descriptor is not our file's any more."""
+        if self._fd is None:
+            return None
+        try:
+            found = os.fstat(self._fd)
+        except OSError:
+            return None
+        return found.st_nlink if (found.st_dev, found.st_ino) == self._file else None
+
     def _append(self, line: bytes) -> None:
         # After a torn write the next record starts on a line of its own, so that only the torn one is unreadable.
         data = (b"\n" if self._torn else b"") + line + b"\n"
         try:
             written = os.write(self._fd or 0, data) if self._fd is not None else 0
         except OSError as error:
-            self.losses[f"spool: {error.strerror}"] += 1
+            self._lose(f"spool: {error.strerror}")
             return
-        self._torn = written < len(data)
-        if self._torn:
-            self.losses["spool: disk full"] += 1
+        if written < len(data):
+            self._torn = True
+            self._lose("spool: disk full")
         else:
+            self._torn = False
             self.record_count += 1
 
     def open(self) -> bool:
         """Make the file, take its lock and say what the process is; the first write does so by itself."""
-        try:
-            path = os.path.join(self.folder, self.process_id + SUFFIX)
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            # Held until the process is gone, however it goes: so a recorder knows that nothing more will come.
-            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            self.losses[f"spool: {error.strerror}"] += 1
-            if self._fd is None:
-                return False
-        self.write("process_started", {**self.describe(), "parent_process_id": self.parent_id})
+        for _ in range(2):  # the folder may be taken away, recorded and done with, between the steps below
+            try:
+                path = self._open_file()
+                if os.stat(path).st_ino == os.fstat(self._fd or 0).st_ino:
+                    break
+            except OSError as error:
+                if self._fd is None:
+                    self._lose(f"spool: {error.strerror}")
+                    return False
+            os.close(self._fd or 0)
+            self._fd = None
+        else:
+            self._lose("spool: its folder comes and goes")
+            return False
+        self.write("process_started", *self._description())
         return True
+
+    def _open_file(self) -> str:
+        self._openings += 1
+        part = "" if self._openings == 1 else f".{self._openings}"
+        path = os.path.join(self.folder, f"{self.process_id}{part}{SUFFIX}")
+        if not os.path.isdir(self.folder):
+            self._make_folder()
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        found = os.fstat(self._fd)
+        self._file = (found.st_dev, found.st_ino)
+        # Held until the process is gone, however it goes: so a recorder knows that nothing more will come.
+        for attempt in range(LOCK_TRIES):
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:  # a recorder looks at this very moment whether anybody holds it
+                time.sleep(LOCK_PAUSE_S if attempt < LOCK_TRIES - 1 else 0)
+        self._reserve()
+        return path
+
+    def _make_folder(self) -> None:
+        """Make the spool's folder again for a process that outlived it, with what the next command needs to know."""
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        manifest = {
+            "run_id": self.run_id,
+            "database": self.database,
+            "name": self.run_id,
+            "started_us": time.time_ns() // 1000,
+            "late": True,
+        }
+        temporary = os.path.join(self.folder, f".{MANIFEST}.{self.process_id}")
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(manifest, file)
+        try:
+            os.link(temporary, os.path.join(self.folder, MANIFEST))  # whole, and never over another's
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(temporary)
+
+    def _description(self) -> tuple[dict[str, Any], None, None, dict[str, Any]]:
+        described = {**self.describe(), "parent_process_id": self.parent_id}
+        return described, None, None, {"registry": described.pop("registry", None)}
+
+    def _reserve(self) -> None:
+        """Take room on the disk for the losses now: when it is full, they still can be said."""
+        path = os.path.join(self.folder, self.process_id + LOSSES_SUFFIX)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, LOSSES_BYTES)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return
+
+    def _lose(self, reason: str) -> None:
+        self.losses[reason] += 1
+        text = json.dumps(dict(self.losses.most_common(8))).encode()
+        try:
+            descriptor = os.open(os.path.join(self.folder, self.process_id + LOSSES_SUFFIX), os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            os.pwrite(descriptor, text + b"\n", 0)
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         """Write no more."""
+        if self._links() is not None:
+            os.close(self._fd or 0)
+        self._fd = None
         self.closed = True
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,15 +16,18 @@ from pathlib import Path
 
 from collectors.read.spool import writers_alive
 from collectors.record.facts import git_facts, gpu_facts, host_facts, program_folder
+from collectors.record.group import GroupWatch
 from collectors.record.home import new_run_id, spool_root
 from collectors.record.manifest import Manifest
 from collectors.record.recorder import Recorder, SpoolLock
 from collectors.record.sidecar import spawn_sidecar
 from collectors.scrub import scrub_argv, scrub_environment
+from collectors.store.connect import BUSY_TIMEOUT_MS, set_patience
 from collectors.store.errors import StoreBusy, StoreError, StoreFull
 
 INJECT = Path(__file__).resolve().parent.parent / "observe" / "inject"
 STEP_S = 0.2
+PATIENCE_MS = 200  # for a database that another program holds: meanwhile signals are to be passed on
 # Passed on to the program, unless the terminal has already sent them to it as well.
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 SENT_BY_KERNEL = 0x80  # SI_KERNEL: a key on the terminal, which reaches the whole foreground group
@@ -83,7 +87,7 @@ def prepare(request: Request, environment: Mapping[str, str], cwd: str) -> tuple
     manifest = Manifest(
         run_id=run_id,
         database=os.path.abspath(request.database),
-        name=request.name or default_name(request.command),
+        name=request.name or default_name(scrub_argv(request.command)),
         started_us=time.time_ns() // 1000,
         suite=request.suite,
         tags=request.tags,
@@ -113,12 +117,14 @@ def prepare(request: Request, environment: Mapping[str, str], cwd: str) -> tuple
 
 def child_environment(request: Request, environment: Mapping[str, str], run_id: str, folder: Path) -> dict[str, str]:
     """Return the program's environment: the caller's, and what arms the hooks."""
-    path = os.pathsep.join([str(INJECT), *filter(None, [environment.get("PYTHONPATH")])])
+    entries = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry != str(INJECT)]
+    path = os.pathsep.join([str(INJECT), *(entries if any(entries) else [])])
     child = {
         **environment,
         "PYTHONPATH": path,
         "COMPILEBOARD_RUN_ID": run_id,
         "COMPILEBOARD_SPOOL": str(folder),
+        "COMPILEBOARD_DB": os.path.abspath(request.database),
         "COMPILEBOARD_LEVEL": request.level,
         "COMPILEBOARD_NO_SOURCE": "" if request.keep_source else "1",
         "COMPILEBOARD_CAPTURE_ENV": ",".join(request.capture_env),
@@ -133,11 +139,16 @@ def open_recorder(folder: Path, manifest: Manifest, say: Callable[[str], None]) 
 
     Raises: StoreError if the database can never take this run.
     """
+    recorder = None
     try:
-        recorder = Recorder(folder, manifest)
+        recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
         recorder.start()
         return recorder
-    except (StoreBusy, StoreFull) as error:
+    except StoreError as error:
+        if recorder is not None:
+            recorder.close()
+        if not isinstance(error, (StoreBusy, StoreFull)):
+            raise
         say(f"not recording yet: {error}")
         return None
 
@@ -162,14 +173,16 @@ class Launch:
         """
         self._open_or_clean_up()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
+        group = GroupWatch()
         try:
             program = self._start(mask)
             while program.poll() is None:
                 received = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, STEP_S)
-                if received is not None and _is_for_program(received) and program.poll() is None:
+                if received is not None and _is_for_program(received, group) and program.poll() is None:
                     program.send_signal(received.si_signo)
                 self._step(show_progress)
         finally:
+            group.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code = program.returncode
         outcome = Outcome(code) if code >= 0 else Outcome(None, -code)
@@ -209,10 +222,16 @@ class Launch:
                 self.trouble = None
                 if show_progress:
                     show_progress(self.recorder)
-        except (StoreError, OSError) as error:
-            if self.trouble is None:
-                self.say(f"not recorded yet: {error}")
-            self.trouble = str(error)
+        except (StoreError, OSError, sqlite3.Error) as error:
+            self._note_trouble(error)
+
+    def _note_trouble(self, error: Exception) -> None:
+        if self.trouble is None:
+            self.say(f"not recorded yet: {error}")
+        self.trouble = str(error)
+        if self.recorder is not None and not isinstance(error, StoreBusy):
+            self.recorder.close()  # opened anew by the next step, which reads the spool from its beginning
+            self.recorder = None
 
     def _finish(self, outcome: Outcome) -> None:
         manifest = self.manifest
@@ -227,26 +246,39 @@ class Launch:
         except OSError as error:
             self.trouble = str(error)
         self._step(None)
-        if self.recorder is not None:
-            try:
-                self.recorder.end()
-            except StoreError as error:
-                self.trouble = str(error)
-        orphans = writers_alive(self.folder)
-        if self.trouble is None and not orphans and self.recorder is not None:
-            self.recorder.discard_spool()
-        if self.recorder is not None:
-            self.recorder.close()
+        self._close_books()
         self.lock.release()
-        if self.trouble is not None:
+        if not self.folder.exists():
+            if self.trouble is not None:
+                self.say(f"the spool {self.folder} was deleted; what came after that is lost: {self.trouble}")
+        elif self.recorder is None or self.trouble is not None:
             self.say(f"the run is kept in {self.folder} and the next command records it: {self.trouble}")
-        elif orphans:
+        elif orphans := writers_alive(self.folder):
             self.say(f"{orphans} of the program's processes still run; they go on being recorded")
             spawn_sidecar(self.folder)
 
+    def _close_books(self) -> None:
+        """Record the end and drop the spool. A busy database is waited for now: the program is over."""
+        recorder = self.recorder
+        if recorder is None:
+            return
+        try:
+            set_patience(recorder.connection, BUSY_TIMEOUT_MS)
+            recorder.step()
+            recorder.end()
+            self.trouble = None
+            recorder.discard_spool()
+        except (StoreError, OSError, sqlite3.Error) as error:
+            self.trouble = str(error)
+        self.folder = recorder.folder
+        recorder.close()
 
-def _is_for_program(received: signal.struct_siginfo) -> bool:
-    return received.si_signo != signal.SIGCHLD and received.si_code != SENT_BY_KERNEL
+
+def _is_for_program(received: signal.struct_siginfo, group: GroupWatch) -> bool:
+    """Tell whether a signal has to be passed on: one from the terminal or to the group has reached the program."""
+    if received.si_signo == signal.SIGCHLD or received.si_code == SENT_BY_KERNEL:
+        return False
+    return not group.was_sent_to_all(received.si_signo)
 
 
 def signal_name(number: int) -> str:

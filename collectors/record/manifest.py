@@ -35,6 +35,7 @@ class Manifest:
     state: str | None = None
     exit_code: int | None = None
     signal: str | None = None
+    late: bool = False  # made by a process that outlived its spool: its run is described and ended elsewhere
 
     def write(self, folder: Path) -> None:
         """Write the manifest so that a reader sees the old one or the new one, never half."""

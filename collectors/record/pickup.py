@@ -12,6 +12,7 @@ from collectors.read.spool import writers_alive
 from collectors.record.home import spool_root
 from collectors.record.manifest import read_manifest
 from collectors.record.recorder import Recorder, SpoolLock
+from collectors.record.sidecar import spawn_sidecar
 from collectors.store.errors import StoreError
 
 
@@ -40,6 +41,7 @@ def pick_up_spools(environment: Mapping[str, str] | None = None) -> PickedUp:
 
 def _pick_up(folder: Path, found: PickedUp) -> None:
     lock = SpoolLock(folder)
+    orphaned = False
     try:
         if not lock.take():
             return
@@ -57,11 +59,13 @@ def _pick_up(folder: Path, found: PickedUp) -> None:
             if new:
                 found.run_ids.append(manifest.run_id)
                 found.event_count += new
-            recorder.discard_spool()
+            orphaned = not recorder.discard_spool() and writers_alive(recorder.folder) > 0
         finally:
             recorder.close()
     finally:
         lock.release()
+    if orphaned:  # its recorder was killed, the program goes on
+        spawn_sidecar(recorder.folder)
 
 
 def _last_change_us(folder: Path) -> int:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+from collectors.decode import registry
 from collectors.decode.decoder import Decoder
 from collectors.decode.paths import PathNamer
-from collectors.events import Event, RunEnded, RunStarted
+from collectors.events import Event, RecordsLost, RunEnded, RunStarted
 from collectors.read.spool import SpoolReader, writers_alive
 from collectors.record.manifest import Manifest
 from collectors.record.source_index import qualify
-from collectors.store.connect import checkpoint, open_writer
+from collectors.store.connect import BUSY_TIMEOUT_MS, checkpoint, open_writer
+from collectors.store.errors import StoreMoved, explain
 from collectors.store.ingest import Ingestor
 from collectors.store.migrations import migrate_connection
 from collectors.store.trace_files import keep_trace_file
@@ -29,11 +33,17 @@ LOCK_NAME = "recorder.lock"
 class Recorder:
     """Record one run. Give it the spool's lock first: two recorders of one spool would only do the work twice."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, *, patience_ms: int = BUSY_TIMEOUT_MS) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.connection = open_writer(manifest.database)
-        migrate_connection(self.connection)
+        self.connection = open_writer(manifest.database, busy_timeout_ms=patience_ms)
+        try:
+            with explained(manifest.database):
+                migrate_connection(self.connection)
+                self._file = _identity(manifest.database)
+        except BaseException:
+            self.connection.close()
+            raise
         self.ingestor = Ingestor(self.connection, manifest.database)
         self.reader = SpoolReader(folder)
         roots = [root for root in (manifest.git.get("root"), manifest.cwd) if root]
@@ -44,6 +54,8 @@ class Recorder:
     def start(self) -> None:
         """Record that the run began."""
         m = self.manifest
+        if m.late:
+            return
         self._ingest(
             [
                 RunStarted(
@@ -67,19 +79,39 @@ class Recorder:
         )
 
     def step(self) -> int:
-        """Record what was written since the last step; return how many events were new."""
+        """Record what was written since the last step; return how many events were new.
+
+        Raises: StoreError in words; what could not be recorded is read again by the next step.
+        """
+        self._check_place()
+        mark = self.reader.mark()
         events = self._events()
         new = 0
-        while batch := list(islice(events, BATCH)):
-            new += self._ingest(batch)
+        try:
+            while batch := list(islice(events, BATCH)):
+                new += self._ingest(batch)
+        except BaseException:
+            self.reader.rewind(mark)
+            raise
         if time.monotonic() >= self._beat_s:
+            with explained(self.manifest.database):
+                self.ingestor.touch(self.manifest.run_id)
+                checkpoint(self.connection)
             self._beat_s = time.monotonic() + HEARTBEAT_S
-            self.ingestor.touch(self.manifest.run_id)
-            checkpoint(self.connection)
         return new
+
+    def _check_place(self) -> None:
+        """Notice that the database was deleted or replaced: the open file is then nobody's any more."""
+        found = _identity(self.manifest.database)
+        if found != self._file:
+            said = "was deleted" if found is None else "was replaced by another file"
+            raise StoreMoved(f"{self.manifest.database} {said} while it was being recorded into.")
 
     def _events(self) -> Iterator[Event]:
         for captured in self.reader.read():
+            registry_path = captured.extra.get("registry")
+            if isinstance(registry_path, str):
+                registry.learn(registry_path)
             yield from self.decoder.decode(captured)
 
     def _ingest(self, batch: list[Event]) -> int:
@@ -88,13 +120,21 @@ class Recorder:
         return result.new_count
 
     def end(self) -> None:
-        """Record how the run ended, once its manifest says so."""
+        """Record how the run ended, once its manifest says so, and what was lost on the way.
+
+        Raises: StoreError in words.
+        """
         m = self.manifest
-        if m.ended_us is None or m.state is None:
+        if m.ended_us is None:
             return
-        self._keep_traces()
-        self._ingest(
-            [
+        with explained(m.database):
+            self._keep_traces()
+        events: list[Event] = [
+            RecordsLost(process_id, -sum(losses.values()), m.ended_us, m.run_id, losses)
+            for process_id, losses in sorted(self.reader.losses().items())
+        ]
+        if m.state is not None and not m.late:
+            events.append(
                 RunEnded(
                     process_id=m.recorder_process_id,
                     sequence=1,
@@ -104,8 +144,8 @@ class Recorder:
                     exit_code=m.exit_code,
                     signal=m.signal,
                 )
-            ]
-        )
+            )
+        self._ingest(events)
 
     def _keep_traces(self) -> None:
         """Store the logs that torch wrote during the run; a folder of the user's own may hold older ones."""
@@ -117,16 +157,48 @@ class Recorder:
 
     def close(self) -> None:
         """Fold the WAL back and close the database."""
-        checkpoint(self.connection)
-        self.connection.close()
+        try:
+            checkpoint(self.connection)
+        except sqlite3.Error:
+            pass  # a later checkpoint does it; what is committed is safe
+        finally:
+            self.connection.close()
 
     def discard_spool(self) -> bool:
-        """Delete the spool if every byte of it is in the database and nobody can write to it any more."""
+        """Delete the spool if every byte of it is in the database and nobody can write to it any more.
+
+        Raises: StoreError in words; the spool is then still there.
+        """
         if writers_alive(self.folder) or self.manifest.ended_us is None:
             return False
+        # Taken away first and looked at again: a process that opens its file now finds the folder gone, and makes it
+        # anew for the next command.
+        aside = self.folder.with_name(f"{self.folder.name}~{os.getpid()}")
+        self.folder.rename(aside)
+        self.folder = self.reader.folder = aside
+        if writers_alive(aside):
+            return False
         self.step()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.end()
+        shutil.rmtree(aside, ignore_errors=True)
         return True
+
+
+@contextmanager
+def explained(database: str) -> Iterator[None]:
+    """Say what SQLite raises in the store's words."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(error, database) from error
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class SpoolLock:

@@ -12,11 +12,10 @@ import collectors
 from collectors.read.spool import writers_alive
 from collectors.record.manifest import read_manifest
 from collectors.record.recorder import Recorder, SpoolLock
-from collectors.store.errors import StoreError
+from collectors.store.errors import StoreError, StoreMoved
 
 STEP_S = 0.2
 RETRY_S = 2.0
-DONE_NAME = "recorded"  # made when everything is in the database: the process that waits for it looks for this
 
 
 def spawn_sidecar(folder: Path) -> None:
@@ -26,6 +25,7 @@ def spawn_sidecar(folder: Path) -> None:
     path = os.pathsep.join([root, *filter(None, [kept.get("PYTHONPATH")])])
     subprocess.Popen(
         [sys.executable, "-m", "collectors.record.sidecar", str(folder)],
+        cwd=root,  # -m looks there first, and the program's folder may hold a `collectors` of its own
         env={**kept, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -36,46 +36,60 @@ def spawn_sidecar(folder: Path) -> None:
 
 
 def run_sidecar(folder: Path) -> int:
-    """Follow a spool until its run has ended or all its writers are gone."""
-    lock = SpoolLock(folder)
-    if not lock.take():
-        return 0
-    recorder = None
-    while recorder is None:
+    """Follow a spool until its run has ended or all its writers are gone; 1 if it must wait for the next command."""
+    try:
+        lock = SpoolLock(folder)
+        if not lock.take():
+            return 0
+        recorder = _open(folder)
+        if recorder is None:
+            return 1
         try:
-            recorder = Recorder(folder, read_manifest(folder))
-        except StoreError:
-            if not writers_alive(folder):
-                return 1  # the next command picks the spool up
-            time.sleep(RETRY_S)
-    _follow(recorder)
-    recorder.close()
+            _follow(recorder)
+        finally:
+            recorder.close()
+    except (ValueError, OSError):  # the folder was taken away
+        return 1
     return 0
 
 
+def _open(folder: Path) -> Recorder | None:
+    while True:
+        try:
+            return Recorder(folder, read_manifest(folder))
+        except StoreError:
+            if not writers_alive(folder):
+                return None
+            time.sleep(RETRY_S)
+
+
 def _follow(recorder: Recorder) -> None:
-    folder = recorder.folder
+    """Record until nobody writes any more.
+
+    Raises: ValueError or OSError when the folder is gone.
+    """
     started = False
     while True:
         try:
             if not started:
                 recorder.start()
                 started = True
-            alive = writers_alive(folder)  # before the step: what a writer wrote before it went is then read
+            alive = writers_alive(recorder.folder)  # before the step: what a writer wrote before it went is then read
             recorder.step()
-        except (StoreError, OSError):
-            if not folder.is_dir():
+            recorder.manifest = manifest = read_manifest(recorder.folder)
+            if not alive:
+                if manifest.ended_us is None:
+                    manifest.ended_us, manifest.state = time.time_ns() // 1000, "interrupted"
+                    manifest.write(recorder.folder)
+                recorder.end()
+                if recorder.discard_spool():
+                    return
+        except StoreMoved:
+            return  # the next command records all of it anew, into what is there then
+        except StoreError:
+            if not writers_alive(recorder.folder):
                 return
             time.sleep(RETRY_S)
-            continue
-        recorder.manifest = manifest = read_manifest(folder)
-        if not alive:
-            if manifest.ended_us is None:
-                manifest.ended_us, manifest.state = time.time_ns() // 1000, "interrupted"
-                manifest.write(folder)
-            recorder.end()
-            recorder.discard_spool()
-            return
         time.sleep(STEP_S)
 
 

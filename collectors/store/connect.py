@@ -23,14 +23,16 @@ BUSY_TIMEOUT_MS = 5_000
 CHECKPOINT_BUSY_TIMEOUT_MS = 100  # longer blocks the writer for as long as a reader reads
 
 
-def open_writer(path: str | os.PathLike[str]) -> sqlite3.Connection:
+def open_writer(path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:
     """Open a database for writing, creating the file where there is none.
 
     Raises: StoreError in words if it cannot be written, is not ours, or is newer than this program.
     """
     name = os.fspath(path)
+    if os.path.isdir(name):
+        raise StoreNotReadable(f"{name} is a folder; --db expects a file.")
     try:
-        connection = sqlite3.connect(name, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None)
+        connection = sqlite3.connect(name, timeout=busy_timeout_ms / 1000, isolation_level=None)
     except sqlite3.Error as error:
         raise explain(error, name) from error
     try:
@@ -126,8 +128,14 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
 
 def checkpoint(connection: sqlite3.Connection) -> None:
     """Fold the WAL back into the file, giving up soon if readers are busy."""
-    connection.execute(f"pragma busy_timeout = {CHECKPOINT_BUSY_TIMEOUT_MS}")
+    before_ms = connection.execute("pragma busy_timeout").fetchone()[0]
+    connection.execute(f"pragma busy_timeout = {min(before_ms, CHECKPOINT_BUSY_TIMEOUT_MS)}")
     try:
         connection.execute("pragma wal_checkpoint(truncate)")
     finally:
-        connection.execute(f"pragma busy_timeout = {BUSY_TIMEOUT_MS}")
+        connection.execute(f"pragma busy_timeout = {before_ms}")
+
+
+def set_patience(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
+    """Say how long a writer waits for another one."""
+    connection.execute(f"pragma busy_timeout = {int(busy_timeout_ms)}")

@@ -37,6 +37,10 @@ class StoreFull(StoreError):
     """The disk is full."""
 
 
+class StoreMoved(StoreError):
+    """The file that was opened is no longer the one at its path."""
+
+
 def explain(error: sqlite3.Error, path: str) -> StoreError:
     """Turn an sqlite3 error into the store's own, by SQLite's result code."""
     # sqlite3 names the codes only from Python 3.11 on; the numbers are SQLite's own and never change.

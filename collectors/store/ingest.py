@@ -11,15 +11,18 @@ import sqlite3
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from collectors.events import ConfigSeen, Event, ProcessStarted, RunEnded, RunStarted, dump_event
-from collectors.store.codec import pack
+from collectors.events import ConfigSeen, Event, ProcessStarted, RunEnded, RunStarted, dump_event, load_event
+from collectors.store.codec import pack, unpack
 from collectors.store.connect import write_transaction
 from collectors.store.errors import explain
 from collectors.store.frames import FrameBook
 from collectors.store.rows import WRITERS
 from collectors.store.rows_shared import Batch
 from collectors.store.totals import Totals
+
+STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 
 @dataclass
@@ -64,18 +67,18 @@ class Ingestor:
         batch = Batch(self.connection, run_id, self.frames, Totals(self.connection, run_id))
         ensured = False
         for event in events:
-            if not ensured and not isinstance(event, RunStarted):
+            if not ensured:
                 self._ensure_run(run_id, event.time_us, now_us)
                 ensured = True
-            if isinstance(event, RunStarted):
-                self._start_run(run_id, event, now_us)
             # A configuration is kept once by its content, and needs no copy among the events.
             if not isinstance(event, ConfigSeen) and not self._keep(run_id, event):
                 result.known_count += 1
                 continue
-            result.new_count += 1
-            if isinstance(event, RunEnded):
-                self._end_run(run_id, event)
+            result.new_count += not isinstance(event, ConfigSeen)
+            if isinstance(event, RunStarted):
+                self._start_run(run_id, event)
+            if isinstance(event, RunStarted | RunEnded):
+                self._settle_state(run_id)
             writer = WRITERS.get(type(event))
             if writer is not None:
                 writer(batch, event)
@@ -93,7 +96,8 @@ class Ingestor:
         now_us = time.time_ns() // 1000 if now_us is None else now_us
         with write_transaction(self.connection):
             self.connection.execute(
-                "update runs set heartbeat_us = :now_us where id = :id", {"id": run_id, "now_us": now_us}
+                "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
+                {"id": run_id, "now_us": now_us},
             )
 
     def _is_deleted(self, run_id: str) -> bool:
@@ -130,18 +134,22 @@ class Ingestor:
         )
         self.connection.execute("insert or ignore into run_totals (run_id) values (:id)", {"id": run_id})
 
-    def _start_run(self, run_id: str, event: RunStarted, now_us: int) -> None:
-        self._ensure_run(run_id, event.time_us, now_us)
+    def _start_run(self, run_id: str, event: RunStarted) -> None:
+        """Describe the run by the first start that arrives; another node that joins it adds its tags."""
+        self.connection.executemany(
+            "insert or ignore into run_tags (run_id, key, value) values (:run_id, :key, :value)",
+            [{"run_id": run_id, "key": key, "value": value} for key, value in event.tags.items()],
+        )
         gpu = event.gpus[0] if event.gpus else {}
         facts = {name: getattr(event, name) for name in ("argv", "git", "host", "gpus", "environment")}
         self.connection.execute(
             """
             update runs set
               name = :name, suite = :suite, source = :source, level = :level, keep_source = :keep_source,
-              command = :command, cwd = :cwd, started_us = :started_us, host = :host, gpu_name = :gpu_name,
-              gpu_count = :gpu_count, git_commit = :git_commit, git_branch = :git_branch,
+              command = :command, cwd = :cwd, started_us = min(started_us, :started_us), host = :host,
+              gpu_name = :gpu_name, gpu_count = :gpu_count, git_commit = :git_commit, git_branch = :git_branch,
               git_subject = :git_subject, git_dirty = :git_dirty, facts = :facts
-            where id = :id
+            where id = :id and facts = '{}'
             """,
             {
                 "id": run_id,
@@ -163,24 +171,36 @@ class Ingestor:
                 "facts": json.dumps(facts, separators=(",", ":")),
             },
         )
-        self.connection.executemany(
-            "insert or replace into run_tags (run_id, key, value) values (:run_id, :key, :value)",
-            [{"run_id": run_id, "key": key, "value": value} for key, value in event.tags.items()],
-        )
 
-    def _end_run(self, run_id: str, event: RunEnded) -> None:
+    def _settle_state(self, run_id: str) -> None:
+        """Say how the run stands: running while a node that started it has not ended, then as its worst end."""
+        key = {"id": run_id}
+        (open_count,) = self.connection.execute(
+            """
+            select sum(kind = 'run_started') - sum(kind = 'run_ended')
+            from events
+            where run_id = :id and kind in ('run_started', 'run_ended')
+            """,
+            key,
+        ).fetchone()
+        rows = self.connection.execute("select body from events where run_id = :id and kind = 'run_ended'", key)
+        ends = [end for row in rows if isinstance(end := load_event(unpack(row["body"])), RunEnded)]
+        if not ends or open_count > 0:
+            state: dict[str, Any] = {"state": "running", "ended_us": None, "exit_code": None, "signal": None}
+        else:
+            worst = min(ends, key=lambda end: (STATES.index(end.state) if end.state in STATES else -1, end.time_us))
+            state = {
+                "state": worst.state,
+                "ended_us": max(end.time_us for end in ends),
+                "exit_code": worst.exit_code,
+                "signal": worst.signal,
+            }
         self.connection.execute(
             """
             update runs set state = :state, ended_us = :ended_us, exit_code = :exit_code, signal = :signal
             where id = :id
             """,
-            {
-                "id": run_id,
-                "state": event.state,
-                "ended_us": event.time_us,
-                "exit_code": event.exit_code,
-                "signal": event.signal,
-            },
+            {**key, **state},
         )
 
     def _describe_run(self, run_id: str, event: ProcessStarted) -> None:

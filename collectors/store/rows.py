@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
-from typing import Any
 
 from collectors.events import (
     CacheLookedUp,
@@ -17,6 +16,7 @@ from collectors.events import (
     GraphBroke,
     ProcessStarted,
     Recompiled,
+    RecordsLost,
     SnapshotTaken,
 )
 from collectors.store.codec import pack
@@ -28,7 +28,7 @@ Connection = sqlite3.Connection
 
 
 def write_process(batch: Batch, event: ProcessStarted) -> None:
-    batch.connection.execute(
+    cursor = batch.connection.execute(
         """
         insert into processes
           (id, run_id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us,
@@ -67,7 +67,7 @@ def write_process(batch: Batch, event: ProcessStarted) -> None:
             },
         },
     )
-    batch.totals.add(process_count=1)
+    batch.totals.add(process_count=cursor.rowcount)  # a process whose file was taken from it says who it is again
 
 
 def write_config(batch: Batch, event: ConfigSeen) -> None:
@@ -150,33 +150,41 @@ def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
 
 
 def write_snapshot(batch: Batch, event: SnapshotTaken) -> None:
-    known = batch.connection.execute(
-        "select losses from processes where id = :id and snapshot_final <= :final", _snapshot_key(event)
-    ).fetchone()
-    if known is None:
-        return
+    _keep_losses(batch, event.process_id, event.losses)
     batch.connection.execute(
         """
         update processes set
-          counters = :counters, compile_times = :compile_times, losses = :losses, snapshot_final = :final,
+          counters = :counters, compile_times = :compile_times, snapshot_final = :final,
           last_seen_us = max(last_seen_us, :time_us), cudnn_version = coalesce(:cudnn_version, cudnn_version)
-        where id = :id
+        where id = :id and snapshot_final <= :final
         """,
         {
-            **_snapshot_key(event),
+            "id": event.process_id,
+            "final": int(event.final),
             "counters": json.dumps(event.counters),
             "compile_times": json.dumps(event.compile_times),
-            "losses": json.dumps(event.losses),
             "time_us": event.time_us,
             "cudnn_version": event.cudnn_version,
         },
     )
-    before = sum(json.loads(known["losses"] or "{}").values())
-    batch.totals.add(loss_count=sum(event.losses.values()) - before)
 
 
-def _snapshot_key(event: SnapshotTaken) -> dict[str, Any]:
-    return {"id": event.process_id, "final": int(event.final)}
+def write_losses(batch: Batch, event: RecordsLost) -> None:
+    _keep_losses(batch, event.process_id, event.losses)
+
+
+def _keep_losses(batch: Batch, process_id: str, losses: dict[str, int]) -> None:
+    """Keep the largest count of each reason: a process counts up, and its spool's reader knows what it could not."""
+    if not losses:
+        return
+    row = batch.connection.execute("select losses from processes where id = :id", {"id": process_id}).fetchone()
+    known = json.loads(row["losses"] or "{}") if row else {}
+    merged = {**known, **{reason: max(count, known.get(reason, 0)) for reason, count in losses.items()}}
+    batch.totals.add(loss_count=sum(merged.values()) - sum(known.values()))
+    if row:
+        batch.connection.execute(
+            "update processes set losses = :losses where id = :id", {"id": process_id, "losses": json.dumps(merged)}
+        )
 
 
 WRITERS: dict[type, Callable[..., None]] = {
@@ -190,4 +198,5 @@ WRITERS: dict[type, Callable[..., None]] = {
     CacheLookedUp: write_cache,
     CudagraphSkipped: write_skip,
     SnapshotTaken: write_snapshot,
+    RecordsLost: write_losses,
 }

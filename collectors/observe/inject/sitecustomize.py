@@ -71,17 +71,14 @@ def _install():
 
 
 def _chain():
-    """Run the sitecustomize that this one shadows, if there is one, as Python would have run it."""
+    """Run the sitecustomize that this one shadows, as Python would have run it.
+
+    Where there is none, this raises what Python expects then: nothing of us is left in sys.modules.
+    """
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
     sys.path_importer_cache.pop(_HERE, None)
-    ours = sys.modules.pop("sitecustomize", None)
-    try:
-        import sitecustomize  # noqa: F401
-    except ImportError as error:
-        if error.name != "sitecustomize":
-            raise
-        if ours is not None:
-            sys.modules["sitecustomize"] = ours
+    sys.modules.pop("sitecustomize", None)
+    import sitecustomize  # noqa: F401
 
 
 if os.environ.get("COMPILEBOARD_SPOOL") and sys.version_info >= (3, 10):
