@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from app.analysis.chains import shorten_steps
+from app.analysis.config_diff import compare_texts, list_changes
+from app.analysis.diagnosis import Evidence, diagnose
+from app.analysis.phases import list_shares, sum_phases
+from app.analysis.words import describe_outcome, gb_url
+from app.charts.run import chart_compiles
+from app.queries.compiles import CompileRow, Phases
+from app.queries.run_breaks import DistinctBreak
+from app.queries.run_events import CacheResult
+from app.queries.run_recompiles import LimitHit, RunCause
+
+
+def _break(
+    cost_us: int, hints: tuple[str, ...] = ("Do this",), outcomes: dict[str, int] | None = None
+) -> DistinctBreak:
+    return DistinctBreak(
+        cost_us, "GB0001", "Type", "Type", None, hints, "f", "a.py", 1, "x()", 1, cost_us, outcomes or {}
+    )
+
+
+def _cause(cost_us: int, source: str | None = "x") -> RunCause:
+    return RunCause(1, "tensor_size", source, "reason", "fix it", "f", "a.py", 1, 1, cost_us)
+
+
+def test_diagnose_orders_by_compile_time() -> None:
+    found = diagnose(Evidence(causes=[_cause(5_000)], breaks=[_break(9_000), _break(1_000)]))
+    assert [(it.kind, it.cost_us) for it in found] == [("break", 9_000), ("recompile", 5_000), ("break", 1_000)]
+    assert diagnose(Evidence()) == []
+
+
+def test_diagnose_puts_what_runs_eagerly_first() -> None:
+    limit = LimitHit(1, "0/8", "p", None, "f", "a.py", 3, "tensor_size", "0/7", 0, None)
+    found = diagnose(Evidence(causes=[_cause(10**9)], limit_hits=[limit]))
+    assert [it.kind for it in found] == ["limit", "recompile"]
+    assert "Tensor size of x" in found[0].fix
+    assert found[0].cost_us == 10**9
+
+
+def test_diagnose_takes_a_hint_that_says_what_to_do() -> None:
+    found = diagnose(Evidence(breaks=[_break(1, ("This graph break is fundamental - it is", "Use torch.cond"))]))
+    assert found[0].fix == "Use torch.cond"
+    eager = diagnose(Evidence(breaks=[_break(1, outcomes={"skipped": 1})]))
+    assert (eager[0].severity, eager[0].title) == ("bad", "Graph break: Type (the frame runs eagerly)")
+
+
+def test_diagnose_names_caches_that_are_off_or_bypassed() -> None:
+    changed = [{"inductor": {"fx_graph_cache": {"value": False, "default": True}}}]
+    bypass = CacheResult("aot_autograd", "bypass", "custom op", 3, None, None)
+    found = diagnose(Evidence(changed=changed, cacheable_us=2_000_000, caches=[bypass]))
+    assert [it.title for it in found] == ["Caches are disabled", "AOTAutograd cache bypassed"]
+    assert "inductor.fx_graph_cache = False" in found[0].fix
+    assert found[1].number == "3 graphs"
+
+
+def test_shares_fill_the_bar_and_leave_out_what_took_no_time() -> None:
+    phases = Phases(750, 250, 0, None, None, None, None, None)
+    shares = list_shares(phases)
+    assert [(it.phase.name, it.start, it.width) for it in shares] == [("dynamo", 0, 75), ("aot", 75, 25)]
+    assert sum_phases(phases) == 1000
+    assert sum_phases(Phases(*(None,) * 8)) is None
+    assert list_shares(phases, 2000)[0].width == 37.5
+
+
+def test_list_changes_counts_the_processes_that_have_one() -> None:
+    one = {"dynamo": {"verbose": {"value": True, "default": False}}}
+    changes = list_changes([("a", one), ("b", one), ("c", {"dynamo": {"verbose": {"value": "", "default": False}}})])
+    assert [(it.name, it.value, it.default, it.process_count) for it in changes] == [
+        ("verbose", '""', "False", 1),
+        ("verbose", "True", "False", 2),
+    ]
+
+
+def test_compare_texts_lists_what_is_not_the_same_everywhere() -> None:
+    found = compare_texts([("h1", {"a": 1, "b": 2}), ("h2", {"a": 1, "b": 3, "c": None})])
+    assert [(it.name, it.values) for it in found] == [
+        ("b", (("2", "h1"), ("3", "h2"))),
+        ("c", (("not there", "h1"), ("None", "h2"))),
+    ]
+
+
+def test_shorten_steps_keeps_both_ends() -> None:
+    kept, left_out = shorten_steps(list(range(100)), 40)  # type: ignore[arg-type]
+    assert (kept[:10], kept[-1], left_out) == (list(range(10)), 99, 60)
+    assert shorten_steps([], 40) == ([], 0)
+
+
+def test_words_tell_an_unfinished_compile_from_a_running_one() -> None:
+    assert describe_outcome("started", True).word == "started"
+    assert describe_outcome("started", False).word == "not finished"
+    assert gb_url("GB0059") == "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html"
+    assert gb_url("GB../x") is None
+
+
+def test_chart_compiles_escapes_names_and_is_plotlys() -> None:
+    phases = Phases(2_000_000, 10, None, None, None, None, None, None)
+    row = CompileRow(
+        4, "p", 1, 0, "0/0", 0, 0, 1, "<a>", "a.py", 1, None, "compiled", 0, 1, 1, 1, 0, None, None, phases
+    )
+    chart = chart_compiles([row], "RUN", 1)
+    go.Figure(chart.figure)
+    assert chart.figure["layout"]["yaxis"]["ticktext"] == ["&lt;a> 0/0 r1 "]
+    assert chart.figure["data"][0]["customdata"] == ["/runs/RUN/compiles/4"]
+    assert chart.rows[0][:4] == ["0/0", "<a>", "2.00 s", "2.00 s"]
