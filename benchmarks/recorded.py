@@ -76,11 +76,14 @@ def read_recordings(sources: Iterable[Path]) -> list[Recording]:
     return recordings
 
 
-def read_recording(source: Path) -> Recording:
-    """Decode one log or spool."""
+def read_recording(source: Path, *, every_kind: bool = False) -> Recording:
+    """Decode one log or spool, with or without what a replayed run says itself."""
     decoder = Decoder()
     events = [
-        event for captured in _captured(source) for event in decoder.decode(captured) if not isinstance(event, LEFT_OUT)
+        event
+        for captured in _captured(source)
+        for event in decoder.decode(captured)
+        if every_kind or not isinstance(event, LEFT_OUT)
     ]
     times = [event.time_us for event in events] or [0]
     return Recording(

@@ -135,6 +135,7 @@ create table process_configs (
 ) strict, without rowid;
 
 -- Every event as it came, compressed: nothing recorded is lost, and a better decoder can read it again.
+-- With a rowid: bodies of more than 1 KB would each take a page of their own without.
 create table events (
   process_id text not null,
   sequence integer not null,
@@ -143,7 +144,7 @@ create table events (
   time_us integer not null,
   body blob not null,
   primary key (process_id, sequence)
-) strict, without rowid;
+) strict;
 create index events_run on events (run_id, kind);
 
 -- One row an attempt to compile a frame: the number in headlines.
