@@ -1,0 +1,39 @@
+"""What every test gets: places of its own, and a check that nothing of it is left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools.observed import USED, Workplace, processes_of, wait_for
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    """Give a folder with a database, a spool home and programs of its own."""
+    return Workplace(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the person's own spools out of every test."""
+    monkeypatch.setenv("COMPILEBOARD_HOME", str(tmp_path_factory.getbasetemp() / "no-home"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Fail a test in which a hook swallowed an error, or that leaves a hook or a process behind.
+
+    A connection left open is a ResourceWarning, and warnings are errors.
+    """
+    yield
+    hooks = sys.modules.get("collectors.observe.hooks")
+    assert hooks is None or hooks.current() is None, "the test left its hooks in"
+    for used in USED:
+        wait_for(lambda: not processes_of(used.home), 15)
+        assert used.lossy or not used.losses(), f"a hook swallowed an error: {used.losses()}"
+    USED[:] = [used for used in USED if not used.folder.exists()]
+    USED.clear()
