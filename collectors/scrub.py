@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 WITHHELD = "<withheld>"
 
 _SECRET_NAME = re.compile(
-    r"(?i)(secret|token|passw|passphrase|pwd$|api[_-]?key|access[_-]?key|private[_-]?key|credential|auth|cookie|session"
+    r"(?i)(secret|token(?!s|iz)|passw|passphrase|pwd$|api[_-]?key|access[_-]?key|private[_-]?key|credential|auth(?!or)"
+    r"|cookie|session"
     r"|signature|dsn$|\bkey$|_key$|-key$|bearer|webhook|connection[_-]?string)"
 )
 _SECRET_SHAPE = re.compile(
@@ -23,6 +24,13 @@ _URL_LOGIN = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s@]+@")
 _URL_QUERY = re.compile(r"(?i)([?&][\w.-]*(?:token|key|secret|sig|signature|password|auth|credential)[\w.-]*=)[^&\s#]+")
 _HEADER = re.compile(r"(?i)\b((?:authorization|proxy-authorization|cookie|x-api-key)\s*[:=]\s*)[^\r\n'\"]+")
 _ASSIGNMENT = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)([=:])(.+)", re.DOTALL)
+# Inside a shell line or a program's text: TOKEN=…, api_key = '…', --token …
+_NAMED = (
+    r"[\w.-]*(?:secret|token(?!s|iz)|passw|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential)[\w.-]*"
+)
+_VALUE = r"(?:'[^']*'|\"[^\"]*\"|[^\s;&|)]+)"
+_INNER_ASSIGNMENT = re.compile(rf"(?i)(?<![\w.-])({_NAMED}\s?=\s?)(?!=){_VALUE}")
+_INNER_OPTION = re.compile(rf"(?i)(?<!\S)(-{_NAMED}\s+)(?!-){_VALUE}")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.+/=-]{8,}")
 
 
@@ -31,6 +39,8 @@ def scrub_text(text: str) -> str:
     text = _URL_LOGIN.sub(rf"\1{WITHHELD}@", text)
     text = _URL_QUERY.sub(rf"\1{WITHHELD}", text)
     text = _HEADER.sub(rf"\1{WITHHELD}", text)
+    text = _INNER_ASSIGNMENT.sub(rf"\1{WITHHELD}", text)
+    text = _INNER_OPTION.sub(rf"\1{WITHHELD}", text)
     text = _BEARER.sub(rf"\1 {WITHHELD}", text)
     return _SECRET_SHAPE.sub(WITHHELD, text)
 

@@ -32,6 +32,9 @@ def unpack(blob: bytes) -> str:
         raise ValueError(f"unknown compression {way!r}; written by a newer CompileBoard?")
     try:
         expander = zlib.decompressobj(zdict=_dictionary()) if way == PRIMED else zlib.decompressobj()
-        return (expander.decompress(body) + expander.flush()).decode()
+        text = expander.decompress(body) + expander.flush()
     except zlib.error as error:
         raise ValueError(f"a stored text is damaged: {error}") from None
+    if not expander.eof:
+        raise ValueError("a stored text is damaged: it breaks off")
+    return text.decode()
