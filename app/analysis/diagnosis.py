@@ -39,12 +39,14 @@ class Finding:
     tab: str
     cost_us: int | None
     code: str | None = None
+    others: int = 0  # functions that have the same, beside the one named
 
 
 @dataclass(frozen=True)
 class Evidence:
     """Hold what a diagnosis looks at; each list has what costs most first."""
 
+    compile_us: int = 0
     failures: Sequence[FailureRow] = ()
     limit_hits: Sequence[LimitHit] = ()
     causes: Sequence[RunCause] = ()
@@ -58,7 +60,7 @@ class Evidence:
 def diagnose(evidence: Evidence, most: int = 5) -> list[Finding]:
     """List what to do, the most costly first; empty where nothing stands out."""
     grave = [*_failures(evidence.failures), *_limits(evidence)]
-    costly = [*_causes(evidence.causes), *_breaks(evidence.breaks), *_disabled(evidence), *_bypasses(evidence.caches)]
+    costly = [*_causes(evidence.causes), *_breaks(evidence), *_disabled(evidence), *_bypasses(evidence.caches)]
     costly += _skips(evidence.skips)
     costly.sort(key=lambda it: -(it.cost_us or 0))
     # One cause that takes all places hides the others: what ends in eager code keeps at most three.
@@ -120,53 +122,62 @@ def _name_cause(cause: RunCause) -> str:
 
 
 def _causes(causes: Sequence[RunCause]) -> list[Finding]:
-    found = []
+    groups: dict[tuple[str, str], list[RunCause]] = {}
     for it in causes:
-        number = f"{format_duration(it.compile_us)} in {format_plural(it.recompile_count, 'recompile')}"
+        fix = it.suggestion or label_category(it.category).meaning
+        groups.setdefault((f"Recompiled: {_name_cause(it)}", fix), []).append(it)
+    found = []
+    for (title, fix), members in groups.items():
+        first, cost_us = members[0], sum(it.compile_us for it in members)
+        count = sum(it.recompile_count for it in members)
         found.append(
             Finding(
-                "recompile",
-                "warn",
-                f"Recompiled: {_name_cause(it)}",
-                number,
-                it.function,
-                it.file,
-                None,
-                it.suggestion or label_category(it.category).meaning,
-                "recompiles",
-                it.compile_us,
-                it.reason,
+                kind="recompile",
+                severity="warn",
+                title=title,
+                number=f"{format_duration(cost_us)} in {format_plural(count, 'recompile')}",
+                function=first.function,
+                file=first.file,
+                line=None,
+                fix=fix,
+                tab="recompiles",
+                cost_us=cost_us,
+                code=first.reason,
+                others=len({(it.file, it.function) for it in members}) - 1,
             )
         )
     return found
 
 
-def _breaks(breaks: Sequence[DistinctBreak]) -> list[Finding]:
-    found = []
-    for it in breaks:
-        eager = it.outcomes.get("skipped", 0)
-        number = (
-            f"{format_plural(it.break_count, 'graph break')}, in compiles that took {format_duration(it.compile_us)}"
-        )
-        title = f"Graph break: {it.gb_type or it.reason.splitlines()[0] if it.reason else 'not named'}"
+def _breaks(evidence: Evidence) -> list[Finding]:
+    groups: dict[tuple[str, str], list[DistinctBreak]] = {}
+    for it in evidence.breaks:
         useful = [hint for hint in it.hints if not hint.startswith(_NO_ADVICE)] or it.hints
         fix = useful[0] if useful else it.explanation or "Move this line out of the compiled function."
-        kind = "bad" if eager else "warn"
-        if eager:
-            title += " (the frame runs eagerly)"
+        name = it.gb_type or (it.reason.splitlines()[0] if it.reason else "without a reason")
+        groups.setdefault((name, fix), []).append(it)
+    found = []
+    for (name, fix), members in groups.items():
+        first = members[0]
+        # Compiles with several of these breaks would be counted twice: all of the run's time is the most there is.
+        cost_us = min(sum(it.compile_us for it in members), evidence.compile_us or 2**62)
+        count = format_plural(sum(it.break_count for it in members), "graph break")
+        eager = sum(it.outcomes.get("skipped", 0) for it in members)
         found.append(
             Finding(
-                "break",
-                kind,
-                title,
-                number,
-                it.function,
-                it.file,
-                it.line,
-                fix,
-                "breaks",
-                it.compile_us,
-                it.source_line,
+                kind="break",
+                severity="bad" if eager else "warn",
+                title=f"Graph break: {name}"
+                + (f" ({format_plural(eager, 'frame')} left to run eagerly)" if eager else ""),
+                number=f"{count}, in compiles that took {format_duration(cost_us)}",
+                function=first.function,
+                file=first.file,
+                line=first.line,
+                fix=fix,
+                tab="breaks",
+                cost_us=cost_us,
+                code=first.source_line,
+                others=len({(it.file, it.function) for it in members}) - 1,
             )
         )
     return found

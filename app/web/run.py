@@ -47,10 +47,11 @@ def _summary(detail: RunDetail) -> dict[str, Any]:
     below = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
     longest = compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows
     evidence = Evidence(
+        compile_us=run.compile_us,
         failures=run_events.list_failures(reader, run.id).rows if run.failure_count else (),
         limit_hits=run_recompiles.list_limit_hits(reader, run.id) if run.recompile_limit_count else (),
-        causes=run_recompiles.list_causes(reader, run.id),
-        breaks=run_breaks.list_distinct_breaks(reader, run.id, limit=10).rows,
+        causes=run_recompiles.list_causes(reader, run.id, limit=500),
+        breaks=run_breaks.list_distinct_breaks(reader, run.id, limit=500).rows,
         caches=run_events.count_cache_results(reader, run.id),
         skips=run_events.list_cudagraph_skips(reader, run.id, limit=200).rows,
         changed=changed,

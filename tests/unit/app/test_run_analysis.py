@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import plotly.graph_objects as go
 
 from app.analysis.chains import shorten_steps
@@ -27,9 +29,16 @@ def _cause(cost_us: int, source: str | None = "x") -> RunCause:
 
 
 def test_diagnose_orders_by_compile_time() -> None:
-    found = diagnose(Evidence(causes=[_cause(5_000)], breaks=[_break(9_000), _break(1_000)]))
+    found = diagnose(Evidence(causes=[_cause(5_000)], breaks=[_break(9_000), _break(1_000, ("Do that",))]))
     assert [(it.kind, it.cost_us) for it in found] == [("break", 9_000), ("recompile", 5_000), ("break", 1_000)]
     assert diagnose(Evidence()) == []
+
+
+def test_diagnose_joins_what_one_fix_mends() -> None:
+    other = replace(_break(1_000), function="g")
+    found = diagnose(Evidence(compile_us=9_500, breaks=[_break(9_000), other], causes=[_cause(10), _cause(20)]))
+    assert [(it.kind, it.cost_us, it.others) for it in found] == [("break", 9_500, 1), ("recompile", 30, 0)]
+    assert found[0].number == "2 graph breaks, in compiles that took 9.50 ms"
 
 
 def test_diagnose_puts_what_runs_eagerly_first() -> None:
@@ -44,7 +53,7 @@ def test_diagnose_takes_a_hint_that_says_what_to_do() -> None:
     found = diagnose(Evidence(breaks=[_break(1, ("This graph break is fundamental - it is", "Use torch.cond"))]))
     assert found[0].fix == "Use torch.cond"
     eager = diagnose(Evidence(breaks=[_break(1, outcomes={"skipped": 1})]))
-    assert (eager[0].severity, eager[0].title) == ("bad", "Graph break: Type (the frame runs eagerly)")
+    assert (eager[0].severity, eager[0].title) == ("bad", "Graph break: Type (1 frame left to run eagerly)")
 
 
 def test_diagnose_names_caches_that_are_off_or_bypassed() -> None:
