@@ -147,6 +147,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     )
     whisper: Callable[[str], None] = (lambda _: None) if arguments.quiet else say
     launch = Launch(request, os.environ, say)
+    launch.open()
     whisper(f"run {launch.manifest.run_id} is recorded in {arguments.db}; see it with: {serve_hint(arguments.db)}")
     for warning in unreachable(command):
         whisper(warning)
@@ -173,18 +174,29 @@ def unreachable(command: list[str]) -> list[str]:
     program = os.path.basename(command[0])
     if not program.startswith("python"):
         return []
-    switches = "".join(a[1:] for a in command[1 : 1 + next(_first_plain(command))] if not a.startswith("--"))
-    for switch in ("I", "E", "S"):
-        if switch in switches:
-            return [f"python -{switch} ignores PYTHONPATH or sitecustomize: this interpreter cannot be observed"]
+    for word in _switches(command[1:]):
+        for letter in "IES":
+            if letter in word:
+                return [f"python -{letter} ignores PYTHONPATH or sitecustomize: this interpreter cannot be observed"]
     return []
 
 
-def _first_plain(command: list[str]) -> Iterator[int]:
-    for index, argument in enumerate(command[1:]):
-        if not argument.startswith("-") or argument in ("-c", "-m"):
-            yield index
-    yield len(command) - 1
+def _switches(words: list[str]) -> Iterator[str]:
+    """Yield python's own one-letter switches: up to -c, -m or the script, without the values of -W and -X."""
+    value_follows = False
+    for word in words:
+        if value_follows:
+            value_follows = False
+        elif not word.startswith("-") or word == "-":
+            return
+        elif not word.startswith("--"):
+            letters = word[1:]
+            ends = [place for letter in "cmWX" if (place := letters.find(letter)) >= 0]
+            end = min(ends, default=len(letters))
+            yield letters[:end]
+            if letters[end : end + 1] in ("c", "m"):
+                return
+            value_follows = bool(ends) and end == len(letters) - 1
 
 
 class ProgressLine:

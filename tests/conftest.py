@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,10 @@ def nothing_left() -> Iterator[None]:
     hooks = sys.modules.get("collectors.observe.hooks")
     assert hooks is None or hooks.current() is None, "the test left its hooks in"
     for used in USED:
-        wait_for(lambda: not processes_of(used.home), 15)
+        wait_for(partial(_is_empty, used.home), 15)
         assert used.lossy or not used.losses(), f"a hook swallowed an error: {used.losses()}"
-    USED[:] = [used for used in USED if not used.folder.exists()]
     USED.clear()
+
+
+def _is_empty(home: Path) -> bool:
+    return not processes_of(home)

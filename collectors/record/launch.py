@@ -166,12 +166,23 @@ class Launch:
         self.recorder: Recorder | None = None
         self.trouble: str | None = None
 
+    def open(self) -> None:
+        """Open the database, before anything is started or said.
+
+        Raises: StoreError if it can never take this run; the run is then as if it had not been asked for.
+        """
+        try:
+            self.recorder = open_recorder(self.folder, self.manifest, self.say)
+        except StoreError:
+            self.lock.release()
+            _remove_empty_spool(self.folder)
+            raise
+
     def run(self, show_progress: Callable[[Recorder], None] | None) -> Outcome:
         """Run the program to its end and record it.
 
-        Raises: StoreError before the program is started; CannotRun if it cannot be.
+        Raises: CannotRun if it cannot be started.
         """
-        self._open_or_clean_up()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
         group = GroupWatch()
         try:
@@ -188,13 +199,6 @@ class Launch:
         outcome = Outcome(code) if code >= 0 else Outcome(None, -code)
         self._finish(outcome)
         return outcome
-
-    def _open_or_clean_up(self) -> None:
-        try:
-            self.recorder = open_recorder(self.folder, self.manifest, self.say)
-        except StoreError:
-            _remove_empty_spool(self.folder)
-            raise
 
     def _start(self, mask: set[int | signal.Signals]) -> subprocess.Popen[bytes]:
         def unblock() -> None:

@@ -81,7 +81,7 @@ def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
         connection.execute("pragma user_version = 99")
     before = path.read_bytes()
     for opener in (open_reader, open_writer):
-        with pytest.raises(StoreTooNew, match="version 99.*Upgrade"):
+        with pytest.raises(StoreTooNew, match=r"version 99.*Upgrade"):
             opener(path)
     assert path.read_bytes() == before
 
@@ -115,7 +115,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreNotReadable, match="cannot be opened.*folder exists"):
+    with pytest.raises(StoreNotReadable, match=r"cannot be opened.*folder exists"):
         open_writer(tmp_path / "no" / "t.db")
 
 
@@ -137,7 +137,7 @@ def test_a_full_disk_is_said_and_what_was_recorded_stays(tmp_path: Path) -> None
         pages = connection.execute("pragma page_count").fetchone()[0]
         connection.execute(f"pragma max_page_count = {pages}")  # SQLite's own full disk
         many = [ProcessStarted(f"q{n}", 0, 1, run_id="R", pid=1, argv=["x" * 2000]) for n in range(200)]
-        with pytest.raises(StoreFull, match="is full.*Free some space"):
+        with pytest.raises(StoreFull, match=r"is full.*Free some space"):
             ingestor.ingest("R", many)
         connection.execute("pragma max_page_count = 1000000")
         assert ingestor.ingest("R", many).new_count == 200

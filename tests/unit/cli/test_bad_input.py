@@ -1,0 +1,195 @@
+"""Bad input gets one clear message and the right exit code, and costs nothing that was recorded."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.cli import main, unreachable
+from collectors.record.doctor import environment_checks, sqlite_check
+from collectors.store.migrations import migrate
+from tests.tools.observed import Workplace
+
+TRUE = (sys.executable, "-c", "print('ran')")
+
+
+def said(done: Any) -> list[str]:
+    """Return our own lines; each starts with our name, and there is no traceback."""
+    assert "Traceback" not in done.stderr
+    return [line for line in done.stderr.splitlines() if line.startswith("compileboard: ")]
+
+
+def test_an_unknown_run_and_an_ambiguous_one(place: Workplace) -> None:
+    for _ in range(2):
+        place.run(*TRUE)
+    unknown = place.collect("show", "ZZZ", "--db", place.database)
+    assert (unknown.returncode, len(said(unknown))) == (1, 1)
+    assert "there is no run 'ZZZ'" in unknown.stderr
+    prefix = place.rows("select min(id) as id from runs")[0]["id"][:4]
+    both = place.collect("show", prefix.lower(), "--db", place.database)
+    assert (both.returncode, len(said(both))) == (2, 1)
+    assert "fits several runs; give more of the id" in both.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "show X"])
+def test_a_missing_database_is_named_and_not_made(place: Workplace, command: str) -> None:
+    done = place.collect(*command.split(), "--db", place.database)
+    assert done.returncode == 2
+    assert f"There is no database at {place.database}" in said(done)[0]
+    assert not place.database.exists()
+
+
+def spoil(database: Path, how: str) -> None:
+    if how == "text":
+        database.write_text("this is no database\n" * 50)
+    elif how == "folder":
+        database.mkdir()
+    elif how == "theirs":
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("create table theirs (x)")
+    elif how == "newer":
+        migrate(database)
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("pragma user_version = 99")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("text", "is not a CompileBoard database"),
+        ("folder", "is a folder; --db expects a file"),
+        ("theirs", "SQLite database of another program"),
+        ("newer", "has database version 99"),
+    ],
+)
+def test_a_file_that_is_no_database_stops_run_before_the_program(place: Workplace, how: str, words: str) -> None:
+    spoil(place.database, how)
+    done = place.run(*TRUE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(said(done)) == 1
+    assert words in done.stderr
+    assert place.spools == []
+
+
+def test_a_folder_that_is_not_there(place: Workplace) -> None:
+    done = place.collect("run", "--db", place.folder / "no" / "t.db", "--", *TRUE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Check that its folder exists" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_file_and_folder(place: Workplace) -> None:
+    migrate(place.database)
+    place.database.chmod(0o444)
+    done = place.run(*TRUE)
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+
+
+def test_a_home_that_cannot_be_made(place: Workplace) -> None:
+    (place.folder / "file").write_text("")
+    done = place.run(*TRUE, env={"COMPILEBOARD_HOME": str(place.folder / "file")})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Set COMPILEBOARD_HOME" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        (["no-such-program"], 127, "there is no program 'no-such-program'"),
+        (["./notes.txt"], 126, "'./notes.txt' is not executable"),
+        (["/"], 126, "'/' is not executable"),
+    ],
+)
+def test_a_program_that_cannot_be_started(place: Workplace, command: list[str], code: int, words: str) -> None:
+    place.write("no program", "notes.txt")
+    done = place.run(*command)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert place.only_run()["exit_code"] == code
+    assert place.spools == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run"], "no command to run; write it after `--`"),
+        (["run", "--tag", "novalue", "--", "true"], "expected KEY=VALUE, got 'novalue'"),
+        (["run", "--tag", "=x", "--", "true"], "expected KEY=VALUE, got '=x'"),
+        (["run", "--level", "full", "--no-source", "--", "true"], "cannot go with --no-source"),
+        (["run", "--level", "much", "--", "true"], "invalid choice: 'much'"),
+        (["list", "--limit", "0"], "expected a number from 1 up, got '0'"),
+        (["dance"], "invalid choice: 'dance'"),
+    ],
+)
+def test_wrong_usage_says_what_was_expected(arguments: list[str], words: str, capsys: Any) -> None:
+    try:
+        code: Any = main(arguments)
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "letter"),
+    [
+        (["python", "-I", "x.py"], "I"),
+        (["python3.11", "-S", "-c", "pass"], "S"),
+        (["/usr/bin/python3", "-uE", "x.py"], "E"),
+        (["python", "-W", "error", "-X", "dev", "-I", "-m", "x"], "I"),
+        (["python", "-u", "x.py", "-I"], None),
+        (["python", "-c", "print(1)", "-S"], None),
+        (["python", "-m", "train", "-E"], None),
+        (["bash", "-I"], None),
+        (["python"], None),
+    ],
+)
+def test_a_switch_that_keeps_us_out_is_said(command: list[str], letter: str | None) -> None:
+    warnings = unreachable(command)
+    assert [f"python -{letter}" in warnings[0]] == [True] if letter else warnings == []
+
+
+def test_doctor_without_torch_and_with_one_too_old(place: Workplace) -> None:
+    place.write("", "empty/nothing.py")
+    old = place.folder / "old"
+    place.write("raise ImportError('too old to load')\n", "old/torch/__init__.py")
+    place.write("Metadata-Version: 2.1\nName: torch\nVersion: 1.13.1\n", "old/torch-1.13.1.dist-info/METADATA")
+    path = os.pathsep.join([str(old), place.environ()["PYTHONPATH"]])
+    done = place.collect("doctor", "--db", place.database, env={"PYTHONPATH": path})
+    assert done.returncode == 1
+    assert "1.13.1 is too old; CompileBoard records torch 2.4 and newer" in done.stdout
+    hide = "import sys; sys.modules['torch'] = None; from collectors.cli import main; sys.exit(main(['doctor']))"
+    absent = place.plain(sys.executable, "-c", hide)
+    assert absent.returncode == 1
+    assert "is not installed for this python" in absent.stdout
+
+
+def test_install_without_torch_says_so(place: Workplace) -> None:
+    text = "import sys; sys.modules['torch'] = None; import collectors; collectors.install()"
+    done = place.plain(sys.executable, "-c", text)
+    assert done.returncode == 1
+    assert "CompileBoard records torch.compile (torch 2.4 or newer)" in done.stderr.splitlines()[-1]
+
+
+def test_doctor_names_sqlite_builds_with_the_wal_reset_bug() -> None:
+    marks = {version: sqlite_check(version).mark for version in ("3.40.1", "3.51.2", "3.51.3", "3.44.6", "3.50.7")}
+    assert marks == {"3.40.1": "note", "3.51.2": "note", "3.51.3": "ok", "3.44.6": "ok", "3.50.7": "ok"}
+
+
+def test_doctor_says_what_in_the_environment_changes_what_is_seen() -> None:
+    found = environment_checks({"TORCH_COMPILE_DISABLE": "1", "PYTHONHOME": "/x"})
+    assert [check.subject for check in found] == ["TORCH_COMPILE_DISABLE", "PYTHONHOME"]
+
+
+def test_list_into_a_closed_pipe_ends_quietly(place: Workplace) -> None:
+    place.run(*TRUE)
+    line = f"{sys.executable} -m collectors list --db {place.database} | true; echo ${{PIPESTATUS[0]}}"
+    done = place.plain("bash", "-c", line)
+    assert "Traceback" not in done.stderr
