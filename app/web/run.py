@@ -17,6 +17,7 @@ from app.db import get_reader, get_settings
 from app.queries import compiles, events, run_breaks, run_detail, run_events, run_recompiles
 from app.queries.page import FilterError, check_limit
 from app.queries.run_detail import RunDetail
+from app.queries.trace_files import list_trace_files
 from app.web.state import describe_state
 
 blueprint = Blueprint("run", __name__)
@@ -176,6 +177,7 @@ def _processes(detail: RunDetail) -> dict[str, Any]:
     return {
         "processes": run_detail.list_processes(reader, run.id, limit=64),
         "notes": events.list_notes(reader, run.id),
+        "traces": list_trace_files(reader, run.id),
         "capabilities": words.CAPABILITIES,
     }
 
