@@ -1,0 +1,144 @@
+"""Everything that torch says is a row: checked against torch's own trace log of the same process."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.categories import BY_NAME
+from collectors.decode.captured import Captured
+from collectors.read.trace_log import read_trace_log
+from tests.tools.observed import PROGRAMS, ROOT, Workplace
+
+pytestmark = pytest.mark.torch
+GUARDS = ROOT / "tests" / "data" / "trace" / "record_guards.py"
+NOT_ON_CPU = {"unknown"}
+
+
+def torch_log(folder: Path) -> list[Captured]:
+    (log,) = folder.glob("*.log")
+    return list(read_trace_log(log, "p"))
+
+
+def traced(tmp_path_factory: pytest.TempPathFactory, program: Path) -> tuple[Workplace, list[Captured]]:
+    """Observe a program that also writes torch's own log."""
+    place = Workplace(tmp_path_factory.mktemp("traced"))
+    done = place.run(program, env={"TORCH_TRACE": str(place.folder / "trace")})
+    assert done.returncode == 0, done.stderr
+    return place, torch_log(place.folder / "trace")
+
+
+@pytest.fixture(scope="module")
+def breaks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, list[Captured]]:
+    return traced(tmp_path_factory, PROGRAMS / "breaks.py")
+
+
+@pytest.fixture(scope="module")
+def guards(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, list[Captured]]:
+    return traced(tmp_path_factory, GUARDS)
+
+
+@pytest.fixture(scope="module")
+def tapped(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    """Observe the same programs with nothing else reading torch's events."""
+    place = Workplace(tmp_path_factory.mktemp("tapped"))
+    for program in (PROGRAMS / "breaks.py", PROGRAMS / "recompiles.py"):
+        assert place.run(program, options=("--name", program.stem)).returncode == 0
+    return place
+
+
+def count(log: list[Captured], name: str) -> int:
+    return sum(captured.name == name for captured in log)
+
+
+BREAK_ROWS = """
+    select gb_id, outcome, graph_breaks.line, functions.name as function
+    from graph_breaks
+    join distinct_breaks on distinct_breaks.id = distinct_id
+    left join functions on functions.id = graph_breaks.function_id
+    where run_id = (select id from runs where name like :name)
+"""
+
+
+def test_every_break_of_torchs_log_is_a_row_with_its_id(breaks: tuple[Workplace, list[Captured]]) -> None:
+    place, log = breaks
+    rows = place.rows(BREAK_ROWS, name="breaks%")
+    said = [c.payload for c in log if c.name == "artifact:dynamo_graph_break_reason"]
+    assert len(rows) == len(said) >= 19
+    texts = Counter(event["text"] for event in place.events("graph_broke"))
+    assert texts == Counter(said)
+    assert all(row["gb_id"] for row in rows)
+    assert len({row["gb_id"] for row in rows}) >= 12
+    assert {row["outcome"] for row in rows} <= {"resumed", "skipped"}
+
+
+def test_every_start_error_and_record_of_torchs_log_is_a_row(breaks: tuple[Workplace, list[Captured]]) -> None:
+    place, log = breaks
+    assert len(place.events("compile_started")) == count(log, "dynamo_start")
+    assert place.one("select count(*) from failures") == count(log, "artifact:dynamo_error")
+    assert place.one("select count(*) from compilations") == count(log, "compilation_metrics")
+    assert place.one("select count(*) from compiles where outcome in ('announced', 'started')") == 0
+
+
+def test_the_tap_sees_what_the_log_sees(breaks: tuple[Workplace, list[Captured]], tapped: Workplace) -> None:
+    place, _ = breaks
+
+    def rows(where: Workplace) -> Counter[Any]:
+        return Counter(tuple(row.values()) for row in where.rows(BREAK_ROWS, name="breaks%"))
+
+    assert rows(place) == rows(tapped)
+    answers = [json.loads(row["capabilities"]) for row in tapped.rows("select capabilities from processes")]
+    assert {answer["events"] for answer in answers} == {"ok"}
+    assert {answer["metrics"] for answer in answers} == {"ok"}
+
+
+def test_every_recompile_of_torchs_log_is_a_row_with_every_guard(guards: tuple[Workplace, list[Captured]]) -> None:
+    place, log = guards
+    payloads = [c.payload for c in log if c.name == "artifact:recompile_reasons"]
+    reasons = [r for p in payloads for r in (json.loads(p) if isinstance(p, str) and p.startswith("[") else [p])]
+    assert place.one("select count(*) from recompiles") == len(payloads) > 50
+    assert place.one("select count(*) from guard_failures") == len(reasons)
+    assert place.one("select count(*) from recompiles where function_id is null") == 0
+
+
+def test_each_category_is_produced_and_none_is_unknown(guards: tuple[Workplace, list[Captured]]) -> None:
+    place, _ = guards
+    rows = place.rows("select category, suggestion, reason from recompile_causes")
+    assert {row["category"] for row in rows} == set(BY_NAME) - NOT_ON_CPU
+    assert [row for row in rows if not row["suggestion"]] == []
+
+
+def test_a_recompile_limit_carries_the_functions_name(tapped: Workplace) -> None:
+    rows = tapped.rows(
+        """
+        select functions.name, compiles.line
+        from compiles
+        join functions on functions.id = function_id
+        where outcome = 'recompile_limit'
+        """
+    )
+    assert {row["name"] for row in rows} >= {"mode", "plain"}
+    assert all(row["line"] for row in rows)
+
+
+def test_a_users_own_trace_is_as_without_us(place: Workplace) -> None:
+    """The same events in the same order from the same places; times, paths of the payloads and ids differ."""
+    shapes = []
+    for run, folder in ((place.plain, "plain"), (place.run, "observed")):
+        done = run(PROGRAMS / "scenarios.py", "reset", "fullgraph", env={"TORCH_TRACE": str(place.folder / folder)})
+        assert done.returncode == 0, done.stderr
+        (log,) = (place.folder / folder).glob("*.log")
+        lines = [line for line in log.read_text().splitlines() if line[:1] == "V" and "] {" in line]
+        shapes.append([(line.split("] {")[0].split()[-1], name_of(line)) for line in lines])
+    assert shapes[0] == shapes[1]
+    assert len(shapes[0]) > 50
+
+
+def name_of(line: str) -> Any:
+    record = json.loads("{" + line.split("] {", 1)[1])
+    first = next(iter(record))
+    return first, record[first].get("name") if isinstance(record[first], dict) and first == "artifact" else None
