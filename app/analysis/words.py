@@ -64,12 +64,32 @@ CACHE_RESULTS = {
 CAPABILITIES = {
     "metrics": "compilation records: times, counts, configuration",
     "events": "graph breaks, recompiles, caches and failures as torch reports them",
+    "graph_breaks": "graph breaks",
+    "recompiles": "recompiles",
     "compile_context": "which compile an event belongs to",
     "counters": "torch's final counters",
     "compile_times": "torch's own table of phase times",
     "cudagraph_skips": "reasons for CUDA graphs that were not used",
     "config_defaults": "what differs from torch's default configuration",
 }
+
+
+def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, live: bool) -> Word:
+    """Say in words what was lost of a process; `reported` is whether it told its totals, `final` at its end."""
+    if losses and (count := sum(losses.values())):
+        return Word(f"{count} record{'s' if count > 1 else ''} lost", "bad", "The reasons are listed below.")
+    if not live:
+        return Word("losses not recorded", "quiet", "An imported log does not count what was lost of it.")
+    if final:
+        return Word("nothing was lost", "good", "The process counted its losses to its end: there were none.")
+    if reported:
+        return Word("nothing lost so far", "quiet", "Nothing was lost until its last report; its end was not seen.")
+    return Word("losses not recorded", "quiet", "The process has not reported its totals.")
+
+
+def is_capable(said: str) -> bool:
+    """Say whether a capability was there; "ok (…)" is, with a remark."""
+    return said == "ok" or said.startswith("ok ")
 
 
 def describe_outcome(outcome: str, running: bool = True) -> Word:

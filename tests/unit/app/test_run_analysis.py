@@ -8,7 +8,7 @@ from app.analysis.chains import shorten_steps
 from app.analysis.config_diff import compare_texts, list_changes
 from app.analysis.diagnosis import Evidence, diagnose
 from app.analysis.phases import list_shares, sum_phases
-from app.analysis.words import describe_outcome, gb_url
+from app.analysis.words import describe_losses, describe_outcome, gb_url, is_capable
 from app.charts.run import chart_compiles
 from app.queries.compiles import CompileRow, Phases
 from app.queries.run_breaks import DistinctBreak
@@ -102,6 +102,20 @@ def test_words_tell_an_unfinished_compile_from_a_running_one() -> None:
     assert describe_outcome("started", False).word == "not finished"
     assert gb_url("GB0059") == "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html"
     assert gb_url("GB../x") is None
+
+
+def test_words_say_what_was_lost_and_never_claim_more_than_was_reported() -> None:
+    assert describe_losses({"disk full": 2}, True, True, True).word == "2 records lost"
+    assert describe_losses(None, True, True, True).word == "nothing was lost"
+    assert describe_losses({}, True, False, True).word == "nothing lost so far"
+    assert describe_losses(None, False, False, True).word == "losses not recorded"
+    assert describe_losses(None, True, True, False).word == "losses not recorded"
+    assert [is_capable(said) for said in ("ok", "ok (beside another reader)", "okra", "no tap")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_chart_compiles_escapes_names_and_is_plotlys() -> None:
