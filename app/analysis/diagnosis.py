@@ -12,7 +12,7 @@ from typing import Any
 from app.analysis.chains import label_category
 from app.format import format_duration, format_plural
 from app.queries.run_breaks import DistinctBreak
-from app.queries.run_events import CacheResult, CudagraphSkip, FailureRow
+from app.queries.run_events import CacheResult, CudagraphSkip, FailureGroup
 from app.queries.run_recompiles import LimitHit, RunCause
 
 # Hints of torch's that say how things are, and not what to do.
@@ -47,7 +47,7 @@ class Evidence:
     """Hold what a diagnosis looks at; each list has what costs most first."""
 
     compile_us: int = 0
-    failures: Sequence[FailureRow] = ()
+    failures: Sequence[FailureGroup] = ()
     limit_hits: Sequence[LimitHit] = ()
     causes: Sequence[RunCause] = ()
     breaks: Sequence[DistinctBreak] = ()
@@ -67,32 +67,23 @@ def diagnose(evidence: Evidence, most: int = 5) -> list[Finding]:
     return [*grave[:3], *costly, *grave[3:]][:most]
 
 
-def _failures(failures: Sequence[FailureRow]) -> list[Finding]:
-    groups: dict[tuple[str | None, str | None], list[FailureRow]] = {}
-    for it in failures:
-        if it.outcome == "failed":
-            groups.setdefault((it.error_type, it.function), []).append(it)
-    found = []
-    for (error_type, function), members in sorted(groups.items(), key=lambda it: -len(it[1])):
-        first = members[0]
-        said = (first.message or "").strip().split("\n\n")[0]
-        fix = "Read the traceback; backend='eager', then 'aot_eager', tells which layer fails."
-        found.append(
-            Finding(
-                "failure",
-                "bad",
-                f"Compile failed: {error_type or 'an exception'}",
-                format_plural(len(members), "failed compile"),
-                function,
-                first.file,
-                first.line,
-                fix,
-                "failures",
-                None,
-                said[:300] or None,
-            )
+def _failures(failures: Sequence[FailureGroup]) -> list[Finding]:
+    return [
+        Finding(
+            kind="failure",
+            severity="bad",
+            title=f"Compile failed: {it.error_type or 'an exception'}",
+            number=format_plural(it.compile_count, "failed compile"),
+            function=it.function,
+            file=it.file,
+            line=it.line,
+            fix="Read the traceback; backend='eager', then 'aot_eager', tells which layer fails.",
+            tab="failures",
+            cost_us=None,
+            code=(it.message or "").strip().split("\n\n")[0][:300] or None,
         )
-    return found
+        for it in failures
+    ]
 
 
 def _limits(evidence: Evidence) -> list[Finding]:

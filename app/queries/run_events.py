@@ -12,6 +12,7 @@ from app.queries.run_recompiles import list_recompiles
 
 __all__ = [
     "count_cache_results",
+    "count_failed",
     "list_cache_lookups",
     "list_cudagraph_skips",
     "list_distinct_breaks",
@@ -38,6 +39,18 @@ class FailureRow:
     message: str | None
     time_us: int
     text: str
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Hold how many compiles of one function failed with one type of exception, and what the first said."""
+
+    error_type: str | None
+    message: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    compile_count: int
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,20 @@ LOOKUPS_SQL, COMPILE_LOOKUPS_SQL = _after(
     "f.name as function, x.cache, x.result, x.key, x.reason, x.time_taken_us, x.time_saved_us", "cache_lookups"
 )
 SKIPS_SQL, COMPILE_SKIPS_SQL = _after("f.name as function, f.file, c.line, x.reason", "cudagraph_skips")
+FAILED_SQL = """
+select
+  coalesce(x.error_type, k.fail_type) as error_type, min(coalesce(x.message, k.fail_reason)) as message,
+  f.name as function, f.file, min(c.line) as line, count(distinct c.id) as compile_count
+from compiles as c
+left join failures as x on x.compile_key = c.id
+left join compilations as k on k.compile_key = c.id and k.fail_type is not null
+left join functions as f on f.id = c.function_id
+where c.run_id = :run_id
+  and c.outcome = 'failed'
+group by 1, c.function_id
+order by compile_count desc, 1, c.function_id
+limit :limit
+"""
 CACHE_RESULTS_SQL = """
 select
   x.cache, x.result, x.reason, count(*) as lookup_count, sum(x.time_taken_us) as time_taken_us,
@@ -155,6 +182,11 @@ def list_failures(
     """
     rows = [_to_failure(row) for row in connection.execute(FAILURES_SQL, _values(run_id, cursor, limit))]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def count_failed(connection: sqlite3.Connection, run_id: str, limit: int = 20) -> list[FailureGroup]:
+    """Count a run's failed compiles by exception and function, the most frequent first."""
+    return [FailureGroup(**dict(row)) for row in connection.execute(FAILED_SQL, {"run_id": run_id, "limit": limit})]
 
 
 def list_cache_lookups(

@@ -49,7 +49,7 @@ def _summary(detail: RunDetail) -> dict[str, Any]:
     longest = compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows
     evidence = Evidence(
         compile_us=run.compile_us,
-        failures=run_events.list_failures(reader, run.id).rows if run.failure_count else (),
+        failures=run_events.count_failed(reader, run.id) if run.failure_count else (),
         limit_hits=run_recompiles.list_limit_hits(reader, run.id) if run.recompile_limit_count else (),
         causes=run_recompiles.list_causes(reader, run.id, limit=500),
         breaks=run_breaks.list_distinct_breaks(reader, run.id, limit=500).rows,

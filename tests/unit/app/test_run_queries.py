@@ -110,6 +110,9 @@ def test_recompiles_have_the_guards_of_every_cache_entry(reader: sqlite3.Connect
 def test_failures_caches_skips_and_notes_are_listed(reader: sqlite3.Connection) -> None:
     failure = run_events.list_failures(reader, RUN).rows[0]
     assert (failure.outcome, failure.function, failure.text) == ("failed", "g", f"Traceback {MARKUP}")
+    assert [(it.error_type, it.compile_count) for it in run_events.count_failed(reader, RUN)] == [
+        ("BackendCompilerFailed", 1)
+    ]
     results = {(it.cache, it.result): it for it in run_events.count_cache_results(reader, RUN)}
     assert results["fx_graph", "hit"].time_saved_us == 900_000
     assert len(run_events.list_cache_lookups(reader, RUN, limit=1).rows) == 1
@@ -161,6 +164,7 @@ def _plan(reader: sqlite3.Connection, sql: str) -> list[str]:
         run_recompiles.keyed_sql("compile_key", 3),
         run_recompiles.guards_sql(3),
         run_events.FAILURES_SQL,
+        run_events.FAILED_SQL,
         run_events.LOOKUPS_SQL,
         run_events.SKIPS_SQL,
         run_events.CACHE_RESULTS_SQL,
