@@ -53,8 +53,8 @@ def _summary(detail: RunDetail) -> dict[str, Any]:
         limit_hits=run_recompiles.list_limit_hits(reader, run.id) if run.recompile_limit_count else (),
         causes=run_recompiles.list_causes(reader, run.id, limit=500),
         breaks=run_breaks.list_distinct_breaks(reader, run.id, limit=500).rows,
-        caches=run_events.count_cache_results(reader, run.id),
-        skips=run_events.list_cudagraph_skips(reader, run.id, limit=200).rows,
+        caches=run_events.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
+        skips=run_events.list_cudagraph_skips(reader, run.id, limit=200).rows if run.cudagraph_skip_count else (),
         changed=changed,
         cacheable_us=sum(below) if below else None,
     )
