@@ -1,4 +1,4 @@
-"""Keep a run's events as test data: `python -m tests.tools.export_events DATABASE OUT.jsonl.xz` (see docs/cuda-run.md)."""
+"""Keep a run's events as test data: `python -m tests.tools.export_events DATABASE OUT.jsonl.xz`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import closing
 from collectors.events import ConfigSeen, dump_event
 from collectors.store.codec import unpack
 from collectors.store.connect import open_reader
-
 
 CONFIGS = """
 select process_id, config_hash, configs.kind, body
