@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import collectors
 from collectors.record.facts import git_facts, gpu_facts, host_facts
 from collectors.record.home import new_run_id, spool_root
 from collectors.record.manifest import Manifest
@@ -136,6 +137,7 @@ def _load_hooks() -> Any:
         ) from error
     from collectors.observe import hooks
 
+    vars(collectors)["observe"] = observe  # importing the room of that name has put itself there
     return hooks
 
 

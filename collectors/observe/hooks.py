@@ -72,6 +72,8 @@ class Hooks:
         util = sys.modules.get("multiprocessing.util")
         if util is not None:  # its forked workers end by os._exit, past atexit
             util.register_after_fork(self, Hooks._hear_worker_end)
+            if sys.modules["multiprocessing.process"].parent_process() is not None:
+                self._hear_worker_end()  # this is such a worker, and torch._dynamo was loaded only now
 
     def uninstall(self) -> None:
         """Take the hooks out, leaving alone what somebody else has put over them."""

@@ -1,0 +1,126 @@
+"""Recording from inside a program: install, observe, and out again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tools.observed import Workplace, wait_for
+
+pytestmark = pytest.mark.torch
+
+INSTALL = """
+import sys, warnings
+import torch
+import collectors
+from collectors.observe import hooks, torch_compat
+
+NAMES = ("trace_structured", "log_compilation_event", "log_cudagraph_skip_and_bump_counter")
+
+def held():
+    loaded = [(name, vars(module)) for name, module in sys.modules.items() if name.startswith("torch") and module]
+    return {(name, one): found[one] for name, found in loaded for one in NAMES if one in found}
+
+def restored():
+    now = held()
+    return all(now[key] is value for key, value in before.items()) and not any(
+        "compileboard" in (getattr(value, "__module__", "") or "") or "collectors" in value.__module__
+        for value in now.values())
+
+def work(k):
+    scope = {}
+    exec(f"def function_{k}(x):\\n    return x + {k}", scope)
+    torch.compile(scope[f"function_{k}"], backend="eager")(torch.ones(2))
+
+import torch._dynamo, torch._inductor.cudagraph_utils
+before = held()
+work(1)
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    run = collectors.install(db=sys.argv[1], name="<b>late</b>", tags={"k": "v"})
+    again = collectors.install(db=sys.argv[1])
+print(again is run, [str(w.message) for w in said])
+work(2)
+print(restored())
+collectors.uninstall()
+print(restored(), hooks.current())
+work(3)
+with collectors.observe(name="second", db=sys.argv[1]) as second:
+    work(4)
+try:
+    with collectors.observe(name="third", db=sys.argv[1]) as third:
+        work(5)
+        raise ValueError("theirs")
+except ValueError as error:
+    print("raised", error)
+print(run._repr_html_())
+print(str(second).splitlines()[0])
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    print(collectors.uninstall(), [str(w.message) for w in said])
+"""
+
+
+def test_install_late_twice_and_out_again(place: Workplace) -> None:
+    done = place.plain(place.write(INSTALL), place.database)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("True [")
+    assert "installed after 1 compilation records" in lines[0]
+    assert "already installed in this process; it goes on recording run" in lines[0]
+    assert lines[1:3] == ["False", "True None"]
+    assert lines[3] == "raised theirs"
+    assert "&lt;b&gt;late&lt;/b&gt;" in lines[4]
+    assert "<b>late" not in lines[4]
+    assert "second  finished" in lines[5]
+    assert "nothing to uninstall" in lines[6]
+    rows = place.rows(
+        """
+        select runs.name, state, functions.name as function
+        from runs
+        join compiles on run_id = runs.id
+        join functions on functions.id = function_id
+        order by runs.id
+        """
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        ("<b>late</b>", "finished", "function_2"),
+        ("second", "finished", "function_4"),
+        ("third", "finished", "function_5"),
+    ]
+    assert place.spools == []
+
+
+INSIDE = """
+import collectors, torch
+run = collectors.install()
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+print(run.id)
+"""
+
+
+@pytest.mark.parametrize("own_trace", [False, True])
+def test_install_inside_an_observed_program_says_so_and_records_once(place: Workplace, own_trace: bool) -> None:
+    env = {"TORCH_TRACE": str(place.folder / "trace")} if own_trace else {}
+    finished = place.run(place.write(INSIDE), env=env)
+    assert finished.returncode == 0, finished.stderr
+    assert "already installed in this process by `collectors run`" in finished.stderr
+    assert place.only_run()["id"] == finished.stdout.strip()
+    assert place.only_run()["compile_count"] == 1
+    assert not (place.folder / "compileboard.db").exists()
+
+
+ENDING = """
+import collectors, os, signal, sys, torch
+collectors.install(db=sys.argv[1])
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+if sys.argv[2] == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+raise ValueError("theirs")
+"""
+
+
+@pytest.mark.parametrize(("how", "code", "state"), [("kill", -9, "interrupted"), ("raise", 1, "failed")])
+def test_an_installed_program_that_ends_badly(place: Workplace, how: str, code: int, state: str) -> None:
+    assert place.plain(place.write(ENDING), place.database, how).returncode == code
+    wait_for(lambda: place.database.exists() and place.spools == [])
+    assert (place.only_run()["state"], place.only_run()["compile_count"]) == (state, 1)

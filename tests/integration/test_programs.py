@@ -1,0 +1,199 @@
+"""Real programs under observation: processes, threads, ranks, resets, failures, caches. Each is recorded whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from typing import Any
+
+import pytest
+
+from tests.tools.observed import PROGRAMS, Workplace
+
+pytestmark = pytest.mark.torch
+SCENARIOS = PROGRAMS / "scenarios.py"
+
+
+def done(place: Workplace, *words: str, **rest: Any) -> Any:
+    finished = place.run(SCENARIOS, *words, **rest)
+    assert finished.returncode == 0, finished.stderr
+    return finished
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, Any]:
+    """Observe one process that does many things, one after the other."""
+    place = Workplace(tmp_path_factory.mktemp("mixed"))
+    words = ("failing", "fullgraph", "aot", "callbacks", "threads", "settings", "logging_config")
+    return place, done(place, *words, options=("--suite", "s", "--tag", "a=b", "--tag", "<i>=&"))
+
+
+def test_a_hundred_compiles_are_a_hundred_records(place: Workplace) -> None:
+    done(place, "many")
+    assert place.only_run()["compile_count"] == 100
+    assert place.one("select count(*) from compilations") == 100
+    assert place.one("select count(distinct function_id) from compiles") == 100
+
+
+def test_a_reset_restarts_torchs_ids_and_not_ours(place: Workplace) -> None:
+    done(place, "reset")
+    rows = place.rows("select generation, compile_id, outcome, recompiled_from from compiles order by id")
+    assert [(row["generation"], row["compile_id"]) for row in rows] == [
+        (generation, compile_id) for generation in range(3) for compile_id in ("0/0", "0/1")
+    ]
+    assert {row["outcome"] for row in rows} == {"compiled"}
+    assert place.only_run()["recompile_count"] == 3
+
+
+def test_forked_children_are_processes_with_their_own_compiles(place: Workplace) -> None:
+    done(place, "forks")
+    parent = place.one("select id from processes where parent_id is null")
+    children = place.rows("select pid, counters from processes where parent_id = :parent", parent=parent)
+    assert len({row["pid"] for row in children}) == 4
+    per_process = place.rows("select process_id, count(*) as count from compiles group by process_id")
+    assert sorted(row["count"] for row in per_process) == [1, 1, 1, 1, 1]
+    assert place.only_run()["process_count"] == 5
+    assert place.spools == []
+
+
+def test_workers_of_multiprocessing_say_their_final_counters(place: Workplace) -> None:
+    done(place, "workers")
+    rows = place.rows(
+        "select snapshot_final, counters, parent_id from processes where id in (select process_id from compiles)"
+    )
+    assert len(rows) == 4
+    assert [row["snapshot_final"] for row in rows] == [1, 1, 1, 1]
+    assert all(json.loads(row["counters"])["stats"]["unique_graphs"] == 1 for row in rows)
+    assert place.only_run()["compile_count"] == 4
+
+
+def test_ranks_of_one_job_are_one_run(place: Workplace) -> None:
+    command = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        SCENARIOS,
+        "ranks",
+    )
+    finished = place.run(*command)
+    assert finished.returncode == 0, finished.stderr
+    rows = place.rows("select rank, local_rank, world_size from processes where rank is not null order by rank")
+    assert [tuple(row.values()) for row in rows] == [(0, 0, 2), (1, 1, 2)]
+    compiles = place.rows("select distinct rank from compiles order by rank")
+    assert [row["rank"] for row in compiles] == [0, 1]
+    assert place.only_run()["name"] == "scenarios.py"
+
+
+def test_a_failing_backend_is_a_failure_and_the_program_sees_it(mixed: tuple[Workplace, Any]) -> None:
+    place, finished = mixed
+    assert "BackendCompilerFailed True" in finished.stdout
+    row = place.rows(
+        "select error_type, message, compile_key from failures where error_type = 'BackendCompilerFailed'"
+    )[0]
+    assert "<b>this backend</b> always fails & 'says' so" in row["message"]
+    outcome = place.one("select outcome from compiles where id = :key", key=row["compile_key"])
+    assert outcome == "failed"
+    assert place.only_run()["failure_count"] >= 1
+
+
+def test_a_fullgraph_error_is_the_programs_and_a_row(mixed: tuple[Workplace, Any]) -> None:
+    place, finished = mixed
+    assert "Unsupported Call to `torch._dynamo.graph_break()`" in finished.stdout
+    said = place.rows("select error_type, message from failures where error_type = 'Unsupported'")
+    assert any("graph_break()" in row["message"] for row in said)
+
+
+def test_training_and_inference_give_their_own_kinds_of_record(mixed: tuple[Workplace, Any]) -> None:
+    place, _ = mixed
+    kinds = place.rows(
+        """
+        select kind, count(*) as count
+        from compilations
+        join functions on functions.id = function_id
+        where functions.name like 'aot%'
+        group by kind
+        """
+    )
+    found = {row["kind"]: row["count"] for row in kinds}
+    assert found["forward"] == 2
+    assert found["backward"] >= 1
+    phases = place.rows("select dynamo_us, aot_us from compilations where kind = 'forward' and aot_us > 0")
+    assert phases
+
+
+def test_callbacks_of_the_program_are_called_as_ever(mixed: tuple[Workplace, Any]) -> None:
+    assert "['start', 'end']" in mixed[1].stdout
+
+
+def test_threads_lose_nothing(mixed: tuple[Workplace, Any]) -> None:
+    place, _ = mixed
+    sql = "select id from functions where name like 'threads%'"
+    assert place.one(f"select count(*) from compiles where function_id in ({sql})") == 4
+
+
+def test_logging_configuration_that_disables_loggers_costs_no_event(mixed: tuple[Workplace, Any]) -> None:
+    place, _ = mixed
+    last = place.rows("select outcome from compiles order by id desc limit 1")[0]
+    assert last["outcome"] == "compiled"
+    starts = place.one("select count(*) from events where kind = 'compile_started'")
+    assert starts == place.one("select count(*) from compiles")
+
+
+def test_settings_are_kept_as_first_seen_and_as_last(mixed: tuple[Workplace, Any]) -> None:
+    place, _ = mixed
+    hashes = place.rows("select config_hash from process_configs where kind = 'changed'")
+    assert len(hashes) == 2
+    kinds = {row["kind"] for row in place.rows("select kind from configs")}
+    assert kinds >= {"changed", "dynamo", "inductor", "functorch"}
+
+
+def test_what_the_run_is_is_recorded(mixed: tuple[Workplace, Any]) -> None:
+    place, _ = mixed
+    run = place.only_run()
+    facts = json.loads(run["facts"])
+    assert (run["name"], run["suite"], run["state"], run["exit_code"]) == ("scenarios.py", "s", "finished", 0)
+    assert {row["key"]: row["value"] for row in place.rows("select key, value from run_tags")} == {"a": "b", "<i>": "&"}
+    assert facts["host"]["cpu_count"] >= 1
+    assert run["torch_version"]
+    process = place.rows("select * from processes")[0]
+    assert json.loads(process["compile_times"])
+    assert json.loads(process["counters"])["stats"]["unique_graphs"] >= 1
+    assert process["python_version"] == sys.version.split()[0]
+
+
+def test_show_and_list_print_the_run(mixed: tuple[Workplace, Any]) -> None:
+    place, _ = mixed
+    shown = place.collect("show", place.only_run()["id"][:8], "--db", place.database).stdout
+    assert "scenarios.py  finished" in shown
+    assert f"compileboard serve --db {place.database}" in shown
+    assert place.only_run()["id"] in place.collect("list", "--db", place.database).stdout
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor's CPU code needs a C++ compiler")
+def test_inductors_caches_miss_first_hit_then_and_are_passed_by(place: Workplace) -> None:
+    cache = str(place.folder / "cache")
+    done(place, "inductor", env={"TORCHINDUCTOR_CACHE_DIR": cache})
+    done(place, "inductor", env={"TORCHINDUCTOR_CACHE_DIR": cache})
+    done(place, "inductor", env={"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_FX_GRAPH_CACHE": "0"})
+    rows = place.rows("select run_id, cache, result, count(*) as count from cache_lookups group by 1, 2, 3")
+    by_run: dict[str, dict[tuple[str, str], int]] = {}
+    for row in rows:
+        by_run.setdefault(row["run_id"], {})[row["cache"], row["result"]] = row["count"]
+    first, second, *rest = (by_run[run_id] for run_id in sorted(by_run))
+    assert first["aot_autograd", "miss"] >= 1
+    assert second["aot_autograd", "hit"] >= 1
+    assert ("aot_autograd", "miss") not in second
+    assert [result for found in rest for _, result in found] == ["bypass"] * len([r for f in rest for r in f])
+    assert place.one("select count(*) from compilations where inductor_us > 0") > 0
+
+
+def test_the_level_full_keeps_torchs_own_logs(place: Workplace) -> None:
+    done(place, "reset", options=("--level", "full"))
+    row = place.rows("select name, size_bytes from trace_files")[0]
+    assert row["size_bytes"] > 10_000
+    assert place.only_run()["compile_count"] == 6
+    assert place.spools == []
