@@ -19,7 +19,7 @@ from collectors.events import Event, RecordsLost, RunEnded, RunStarted
 from collectors.read.spool import SpoolReader, writers_alive
 from collectors.record.manifest import Manifest
 from collectors.record.source_index import qualify
-from collectors.store.connect import BUSY_TIMEOUT_MS, checkpoint, open_writer
+from collectors.store.connect import BUSY_TIMEOUT_MS, checkpoint, open_reader, open_writer
 from collectors.store.errors import StoreMoved, explain
 from collectors.store.ingest import Ingestor
 from collectors.store.migrations import migrate_connection
@@ -171,6 +171,7 @@ class Recorder:
         """
         if writers_alive(self.folder) or self.manifest.ended_us is None:
             return False
+        self._check_readable()
         # Taken away first and looked at again: a process that opens its file now finds the folder gone, and makes it
         # anew for the next command.
         aside = self.folder.with_name(f"{self.folder.name}~{os.getpid()}")
@@ -182,6 +183,17 @@ class Recorder:
         self.end()
         shutil.rmtree(aside, ignore_errors=True)
         return True
+
+    def _check_readable(self) -> None:
+        """Read the run with fresh eyes before its spool goes: somebody may have written over the file beneath us."""
+        with explained(self.manifest.database):
+            checkpoint(self.connection)
+            reader = open_reader(self.manifest.database)
+            try:
+                key = {"id": self.manifest.run_id}
+                reader.execute("select count(*) from events where run_id = :id", key).fetchone()
+            finally:
+                reader.close()
 
 
 @contextmanager

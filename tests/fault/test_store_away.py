@@ -1,0 +1,189 @@
+"""The database or the spool is locked, full, replaced or gone: the program goes on, and what can be kept is kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.store.migrations import migrate
+from tests.tools.observed import PROGRAMS, Workplace, wait_for
+
+SPOOLING = PROGRAMS / "spooling.py"
+
+
+def begin(place: Workplace, count: int = 30, pause_s: float = 0.05, **rest: Any) -> subprocess.Popen[str]:
+    started = place.start(SPOOLING, count, pause_s, **rest)
+    assert started.stdout is not None
+    started.stdout.readline()
+    return started
+
+
+def finish(started: subprocess.Popen[str]) -> str:
+    """Wait for the end; the program must not have noticed anything. Return our lines."""
+    out, err = started.communicate(timeout=60)
+    assert (out.split()[0], started.returncode) == ("done", 0)
+    assert "Traceback" not in err
+    return err
+
+
+def test_a_database_locked_for_the_whole_run_is_written_by_the_next_command(place: Workplace) -> None:
+    migrate(place.database)
+    with closing(sqlite3.connect(place.database, isolation_level=None)) as holder:
+        holder.execute("begin immediate")
+        started_s = time.monotonic()
+        said = finish(begin(place))
+        assert time.monotonic() - started_s < 20
+        holder.execute("rollback")
+    assert "not recording yet" in said
+    assert "locked by another program" in said
+    assert "the next command records it" in said
+    assert "picked up" in place.collect("list", "--db", place.database).stderr
+    assert place.only_run()["compile_count"] == 30
+    assert (place.only_run()["state"], place.spools) == ("finished", [])
+
+
+def test_a_signal_is_passed_on_while_the_database_is_locked(place: Workplace) -> None:
+    migrate(place.database)
+    with closing(sqlite3.connect(place.database, isolation_level=None)) as holder:
+        holder.execute("begin immediate")
+        started = begin(place, 0, 0.05)
+        time.sleep(0.5)
+        sent_s = time.monotonic()
+        os.kill(started.pid, signal.SIGTERM)
+        assert started.stdout is not None
+        started.stdout.read()  # ends with the program
+        assert time.monotonic() - sent_s < 2
+        holder.execute("rollback")
+    started.communicate(timeout=30)
+    assert started.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("how", ["garbage over it", "another file in its place", "deleted"])
+def test_a_database_that_is_spoilt_midway_costs_nothing_that_follows(place: Workplace, how: str) -> None:
+    started = begin(place)
+    wait_for(lambda: place.rows("select 1 from compiles"))
+    if how == "deleted":
+        for path in place.folder.glob("test.db*"):
+            path.unlink()
+    elif how == "garbage over it":
+        place.database.write_bytes(b"garbage " * 4096)
+    else:
+        (place.folder / "new").write_bytes(b"garbage " * 4096)
+        (place.folder / "new").replace(place.database)
+    said = finish(started)
+    if how != "deleted":
+        assert "the next command records it" in said
+        for path in place.folder.glob("test.db*"):
+            path.unlink()
+        place.collect("list", "--db", place.database)
+    assert place.only_run()["compile_count"] == 30
+    assert place.spools == []
+
+
+@pytest.fixture
+def small_disk(place: Workplace) -> Iterator[Path]:
+    """Mount a disk of 300 KB; needs the right to do so."""
+    path = place.folder / "disk"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(path)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_a_full_database_disk_is_said_and_the_spool_keeps_the_run(place: Workplace, small_disk: Path) -> None:
+    database = small_disk / "t.db"
+    command = [sys.executable, "-m", "collectors", "run", "--db", database, "--", sys.executable, SPOOLING, "3000"]
+    done = place.plain(*command)
+    assert (done.returncode, done.stdout.split()[1]) == (0, "done")
+    assert "is full" in done.stderr
+    assert "the next command records it" in done.stderr
+    (spool,) = place.spools
+    subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
+    place.collect("list", "--db", database)
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("select compile_count from run_totals").fetchone() == (3000,)
+        assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    assert not spool.exists()
+
+
+def test_a_full_spool_disk_is_a_counted_loss(place: Workplace, small_disk: Path) -> None:
+    place.lossy = True
+    place.environment["COMPILEBOARD_HOME"] = str(small_disk)
+    done = place.run(SPOOLING, 3000)
+    assert (done.returncode, done.stdout.split()[1]) == (0, "done")
+    run = place.only_run()
+    losses = place.losses()
+    assert losses["spool: No space left on device"] > 100
+    assert run["loss_count"] == sum(losses.values())
+    assert run["compile_count"] > 20
+    shown = place.collect("show", run["id"], "--db", place.database)
+    assert f"{run['loss_count']} records were lost" in shown.stdout
+
+
+def test_a_deleted_spool_is_made_again_and_the_loss_is_counted(place: Workplace) -> None:
+    place.lossy = True
+    started = begin(place)
+    wait_for(lambda: place.rows("select 1 from compiles"))
+    shutil.rmtree(place.spools[0])
+    finish(started)
+    place.collect("list", "--db", place.database)
+    assert place.losses() == {"spool: its file was deleted": 1}
+    assert 20 <= place.only_run()["compile_count"] <= 30
+    assert place.only_run()["state"] == "finished"
+    assert place.spools == []
+
+
+LATE = """
+import os, subprocess, sys, time
+from pathlib import Path
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(1.0)  # the program and its recorder are gone by now
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def test_a_child_that_begins_after_the_end_is_recorded_into_the_same_run(place: Workplace) -> None:
+    done = place.run(place.write(LATE), SPOOLING, 5, stdout=subprocess.DEVNULL, capture_output=False)
+    assert done.returncode == 0
+    assert place.only_run()["compile_count"] == 0
+    wait_for(lambda: place.spools)
+    wait_for(lambda: "picked up" in place.collect("list", "--db", place.database).stderr)
+    wait_for(lambda: place.collect("list", "--db", place.database) and not place.spools)
+    run = place.only_run()
+    assert (run["compile_count"], run["state"], run["name"]) == (5, "finished", "program.py")
+
+
+def test_a_child_that_outlives_the_program_goes_on_being_recorded(place: Workplace) -> None:
+    started = place.start("sh", "-c", f"{sys.executable} {SPOOLING} 40 0.05 & sleep 0.8")
+    _, err = started.communicate(timeout=30)
+    assert started.returncode == 0
+    assert "1 of the program's processes still run; they go on being recorded" in err
+    wait_for(lambda: not place.spools)
+    assert (place.only_run()["compile_count"], place.only_run()["state"]) == (40, "finished")
+
+
+def test_a_run_that_was_deleted_while_it_ran_stays_deleted(place: Workplace) -> None:
+    from collectors.store.annotations import delete_run
+    from collectors.store.connect import open_writer
+
+    started = begin(place)
+    wait_for(lambda: place.rows("select 1 from compiles"))
+    with closing(open_writer(place.database)) as connection:
+        assert delete_run(connection, place.only_run()["id"])
+    finish(started)
+    assert place.rows("select * from runs") == []
+    assert place.spools == []

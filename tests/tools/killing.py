@@ -1,0 +1,77 @@
+"""Kill an observed program, its recorder or both, and compare what was written with what is stored."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.tools.observed import Workplace, wait_for
+
+WHOM = ("program", "recorder", "both")
+
+
+@dataclass(frozen=True)
+class Killed:
+    """Say what was written before the kill, what of it is stored after the next command, and how the database is."""
+
+    written: int
+    stored: int
+    integrity: str
+    state: str
+
+
+def kill_once(place: Workplace, whom: str, delay_s: float, *command: Any) -> Killed:
+    """Kill once, at a moment after the program's first record.
+
+    Units: delay_s is counted from the line with its process id that the program prints.
+    """
+    started = place.start(*command, start_new_session=True)
+    assert started.stdout is not None
+    program = int(started.stdout.readline())
+    time.sleep(delay_s)
+    if whom == "program":
+        os.kill(started.pid, signal.SIGSTOP)  # so that nothing is read between the kill and the count
+        os.kill(program, signal.SIGKILL)
+        wait_for(lambda: not running(program))
+        written = whole_records(place)
+        os.kill(started.pid, signal.SIGCONT)
+    elif whom == "recorder":
+        os.kill(started.pid, signal.SIGKILL)
+        time.sleep(0.2)  # the program goes on alone
+        assert running(program)
+        os.kill(program, signal.SIGKILL)
+        wait_for(lambda: not running(program))
+        written = whole_records(place)
+    else:
+        os.killpg(started.pid, signal.SIGKILL)
+        wait_for(lambda: not running(program))
+        written = whole_records(place)
+    started.communicate(timeout=60)
+    assert place.collect("list", "--db", place.database).returncode == 0
+    wait_for(lambda: not place.spools)
+    stored = {(row["process_id"], row["sequence"]) for row in place.rows("select process_id, sequence from events")}
+    return Killed(len(written), len(written & stored), place.one("pragma integrity_check"), place.only_run()["state"])
+
+
+def running(pid: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def whole_records(place: Workplace) -> set[tuple[str, int]]:
+    """Read the identities of the whole lines in the spools; configurations are kept by content, not as events."""
+    found = set()
+    for path in (place.home / "spool").glob("*/*.jsonl"):
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            record = json.loads(line)
+            if record["n"] != "config":
+                found.add((path.name.partition(".")[0], record["s"]))
+    return found
