@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[1]
+RUN_ID = "01BENCHMARK000000000000000"
 RESAMPLES = 10_000
 HEADINGS = ("what", "ours", "reference", "ratio", "reach")
 
@@ -160,6 +161,27 @@ def clean_environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return {**kept, **more}
+
+
+@contextmanager
+def observing(folder: Path, *, must_record: bool = True) -> Iterator[None]:
+    """Have the hooks in this process, as `collectors run` puts them there; no recorder follows the spool.
+
+    Raises: SystemExit if the hooks recorded nothing though they must: there would be nothing to compare.
+    """
+    from collectors.observe import hooks
+    from collectors.record.launch import Request, child_environment
+
+    spool = Path(tempfile.mkdtemp(prefix="spool-", dir=folder))
+    armed = child_environment(Request(command=[], database=str(folder / "unused.db")), {}, RUN_ID, spool)
+    os.environ.update({name: value for name, value in armed.items() if name.startswith("COMPILEBOARD_")})
+    hooks.install_from_environment()
+    try:
+        yield
+    finally:
+        hooks.uninstall_hooks()
+    if must_record and not any(spool.iterdir()):
+        raise SystemExit("the hooks recorded nothing; there is nothing to compare")
 
 
 def run_python(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
