@@ -187,6 +187,8 @@ def daemon():
 
 def tampered():
     """Break our hooks from inside: what they lose is counted, and the program goes on."""
+    import torch._dynamo  # what the hooks wait for
+
     hooks = sys.modules.get("_compileboard.observe.hooks")
     if hooks is not None:
         hooks.current().spool.write = lambda *_: 1 / 0
@@ -208,7 +210,7 @@ def endless():
         exec(f"def function_{number}(x):\n    return x + {number}", scope)
         compiled(scope[f"function_{number}"])(torch.ones(2))
         if number == 1:
-            print("ready", flush=True)
+            print(os.getpid(), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,150 @@
+"""With real torch: what a program does to itself, or we do wrong, never changes the program."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.tools.observed import PROGRAMS, Workplace
+
+pytestmark = pytest.mark.torch
+SCENARIOS = PROGRAMS / "scenarios.py"
+
+
+def same(place: Workplace, *words: str, **rest: Any) -> Any:
+    """Run with and without us; output, messages and exit code must be equal."""
+    plain = place.plain(SCENARIOS, *words, **rest)
+    done = place.run(SCENARIOS, *words, options=("--quiet",), **rest)
+    assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    return done
+
+
+def test_the_same_output_and_exceptions_with_and_without_us(place: Workplace) -> None:
+    place.lossy = True  # bad_functions: what torch is handed cannot be evaluated, and we count that
+    done = same(place, "failing", "fullgraph", "callbacks", "bad_functions", "fork_while_compiling", "daemon")
+    assert "BackendCompilerFailed True" in done.stdout
+    assert done.stdout.count("nothing raised") == 2
+    assert (place.folder / "theirs.txt").read_text() == "mine alone"
+    assert place.losses() == {"hook: ValueError: bad function": 2}
+    assert place.only_run()["loss_count"] == 2
+    last = place.rows("select outcome from compiles order by id desc limit 1")[0]
+    assert last["outcome"] == "compiled", "what was compiled after every descriptor was closed is there too"
+
+
+def test_functions_that_raise_do_so_in_torchs_own_log_too(place: Workplace) -> None:
+    same(place, "bad_functions", env={"TORCH_TRACE": str(place.folder / "trace")})
+    assert place.only_run()["compile_count"] == 1
+
+
+def test_a_hook_that_fails_is_a_loss_that_is_shown(place: Workplace) -> None:
+    place.lossy = True
+    done = place.run(SCENARIOS, "tampered")
+    assert (done.returncode, done.stdout) == (0, "tensor([3., 3.])\n")
+    losses = place.losses()
+    assert losses == {"hook: ZeroDivisionError: division by zero": sum(losses.values())}
+    shown = place.collect("show", place.only_run()["id"], "--db", place.database).stdout
+    assert f"{sum(losses.values())} records were lost" in shown
+
+
+def test_a_silenced_trace_logger_is_said(place: Workplace) -> None:
+    place.lossy = True
+    env = {"TORCH_TRACE": str(place.folder / "trace")}
+    assert place.run(SCENARIOS, "logging_config", env=env).returncode == 0
+    assert list(place.losses()) == ["torch's trace logger was disabled by the program's logging configuration"]
+    assert place.one("select count(*) from compilations") == 1, "the metrics come another way"
+
+
+def test_a_spool_that_cannot_grow_is_no_matter_of_the_program(place: Workplace) -> None:
+    place.lossy = True
+    limited = f"ulimit -f 16; exec {' '.join(map(str, [place_python(), SCENARIOS, 'many']))}"
+    done = place.run("bash", "-c", limited, options=("--quiet",))
+    assert (done.returncode, done.stdout) == (0, "")
+    run = place.only_run()
+    assert 0 < run["compile_count"] < 100
+    assert run["loss_count"] > 50
+
+
+def place_python() -> str:
+    import sys
+
+    return sys.executable
+
+
+SECRET = "hunter2Xyzzy"
+SENTINEL = "sentinelZq9"
+SECRETIVE = f"""
+import torch
+
+def function(x, k):
+    y = x + 1  # {SENTINEL}_comment
+    torch._dynamo.graph_break()  # {SENTINEL}_break
+    return y * k  # {SENTINEL}_guard
+
+def failing(x):
+    {SENTINEL}_name = x + 1
+    return {SENTINEL}_name.no_such_method()  # {SENTINEL}_raise
+
+f = torch.compile(function, backend="eager")
+for k in ("one", "two"):
+    f(torch.ones(2), len(k) if k == "one" else 2.5)
+    f(torch.ones(2), 7)
+for one in (failing,):
+    try:
+        torch.compile(one, backend="eager", fullgraph=True)(torch.ones(2))
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+@pytest.fixture(scope="module")
+def with_and_without_source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, Workplace]:
+    places = []
+    for options in ((), ("--no-source",)):
+        place = Workplace(tmp_path_factory.mktemp("secret"))
+        # The spool is kept, to be searched as well.
+        keep = f'mkdir -p {place.folder}/kept; {place_python()} "$@"; cp -r $COMPILEBOARD_SPOOL/. {place.folder}/kept'
+        command = ["bash", "-c", keep, "x", place.write(SECRETIVE), "--token", SECRET, f"--api-key={SECRET}"]
+        urls = [f"https://me:{SECRET}@host/x", f"HF_TOKEN={SECRET}", f"-HAuthorization: Bearer {SECRET}"]
+        env = {"TORCH_TOKEN": SECRET, "MY_URL": f"https://u:{SECRET}@h/", "MY_PASSWORD": SECRET}
+        capture = ("--capture-env", "MY_URL", "--capture-env", "MY_PASSWORD")
+        git = f"git init -q . && git remote add origin https://u:{SECRET}@host/x.git"
+        place.plain("bash", "-c", git)
+        done = place.run(*command, *urls, options=(*options, *capture), env=env)
+        assert done.returncode == 0, done.stderr
+        places.append(place)
+    return places[0], places[1]
+
+
+def kept_bytes(place: Workplace) -> bytes:
+    spooled = [path.read_bytes() for path in (place.folder / "kept").rglob("*") if path.is_file()]
+    assert any(b"process_started" in one for one in spooled)
+    return b"\n".join([place.all_bytes(), *spooled])
+
+
+def test_no_secret_is_in_the_spool_or_the_database(with_and_without_source: tuple[Workplace, Workplace]) -> None:
+    for place in with_and_without_source:
+        found = kept_bytes(place)
+        assert SECRET.encode() not in found
+        assert b"--token" in found
+        assert b"host/x.git" in found
+        facts = json.loads(place.only_run()["facts"])
+        assert facts["environment"]["TORCH_TOKEN"] == facts["environment"]["MY_PASSWORD"] == "<withheld>"
+
+
+def test_without_source_no_line_of_the_program_is_kept(with_and_without_source: tuple[Workplace, Workplace]) -> None:
+    kept, withheld = (kept_bytes(place) for place in with_and_without_source)
+    assert SENTINEL.encode() in kept
+    found = withheld.find(SENTINEL.encode())
+    assert found < 0, withheld[max(found - 300, 0) : found + 100]
+    assert b"source withheld" in withheld
+
+
+def test_fingerprints_are_the_same_with_and_without_source(
+    with_and_without_source: tuple[Workplace, Workplace],
+) -> None:
+    one, other = with_and_without_source
+    for table in ("distinct_breaks", "recompile_causes"):
+        sql = f"select fingerprint from {table} order by fingerprint"
+        assert one.rows(sql) == other.rows(sql) != []
