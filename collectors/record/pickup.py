@@ -10,10 +10,12 @@ from pathlib import Path
 
 from collectors.read.spool import writers_alive
 from collectors.record.home import spool_root
-from collectors.record.manifest import read_manifest
+from collectors.record.manifest import NAME, read_manifest
 from collectors.record.recorder import Recorder, SpoolLock
 from collectors.record.sidecar import spawn_sidecar
 from collectors.store.errors import StoreError
+
+PATIENCE_MS = 1_000  # for each spool: the command that was asked for waits behind this
 
 
 @dataclass
@@ -35,18 +37,21 @@ def pick_up_spools(environment: Mapping[str, str] | None = None) -> PickedUp:
         try:
             _pick_up(folder, found)
         except (StoreError, ValueError, OSError) as error:
-            found.problems.append(f"{folder.name}: {error}")
+            if folder.exists():  # else its own recorder has just finished it
+                found.problems.append(f"{folder.name}: {error}")
     return found
 
 
 def _pick_up(folder: Path, found: PickedUp) -> None:
+    if not (folder / NAME).exists() and not any(folder.glob("*.jsonl")):
+        return  # a run that is just about to begin, or never did
     lock = SpoolLock(folder)
     orphaned = False
     try:
         if not lock.take():
             return
         manifest = read_manifest(folder)
-        recorder = Recorder(folder, manifest)
+        recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
         try:
             recorder.start()
             new = recorder.step()

@@ -119,11 +119,11 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
     connection.execute("begin immediate")
     try:
         yield connection
+        connection.execute("commit")
     except BaseException:
-        if connection.in_transaction:  # SQLite rolls back by itself on a full disk
+        if connection.in_transaction:  # SQLite rolls back by itself where a full disk stops a statement
             connection.execute("rollback")
         raise
-    connection.execute("commit")
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:

@@ -103,20 +103,40 @@ def small_disk(place: Workplace) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(path)], check=True)
 
 
+def resize(disk: Path, size: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
+
+
 def test_a_full_database_disk_is_said_and_the_spool_keeps_the_run(place: Workplace, small_disk: Path) -> None:
     database = small_disk / "t.db"
+    resize(small_disk, "1m")
     command = [sys.executable, "-m", "collectors", "run", "--db", database, "--", sys.executable, SPOOLING, "3000"]
     done = place.plain(*command)
     assert (done.returncode, done.stdout.split()[1]) == (0, "done")
     assert "is full" in done.stderr
     assert "the next command records it" in done.stderr
     (spool,) = place.spools
-    subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
+    resize(small_disk, "50m")
     place.collect("list", "--db", database)
     with closing(sqlite3.connect(database)) as connection:
         assert connection.execute("select compile_count from run_totals").fetchone() == (3000,)
         assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     assert not spool.exists()
+
+
+def test_a_read_only_disk_is_said_before_the_program_starts(place: Workplace, small_disk: Path) -> None:
+    resize(small_disk, "5m")
+    for name in ("there.db", "new.db"):
+        if name == "there.db":
+            migrate(small_disk / name)
+        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+        done = place.collect("run", "--db", small_disk / name, "--", sys.executable, "-c", "print('ran')")
+        subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{name} cannot be" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    shown = place.collect("list", "--db", small_disk / "there.db")
+    assert "has no runs yet" in shown.stdout
 
 
 def test_a_full_spool_disk_is_a_counted_loss(place: Workplace, small_disk: Path) -> None:
