@@ -119,7 +119,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def say(text: str) -> None:
     """Print one line of our own, apart from the program's output."""
-    print(f"compileboard: {text}", file=sys.stderr, flush=True)
+    if sys.stderr is None:  # closed by the caller; print() would then take stdout
+        return
+    try:
+        print(f"compileboard: {text}", file=sys.stderr, flush=True)
+    except OSError:  # nobody reads it any more: no reason to leave the program alone
+        pass
 
 
 def run_command(arguments: argparse.Namespace) -> int:
@@ -151,7 +156,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     whisper(f"run {launch.manifest.run_id} is recorded in {arguments.db}; see it with: {serve_hint(arguments.db)}")
     for warning in unreachable(command):
         whisper(warning)
-    progress = ProgressLine() if sys.stderr.isatty() and not arguments.quiet else None
+    shows = sys.stderr is not None and sys.stderr.isatty() and not arguments.quiet
+    progress = ProgressLine() if shows else None
     try:
         outcome = launch.run(progress.show if progress else None)
     except CannotRun as error:

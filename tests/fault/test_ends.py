@@ -124,6 +124,16 @@ def test_a_closed_stdout_is_the_programs_own_matter(place: Workplace) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("stderr", ["2>&-", "2>&1 >/dev/null | true"])
+def test_a_stderr_that_nobody_reads_is_no_reason_to_stop(place: Workplace, stderr: str) -> None:
+    path = place.write("import time\ntime.sleep(0.5)\nopen('done', 'w').close()\nprint('out')\n")
+    command = f"{sys.executable} -m collectors run --db {place.database} -- {sys.executable} {path} {stderr}"
+    done = place.plain("bash", "-c", command)
+    assert (done.returncode, done.stdout) == (0, "out\n" if "|" not in stderr else "")
+    assert (place.folder / "done").exists()
+    assert (place.only_run()["state"], place.spools) == ("finished", [])
+
+
 def test_a_run_inside_a_run_is_a_run_of_its_own(place: Workplace) -> None:
     inner = [sys.executable, "-m", "collectors", "run", "--db", place.database, "--name", "inner", "--"]
     done = place.run(*inner, sys.executable, "-c", "import sys; print(sys.path[1:])", options=("--name", "outer"))
