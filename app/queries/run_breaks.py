@@ -21,6 +21,7 @@ class GraphBreakRow:
     compile_key: int | None
     compile_id: str | None
     distinct_id: int
+    fingerprint: str
     gb_id: str | None
     gb_type: str | None
     reason: str
@@ -59,9 +60,9 @@ class DistinctBreak:
 
 BREAKS_SQL = """
 select
-  b.id, b.process_id, coalesce(c.rank, p.rank) as rank, b.compile_key, b.compile_id, b.distinct_id, d.gb_id, d.gb_type,
-  d.reason, d.explanation, d.hints, f.name as function, f.file, b.line, d.source_line, b.outcome, b.time_us,
-  c.total_us as compile_us, e.body
+  b.id, b.process_id, coalesce(c.rank, p.rank) as rank, b.compile_key, b.compile_id, b.distinct_id, d.fingerprint,
+  d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, b.line, d.source_line, b.outcome,
+  b.time_us, c.total_us as compile_us, e.body
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
 left join compiles as c on c.id = b.compile_key
