@@ -3,74 +3,24 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from collectors.store.connect import open_writer
 from collectors.store.ingest import Ingestor
 from collectors.store.migrations import migrate
-from tests.unit.app.recorded import RUN, list_events, record_run
+from tests.tools.serving import serving
+from tests.unit.app.recorded import RUN, list_events
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
-]
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("run-page") / "compileboard.db"
-    migrate(path)
-    with closing(open_writer(path)) as store:
-        record_run(store)
-    return path
-
-
-def _serve(database: Path, *more: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "app", "serve", "--db", str(database), "--port", "0", *more]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
-        try:
-            assert server.stdout is not None
-            lines = iter(server.stdout.readline, "")
-            yield next(found[0] for line in lines if (found := re.search(r"http://[\d.]+:\d+", line)))
-        finally:
-            server.terminate()
-            server.communicate(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def address(database: Path) -> Iterator[str]:
-    yield from _serve(database)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def tab(browser: playwright.Browser) -> Iterator[playwright.Page]:
-    """Open a tab that allows no console error: a CSP violation is one."""
-    said: list[str] = []
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
-    yield page
-    page.close()
-    assert said == []
-
-
-def test_run_page_walks_through_every_tab(tab: playwright.Page, address: str) -> None:
+def test_run_page_walks_through_every_tab(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs/{RUN}")
     labels = tab.locator(".tabs__link").all_inner_texts()
     for number, label in enumerate(labels):
@@ -82,7 +32,7 @@ def test_run_page_walks_through_every_tab(tab: playwright.Page, address: str) ->
     assert len(labels) == 8
 
 
-def test_run_page_draws_its_chart_and_a_bar_opens_its_compile(tab: playwright.Page, address: str) -> None:
+def test_run_page_draws_its_chart_and_a_bar_opens_its_compile(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs/{RUN}?tab=compiles")
     bar = tab.locator("#compiles-chart .barlayer path").first
     bar.wait_for()
@@ -95,7 +45,7 @@ def test_run_page_draws_its_chart_and_a_bar_opens_its_compile(tab: playwright.Pa
     assert tab.locator("h1").inner_text() == "f"
 
 
-def test_compiles_sort_filter_and_link_by_address(tab: playwright.Page, address: str) -> None:
+def test_compiles_sort_filter_and_link_by_address(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs/{RUN}?tab=compiles")
     tab.get_by_role("link", name="Compile time").click()
     assert "sort=time" in tab.url
@@ -105,16 +55,15 @@ def test_compiles_sort_filter_and_link_by_address(tab: playwright.Page, address:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_run_page_fits_a_phone(browser: playwright.Browser, address: str, scheme: str) -> None:
-    page = browser.new_page(viewport={"width": 400, "height": 800}, color_scheme=scheme)
+def test_run_page_fits_a_phone(open_tab: Callable[..., Page], address: str, scheme: str) -> None:
+    page = open_tab(400, color_scheme=scheme)
     for query in ("", "?tab=compiles", "?tab=breaks", "?tab=recompiles", "?tab=caches", "?tab=environment"):
         page.goto(f"{address}/runs/{RUN}{query}")
         over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert over <= 0, query
-    page.close()
 
 
-def test_run_page_works_by_keyboard_and_folds_open(tab: playwright.Page, address: str) -> None:
+def test_run_page_works_by_keyboard_and_folds_open(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs/{RUN}?tab=failures")
     tab.get_by_text("Traceback", exact=True).focus()
     tab.keyboard.press("Enter")
@@ -122,7 +71,7 @@ def test_run_page_works_by_keyboard_and_folds_open(tab: playwright.Page, address
     assert tab.locator("main b").count() == 0
 
 
-def test_a_person_renames_and_notes_a_run(tab: playwright.Page, address: str) -> None:
+def test_a_person_renames_and_notes_a_run(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs/{RUN}?tab=breaks")
     tab.get_by_text("Rename or note").click()
     tab.get_by_label("Title").fill("<i>mine</i>")
@@ -133,17 +82,15 @@ def test_a_person_renames_and_notes_a_run(tab: playwright.Page, address: str) ->
     assert "tab=breaks" in tab.url
 
 
-def test_a_running_run_refreshes_and_keeps_what_is_open(
-    tab: playwright.Page, tmp_path: Path, browser: playwright.Browser
-) -> None:
+def test_a_running_run_refreshes_and_keeps_what_is_open(tab: Page, tmp_path: Path) -> None:
     database = tmp_path / "live.db"
     migrate(database)
     told = list_events("running")
     with closing(open_writer(database)) as store:
         ingestor = Ingestor(store)
         ingestor.ingest(RUN, told[:8])
-        for address in _serve(database, "--allow-host", "localhost"):
-            tab.goto(f"{address}/runs/{RUN}?tab=breaks&view=each")
+        with serving(database) as server:
+            tab.goto(f"{server.address}/runs/{RUN}?tab=breaks&view=each")
             tab.get_by_text(re.compile("^Stack")).click()
             ingestor.ingest(RUN, told[8:])
             tab.locator(".tabs__count", has_text="4").first.wait_for(timeout=15_000)

@@ -1,0 +1,124 @@
+"""A real server over a recorded database, and a real Chromium whose pages forgive nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from collectors.store.connect import checkpoint, open_writer
+from tests.tools.make_db import main as make_db
+from tests.tools.serving import Server, serving
+from tests.unit.app.recorded import record_run
+from tests.unit.app.seed import START_US, add_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+HERE = Path(__file__).parent
+DAY_US = 86_400_000_000
+PAGE_SIZE = 5
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark this folder's tests, and keep them in one worker: they share the server and the browser."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Record torch's own logs, one told run, and runs that differ in what the list filters by."""
+    path = tmp_path_factory.mktemp("browser") / "compileboard.db"
+    assert make_db([str(path)]) == 0
+    with closing(open_writer(path)) as store:
+        record_run(store)
+        for day, state in enumerate(("finished", "failed", "killed", "interrupted")):
+            totals = {"compile_count": 10 + day, "recompile_count": day, "compile_us": 1000 * (day + 1)}
+            more: dict[str, Any] = {"tags": {"lr": str(day)}, "totals": totals, "name": f"seed-{day}", "suite": "seeds"}
+            add_run(store, f"SEED{day}", state=state, started_us=START_US - (9 - day) * DAY_US, **more)
+        checkpoint(store)
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(database: Path) -> Iterator[Server]:
+    with serving(database, COMPILEBOARD_PAGE_SIZE=str(PAGE_SIZE)) as server:
+        yield server
+
+
+@pytest.fixture
+def address(server: Server) -> str:
+    assert server.process.poll() is None, f"the server died:\n{server.output}"
+    return server.address
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    if path is None:
+        reason = "needs Debian's chromium"
+        if os.environ.get("COMPILEBOARD_REQUIRE_ALL") == "1":
+            pytest.fail(f"{reason}, and COMPILEBOARD_REQUIRE_ALL=1 lets nothing be skipped", pytrace=False)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_tab(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open tabs of their own that fail the test on what a person would find in the console, or on the network.
+
+    That is an error or a warning (a CSP violation is one), an exception, a request that failed or that left this
+    machine. `allow` is a pattern of what this test expects.
+    """
+    said: list[str] = []
+    contexts = []
+
+    def open_one(width: int = 1280, *, allow: str = "", **options: Any) -> Page:
+        def note(kind: str, text: str) -> None:
+            if not (allow and re.search(allow, text)):
+                said.append(f"{kind}: {text}")
+
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        context.set_default_timeout(15_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda it: note(it.type, it.text) if it.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: note("exception", str(error)))
+        page.on("request", lambda it: None if _is_ours(it.url) else note("left this machine", it.url))
+        page.on("requestfailed", lambda it: None if _is_left(it.failure) else note("failed", f"{it.url} {it.failure}"))
+        page.on("response", lambda it: note("status", f"{it.status} {it.url}") if it.status >= 400 else None)
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert said == []
+
+
+@pytest.fixture
+def tab(open_tab: Callable[..., Page]) -> Page:
+    return open_tab()
+
+
+def _is_ours(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:http://127.0.0.1:"))
+
+
+def _is_left(failure: str | None) -> bool:
+    """Say whether a request only ended because the page was left for another."""
+    return failure is not None and "ERR_ABORTED" in failure
