@@ -91,43 +91,37 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, min(len(ordered) - 1, -int(-share * len(ordered) // 1) - 1))]
 
 
-def print_table(title: str, rows: Sequence[Row], *notes: str, python: str = sys.executable) -> None:
+def print_table(title: str, rows: Sequence[Row], *notes: str, headings: tuple[str, ...] = HEADINGS) -> None:
     """Print a table in Markdown, under it the notes and the machine it was measured on."""
-    cells = [HEADINGS, *((row.what, row.ours, row.reference, row.ratio, row.reach) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
+    cells = [headings, *((row.what, row.ours, row.reference, row.ratio, row.reach) for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
     print(f"\n### {title}\n")
     for number, line in enumerate(cells):
         print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |")
         if number == 0:
             print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    for note in (*notes, f"Machine: {describe_machine(python)}."):
+    for note in (*notes, f"Machine: {describe_machine()}."):
         print(f"\n{note}")
 
 
-def describe_machine(python: str = sys.executable) -> str:
+def describe_machine() -> str:
     """Say in one line what was measured on: CPU, memory, GPU, versions, load, commit."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    try:
+        torch_version = f"torch {metadata.version('torch')}"
+    except metadata.PackageNotFoundError:
+        torch_version = ""
     parts = [
         f"{os.cpu_count()} × {_cpu_name()}",
         f"{memory_gb:.0f} GB",
         _first_line(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]),
         f"{platform.system()} {platform.release()}",
         f"Python {platform.python_version()}",
-        _torch_version(python),
+        torch_version,
         f"load {os.getloadavg()[0]:.1f}",
         f"commit {_first_line(['git', '-C', str(ROOT), 'rev-parse', '--short', 'HEAD']) or 'unknown'}",
     ]
     return ", ".join(part for part in parts if part)
-
-
-def _torch_version(python: str) -> str:
-    if python != sys.executable:
-        code = "import importlib.metadata as m; print('torch', m.version('torch'))"
-        return _first_line([python, "-c", code])
-    try:
-        return f"torch {metadata.version('torch')}"
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _cpu_name() -> str:

@@ -219,6 +219,7 @@ def main(argv: list[str] | None = None) -> int:
             Row("rows of all tables", f"{rows} ({rows / seconds:.0f}/s)"),
             Row("database", f"{size / 1e6:.0f} MB ({size / progress.compilations / 1000:.1f} KB a compilation)"),
         ],
+        headings=("what", "measured", "", "", ""),
     )
     return 0
 

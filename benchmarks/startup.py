@@ -94,7 +94,8 @@ def main(argv: list[str] | None = None) -> int:
     print_table(
         f"Start-up of an observed process, {arguments.pairs} pairs",
         rows,
-        "Medians; the ratio column is the median difference with its 95 % interval. Reference: not observed.",
+        "Medians, and the median difference with its 95 % interval.",
+        headings=("what", "observed", "not observed", "difference", "reach"),
     )
     return 0
 
