@@ -135,7 +135,7 @@ where exists (
   select 1
   from run_breaks as b
   where b.run_id = w.id
-    and b.distinct_id in (select id from matching)
+    and +b.distinct_id in (select id from matching) -- +: walk the run's breaks, no seek for each matching one
 )
 """  # noqa: S608
 

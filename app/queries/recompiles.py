@@ -159,7 +159,7 @@ select
       select 1
       from run_causes as b
       where b.run_id = w.id
-        and b.cause_id in (select id from matching)
+        and +b.cause_id in (select id from matching) -- +: walk the run's causes, no seek for each matching one
     )
   ) as run_count,
   (
