@@ -55,7 +55,7 @@ VALUES = {
     "tag": "select distinct key || '=' || value as value from run_tags order by 1",
     "run": "select id as value from runs order by substr(id, -6)",
     "large": "select run_id as value from run_totals order by compile_count desc limit 5",
-    "run_compile": "select run_id || '/compiles/' || max(id) as value from compiles group by run_id order by max(id) % 9",
+    "run_compile": "select run_id || '/compiles/' || max(id) as value from compiles group by run_id",
     "distinct_break": "select distinct_id as value from run_breaks group by 1 order by sum(break_count) desc",
     "cause": "select cause_id as value from run_causes group by 1 order by sum(recompile_count) desc",
 }
