@@ -26,6 +26,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from flask import Flask
 
     from app import db
+    from app.api import routes as api
     from app.web import (
         assets,
         compile,
@@ -63,6 +64,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         compile.blueprint,
         graph_breaks.blueprint,
         recompiles.blueprint,
+        api.blueprint,
     ):
         app.register_blueprint(blueprint)
     return app

@@ -166,16 +166,18 @@ def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
 
 def list_processes(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[ProcessRow]:
     """List a run's processes, by rank, then by start."""
-    found = []
-    for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": limit}):
-        values = dict(row)
-        for name in ("capabilities", "environment"):
-            values[name] = _object(values[name])
-        for name in ("counters", "compile_times", "losses"):
-            values[name] = None if values[name] is None else _object(values[name])
-        values["snapshot_final"] = bool(values["snapshot_final"])
-        found.append(ProcessRow(**values))
-    return found
+    return [to_process(row) for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def to_process(row: sqlite3.Row) -> ProcessRow:
+    """Make a process of a row that has its columns."""
+    values = dict(row)
+    for name in ("capabilities", "environment"):
+        values[name] = _object(values[name])
+    for name in ("counters", "compile_times", "losses"):
+        values[name] = None if values[name] is None else _object(values[name])
+    values["snapshot_final"] = bool(values["snapshot_final"])
+    return ProcessRow(**values)
 
 
 def list_configs(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ConfigUse]:

@@ -1,0 +1,82 @@
+"""What every view of the API gives back, and how it reads its address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from flask import abort, request
+
+from app.db import get_reader
+from app.queries import run_detail
+from app.queries.page import FilterError, Page, check_limit
+from app.queries.run_detail import RunDetail
+
+DEFAULT_LIMIT = 100
+MOST = 1000
+
+Found = TypeVar("Found")
+
+
+class Answer(NamedTuple):
+    """Hold what was asked for, and the cursor of the next page."""
+
+    data: Any
+    next: str | None = None
+
+
+def give_page(page: Page[Found], make: Callable[[Found], dict[str, Any]]) -> Answer:
+    """Turn a page of a query's rows into an answer."""
+    return Answer([make(row) for row in page.rows], page.next)
+
+
+def read_limit() -> int:
+    """Read how many rows are wanted.
+
+    Raises: FilterError if it is not a whole number from 1 to MOST.
+    """
+    return check_limit(request.args.get("limit"), DEFAULT_LIMIT, MOST)
+
+
+def read_cursor() -> str | None:
+    """Read where the page begins."""
+    return request.args.get("cursor")
+
+
+def read_word(name: str, most: int = 200) -> str | None:
+    """Read a filter's value, None where it is empty.
+
+    Raises: FilterError if it is too long.
+    """
+    value = request.args.get(name, "").strip()
+    if len(value) > most:
+        raise FilterError(f"{name}: at most {most} characters, this has {len(value)}")
+    return value or None
+
+
+def check_query(known: Iterable[str]) -> None:
+    """Refuse a parameter that this address does not have: a mistyped filter would answer with everything.
+
+    Raises: FilterError if there is one.
+    """
+    names = tuple(known)
+    for key in request.args:
+        if key not in names:
+            said = f"known are {', '.join(names)}" if names else "this address has none"
+            raise FilterError(f"{key[:40]}: there is no such parameter; {said}")
+
+
+def read_number(text: str) -> int | None:
+    """Read a number of an address; None where it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def find_run(run_id: str) -> RunDetail:
+    """Return a run, or answer that there is none."""
+    detail = run_detail.get_run(get_reader(), run_id)
+    return detail if detail is not None else refuse(f"There is no run {run_id[:80]}; it may have been deleted.")
+
+
+def refuse(sentence: str) -> NoReturn:
+    """Answer that what the address names is not there."""
+    abort(404, sentence)

@@ -1,0 +1,64 @@
+"""Every parameter that an address of the API takes, described once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.api.answer import DEFAULT_LIMIT, MOST
+from app.queries import compiles, graph_breaks, recompiles, runs
+from app.queries.scope import RUN_FILTERS
+from collectors.categories import CATEGORIES
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string", "maxLength": 200}
+PAGE = ("limit", "cursor")
+RUNS = ("q", *RUN_FILTERS, "sort_runs", *PAGE)
+BREAKS = (*graph_breaks.FILTERS, *RUN_FILTERS)
+CAUSES = (*recompiles.FILTERS, *RUN_FILTERS)
+
+
+def _orders(orders: Any) -> Schema:
+    return {"type": "string", "enum": [f"{name}{end}" for name in orders for end in ("", ".asc", ".desc")]}
+
+
+# Key here, description, schema. A key's part behind "_" tells apart what one name means at several addresses.
+_TABLE: tuple[tuple[str, str, Schema], ...] = (
+    ("limit", "Rows of one page.", {"type": "integer", "minimum": 1, "maximum": MOST, "default": DEFAULT_LIMIT}),
+    ("cursor", "Where the page begins: `next` of the page before. Keep the other parameters as they were.", TEXT),
+    ("q", "Text to look for; capitals do not matter.", TEXT),
+    ("name", "A run's name, whole.", TEXT),
+    ("suite", "A run's suite, whole.", TEXT),
+    ("tag", "A run's tag: `key` or `key=value`.", TEXT),
+    ("host", "The name of a run's machine.", TEXT),
+    ("gpu", "The name of a run's GPU, or `CPU` for runs without one.", TEXT),
+    ("torch", "A run's version of torch, whole.", TEXT),
+    ("commit", "The beginning of the hash of a run's commit.", TEXT | {"pattern": "^[0-9a-fA-F]*$"}),
+    ("state", "A run's state.", {"type": "string", "enum": list(runs.STATES)}),
+    ("since", "The first day (UTC) or moment that runs started at: `2026-11-21`.", TEXT),
+    ("until", "The last day (UTC) or moment that runs started at: `2026-11-21`.", TEXT),
+    ("sort_runs", "The order, largest first; with `.asc` smallest first.", _orders(runs.ORDERS)),
+    ("sort_compiles", "The order, largest first; with `.asc` smallest first.", _orders(compiles.ORDERS)),
+    ("sort_breaks", "The order, largest first; with `.asc` smallest first.", _orders(graph_breaks.ORDERS)),
+    ("sort_causes", "The order, largest first; with `.asc` smallest first.", _orders(recompiles.ORDERS)),
+    ("outcome", "What became of the compile.", {"type": "string", "enum": list(compiles.OUTCOMES)}),
+    ("recompiled", "Only compiles that are recompiles, or only the others.", {"type": "string", "enum": ["yes", "no"]}),
+    ("distinct", "Only the events of this distinct graph break.", {"type": "string", "pattern": "^[0-9]*$"}),
+    ("gb", "torch's id of a kind of graph break: `GB0059`.", TEXT),
+    ("kind", "torch's name of a kind of graph break, whole.", TEXT),
+    ("function", "Part of `file:function`; capitals do not matter.", TEXT),
+    ("category", "What kind of guard failed.", {"type": "string", "enum": [it.name for it in CATEGORIES]}),
+)
+PARAMETERS = {key: (key.partition("_")[0], said, schema) for key, said, schema in _TABLE}
+
+PATH_PARAMETERS = {
+    "run_id": "A run's id, in full.",
+    "key": "A compile's `id`.",
+    "config_hash": "A configuration text's hash.",
+    "distinct_id": "A distinct graph break's `id`.",
+    "cause_id": "A cause's `id`.",
+}
+
+
+def name_parameter(key: str) -> str:
+    """Return the parameter's name in an address."""
+    return PARAMETERS[key][0]

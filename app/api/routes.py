@@ -1,0 +1,39 @@
+"""The API's blueprint: one rule for each of OPERATIONS, and the document that describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flask import Blueprint, Response, jsonify
+
+from app.api.answer import check_query
+from app.api.openapi import PREFIX, get_document
+from app.api.operations import OPERATIONS, Operation
+from app.api.parameters import name_parameter
+
+blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
+
+
+def _serve(operation: Operation) -> Callable[..., Response]:
+    known = [name_parameter(key) for key in operation.parameters]
+
+    def view(**path: str) -> Response:
+        check_query(known)
+        found = operation.view(**path)
+        return jsonify({"ok": True, "data": found.data, "next": found.next})
+
+    return view
+
+
+def show_document() -> Response:
+    """Give the OpenAPI document; it is the one answer that is not wrapped."""
+    check_query(())
+    return jsonify(get_document())
+
+
+for _operation in OPERATIONS:
+    _endpoint = f"{_operation.view.__module__.rpartition('.')[2]}_{_operation.view.__name__}"
+    blueprint.add_url_rule(
+        _operation.path, _endpoint, _serve(_operation), methods=["GET"], provide_automatic_options=False
+    )
+blueprint.add_url_rule("/openapi.json", "document", show_document, methods=["GET"], provide_automatic_options=False)
