@@ -95,3 +95,4 @@ def test_a_running_run_refreshes_and_keeps_what_is_open(tab: Page, tmp_path: Pat
             ingestor.ingest(RUN, told[8:])
             tab.locator(".tabs__count", has_text="4").first.wait_for(timeout=15_000)
             assert tab.locator("details.fold[open]").count() == 1
+            tab.close()  # before its server goes

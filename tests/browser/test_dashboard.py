@@ -1,0 +1,292 @@
+"""The dashboard as a person uses it: every page, filters, charts, themes, keyboard, a phone, no JavaScript."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collectors.store.connect import open_writer
+from collectors.store.migrations import migrate
+from tests.browser.conftest import PAGE_SIZE
+from tests.tools.serving import serving
+from tests.unit.app.recorded import RUN
+from tests.unit.app.seed import add_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+NAMES = "table.table tbody td:first-child > a:first-child"
+PAGES = ("/", "/runs", f"/runs/{RUN}", f"/runs/{RUN}?tab=compiles", "/graph_breaks", "/recompiles")
+
+
+def _names(tab: Page) -> list[str]:
+    return tab.locator(NAMES).all_inner_texts()
+
+
+def _detail_pages(tab: Page, address: str) -> list[str]:
+    """List an address of each kind of page, those behind the lists as well."""
+    found = [*PAGES, f"/runs/{RUN}/delete"]
+    for page, link in (
+        ("/graph_breaks", "a[href^='/graph_breaks/']"),
+        ("/recompiles", "a[href^='/recompiles/']"),
+        (f"/runs/{RUN}?tab=compiles", "a[href*='/compiles/']"),
+    ):
+        tab.goto(f"{address}{page}")
+        found.append(tab.locator(link).first.get_attribute("href") or "")
+    return found
+
+
+def test_navigation_reaches_every_page_and_says_where_it_is(tab: Page, address: str) -> None:
+    tab.goto(address)
+    for label in ("Runs", "Graph breaks", "Recompiles", "Overview"):
+        tab.get_by_role("navigation", name="Pages").get_by_role("link", name=label).click()
+        tab.wait_for_load_state()
+        assert tab.locator(".nav__link[aria-current=page]").inner_text() == label
+        assert tab.locator("h1").inner_text() == label
+        assert tab.title() == f"{label} · CompileBoard"
+
+
+def test_lists_lead_to_their_things_and_back(tab: Page, address: str) -> None:
+    for page in ("graph_breaks", "recompiles"):
+        tab.goto(f"{address}/{page}")
+        tab.locator(NAMES).first.click()
+        tab.wait_for_url(re.compile(rf"/{page}/\d+$"))
+        tab.locator("a[href*='/runs/']").first.click()
+        tab.wait_for_url(re.compile("/runs/[0-9A-Z]+"))
+        tab.go_back()
+        tab.locator(".crumbs a").first.click()
+        tab.wait_for_url(re.compile(rf"/{page}$"))
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("q=seed-2", ["seed-2"]),
+        ("name=seed-1", ["seed-1"]),
+        ("suite=seeds", ["seed-3", "seed-2", "seed-1", "seed-0"]),
+        ("tag=lr=3", ["seed-3"]),
+        ("state=killed", ["seed-2"]),
+        ("suite=seeds&until=2026-11-10", ["seed-1", "seed-0"]),
+    ],
+)
+def test_runs_filters_are_in_the_address(tab: Page, address: str, query: str, names: list[str]) -> None:
+    tab.goto(f"{address}/runs?{query}")
+    assert _names(tab) == names
+    assert tab.get_by_text(f"{len(names)} run").first.is_visible()
+
+
+def test_runs_filter_form_writes_the_address(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs")
+    tab.get_by_label("Search").fill("seed")
+    tab.get_by_label("Search").press("Enter")
+    tab.wait_for_url(f"{address}/runs?q=seed&sort=started")
+    tab.get_by_label("State").select_option("failed")
+    tab.wait_for_url(re.compile("state=failed"))
+    assert _names(tab) == ["seed-1"]
+    tab.get_by_role("link", name="Clear").click()
+    tab.wait_for_url(f"{address}/runs")
+    assert len(_names(tab)) == PAGE_SIZE
+
+
+def test_runs_sort_both_ways_by_their_headings(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs?suite=seeds")
+    heading = tab.locator("th a.sort", has_text="Recompiles")
+    heading.click()
+    tab.wait_for_url(re.compile("sort=recompiles$"))
+    assert _names(tab) == ["seed-3", "seed-2", "seed-1", "seed-0"]
+    heading.click()
+    tab.wait_for_url(re.compile("sort=recompiles.asc"))
+    assert _names(tab) == ["seed-0", "seed-1", "seed-2", "seed-3"]
+    assert tab.locator("th[aria-sort=ascending]").inner_text().startswith("Recompiles")
+
+
+def test_paging_by_keyboard_visits_every_run_once(tab: Page, address: str, database: Path) -> None:
+    with closing(sqlite3.connect(database)) as store:
+        ids = {row[0] for row in store.execute("select id from runs")}
+    tab.goto(f"{address}/runs")
+    seen: list[str] = []
+    while True:
+        seen += [link.get_attribute("title") or "" for link in tab.locator(NAMES).all()]
+        more = tab.get_by_role("link", name="More runs")
+        if more.count() == 0:
+            break
+        more.focus()
+        with tab.expect_navigation():
+            tab.keyboard.press("Enter")
+    assert len(seen) == len(set(seen))
+    assert set(seen) == ids
+
+
+def test_charts_are_drawn_where_they_are_promised(tab: Page, address: str) -> None:
+    for page, least in (("/", 4), (f"/runs/{RUN}?tab=compiles", 1), ("/graph_breaks", 1), ("/recompiles", 1)):
+        tab.goto(f"{address}{page}")
+        tab.locator("[data-drawn=yes] .main-svg").first.wait_for()
+        plots = tab.locator("[data-chart]").count()
+        assert plots >= least, page
+        tab.wait_for_function("n => document.querySelectorAll('[data-drawn=yes]').length === n", arg=plots)
+        marks = tab.locator("[data-chart] :is(.point, .points path, .js-line)").count()
+        assert marks >= plots, page
+
+
+def test_a_chart_moves_nothing_when_it_is_drawn(open_tab: Callable[..., Page], address: str) -> None:
+    shape = "[...document.querySelectorAll('.chart__plot')].map(it => it.getBoundingClientRect().height)"
+    heights = []
+    for javascript in (False, True):
+        page = open_tab(java_script_enabled=javascript)
+        page.goto(f"{address}/graph_breaks")
+        if javascript:
+            page.locator("[data-drawn=yes] .main-svg").first.wait_for()
+        heights.append(page.evaluate(shape))
+    assert heights[0] == heights[1] != []
+
+
+def _ground(tab: Page) -> str:
+    return str(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def test_theme_follows_the_system_until_a_person_chooses(open_tab: Callable[..., Page], address: str) -> None:
+    light, dark = open_tab(color_scheme="light"), open_tab(color_scheme="dark")
+    for tab in (light, dark):
+        tab.goto(address)
+    assert _ground(light) != _ground(dark)
+    button = light.get_by_role("button", name="Theme")
+    before = light.locator("[data-chart] .xtick text").first.evaluate("it => it.style.fill")
+    button.click()
+    button.click()
+    assert button.inner_text() == "Theme: dark"
+    assert _ground(light) == _ground(dark)
+    assert light.locator("[data-chart] .xtick text").first.evaluate("it => it.style.fill") != before
+    light.goto(f"{address}/runs")
+    assert _ground(light) == _ground(dark)
+    light.get_by_role("button", name="Theme").click()
+    assert _ground(light) != _ground(dark)
+
+
+def test_keyboard_skips_to_the_content_and_goes_in_order(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs")
+    order = []
+    for _step in range(7):
+        tab.keyboard.press("Tab")
+        order.append(tab.evaluate("document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"))
+    pages = ("Overview", "Runs", "Graph breaks", "Recompiles")
+    assert order == ["Skip to the content", "CompileBoard", *pages, "Theme: auto"]
+    tab.goto(f"{address}/runs")
+    tab.keyboard.press("Tab")
+    assert tab.locator(".skip").bounding_box() is not None
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "main"
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.name") == "q"
+
+
+def test_what_has_the_focus_is_seen(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs")
+    for _step in range(12):
+        tab.keyboard.press("Tab")
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert tab.evaluate(outline) != "none", tab.evaluate("document.activeElement.outerHTML")
+
+
+def test_pages_read_well_without_javascript(open_tab: Callable[..., Page], address: str) -> None:
+    page = open_tab(java_script_enabled=False)
+    for path in PAGES:
+        page.goto(f"{address}{path}")
+        assert page.locator("h1").is_visible()
+        assert page.locator("main :is(tbody tr, dt)").count() > 0, path
+        assert not page.locator(".theme").is_visible()
+    page.goto(f"{address}/graph_breaks")
+    assert "the table below has the same numbers" in (page.locator("[data-chart] noscript").first.text_content() or "")
+    page.get_by_text("The same as a table").first.click()
+    assert page.locator("details.twin[open] tbody tr").count() > 0
+    page.goto(f"{address}/runs")
+    page.get_by_label("Search").fill("seed-3")
+    page.get_by_role("button", name="Filter").click()
+    assert _names(page) == ["seed-3"]
+
+
+def test_no_page_scrolls_sideways_on_a_phone(open_tab: Callable[..., Page], address: str) -> None:
+    page = open_tab(400)
+    for path in _detail_pages(page, address):
+        page.goto(f"{address}{path}")
+        page.wait_for_function("document.querySelector('[data-chart]:not([data-drawn])') === null")
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, path
+
+
+@pytest.fixture
+def own_run(database: Path, request: pytest.FixtureRequest) -> str:
+    """Add a run that this test alone changes; it stays out of the others' filters."""
+    run_id = f"OWN{abs(hash(request.node.name)) % 10**9}"
+    with closing(open_writer(database)) as store:
+        add_run(store, run_id, name="own", started_us=1_700_000_000_000_000)
+    return run_id
+
+
+def test_a_person_renames_notes_and_pins_a_run(tab: Page, address: str, own_run: str) -> None:
+    tab.goto(f"{address}/runs/{own_run}")
+    tab.get_by_text("Rename or note").click()
+    tab.get_by_label("Title").fill("My baseline")
+    tab.get_by_label("Note").fill("before the rewrite")
+    tab.get_by_role("button", name="Save").click()
+    assert tab.locator("h1").inner_text() == "My baseline"
+    assert tab.locator(".note").inner_text() == "before the rewrite"
+    tab.get_by_role("button", name="Pin My baseline").click()
+    tab.goto(f"{address}/runs")
+    assert _names(tab)[0] == "My baseline"
+    tab.get_by_role("button", name="Unpin My baseline").click()
+    tab.wait_for_load_state()
+    assert _names(tab)[0] != "My baseline"
+
+
+def test_a_person_deletes_a_run_after_being_asked(open_tab: Callable[..., Page], address: str, own_run: str) -> None:
+    tab = open_tab(allow="404")
+    tab.goto(f"{address}/runs/{own_run}")
+    tab.get_by_role("link", name="Delete").click()
+    tab.get_by_role("link", name="Keep it").click()
+    assert tab.locator("h1").inner_text() == "own"
+    tab.get_by_role("link", name="Delete").click()
+    tab.get_by_role("button", name="Delete it for good").click()
+    assert tab.get_by_role("status").inner_text() == "The run was deleted."
+    tab.goto(f"{address}/runs/{own_run}")
+    assert "There is no run" in tab.locator("main").inner_text()
+
+
+def test_a_shared_link_shows_exactly_the_same(open_tab: Callable[..., Page], address: str) -> None:
+    mine, theirs = open_tab(), open_tab()
+    mine.goto(f"{address}/runs/{RUN}?tab=compiles&sort=time&outcome=compiled")
+    mine.get_by_text("Share", exact=False).first.click()
+    link = mine.get_by_label("Link to exactly this view").input_value()
+    theirs.goto(link)
+    assert theirs.url == mine.url
+    assert theirs.locator("table").first.inner_text() == mine.locator("table").first.inner_text()
+
+
+def test_an_empty_database_says_how_to_fill_it(tab: Page, tmp_path: Path) -> None:
+    database = tmp_path / "new.db"
+    migrate(database)
+    with serving(database) as server:
+        tab.goto(server.address)
+        assert tab.locator(".empty pre").all_inner_texts() == [
+            "make demo",
+            f"python -m collectors run --db {database} -- python train.py",
+        ]
+        for page in ("runs", "graph_breaks", "recompiles"):
+            tab.goto(f"{server.address}/{page}")
+            assert tab.locator(".empty h2").inner_text() == "No runs yet"
+        tab.close()
+
+
+def test_an_unknown_run_is_one_sentence_with_a_way_on(open_tab: Callable[..., Page], address: str) -> None:
+    tab = open_tab(allow="404")
+    answer = tab.goto(f"{address}/runs/nope")
+    assert answer is not None
+    assert answer.status == 404
+    assert tab.get_by_text("There is no run nope").is_visible()
+    tab.locator("main a").first.click()
+    assert tab.locator("h1").count() == 1
