@@ -36,6 +36,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         health,
         overview,
         recompiles,
+        reports,
         run,
         runs,
         security,
@@ -64,6 +65,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         compile.blueprint,
         graph_breaks.blueprint,
         recompiles.blueprint,
+        reports.blueprint,
         api.blueprint,
     ):
         app.register_blueprint(blueprint)

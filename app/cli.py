@@ -6,11 +6,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
 
 from app import __version__
+from app.reports.command import add_parser as add_export
 from app.settings import SETTINGS, SettingError, load_settings, variable_name
 from collectors.store.errors import StoreError
 
@@ -56,14 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     migrate.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
     migrate.set_defaults(function=_migrate)
-    _add_export(commands)
+    add_export(commands)
     return parser
-
-
-def _add_export(commands: Any) -> None:
-    """Let app.reports describe and run `export`: its add_parser(commands) sets `function`, as _serve is set above."""
-    if find_spec("app.reports") and find_spec("app.reports.command"):
-        import_module("app.reports.command").add_parser(commands)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -86,9 +86,9 @@ def _host_name(host: str) -> str:
 
 
 def add_headers(response: Response) -> Response:
-    """Put the security headers on a response."""
+    """Put the security headers on a response; one that brings its own policy, as a report does, keeps it."""
     for name, value in HEADERS.items():
-        response.headers[name] = value
+        response.headers.setdefault(name, value)
     return response
 
 

@@ -1,0 +1,141 @@
+"""`compileboard export`: write a run's report to a file or to stdout."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any
+
+from app.queries.run_detail import get_run
+from app.queries.run_lookup import find_run_ids
+from app.reports import FORMATS
+from app.reports.csv import COLUMNS, DEFAULT_TABLE
+from app.settings import load_settings
+from collectors.store.connect import open_reader
+from collectors.store.errors import StoreError, explain
+
+EPILOG = """\
+formats:
+  html   one file to read and forward: opens offline, with charts, light and dark, printable
+  json   everything recorded of the run, under the API's names
+  csv    one table for a spreadsheet or a program: --table compilations, graph_breaks or recompiles
+  md     a summary for a pull request's comment
+
+examples:
+  %(prog)s --run 01JD3W --format html --output report.html
+  %(prog)s --run 01JD3W --format csv --table graph_breaks --output breaks.csv
+  %(prog)s --run 01JD3W --format md --output - --no-source | gh pr comment 12 --body-file -
+
+The id is on the run's page and in `python -m collectors list`; its beginning is enough if no other run has the same.
+Exit codes: 0 written, 1 no such run or the output cannot be written, 2 the database cannot be used or a bad option.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe `export` to the command line."""
+    parser = commands.add_parser(
+        "export",
+        help="write a run's report as HTML, JSON, CSV or Markdown",
+        description="Write one run's report. The file appears whole or not at all; one that is there is replaced.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--run", required=True, metavar="ID", help="The run's id, or the beginning of it.")
+    parser.add_argument("--format", required=True, choices=tuple(FORMATS), help="What to write.")
+    parser.add_argument("--output", required=True, metavar="PATH", help="Where to write it; - is stdout.")
+    parser.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
+    parser.add_argument(
+        "--table", choices=tuple(COLUMNS), help=f"Which table csv has. Default: {DEFAULT_TABLE}. For csv alone."
+    )
+    parser.add_argument("--no-source", action="store_true", help="Leave out the lines of the program's source code.")
+    parser.set_defaults(function=export)
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write the report; return the exit code."""
+    if arguments.table and arguments.format != "csv":
+        return _fail(f"--table is for csv alone; --format is {arguments.format}", 2)
+    path = load_settings(os.environ, {"db": arguments.db}).db
+    try:
+        with closing(open_reader(path)) as reader:
+            return _export(reader, arguments)
+    except StoreError as error:
+        return _fail(str(error), 2)
+    except sqlite3.Error as error:
+        return _fail(str(explain(error, path)), 2)
+
+
+def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
+    # Imported here: templates and charts, which no other command needs.
+    from app.reports.formats import write_report
+
+    found = find_run_ids(reader, arguments.run)
+    if len(found) > 1:
+        return _fail(f"--run {arguments.run!r} fits several runs, give more of the id: {', '.join(found[:3])}, …")
+    detail = get_run(reader, found[0]) if found else None
+    if detail is None:
+        known = "python -m collectors list"
+        return _fail(f"there is no run {arguments.run!r} in this database; `{known}` lists the runs")
+    table, source = arguments.table or DEFAULT_TABLE, not arguments.no_source
+    pieces = write_report(reader, detail, arguments.format, table, source, time.time_ns() // 1000)
+    try:
+        if arguments.output == "-":
+            return _write_stdout(pieces)
+        write_file(arguments.output, pieces)
+    except OSError as error:
+        return _fail(f"cannot write {arguments.output}: {error.strerror or error}")
+    return 0
+
+
+def _write_stdout(pieces: Iterable[bytes]) -> int:
+    try:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The reader has what it wanted. Python flushes stdout once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def write_file(path: str, pieces: Iterable[bytes]) -> None:
+    """Write a file that appears whole or not at all; a device or a pipe is written as it is.
+
+    Raises: OSError if it cannot be written; then nothing is left behind.
+    """
+    target = os.path.realpath(path)  # a link stays, and what it names is replaced
+    if os.path.isdir(target):
+        raise IsADirectoryError(0, "it is a folder; give a file's name")
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as device:
+            device.writelines(pieces)
+        return
+    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", dir=os.path.dirname(target))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+        os.chmod(temporary, _mode_of(target))
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _mode_of(target: str) -> int:
+    if os.path.exists(target):
+        return os.stat(target).st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _fail(message: str, code: int = 1) -> int:
+    sys.stderr.write(f"compileboard: {message}\n")
+    return code

@@ -1,0 +1,132 @@
+"""What a report for people says of a run: read once, bounded, the same for HTML and Markdown."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.analysis import config_diff
+from app.analysis.chains import Step, build_steps, shorten_steps
+from app.analysis.diagnosis import Evidence, Finding, diagnose
+from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
+from app.queries.run_detail import RunDetail
+from app.reports.source import select_source, without_source
+
+MOST_COMPILES = 500
+MOST_BREAKS = 200
+MOST_CAUSES = 200
+MOST_CHAINS = 50
+MOST_STEPS = 20
+MOST_FAILURES = 50
+MOST_SKIPS = 200
+MOST_PROCESSES = 64
+STATE_KINDS = {"running": "busy", "finished": "good", "failed": "bad", "killed": "bad", "interrupted": "warn"}
+
+
+@dataclass(frozen=True)
+class ShownChain:
+    """Hold one frame's recompiles and the steps that a report shows of them."""
+
+    chain: run_recompiles.Chain
+    steps: Sequence[Step]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Hold all that a report for people shows; each list has what costs most first and may be cut."""
+
+    detail: RunDetail
+    source: bool
+    written_us: int
+    findings: Sequence[Finding]
+    phases: compiles.Phases
+    compiles: Sequence[compiles.CompileRow]
+    breaks: Sequence[run_breaks.DistinctBreak]
+    distinct_count: int
+    causes: Sequence[run_recompiles.RunCause]
+    limits: Sequence[run_recompiles.LimitHit]
+    chains: Sequence[ShownChain]
+    more_chains: bool
+    failures: Sequence[run_events.FailureRow]
+    more_failures: bool
+    cache_results: Sequence[run_events.CacheResult]
+    skips: Sequence[run_events.CudagraphSkip]
+    changes: Sequence[config_diff.Change]
+    changed_recorded: bool
+    processes: Sequence[run_detail.ProcessRow]
+
+    @property
+    def run(self) -> Any:
+        """Return the run's row."""
+        return self.detail.run
+
+    @property
+    def source_note(self) -> str:
+        """Say in one sentence whether lines of the program are in this report."""
+        if not self.detail.keep_source:
+            return "No line of the program's source code is inside: the run was recorded with --no-source."
+        if not self.source:
+            return "The lines of the program's source code were left out of this report."
+        return "This report has lines of the program's source code inside; --no-source (?source=0) leaves them out."
+
+
+def read_contents(connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int) -> Contents:
+    """Read what a report for people shows of a run."""
+    run = detail.run
+    changed = run_detail.list_changed_configs(connection, run.id)
+    phases = compiles.get_phases(connection, run.id)
+    breaks = select_source(run_breaks.list_distinct_breaks(connection, run.id, limit=MOST_BREAKS).rows, source)
+    failures = run_events.list_failures(connection, run.id, limit=MOST_FAILURES)
+    causes = select_source(run_recompiles.list_causes(connection, run.id, limit=MOST_CAUSES), source)
+    limits = select_source(run_recompiles.list_limit_hits(connection, run.id), source)
+    cache_results = select_source(run_events.count_cache_results(connection, run.id), source)
+    skips = select_source(run_events.list_cudagraph_skips(connection, run.id, limit=MOST_SKIPS).rows, source)
+    chains, more_chains = _read_chains(connection, run.id, source)
+    below = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
+    evidence = Evidence(
+        compile_us=run.compile_us,
+        failures=select_source(run_events.count_failed(connection, run.id), source),
+        limit_hits=limits,
+        causes=causes,
+        breaks=breaks,
+        caches=cache_results,
+        skips=skips,
+        changed=[settings for _process, settings in changed],
+        cacheable_us=sum(below) if below else None,
+    )
+    return Contents(
+        detail=detail if source else without_source(detail),
+        source=source,
+        written_us=written_us,
+        findings=diagnose(evidence),
+        phases=phases,
+        compiles=compiles.list_compiles(connection, run.id, sort="time", limit=MOST_COMPILES).rows,
+        breaks=breaks,
+        distinct_count=run_breaks.count_distinct_breaks(connection, run.id),
+        causes=causes,
+        limits=limits,
+        chains=chains,
+        more_chains=more_chains,
+        failures=select_source(failures.rows, source),
+        more_failures=failures.next is not None,
+        cache_results=cache_results,
+        skips=skips,
+        changes=select_source(config_diff.list_changes(changed), source),
+        changed_recorded=bool(changed),
+        processes=select_source(run_detail.list_processes(connection, run.id, limit=MOST_PROCESSES), source),
+    )
+
+
+def _read_chains(connection: sqlite3.Connection, run_id: str, source: bool) -> tuple[list[ShownChain], bool]:
+    page = run_recompiles.list_chains(connection, run_id, limit=MOST_CHAINS)
+    found = []
+    for chain in page.rows:
+        members = compiles.list_chain(connection, chain.process_id, chain.generation, chain.frame_id)
+        kept, left_out = shorten_steps(build_steps(members, ()), MOST_STEPS)
+        reasons = run_recompiles.list_compile_recompiles(connection, [step.compile.id for step in kept])
+        steps = build_steps([step.compile for step in kept], select_source(reasons, source))
+        found.append(ShownChain(chain, steps, left_out))
+    return found, page.next is not None

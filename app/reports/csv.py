@@ -1,0 +1,84 @@
+"""The CSV report: one table of a run as RFC 4180 says, safe to open in a spreadsheet.
+
+Its columns are the same for every run; what this version has no column for is JSON in `other_metrics`.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from app.queries.compiles import PHASES, Compilation
+from app.queries.run_breaks import GraphBreakRow
+from app.queries.run_detail import RunDetail
+from app.queries.run_recompiles import RecompileRow
+from app.reports.tables import BY_NAME, read_rows
+from collectors.fields import FIELDS
+
+DEFAULT_TABLE = "compilations"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_GUARD = ("cache_entry", "category", "source", "reason", "expected", "actual", "suggestion", "source_line", "line")
+_CHUNK_CHARACTERS = 64 * 1024
+
+
+def _names(kind: type, *without: str) -> list[str]:
+    return [it.name for it in dataclasses.fields(kind) if it.name not in without]
+
+
+_RECORD = [
+    *_names(Compilation, "metrics", "phases_us"),
+    *(f"phase_{phase}_us" for phase in PHASES if phase != "first_calls"),
+]
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "compilations": (*_RECORD, *(name for name in FIELDS if name not in _RECORD), "other_metrics"),
+    "graph_breaks": (*_names(GraphBreakRow), "page_url"),
+    "recompiles": (*_names(RecompileRow, "guards"), "guard_count", *(f"guard_{name}" for name in _GUARD), "guards"),
+}
+
+
+def cell(value: Any) -> Any:
+    """Write one cell: text that a spreadsheet would run as a formula gets a leading apostrophe, numbers never do."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) for item in value):
+        value = "\n".join(value)
+    elif not isinstance(value, str):
+        value = json.dumps(value, ensure_ascii=False) if value else ""
+    return f"'{value}" if value.startswith(_FORMULA) else value
+
+
+def _flatten(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    if table == "compilations":
+        phases = row.pop("phases_us")
+        row |= {f"phase_{phase}_us": time_us for phase, time_us in phases.items()}
+        row["other_metrics"] = {name: row[name] for name in row if name not in COLUMNS[table]}
+    elif table == "recompiles":
+        guards = row["guards"]
+        newest = guards[0] if guards else {}
+        row |= {f"guard_{name}": newest.get(name) for name in _GUARD} | {"guard_count": len(guards)}
+    return row
+
+
+def write_csv(connection: sqlite3.Connection, detail: RunDetail, table: str, source: bool) -> Iterator[bytes]:
+    """Yield one table in pieces of some size, its heading first."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    columns = COLUMNS[table]
+    writer.writerow(columns)
+    for row in read_rows(connection, detail.run.id, BY_NAME[table], source):
+        flat = _flatten(table, row)
+        writer.writerow([cell(flat.get(name)) for name in columns])
+        if buffer.tell() >= _CHUNK_CHARACTERS:
+            yield buffer.getvalue().encode("utf-8", "replace")
+            buffer.seek(0)
+            buffer.truncate()
+    yield buffer.getvalue().encode("utf-8", "replace")

@@ -1,0 +1,35 @@
+"""One way to write each format."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+from app.queries.run_detail import RunDetail
+from app.reports.contents import read_contents
+from app.reports.csv import write_csv
+from app.reports.html import render_html
+from app.reports.json import write_json
+from app.reports.markdown import render_markdown
+
+
+def write_report(
+    connection: sqlite3.Connection, detail: RunDetail, format: str, table: str, source: bool, written_us: int
+) -> Iterator[bytes]:
+    """Yield a run's report in one of FORMATS, in pieces; `table` is csv's."""
+    if format == "json":
+        yield from write_json(connection, detail, source, written_us)
+    elif format == "csv":
+        yield from write_csv(connection, detail, table, source)
+    else:
+        contents = read_contents(connection, detail, source, written_us)
+        text = render_html(contents) if format == "html" else render_markdown(contents)
+        yield text.encode("utf-8", "replace")
+
+
+def file_name(detail: RunDetail, format: str, table: str) -> str:
+    """Name the file that a browser saves: the run's name and the beginning of its id."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", detail.run.shown_name).strip("-.")[:60] or "run"
+    part = f"-{table}" if format == "csv" else ""
+    return f"{name}-{detail.run.id[:10]}{part}.{format}"

@@ -1,0 +1,62 @@
+"""The JSON report: all that is known of a run, under the API's own names, written row by row."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from app import __version__
+from app.analysis.rows import run_detail_row
+from app.format import format_iso_time
+from app.queries.run_detail import RunDetail
+from app.reports.source import without_source
+from app.reports.tables import TABLES, read_rows
+
+SCHEMA = "compileboard.report"
+VERSION = 1
+_CHUNK_BYTES = 64 * 1024
+
+
+def dump(value: Any) -> bytes:
+    """Write one value; what orjson refuses (numbers beyond 64 bits, half a surrogate pair) the slow way."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        return json.dumps(value).encode()
+
+
+def write_json(connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int) -> Iterator[bytes]:
+    """Yield the report in pieces of some size, a row a line."""
+    pieces: list[bytes] = []
+    size = 0
+    for piece in _write(connection, detail, source, written_us):
+        pieces.append(piece)
+        size += len(piece)
+        if size >= _CHUNK_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    yield b"".join(pieces)
+
+
+def _write(connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int) -> Iterator[bytes]:
+    head = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "written_by": f"CompileBoard {__version__}",
+        "written_at": format_iso_time(written_us),
+        "source_lines": source and detail.keep_source,
+        "run": run_detail_row(detail if source else without_source(detail)),
+    }
+    yield b"{\n"
+    for name, value in head.items():
+        yield dump(name) + b": " + dump(value) + b",\n"
+    for place, table in enumerate(TABLES):
+        yield (b",\n" if place else b"") + dump(table.name) + b": ["
+        for number, row in enumerate(read_rows(connection, detail.run.id, table, source)):
+            yield (b",\n  " if number else b"\n  ") + dump(row)
+        yield b"\n]"
+    yield b"\n}\n"

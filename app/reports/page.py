@@ -1,0 +1,83 @@
+"""What a report's page is made of: templates with their filters, inlined files and the policy that fits them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+from app import format, resource_folder
+
+STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css")
+PLOTLY = "vendor/plotly/plotly-basic.min.js"
+# One script: report.mjs calls what charts.mjs has.
+MODULES = ("js/charts.mjs", "js/report.mjs")
+_MISSING = Markup('<span class="missing">{}</span>').format(format.NOT_RECORDED)
+_FORMATS: dict[str, Callable[..., str]] = {
+    "duration": format.format_duration,
+    "filesize": format.format_bytes,
+    "count": format.format_count,
+    "number": format.format_number,
+    "percent": format.format_percent,
+    "time": format.format_time,
+}
+
+
+def _mark_missing(write: Callable[..., str]) -> Callable[[Any], str]:
+    return lambda value: _MISSING if value is None else write(value)
+
+
+@lru_cache(maxsize=1)
+def make_environment() -> Environment:
+    """Make the templates' environment: autoescape on, the pages' own filters, no request."""
+    environment = Environment(
+        loader=FileSystemLoader(str(resource_folder("templates"))),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name, write in _FORMATS.items():
+        environment.filters[name] = _mark_missing(write)
+    environment.filters["recorded"] = lambda value: _MISSING if value is None or value == "" else value
+    environment.filters["iso_time"] = format.format_iso_time
+    environment.filters["plural"] = format.format_plural
+    # |tojson escapes < > & ' for us, and json.dumps every character beyond ASCII, U+2028 and U+2029 among them.
+    environment.policies["json.dumps_kwargs"] = {}
+    return environment
+
+
+@lru_cache(maxsize=16)
+def read_static(names: Sequence[str]) -> Markup:
+    """Read files of ours to write into a page as they are.
+
+    Raises: ValueError if one of them could end the element it is put into.
+    """
+    folder = resource_folder("static")
+    text = "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+    for end in ("</script", "</style", "<!--", "\r"):
+        if end in text:
+            raise ValueError(f"{names} cannot be inlined: there is {end!r} inside")
+    return Markup(text)  # noqa: S704  our own files
+
+
+def hash_script(text: str) -> str:
+    """Name an inlined script by its content, as Content-Security-Policy does."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def list_scripts(charted: bool) -> tuple[tuple[str, Markup], ...]:
+    """List type and text of the scripts that a report needs: none where nothing is drawn."""
+    return (("text/javascript", read_static((PLOTLY,))), ("module", read_static(MODULES))) if charted else ()
+
+
+@lru_cache(maxsize=2)
+def make_policy(charted: bool) -> str:
+    """Write the policy that allows these scripts, inline style and nothing from anywhere."""
+    scripts = " ".join(hash_script(text) for _type, text in list_scripts(charted)) or "'none'"
+    parts = ("default-src 'none'", f"script-src {scripts}", "style-src 'unsafe-inline'", "img-src data:")
+    return "; ".join((*parts, "base-uri 'none'", "form-action 'none'"))

@@ -1,0 +1,63 @@
+"""Every row that a run has, table by table, a page at a time: a report of a large run needs no more memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from app.analysis import rows
+from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
+from app.queries.page import Page
+from app.reports.source import without_source
+
+PAGE = 200
+Row = dict[str, Any]
+List = Callable[..., Page[Any]]
+
+
+class Table(NamedTuple):
+    """Hold a table's name, what lists a page of it, and what makes a plain row."""
+
+    name: str
+    list: List
+    to_row: Callable[[Any], Row]
+
+
+def _list_all(read: Callable[..., Any], connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
+    return Page(tuple(read(connection, run_id, limit=100_000)), None)
+
+
+def _list_changed(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
+    found = run_detail.list_changed_configs(connection, run_id)
+    return Page(tuple({"process_id": process_id, "changed": changed} for process_id, changed in found), None)
+
+
+TABLES = (
+    Table("processes", partial(_list_all, run_detail.list_processes), rows.process_row),
+    Table("changed_configuration", _list_changed, dict),
+    Table("compiles", compiles.list_compiles, rows.compile_row),
+    Table("compilations", compiles.list_compilations, rows.compilation_row),
+    Table("distinct_graph_breaks", run_breaks.list_distinct_breaks, rows.distinct_break_row),
+    Table("graph_breaks", run_breaks.list_graph_breaks, rows.graph_break_row),
+    Table("recompile_causes", partial(_list_all, run_recompiles.list_causes), rows.cause_row),
+    Table("recompiles", run_recompiles.list_recompiles, rows.recompile_row),
+    Table("recompile_limit_hits", partial(_list_all, run_recompiles.list_limit_hits), rows.limit_hit_row),
+    Table("failures", run_events.list_failures, rows.failure_row),
+    Table("cache_lookups", run_events.list_cache_lookups, rows.cache_lookup_row),
+    Table("cudagraph_skips", run_events.list_cudagraph_skips, rows.cudagraph_skip_row),
+)
+BY_NAME = {table.name: table for table in TABLES}
+
+
+def read_rows(connection: sqlite3.Connection, run_id: str, table: Table, source: bool) -> Iterator[Row]:
+    """Yield every row of a table; each page is read whole, so that no reader's lock is held while a client is slow."""
+    cursor: str | None = None
+    while True:
+        page = table.list(connection, run_id, cursor=cursor, limit=PAGE)
+        for found in page.rows:
+            yield table.to_row(found if source else without_source(found))
+        cursor = page.next
+        if cursor is None:
+            return
