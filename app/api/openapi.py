@@ -1,12 +1,128 @@
-"""The OpenAPI 3.1 document."""
+"""The OpenAPI 3.1 document, made of OPERATIONS, PARAMETERS and the schemas."""
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import Any
 
+from app import __version__
+from app.api import schemas_across, schemas_events, schemas_run
+from app.api.operations import OPERATIONS, Operation
+from app.api.parameters import PARAMETERS, PATH_PARAMETERS
+from app.api.schema import Schema, record, ref, rows, text, whole
+
 PREFIX = "/api/v1"
+_ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.
+
+Times are microseconds since 1970 (`…_us`), sizes bytes, counts whole numbers. What torch did not record is null.
+Every answer has an ETag: send it back as `If-None-Match`, and an answer that is still the same is 304 without a body.
+"""
+ERROR = record(
+    "A failure.",
+    ok={"const": False},
+    error=text("What is wrong and what was expected, in one sentence."),
+    errors=rows({"type": "string"}, "The same, one problem an entry."),
+    status=whole("The HTTP status."),
+)
+SCHEMAS: dict[str, Schema] = {
+    **schemas_run.SCHEMAS,
+    **schemas_events.SCHEMAS,
+    **schemas_across.SCHEMAS,
+    "Error": ERROR,
+}
+_FAILURES = {
+    "400": ("BadRequest", "A parameter that is not known, or whose value cannot be used."),
+    "403": ("Refused", "A host name that this server does not answer to."),
+    "404": ("NotFound", "There is no such address, or nothing of that id."),
+    "405": ("NotPossible", "Only GET and HEAD are answered."),
+    "500": ("Broken", "The server failed, or the database file is not one."),
+    "503": ("Away", "The database is missing, locked or of another version: the sentence says what to do."),
+}
 
 
+def _describe_parameter(key: str) -> dict[str, Any]:
+    name, said, schema = PARAMETERS[key]
+    return {"name": name, "in": "query", "required": False, "description": said, "schema": schema}
+
+
+def _describe_path(path: str) -> list[dict[str, Any]]:
+    names = re.findall(r"<(\w+)>", path)
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_PARAMETERS[name],
+            "schema": {"type": "string"},
+        }
+        for name in names
+    ]
+
+
+def _describe_answer(operation: Operation) -> Schema:
+    data = ref(operation.schema)
+    end: Schema = {"type": "null", "description": "There are no pages."}
+    if operation.is_list:
+        data = rows(data, "One page.")
+        end = {"type": ["string", "null"], "description": "`cursor` of the next page, null on the last."}
+    return record("A success.", ok={"const": True}, data=data, next=end)
+
+
+def _describe(operation: Operation) -> dict[str, Any]:
+    name = operation.view.__name__
+    room = operation.view.__module__.rpartition(".")[2]
+    failures = {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _said) in _FAILURES.items()}
+    return {
+        "get": {
+            "operationId": f"{room}_{name}",
+            "summary": operation.summary,
+            "parameters": [
+                *_describe_path(operation.path),
+                *({"$ref": f"#/components/parameters/{key}"} for key in operation.parameters),
+            ],
+            "responses": {
+                "200": {
+                    "description": operation.summary,
+                    "content": {"application/json": {"schema": _describe_answer(operation)}},
+                },
+                "304": {"description": "The same as the answer whose ETag was sent."},
+                **failures,
+            },
+        }
+    }
+
+
+def write_path(rule: str) -> str:
+    """Write a rule's path as OpenAPI does: `{run_id}` for `<run_id>`."""
+    return re.sub(r"<(\w+)>", r"{\1}", rule)
+
+
+_ITSELF = {
+    "get": {
+        "operationId": "document",
+        "summary": "This document. It is the one answer that is not wrapped in `ok`, `data` and `next`.",
+        "parameters": [],
+        "responses": {
+            "200": {"description": "This document.", "content": {"application/json": {"schema": {"type": "object"}}}}
+        },
+    }
+}
+
+
+@cache
 def get_document() -> dict[str, Any]:
     """Return the document."""
-    return {}
+    failure = {"application/json": {"schema": ref("Error")}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "CompileBoard", "version": __version__, "description": _ABOUT, "license": {"name": "MIT"}},
+        "servers": [{"url": "/", "description": "This server."}],
+        "paths": {write_path(PREFIX + it.path): _describe(it) for it in OPERATIONS}
+        | {f"{PREFIX}/openapi.json": _ITSELF},
+        "components": {
+            "schemas": SCHEMAS,
+            "parameters": {key: _describe_parameter(key) for key in PARAMETERS},
+            "responses": {key: {"description": said, "content": failure} for key, said in _FAILURES.values()},
+        },
+    }
