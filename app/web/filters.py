@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from flask import Flask, current_app, request, url_for
+from jinja2 import StrictUndefined
 from markupsafe import Markup
 
 from app import __version__, format
@@ -72,7 +73,9 @@ def init_app(app: Flask) -> None:
     app.add_template_filter(recorded, "recorded")
     app.add_template_filter(format.format_iso_time, "iso_time")
     app.add_template_filter(format.format_plural, "plural")
+    app.jinja_env.undefined = StrictUndefined  # a misspelt name is a failing test, not a hole in a page
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    app.jinja_env.globals.update(has_charts=False, live=False)  # what a page does not set
     app.jinja_env.globals.update(
         navigation=list_navigation, url_with=url_with, run_url=run_url, version=__version__, settings=get_settings
     )

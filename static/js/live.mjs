@@ -21,10 +21,10 @@ function anchor() {
 }
 
 function exchange(old, fresh) {
-  if (old.innerHTML === fresh.innerHTML) return false;
   const open = openDetails(old);
   const { scrollLeft } = old;
   for (const it of fresh.querySelectorAll("details[id]")) it.open = open.has(it.id);
+  if (old.isEqualNode(fresh)) return false;
   old.replaceChildren(...fresh.childNodes);
   old.scrollLeft = scrollLeft;
   return true;

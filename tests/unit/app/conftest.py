@@ -6,12 +6,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
 
 from app import create_app
 from app.settings import Settings
 from collectors.store.connect import open_reader, open_writer
 from collectors.store.migrations import migrate
+from tests.tools.make_db import main as make_db
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +43,36 @@ def reader(database: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+@pytest.fixture(scope="session")
+def shared_app() -> Flask:
+    """Make the application once: compiling its templates takes longer than most tests."""
+    return create_app(Settings())
+
+
 @pytest.fixture
-def client(database: Path) -> FlaskClient:
-    return create_app(Settings(db=str(database))).test_client()
+def client(database: Path, shared_app: Flask) -> FlaskClient:
+    return _over(shared_app, database)
+
+
+def _over(app: Flask, database: Path) -> FlaskClient:
+    app.config["COMPILEBOARD"] = Settings(db=str(database))
+    return app.test_client()
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Record torch's own logs once; tests only read it."""
+    path = tmp_path_factory.mktemp("recorded") / "recorded.db"
+    assert make_db([str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def recorded_client(recorded: Path, shared_app: Flask) -> FlaskClient:
+    return _over(shared_app, recorded)
+
+
+@pytest.fixture
+def recorded_reader(recorded: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_reader(recorded)) as connection:
+        yield connection

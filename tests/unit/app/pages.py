@@ -1,0 +1,65 @@
+"""An address of every kind of page, with the things that a recorded database really has."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from app.queries import graph_breaks, recompiles, runs
+from app.web.run import TABS
+
+
+def _one(reader: sqlite3.Connection, sql: str) -> str:
+    return str(reader.execute(sql).fetchone()[0])
+
+
+def _busiest(reader: sqlite3.Connection) -> str:
+    return _one(reader, "select run_id from run_totals order by compile_count desc, run_id limit 1")
+
+
+def _overview(_reader: sqlite3.Connection) -> list[str]:
+    return ["/", "/?suite=captures", "/?suite=nothing"]
+
+
+def _runs(reader: sqlite3.Connection) -> list[str]:
+    sorts = [f"/runs?sort={order}{way}&limit=2" for order in runs.ORDERS for way in ("", ".asc")]
+    more = ["q=bert", "tag=a=b", "state=failed", "host=gpu-box", "gpu=CPU", "commit=abc", "since=2020-01-01"]
+    return [*sorts, *(f"/runs?{query}" for query in more), f"/runs/{_busiest(reader)}/delete"]
+
+
+def _run(reader: sqlite3.Connection) -> list[str]:
+    page = f"/runs/{_busiest(reader)}"
+    tabs = [f"{page}?tab={key}{more}" for key, *_rest in TABS for more in ("", "&view=each")]
+    return [page, *tabs, f"{page}?tab=compiles&sort=time&outcome=compiled&q=forward"]
+
+
+def _compile(reader: sqlite3.Connection) -> list[str]:
+    keys = reader.execute("select run_id, max(id) from compiles group by outcome order by outcome")
+    return [f"/runs/{run_id}/compiles/{key}" for run_id, key in keys]
+
+
+def _graph_breaks(reader: sqlite3.Connection) -> list[str]:
+    sorts = [f"/graph_breaks?sort={order}{way}" for order in graph_breaks.ORDERS for way in ("", ".asc")]
+    one = _one(reader, "select distinct_id from run_breaks order by break_count desc limit 1")
+    return [*sorts, "/graph_breaks?q=print&gb=GB0059&function=f&suite=captures", f"/graph_breaks/{one}"]
+
+
+def _recompiles(reader: sqlite3.Connection) -> list[str]:
+    sorts = [f"/recompiles?sort={order}{way}" for order in recompiles.ORDERS for way in ("", ".asc")]
+    one = _one(reader, "select cause_id from run_causes order by recompile_count desc limit 1")
+    return [*sorts, "/recompiles?q=x&category=tensor_size&function=f&suite=captures", f"/recompiles/{one}"]
+
+
+def _health(_reader: sqlite3.Connection) -> list[str]:
+    return ["/healthz"]
+
+
+list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
+    "overview": _overview,
+    "runs": _runs,
+    "run": _run,
+    "compile": _compile,
+    "graph_breaks": _graph_breaks,
+    "recompiles": _recompiles,
+    "health": _health,
+}

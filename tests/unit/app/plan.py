@@ -1,0 +1,27 @@
+"""Which big tables a statement reads from end to end, by SQLite's own plan."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+BIG = frozenset(
+    {"events", "compiles", "compilations", "graph_breaks", "recompiles", "guard_failures", "failures", "cache_lookups"}
+)
+_NAMED = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+as\s+(\w+))?", re.IGNORECASE)
+_SCAN = re.compile(r"^SCAN (\w+)")
+
+
+def list_scans(connection: sqlite3.Connection, sql: str, values: object = ()) -> set[str]:
+    """List the big tables that a statement scans; an index read from end to end is a scan as well."""
+    tables: dict[str, set[str]] = {}
+    for table, alias in _NAMED.findall(sql):
+        tables.setdefault(alias or table, set()).add(table)
+    steps = connection.execute(f"explain query plan {sql}", values)
+    scanned = [found[1] for row in steps if (found := _SCAN.match(row["detail"]))]
+    return {table for name in scanned for table in tables.get(name, {name}) if table in BIG}
+
+
+def assert_no_scan(connection: sqlite3.Connection, sql: str, values: object = ()) -> None:
+    """Fail if a statement reads a big table from end to end."""
+    assert list_scans(connection, sql, values) == set(), sql
