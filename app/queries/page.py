@@ -39,7 +39,7 @@ def decode_cursor(cursor: str | None, *types: type) -> tuple[Key, ...] | None:
         return None
     try:
         key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, RecursionError):
         key = None
     good = isinstance(key, list) and len(key) == len(types) and all(map(_fits, key, types))
     if not good:
@@ -53,7 +53,15 @@ def _fits(value: object, expected: type) -> bool:
         return False
     if isinstance(value, int):
         return expected in (int, float) and -(2**63) <= value < 2**63
-    return isinstance(value, expected)
+    return isinstance(value, expected) and (not isinstance(value, str) or _is_storable(value))
+
+
+def _is_storable(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
 
 
 def make_page(rows: Sequence[Row], limit: int, key: Callable[[Row], tuple[Key, ...]]) -> Page[Row]:

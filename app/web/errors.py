@@ -24,7 +24,7 @@ TITLES = {
 
 def wants_json() -> bool:
     """Say whether the address is one that programs read."""
-    return request.path.startswith("/api/") or request.path == "/healthz"
+    return request.path.startswith("/api/") or request.path in ("/api", "/healthz")
 
 
 def render_error(status: int, message: str, errors: list[str] | None = None) -> Response:
