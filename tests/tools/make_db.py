@@ -1,6 +1,6 @@
 """Make a database of recorded runs: `python -m tests.tools.make_db OUT.db [TRACE_LOG …]`.
 
-Without logs it reads the recorded ones in tests/data. Each log is one run.
+Without logs it reads the recorded ones in tests/data, and the events recorded on a GPU machine. Each is one run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from collectors.decode.decoder import Decoder
-from collectors.events import Compiled, Event, ProcessStarted, RunEnded, RunStarted
+from collectors.events import Compiled, Event, ProcessStarted, RunEnded, RunStarted, load_event
 from collectors.read.trace_log import read_trace_log
 from collectors.store.connect import open_writer
 from collectors.store.ingest import Ingestor
@@ -61,6 +61,15 @@ def record_log(ingestor: Ingestor, log: Path, name: str, suite: str | None = Non
     return run_id
 
 
+def record_events(ingestor: Ingestor, path: Path) -> str:
+    """Record a file of events, as tests.tools.export_events writes it; return the run's id."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        events = [load_event(line) for line in file]
+    run_id = next(event.run_id for event in events if isinstance(event, RunStarted))
+    ingestor.ingest(run_id, events)
+    return run_id
+
+
 def plain_log(log: Path, folder: Path) -> Path:
     """Return a log as torch wrote it, unpacked into `folder` where it is packed."""
     if log.suffix != ".xz":
@@ -83,6 +92,8 @@ def main(argv: list[str]) -> int:
             in_folder = log.parent.name == "trace" and log.suffix == ".log"
             name = log.parent.parent.name if in_folder else log.name.removesuffix(".xz").removesuffix(".log")
             print(record_log(ingestor, plain_log(log, Path(folder)), name, "captures"), name)
+    for path in [] if argv[1:] else sorted(DATA.rglob("*.jsonl.xz")):
+        print(record_events(ingestor, path), path.name.removesuffix(".jsonl.xz"))
     connection.close()
     return 0
 
