@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -58,18 +59,12 @@ def test_a_silenced_trace_logger_is_said(place: Workplace) -> None:
 
 def test_a_spool_that_cannot_grow_is_no_matter_of_the_program(place: Workplace) -> None:
     place.lossy = True
-    limited = f"ulimit -f 16; exec {' '.join(map(str, [place_python(), SCENARIOS, 'many']))}"
+    limited = f"ulimit -f 16; exec {sys.executable} {SCENARIOS} many"
     done = place.run("bash", "-c", limited, options=("--quiet",))
     assert (done.returncode, done.stdout) == (0, "")
     run = place.only_run()
     assert 0 < run["compile_count"] < 100
     assert run["loss_count"] > 50
-
-
-def place_python() -> str:
-    import sys
-
-    return sys.executable
 
 
 SECRET = "hunter2Xyzzy"
@@ -104,7 +99,7 @@ def with_and_without_source(tmp_path_factory: pytest.TempPathFactory) -> tuple[W
     for options in ((), ("--no-source",)):
         place = Workplace(tmp_path_factory.mktemp("secret"))
         # The spool is kept, to be searched as well.
-        keep = f'mkdir -p {place.folder}/kept; {place_python()} "$@"; cp -r $COMPILEBOARD_SPOOL/. {place.folder}/kept'
+        keep = f'mkdir -p {place.folder}/kept; {sys.executable} "$@"; cp -r $COMPILEBOARD_SPOOL/. {place.folder}/kept'
         command = ["bash", "-c", keep, "x", place.write(SECRETIVE), "--token", SECRET, f"--api-key={SECRET}"]
         urls = [f"https://me:{SECRET}@host/x", f"HF_TOKEN={SECRET}", f"-HAuthorization: Bearer {SECRET}"]
         env = {"TORCH_TOKEN": SECRET, "MY_URL": f"https://u:{SECRET}@h/", "MY_PASSWORD": SECRET}

@@ -119,7 +119,7 @@ def raises_after(x):
 
 def set_attribute(x):
     y = x + 1
-    setattr(sys, "_a_test_attribute", 1)
+    setattr(sys, "_a_test_attribute", 1)  # noqa: B010 - the call is the break
     return y * 2
 
 

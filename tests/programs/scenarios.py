@@ -107,14 +107,7 @@ def fullgraph():
 
 
 def inductor():
-    def square(x):
-        return (x * x).sum()
-
-    f = torch.compile(square)
-    x = torch.ones(4, requires_grad=True)
-    f(x).backward()
-    with torch.no_grad():
-        f(torch.ones(4))
+    torch.compile(lambda x: (x * x).sum())(torch.ones(4, requires_grad=True)).backward()
 
 
 def aot():
