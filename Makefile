@@ -40,4 +40,4 @@ unit: setup
 	$(PY) -m pytest tests/unit -q
 
 test: lint types contracts
-	$(PY) -m pytest -n 2 --dist loadgroup
+	$(PY) -m pytest -n 2 --dist loadfile
