@@ -17,19 +17,22 @@ from app.api.operations import OPERATIONS
 from app.settings import Settings
 from collectors.store.connect import open_writer
 from tests.tools.json_schema import list_faults
+from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.recorded import record_run
 
 DOCUMENT = get_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
-FIRST = "select {column} from {table} where run_id = :run_id order by 1 limit 1"
+LOGS = ("torch2.13-breaks", "torch2.11-cuda-zoo_recompiles", "torch2.11-cuda-ddp-rank1")
+COMPILES = "select run_id, id from compiles where id % 4 = 0 or run_id like '01J%'"
+CONFIGS = "select distinct p.run_id, c.config_hash from process_configs as c join processes as p on p.id = c.process_id"
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Record every log of tests/data, and the small run that has one of everything."""
+    """Record logs of several versions of torch, and the small run that has one of everything."""
     path = tmp_path_factory.mktemp("store") / "runs.db"
-    make_db([str(path)])
+    make_db([str(path), *(str(DATA / "trace" / f"{name}.log.xz") for name in LOGS)])
     with closing(open_writer(path)) as connection:
         record_run(connection)
     return path
@@ -51,33 +54,18 @@ def rules() -> list[str]:
 
 
 def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
-    """Write a path's addresses: one for every recorded run, distinct break and cause; a compile and a text of each."""
-    runs = [row[0] for row in reader.execute("select id from runs order by id")]
+    """Write every address that a path has in the recorded database."""
+    if "<distinct_id>" in path or "<cause_id>" in path:
+        name, table = ("distinct_id", "run_breaks") if "<distinct_id>" in path else ("cause_id", "run_causes")
+        return [
+            path.replace(f"<{name}>", str(key)) for (key,) in reader.execute(f"select distinct {name} from {table}")
+        ]
     if "<run_id>" not in path:
-        values = {"distinct_id": "run_breaks", "cause_id": "run_causes"}
-        name = next((name for name in values if name in path), None)
-        if name is None:
-            return [path]
-        found = reader.execute(f"select distinct {name} from {values[name]} order by 1").fetchall()
-        return [path.replace(f"<{name}>", str(key)) for (key,) in found]
-    sql = "select id from compiles where run_id = ? union all select 0 limit 60"
-    if "<key>" in path:
-        return [
-            path.replace("<run_id>", run).replace("<key>", str(key))
-            for run in runs
-            for (key,) in reader.execute(sql, [run])
-            if key
-        ]
-    uses = (
-        "select distinct config_hash from process_configs c join processes p on p.id = c.process_id where p.run_id = ?"
-    )
-    if "<config_hash>" in path:
-        return [
-            path.replace("<run_id>", run).replace("<config_hash>", key)
-            for run in runs
-            for (key,) in reader.execute(uses, [run])
-        ]
-    return [path.replace("<run_id>", run) for run in runs]
+        return [path]
+    own = {"<key>": COMPILES, "<config_hash>": CONFIGS}
+    mark = next((mark for mark in own if mark in path), "<run_id>")
+    pairs = reader.execute(own.get(mark, "select id, id from runs")).fetchall()
+    return [path.replace("<run_id>", run_id).replace(mark, str(key)) for run_id, key in pairs]
 
 
 def test_every_address_is_described_and_every_description_is_an_address() -> None:
