@@ -74,7 +74,10 @@ def format_time(microseconds: int | None) -> str:
 
     Units: microseconds since the epoch.
     """
-    return NOT_RECORDED if microseconds is None else _utc(microseconds).strftime("%Y-%m-%d %H:%M:%S")
+    if microseconds is None:
+        return NOT_RECORDED
+    moment = _utc(microseconds)
+    return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else f"{format_number(microseconds)} µs"
 
 
 def format_iso_time(microseconds: int | None) -> str:
@@ -82,7 +85,8 @@ def format_iso_time(microseconds: int | None) -> str:
 
     Units: microseconds since the epoch.
     """
-    return "" if microseconds is None else _utc(microseconds).isoformat().replace("+00:00", "Z")
+    moment = None if microseconds is None else _utc(microseconds)
+    return moment.isoformat().replace("+00:00", "Z") if moment else ""
 
 
 def format_plural(number: int, one: str, many: str = "") -> str:
@@ -94,5 +98,9 @@ def _three(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
-def _utc(microseconds: int) -> datetime:
-    return datetime.fromtimestamp(microseconds / 1e6, timezone.utc)
+def _utc(microseconds: int) -> datetime | None:
+    """Return the moment, or None where a broken clock or log gave one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(microseconds / 1e6, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
