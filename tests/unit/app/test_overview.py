@@ -1,0 +1,127 @@
+"""The overview: its numbers are those of the rows, its charts are small and honest."""
+
+from __future__ import annotations
+
+import gzip
+import html
+import json
+import re
+import sqlite3
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from app.charts import overview as charts
+from app.charts.base import MAX_CHART_BYTES
+from app.queries import overview
+from tests.unit.app.seed import START_US, add_run
+
+HOUR_US = 3_600_000_000
+
+
+def _tiles(text: str) -> dict[str, str]:
+    found = re.findall(r"<dt>(.*?)</dt>\s*<dd class=\"tile__value\">(?:<a [^>]*>)?(.*?)<", text)
+    return {label: value.replace("\u202f", "") for label, value in found}
+
+
+def _figures(text: str) -> dict[str, Any]:
+    found = re.findall(r'<script type="application/json" id="([^"]+)-data"[^>]*>(.*?)</script>', text, re.DOTALL)
+    return {name: json.loads(body) for name, body in found}
+
+
+def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+    tiles = _tiles(recorded_client.get("/").text)
+    for label, table in (
+        ("Runs", "runs"),
+        ("Compiles", "compiles"),
+        ("Recompiles", "recompiles"),
+        ("Graph breaks", "graph_breaks"),
+        ("Failures", "compiles where outcome = 'failed'"),
+    ):
+        assert tiles[label] == str(recorded_reader.execute(f"select count(*) from {table}").fetchone()[0]), label
+
+
+def test_rankings_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+    top = overview.list_top_breaks(recorded_reader, limit=500)
+    counts = dict(
+        recorded_reader.execute("select distinct_id, count(*) from graph_breaks group by distinct_id").fetchall()
+    )
+    assert {it.distinct_id: it.break_count for it in top} == counts
+    functions = overview.list_top_functions(recorded_reader, limit=500)
+    rows = recorded_reader.execute("select function_id, count(*) from recompiles group by function_id").fetchall()
+    assert {it.function_id: it.recompile_count for it in functions} == {key: n for key, n in rows if key}
+    text = html.unescape(recorded_client.get("/").text)
+    assert all(it.name in text for it in functions[:8])
+
+
+def test_a_scope_is_that_suite_and_name_alone(client: FlaskClient, store: sqlite3.Connection) -> None:
+    for number, (suite, name) in enumerate([("a", "x"), ("a", "y"), (None, "x")]):
+        totals = {"compile_count": 10**number, "recompile_count": number}
+        add_run(store, f"R{number}", suite=suite, name=name, totals=totals, started_us=START_US + number)
+    for query, compiles in (("", "111"), ("suite=a", "11"), ("name=x", "101"), ("suite=a&name=y", "10")):
+        tiles = _tiles(client.get(f"/?{query}").text)
+        assert tiles["Compiles"] == compiles
+    assert _tiles(client.get("/?suite=none").text)["Runs"] == "0"
+
+
+def test_an_empty_database_shows_both_commands(client: FlaskClient) -> None:
+    text = client.get("/").text
+    assert "make demo" in text
+    assert "python -m collectors run --db" in text
+    assert "application/json" not in text
+
+
+def test_every_point_is_in_the_table_twin(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+    text = recorded_client.get("/").text
+    points = overview.list_trend(recorded_reader)
+    figure = _figures(text)["recompiles-chart"]
+    drawn = [value for trace in figure["data"] if "markers" in trace["mode"] for value in trace["y"]]
+    assert sorted(drawn) == sorted(point.recompile_count for point in points)
+    twin = text[text.index('id="trend-table"') :]
+    assert twin[: twin.index("</details>")].count("<tr>") == len(points) + 1
+
+
+def _points(series: int, runs: int) -> list[overview.TrendPoint]:
+    return [
+        overview.TrendPoint(
+            f"01M31KVP5A70ZJTSKAJV{number:06d}", f"name-{number % series}", None, "suite", "finished",
+            START_US + number * 7 * HOUR_US + number**2, number % 100, number % 13, number % 7, number * 12_345 % 10**8,
+        )
+        for number in range(runs)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("runs", [1, 3, 40, 1000])
+def test_charts_stay_small_and_plotly_takes_them(runs: int) -> None:
+    import plotly.graph_objects as go
+
+    points = _points(12, runs)
+    made = [
+        charts.chart_runs(points),
+        charts.chart_recompiles(points),
+        charts.chart_compile_time(points),
+        charts.chart_graph_breaks(points),
+    ]
+    import orjson
+
+    bodies = [orjson.dumps(it.figure, option=orjson.OPT_SERIALIZE_NUMPY) for it in made]
+    for chart in made:
+        assert len(go.Figure(chart.figure).data) == len(chart.figure["data"])
+    assert len(gzip.compress(b"".join(bodies), 1)) <= MAX_CHART_BYTES
+
+
+def test_counts_of_runs_add_up(recorded_reader: sqlite3.Connection) -> None:
+    for points in (_points(3, 200), overview.list_trend(recorded_reader)):
+        figure = charts.chart_runs(points).figure
+        assert sum(sum(trace["y"]) for trace in figure["data"]) == len(points)
+
+
+def test_markup_in_a_name_stays_text(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1", name="</script><b onclick=x>", suite='<a href="//evil">')
+    text = client.get("/").text
+    assert "<b onclick" not in text
+    assert "</script><b" not in text
+    names = [trace.get("name", "") for trace in _figures(text)["recompiles-chart"]["data"]]
+    assert names
+    assert not any("<" in name for name in names)
