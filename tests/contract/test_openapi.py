@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.recorded import record_run
 
+ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = get_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 LOGS = ("torch2.13-breaks", "torch2.11-cuda-zoo_recompiles", "torch2.11-cuda-ddp-rank1")
@@ -123,3 +125,31 @@ def test_the_document_is_served(client: FlaskClient) -> None:
     answer = client.get("/api/v1/openapi.json")
     assert answer.json == DOCUMENT
     assert answer.json["openapi"].startswith("3.1")
+
+
+SECTIONS = re.findall(
+    r"### `GET (/api/v1/\S+)`\n\n(.+?)```sh\n(curl .+?)\n```\n\n```json\n(.+?)\n```",
+    (ROOT / "docs" / "api.md").read_text(encoding="utf-8"),
+    re.DOTALL,
+)
+
+
+def test_docs_have_every_address_in_order_with_its_parameters() -> None:
+    documented = [(re.sub(r"<\w+>", "<>", address), said) for address, said, _curl, _answer in SECTIONS]
+    assert [address for address, _said in documented] == [
+        re.sub(r"<\w+>", "<>", f"/api/v1{it.path}") for it in OPERATIONS
+    ]
+    for operation, (_address, said) in zip(OPERATIONS, documented):
+        names = [f"`{DOCUMENT['components']['parameters'][key]['name']}`" for key in operation.parameters]
+        assert " ".join(said.split()).endswith(f"Parameters: {', '.join(names) or 'none'}."), operation.path
+
+
+@pytest.mark.parametrize(
+    ("operation", "section"), list(zip(OPERATIONS, SECTIONS)), ids=lambda it: getattr(it, "path", "")
+)
+def test_answers_in_the_docs_are_as_the_document_says(operation, section: tuple[str, ...]) -> None:
+    schema = DOCUMENT["paths"][write_path("/api/v1" + operation.path)]["get"]["responses"]["200"]
+    faults = list_faults(json.loads(section[3]), schema["content"]["application/json"]["schema"], SCHEMAS)
+    assert [fault for fault in faults if not fault.endswith("is missing")] == []  # they are shortened
+    address = re.sub(r"<\w+>", r"[^/?]+", section[0])
+    assert re.fullmatch(rf'curl -s "\$BOARD{address}(\?.*)?"', section[2])
