@@ -24,7 +24,11 @@ def _orders(orders: Any) -> Schema:
 # Key here, description, schema. A key's part behind "_" tells apart what one name means at several addresses.
 _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("limit", "Rows of one page.", {"type": "integer", "minimum": 1, "maximum": MOST, "default": DEFAULT_LIMIT}),
-    ("cursor", "Where the page begins: `next` of the page before. Keep the other parameters as they were.", {"type": "string"}),
+    (
+        "cursor",
+        "Where the page begins: `next` of the page before. Keep the other parameters as they were.",
+        {"type": "string"},
+    ),
     ("q", "Text to look for; capitals do not matter.", TEXT),
     ("name", "A run's name, whole.", TEXT),
     ("suite", "A run's suite, whole.", TEXT),

@@ -7,6 +7,8 @@ import time
 from flask import request
 
 from app.analysis import config_diff, rows
+from app.analysis.diagnosis import diagnose
+from app.analysis.evidence import read_evidence
 from app.api.answer import Answer, find_run, read_cursor, read_limit, read_number, refuse
 from app.db import get_reader, get_settings
 from app.queries import compiles, events, run_breaks, run_detail, run_events, run_recompiles, runs
@@ -39,6 +41,7 @@ def get_run(run_id: str) -> Answer:
         rows.run_detail_row(detail)
         | {
             "shown_state": shown_state(detail.run),
+            "findings": [rows.plain_row(it) for it in diagnose(read_evidence(reader, detail.run))],
             "phases_us": rows.phases_row(compiles.get_phases(reader, run_id)),
             "outcomes": compiles.count_outcomes(reader, run_id),
             "distinct_break_count": run_breaks.count_distinct_breaks(reader, run_id),

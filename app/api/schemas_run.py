@@ -18,7 +18,7 @@ from app.api.schema import (
     whole,
     word,
 )
-from app.api.schemas_parts import JSON, PHASES, PROCESS_ID
+from app.api.schemas_parts import FILE, FUNCTION, JSON, LINE, PHASES, PROCESS_ID
 from app.queries.runs import STATES
 
 _TEXTS = mapping({"type": "string"}, "Text by name.")
@@ -93,12 +93,28 @@ CHANGED_SETTING = record(
     default=text("torch's default."),
     process_count=count("Processes that had it so."),
 )
+FINDING = record(
+    "One thing to do about a run.",
+    kind=text("What it is about: failure, limit, recompile, break, cache or cudagraph."),
+    severity=word("How grave it is.", ("bad", "warn")),
+    title=text("What happened."),
+    number=text("How often or how much, in words."),
+    function=FUNCTION,
+    file=FILE,
+    line=LINE,
+    fix=text("What to do."),
+    tab=text("The tab of the run's page that has the details."),
+    cost_us=maybe(duration_us("Compile time that it cost.")),
+    code=maybe(text("A line of code or a reason.")),
+    others=count("Functions that have the same, beside the one named."),
+)
 RUN_DETAIL = extend(
     RUN,
     "One run with its surroundings and sums.",
     cwd=maybe(text("Working directory.")),
     keep_source=flag("Whether lines of the user's code were kept."),
     facts=mapping(JSON, "argv, git, host, gpus and environment as the collector wrote them."),
+    findings=rows(FINDING, "What to do, the most costly first: at most 5."),
     phases_us=PHASES,
     outcomes=mapping(count("Compiles."), "Compiles by outcome."),
     distinct_break_count=count("Distinct graph breaks."),

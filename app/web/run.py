@@ -10,7 +10,8 @@ from flask import Blueprint, abort, current_app, render_template, request, url_f
 
 from app.analysis import config_diff, words
 from app.analysis.chains import build_steps, label_category, shorten_steps
-from app.analysis.diagnosis import Evidence, diagnose
+from app.analysis.diagnosis import diagnose
+from app.analysis.evidence import read_evidence
 from app.analysis.phases import list_shares, sum_phases
 from app.charts.run import chart_compiles
 from app.db import get_reader, get_settings
@@ -43,23 +44,10 @@ def list_reports(run_id: str) -> list[tuple[str, str]]:
 
 def _summary(detail: RunDetail) -> dict[str, Any]:
     reader, run = get_reader(), detail.run
-    changed = [settings for _process, settings in run_detail.list_changed_configs(reader, run.id)]
     phases = compiles.get_phases(reader, run.id)
-    below = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
     longest = compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows
-    evidence = Evidence(
-        compile_us=run.compile_us,
-        failures=run_events.count_failed(reader, run.id) if run.failure_count else (),
-        limit_hits=run_recompiles.list_limit_hits(reader, run.id) if run.recompile_limit_count else (),
-        causes=run_recompiles.list_causes(reader, run.id, limit=500),
-        breaks=run_breaks.list_distinct_breaks(reader, run.id, limit=500).rows,
-        caches=run_events.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
-        skips=run_events.list_cudagraph_skips(reader, run.id, limit=200).rows if run.cudagraph_skip_count else (),
-        changed=changed,
-        cacheable_us=sum(below) if below else None,
-    )
     return {
-        "findings": diagnose(evidence),
+        "findings": diagnose(read_evidence(reader, run)),
         "phases": phases,
         "shares": list_shares(phases),
         "phases_us": sum_phases(phases),
