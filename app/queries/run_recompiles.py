@@ -94,6 +94,8 @@ class LimitHit:
     fail_reason: str | None
 
 
+# Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated limit of 256.
+_AT_ONCE = 100
 _SELECT = """
 select
   r.id, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id, f.name as function, f.file, r.line,
@@ -184,8 +186,9 @@ def _marks(keys: Iterable[int]) -> dict[str, int]:
 
 def _to_rows(connection: sqlite3.Connection, found: list[sqlite3.Row]) -> list[RecompileRow]:
     guards: dict[int, list[Guard]] = {}
-    if found:
-        for row in connection.execute(guards_sql(len(found)), _marks(row["id"] for row in found)):
+    for first in range(0, len(found), _AT_ONCE):
+        some = found[first : first + _AT_ONCE]
+        for row in connection.execute(guards_sql(len(some)), _marks(row["id"] for row in some)):
             values = dict(row)
             guards.setdefault(values.pop("recompile_id"), []).append(Guard(**values))
     return [RecompileRow(**dict(row), guards=tuple(guards.get(row["id"], ()))) for row in found]

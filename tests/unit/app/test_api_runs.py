@@ -130,3 +130,29 @@ def test_answers_have_an_etag_and_text_stays_text(client: FlaskClient) -> None:
         assert (again.status_code, again.data) == (304, b"")
         head = client.head(f"/api/v1{path}")
         assert (head.status_code, head.data, head.headers["ETag"]) == (200, b"", answer.headers["ETag"])
+
+
+MANY_SQL = """
+with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < 700)
+insert into recompiles (run_id, process_id, sequence, compile_id, time_us)
+select :run_id, :process_id, 10000 + n, '9/' || n, 1 from numbers
+"""
+GUARDS_SQL = """
+with recursive numbers (n) as (select 0 union all select n + 1 from numbers where n < 99)
+insert into guard_failures (recompile_id, position, cause_id, reason)
+select r.id, n, (select min(id) from recompile_causes), 'why' from recompiles as r join numbers where r.sequence > 10000
+"""
+
+
+def test_a_long_page_of_recompiles_has_every_guard(client: FlaskClient, store: sqlite3.Connection) -> None:
+    store.execute(MANY_SQL, {"run_id": RUN, "process_id": PROCESS})
+    store.execute(GUARDS_SQL)
+    rows = get(client, f"/runs/{RUN}/recompiles?limit=1000")
+    assert [len(row["guards"]) for row in rows] == [100] * 700 + [1, 2]
+
+
+def test_a_run_says_what_to_do_first(client: FlaskClient) -> None:
+    findings = get(client, f"/runs/{RUN}")["findings"]
+    assert [it["severity"] for it in findings[:2]] == ["bad", "bad"]
+    assert findings[0]["title"] == "Compile failed: BackendCompilerFailed"
+    assert all(it["fix"] for it in findings)
