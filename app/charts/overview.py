@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from app.analysis.trend import rolling_median
 from app.charts.base import Chart, count_axis, duration_axis, finish, times
 from app.format import format_duration, format_time
 from app.queries.overview import TrendPoint
@@ -19,6 +21,11 @@ _STATE_COLORS = {
 }
 _MOST_SERIES = 7  # an eighth colour is for all the others together
 _OTHERS = "all others"
+_NOISY = 14  # points of one series from which on a line through each would be a scribble
+_LEAST_BINS = 12  # so that a lone bar does not fill its chart
+WINDOW = 7
+POINTS_ID = "trend-points"
+MOST_TWINS = 200  # the list of runs has the same numbers of all
 
 
 def chart_runs(points: Sequence[TrendPoint]) -> Chart:
@@ -43,7 +50,7 @@ def chart_runs(points: Sequence[TrendPoint]) -> Chart:
     figure = finish(
         traces,
         barmode="stack",
-        xaxis={"type": "date", "showgrid": False},
+        xaxis={"type": "date", "showgrid": False} | _room_for(bins, width_us),
         yaxis=count_axis(max(Counter(start for start, _state in counts.elements()).values(), default=0)),
     )
     rows = [[format_time(start)[:16], *(counts[start, state] for state in states)] for start in bins]
@@ -68,8 +75,13 @@ def chart_graph_breaks(points: Sequence[TrendPoint]) -> Chart:
     return _chart_trend(points, "graph-breaks-chart", "Graph breaks", "per run", lambda it: it.graph_break_count)
 
 
+def share_points(points: Sequence[TrendPoint]) -> dict[str, list[Any]]:
+    """Give what the three trend charts share, once: their x are places in these lists."""
+    return {"x": [it.started_us // 1000 for it in points], "runs": [it.run_id for it in points]}
+
+
 def list_trend_rows(points: Sequence[TrendPoint]) -> list[list[object]]:
-    """List what the three trend charts show, newest first: their common table twin."""
+    """List what the three trend charts show of the newest runs, newest first: their common table twin."""
     return [
         [
             format_time(it.started_us),
@@ -79,7 +91,7 @@ def list_trend_rows(points: Sequence[TrendPoint]) -> list[list[object]]:
             format_duration(it.compile_us),
             it.graph_break_count,
         ]
-        for it in reversed(points)
+        for it in points[: -MOST_TWINS - 1 : -1]
     ]
 
 
@@ -101,22 +113,27 @@ def _chart_trend(
     measure: Callable[[TrendPoint], float],
     unit: str = "",
 ) -> Chart:
-    traces = []
-    for number, (label, members) in enumerate(_group(points), start=1):
-        traces.append(
-            {
-                "type": "scatter",
-                "x": times([it.started_us for it in members]),
-                "y": [float(f"{measure(it):.4g}") for it in members],
-                "mode": "lines+markers" if len(members) < 400 else "lines",
-                "name": label,
-                "line": {"width": 1.5},
-                "marker": {"size": 5},
-                "meta": {"color": f"series-{number}"},
-                "customdata": [f"/runs/{it.run_id}" for it in members],
-                "hovertemplate": "%{y}\n%{x|%Y-%m-%d %H:%M}",
-            }
-        )
+    """Draw a point a run; a line a series, which is the rolling median where there are many points."""
+    values = [float(f"{measure(it):.4g}") for it in points]
+    groups = _group(points)
+    smooth = max(map(len, groups.values()), default=0) > _NOISY
+    traces: list[dict[str, Any]] = []
+    for number, (label, members) in enumerate(groups.items(), start=1):
+        lone = label == _OTHERS  # different series: a line through them would mean nothing
+        own = [values[place] for place in members]
+        shared = {"type": "scatter", "x": members, "meta": {"color": f"series-{number}", "points": POINTS_ID}}
+        dots = shared | {
+            "y": own,
+            "mode": "markers" if smooth or lone else "lines+markers",
+            "name": label,
+            "line": {"width": 1.5},
+            "marker": {"size": 5, "opacity": 0.3 if smooth else 0.6 if lone else 1},
+            "hovertemplate": "%{y}\n%{x|%Y-%m-%d %H:%M}",
+        }
+        traces.append(dots)
+        if smooth and not lone:
+            median = [float(f"{value:.4g}") for value in rolling_median(own, WINDOW)]
+            traces.append(shared | {"y": median, "mode": "lines", "line": {"width": 2}, "hoverinfo": "skip"})
     figure = finish(
         traces,
         xaxis={"type": "date", "showgrid": False},
@@ -124,23 +141,33 @@ def _chart_trend(
         if unit
         else count_axis(max(map(measure, points), default=0)),
     )
+    note += f"; the line is the rolling median of {WINDOW} runs" if smooth else ""
     return Chart(chart_id, title, figure, (), (), note, show_legend=False)
 
 
-def _group(points: Sequence[TrendPoint]) -> list[tuple[str, list[TrendPoint]]]:
-    """Split points into the most frequent series and one for all the others; each keeps its order."""
+def _group(points: Sequence[TrendPoint]) -> dict[str, list[int]]:
+    """Split the places of points into the most frequent series and one for all the others; each keeps its order."""
     sizes = Counter((it.suite, it.name) for it in points)
     shown = [key for key, _size in sizes.most_common(_MOST_SERIES)]
-    groups: dict[str, list[TrendPoint]] = {_label(*key): [] for key in shown}
-    for it in points:
+    groups: dict[str, list[int]] = {_label(*key): [] for key in shown}
+    for place, it in enumerate(points):
         key = (it.suite, it.name)
-        groups.setdefault(_label(*key) if key in shown else _OTHERS, []).append(it)
-    return list(groups.items())
+        groups.setdefault(_label(*key) if key in shown else _OTHERS, []).append(place)
+    return groups
 
 
 def _label(suite: str | None, name: str) -> str:
     text = f"{suite} · {name}" if suite else name
     return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _room_for(bins: Sequence[int], width_us: int) -> dict[str, Any]:
+    """Show at least so many bins' time that a few bars stay bars."""
+    missing = _LEAST_BINS - ((bins[-1] - bins[0]) // width_us + 1) if bins else 0
+    if missing <= 0:
+        return {}
+    margin_us = missing * width_us // 2
+    return {"range": times([bins[0] - margin_us, bins[-1] + width_us + margin_us])}
 
 
 def _bin_width(points: Sequence[TrendPoint]) -> tuple[int, str]:

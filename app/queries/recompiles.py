@@ -131,16 +131,10 @@ with {WANTED}, {MATCHING}, {LIMITS}, per_cause as materialized (
 """  # noqa: S608  own texts only
 CELLS_SQL = f"""
 with {WANTED_SLOTS}
-select
-  b.cause_id, w.slot,
-  sum(b.recompile_count) as recompile_count,
-  sum(b.guard_failure_count) as guard_failure_count,
-  sum(b.compile_us) as compile_us
+select b.cause_id, w.slot, b.recompile_count, b.guard_failure_count, b.compile_us
 from wanted as w
 cross join run_causes as b on b.run_id = w.id
-group by b.cause_id, w.slot
-order by b.cause_id, w.slot
-limit 200000
+limit 2000000
 """  # noqa: S608
 THINGS_SQL = f"""
 with {MATCHING}
@@ -233,11 +227,10 @@ def get_cause_trends(
     """Sum over all causes of a filter, and draw the trend of each and of each category."""
     values = _bind_causes(wanted)
     scope = dict(connection.execute(SCOPE_SQL, values).fetchone())
-    rows = connection.execute(CELLS_SQL, values | bind_slots(wanted.runs, slots))
-    cells = add_up(rows, connection.execute(THINGS_SQL, values), slots)
+    cells = add_up(connection, CELLS_SQL, THINGS_SQL, values | bind_slots(wanted.runs, slots), slots)
     summary = CauseSummary(
         **scope,
-        cause_count=len(cells.lines),
+        cause_count=len(cells.counts),
         function_count=cells.function_count,
         recompile_count=sum(it.count for it in cells.kinds),
         guard_failure_count=sum(it.guard_failure_count for it in cells.kinds),

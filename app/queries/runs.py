@@ -266,12 +266,11 @@ class RunChoices:
     tags: tuple[str, ...]
 
 
+_MOST_CHOICES = 200
 _CHOICES = """
-select distinct {column} as value
-from runs as r
-where {column} is not null
-order by value
-limit 200
+select distinct name, suite, host, gpu_name, torch_version
+from runs
+limit 100000
 """
 _TAGS = """
 select distinct key || '=' || value as value
@@ -284,9 +283,8 @@ limit 200
 def list_choices(connection: sqlite3.Connection) -> RunChoices:
     """List what the recorded runs can be filtered by."""
 
-    def values(sql: str) -> tuple[str, ...]:
-        return tuple(row["value"] for row in connection.execute(sql))
-
-    columns = ("r.name", "r.suite", "r.host", "r.gpu_name", "r.torch_version")
-    names, suites, hosts, gpus, torches = (values(_CHOICES.format(column=column)) for column in columns)
-    return RunChoices(names, suites, hosts, (*gpus, "CPU"), torches, values(_TAGS))
+    found = connection.execute(_CHOICES).fetchall()
+    columns = [sorted({value for value in column if value is not None})[:_MOST_CHOICES] for column in zip(*found)]
+    names, suites, hosts, gpus, torches = columns or [[]] * 5
+    tags = tuple(row["value"] for row in connection.execute(_TAGS))
+    return RunChoices(tuple(names), tuple(suites), tuple(hosts), (*gpus, "CPU"), tuple(torches), tags)

@@ -7,7 +7,7 @@ number of runs × distinct things costs, not the number of events.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,10 +110,20 @@ class Sums:
 
 @dataclass(frozen=True)
 class Cells:
-    """Hold a trend for each distinct thing, by id, and for each kind of thing, most frequent first."""
+    """Hold how often each distinct thing came in each slot, by id, and each kind of thing, most frequent first."""
 
-    lines: dict[int, list[float]]
+    counts: Mapping[int, list[int]]
+    slots: Sequence[Slot]
     kinds: tuple[Sums, ...]
+
+    def line(self, thing: int) -> list[float]:
+        """Return a thing's mean count a run, slot by slot; empty if it is not among them."""
+        return _per_run(self.counts.get(thing, ()), self.slots)
+
+    @property
+    def lines(self) -> dict[int, list[float]]:
+        """Return every thing's line; a page asks for those it shows."""
+        return {thing: self.line(thing) for thing in self.counts}
 
     @property
     def function_count(self) -> int:
@@ -121,29 +131,49 @@ class Cells:
         return len({function for it in self.kinds for function in it.functions})
 
 
-def add_up(cells: Iterable[tuple[Any, ...]], things: Iterable[tuple[Any, ...]], slots: list[Slot]) -> Cells:
-    """Sum cells (id, slot, count, guard failures or 0, compile_us) over things (id, kind, function id, GB id)."""
-    known = {thing: rest for thing, *rest in things}
-    found: dict[int, list[Any]] = {}
-    for thing, place, count, guard_failure_count, compile_us in cells:
-        if thing not in known:
+def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
+    return [count / slot.run_count for count, slot in zip(counts, slots)]
+
+
+def add_up(
+    connection: sqlite3.Connection, cells: str, things: str, values: Mapping[str, Any], slots: list[Slot]
+) -> Cells:
+    """Sum cells (id, slot, count, guard failures or 0, compile_us) over things (id, kind, function id, GB id).
+
+    The cells are summed here: they come unsorted, one a run and thing, and grouping them takes SQLite longer.
+    """
+    kinds: dict[str, tuple[Sums, list[int]]] = {}
+    known: dict[int, tuple[Sums, list[int], int | None]] = {}
+    seen: dict[int, list[int]] = {}
+    last = len(slots) - 1
+    for thing, kind, function_id, gb_id in _plain(connection, things, values):
+        if kind not in kinds:
+            kinds[kind] = Sums(kind, gb_id, []), [0] * len(slots)
+        sums, of_kind = kinds[kind]
+        known[thing] = sums, of_kind, function_id
+    for thing, place, count, guard_failure_count, compile_us in _plain(connection, cells, values):
+        if thing not in known or last < 0:
             continue
-        if thing not in found:
-            found[thing] = [[0] * len(slots), 0, 0]
-        mine = found[thing]
-        mine[0][min(place, len(slots) - 1)] += count  # a run may have been added since the slots were made
-        mine[1] += guard_failure_count
-        mine[2] += compile_us
-    lines: dict[int, list[float]] = {}
-    kinds: dict[str, Sums] = {}
-    for thing, (counts, guard_failure_count, compile_us) in found.items():
-        kind, function_id, gb_id = known[thing]
-        line = lines[thing] = [count / slot.run_count for count, slot in zip(counts, slots)]
-        sums = kinds.setdefault(kind, Sums(kind, gb_id, [0.0] * len(slots)))
-        sums.line = [one + other for one, other in zip(sums.line, line)]
-        sums.things += 1
-        sums.functions |= {function_id} - {None}
-        sums.count += sum(counts)
+        sums, of_kind, function_id = known[thing]
+        if thing not in seen:
+            seen[thing] = [0] * len(slots)
+            sums.things += 1
+            if function_id is not None:
+                sums.functions.add(function_id)
+        place = place if place < last else last  # a run may have been added since the slots were made
+        seen[thing][place] += count
+        of_kind[place] += count
         sums.guard_failure_count += guard_failure_count
         sums.compile_us += compile_us
-    return Cells(lines, tuple(sorted(kinds.values(), key=lambda it: (-it.count, -it.guard_failure_count, it.kind))))
+    for sums, of_kind in kinds.values():
+        sums.count = sum(of_kind)
+        sums.line = _per_run(of_kind, slots)
+    found = [sums for sums, _of_kind in kinds.values() if sums.things]
+    return Cells(seen, slots, tuple(sorted(found, key=lambda it: (-it.count, -it.guard_failure_count, it.kind))))
+
+
+def _plain(connection: sqlite3.Connection, sql: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
+    """Run a statement whose many rows are wanted as tuples."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor.execute(sql, values)

@@ -46,7 +46,7 @@ def index() -> str:
     summary, cells = graph_breaks.get_break_trends(reader, wanted, slots)
     return render_template(
         "graph_breaks.html",
-        rows=[(it, make_spark(cells.lines.get(it.id, ()))) for it in page.rows],
+        rows=[(it, make_spark(cells.line(it.id))) for it in page.rows],
         next=page.next,
         summary=summary,
         kinds=cells.kinds,

@@ -41,7 +41,7 @@ def index() -> str:
     charted = summary.recompile_count > 0
     return render_template(
         "recompiles.html",
-        rows=[(it, make_spark(cells.lines.get(it.id, ()))) for it in page.rows],
+        rows=[(it, make_spark(cells.line(it.id))) for it in page.rows],
         next=page.next,
         summary=summary,
         categories=[(describe(it.kind), it) for it in cells.kinds],

@@ -23,7 +23,7 @@ function paint(figure) {
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...layout[key] };
   }
-  const data = figure.data.map((trace) => {
+  const data = figure.data.map(place).map((trace) => {
     const named = trace.meta?.color;
     if (!named) return trace;
     const shown = color(named);
@@ -32,12 +32,19 @@ function paint(figure) {
   return { data, layout };
 }
 
-function figureOf(plot) {
-  return JSON.parse(document.getElementById(plot.dataset.chart).textContent);
+function read(id) {
+  return JSON.parse(document.getElementById(id).textContent);
+}
+
+// Charts of the same runs share their times and addresses: x is then a place in the lists that meta.points names.
+function place(trace) {
+  if (!trace.meta?.points) return trace;
+  const { x, runs } = read(trace.meta.points);
+  return { ...trace, x: trace.x.map((at) => x[at]), customdata: trace.x.map((at) => `/runs/${runs[at]}`) };
 }
 
 export function draw(plot) {
-  const { data, layout } = paint(figureOf(plot));
+  const { data, layout } = paint(read(plot.dataset.chart));
   const config = { displayModeBar: false, responsive: true, showTips: false };
   const fresh = !plot.classList.contains("js-plotly-plot");
   if (fresh) plot.replaceChildren();

@@ -7,13 +7,15 @@ import html
 import json
 import re
 import sqlite3
+from random import Random
 from typing import Any
 
+import orjson
 import pytest
 from flask.testing import FlaskClient
 
 from app.charts import overview as charts
-from app.charts.base import MAX_CHART_BYTES
+from app.charts.base import MAX_CHART_BYTES, Chart
 from app.queries import overview
 from tests.unit.app.seed import START_US, add_run
 
@@ -83,13 +85,25 @@ def test_every_point_is_in_the_table_twin(recorded_client: FlaskClient, recorded
 
 
 def _points(series: int, runs: int) -> list[overview.TrendPoint]:
+    """Make points as noisy as real ones; ids and times are what compresses worst."""
+    random = Random(7)
     return [
         overview.TrendPoint(
-            f"01M31KVP5A70ZJTSKAJV{number:06d}", f"name-{number % series}", None, "suite", "finished",
-            START_US + number * 7 * HOUR_US + number**2, number % 100, number % 13, number % 7, number * 12_345 % 10**8,
+            "01M" + "".join(random.choices("0123456789ABCDEFGHJKMNPQRSTVWXYZ", k=23)),
+            f"name-{random.randrange(series)}",
+            None,
+            "suite",
+            "finished",
+            START_US + number * 4 * HOUR_US + random.randrange(HOUR_US),
+            *(random.randrange(limit) for limit in (100, 40, 90, 10**8)),
         )
         for number in range(runs)
-    ]  # fmt: skip
+    ]
+
+
+def _charts(points: list[overview.TrendPoint]) -> list[Chart]:
+    trends = (charts.chart_recompiles, charts.chart_compile_time, charts.chart_graph_breaks)
+    return [charts.chart_runs(points), *(make(points) for make in trends)]
 
 
 @pytest.mark.parametrize("runs", [1, 3, 40, 1000])
@@ -97,18 +111,37 @@ def test_charts_stay_small_and_plotly_takes_them(runs: int) -> None:
     import plotly.graph_objects as go
 
     points = _points(12, runs)
-    made = [
-        charts.chart_runs(points),
-        charts.chart_recompiles(points),
-        charts.chart_compile_time(points),
-        charts.chart_graph_breaks(points),
-    ]
-    import orjson
-
-    bodies = [orjson.dumps(it.figure, option=orjson.OPT_SERIALIZE_NUMPY) for it in made]
+    made = _charts(points)
     for chart in made:
         assert len(go.Figure(chart.figure).data) == len(chart.figure["data"])
-    assert len(gzip.compress(b"".join(bodies), 1)) <= MAX_CHART_BYTES
+    bodies = [charts.share_points(points), *(chart.figure for chart in made)]
+    text = b"".join(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY) for body in bodies)
+    assert len(gzip.compress(text, 1)) <= MAX_CHART_BYTES
+
+
+def test_different_series_are_never_joined_by_a_line() -> None:
+    for runs in (60, 400):
+        for chart in _charts(_points(12, runs))[1:]:
+            others = [trace for trace in chart.figure["data"] if trace.get("name") == "all others"]
+            assert [trace["mode"] for trace in others] == ["markers"]
+            assert chart.legend[-1] == ("all others", "series-8")
+
+
+def test_many_points_get_a_rolling_median_and_say_so() -> None:
+    noisy, few = charts.chart_recompiles(_points(2, 60)), charts.chart_recompiles(_points(2, 6))
+    assert "rolling median of 7 runs" in (noisy.note or "")
+    assert "median" not in (few.note or "")
+    dots, line = noisy.figure["data"][:2]
+    assert (dots["mode"], line["mode"]) == ("markers", "lines")
+    assert line["x"] == dots["x"]
+    assert line["y"][6] == sorted(dots["y"][:7])[3]
+    assert line["y"][0] == dots["y"][0]
+
+
+def test_a_lone_bar_does_not_fill_its_chart() -> None:
+    axis = charts.chart_runs(_points(1, 1)).figure["layout"]["xaxis"]
+    assert axis["range"][1] - axis["range"][0] == 12 * HOUR_US // 1000
+    assert "range" not in charts.chart_runs(_points(1, 1000)).figure["layout"]["xaxis"]
 
 
 def test_counts_of_runs_add_up(recorded_reader: sqlite3.Connection) -> None:
