@@ -127,7 +127,8 @@ def _chart_trend(
             "mode": "markers" if smooth or lone else "lines+markers",
             "name": label,
             "line": {"width": 1.5},
-            "marker": {"size": 5, "opacity": 0.3 if smooth else 0.6 if lone else 1},
+            "cliponaxis": False,  # a run without any is a whole point on the axis
+            "marker": {"size": 5 if smooth else 7, "opacity": 0.3 if smooth else 0.6 if lone else 1},
             "hovertemplate": "%{y}\n%{x|%Y-%m-%d %H:%M}",
         }
         traces.append(dots)
