@@ -25,6 +25,7 @@ def get_reader() -> sqlite3.Connection:
     """
     if "reader" not in g:
         g.reader = connect.open_reader(get_settings().db)
+        g.reader.execute("begin")  # one state of the database for all that a page says; nothing is held before it reads
     reader: sqlite3.Connection = g.reader
     return reader
 

@@ -75,7 +75,7 @@ class BreakSummary:
 # The runs' filter has :text and :name of its own; the page's text is about breaks.
 MATCHING = """
 matching as materialized (
-  select d.id, d.gb_id, d.function_id, coalesce(d.gb_type, d.reason) as kind, f.name as function, f.file
+  select d.id, d.gb_id, d.function_id, coalesce(d.gb_type, d.reason) as kind
   from distinct_breaks as d
   left join functions as f on f.id = d.function_id
   where (:gb_id is null or d.gb_id = :gb_id)
@@ -101,13 +101,10 @@ with {WANTED}, {MATCHING}, per_break as materialized (
   from wanted as w
   cross join run_breaks as b on b.run_id = w.id
   group by b.distinct_id
-), found as materialized (
-  select
-    d.id, d.fingerprint, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, d.source_line, d.line, d.function_id,
-    m.kind, m.function, m.file, p.break_count, p.run_count, p.compile_us, p.first_us, p.last_us
+), found as (
+  select p.distinct_id as id, p.break_count, p.run_count, p.compile_us, p.first_us, p.last_us
   from per_break as p
   join matching as m on m.id = p.distinct_id
-  join distinct_breaks as d on d.id = p.distinct_id
 )
 """  # noqa: S608  own texts only
 CELLS_SQL = f"""
@@ -157,13 +154,20 @@ def breaks_sql(order: str, up: bool, after: bool) -> str:
     key, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
     behind = f"where ({key}, id) {sign} (:after_key, :after_id)" if after else ""
     return f"""
-{FOUND}
+{FOUND}, page as materialized (
+  select id, break_count, run_count, compile_us, first_us, last_us
+  from found
+  {behind}
+  order by {key} {direction}, id {direction}
+  limit :limit
+)
 select
-  id, fingerprint, gb_id, gb_type, reason, explanation, hints, function, file, line, source_line,
-  break_count, run_count, compile_us, first_us, last_us
-from found
-{behind}
-order by {key} {direction}, id {direction}
+  p.id, d.fingerprint, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, d.line,
+  d.source_line, p.break_count, p.run_count, p.compile_us, p.first_us, p.last_us
+from page as p
+join distinct_breaks as d on d.id = p.id
+left join functions as f on f.id = d.function_id
+order by p.{key} {direction}, p.id {direction}
 limit :limit
 """  # noqa: S608
 

@@ -84,7 +84,7 @@ class CauseSummary:
 
 MATCHING = """
 matching as materialized (
-  select c.id, c.category, c.function_id, f.name as function, f.file
+  select c.id, c.category, c.function_id
   from recompile_causes as c
   left join functions as f on f.id = c.function_id
   where (:category is null or c.category = :category)
@@ -118,15 +118,11 @@ with {WANTED}, {MATCHING}, {LIMITS}, per_cause as materialized (
   from wanted as w
   cross join run_causes as b on b.run_id = w.id
   group by b.cause_id
-), found as materialized (
+), found as (
   select
-    c.id, c.fingerprint, c.category, c.source, c.reason, c.suggestion, c.function_id, m.function, m.file,
-    p.recompile_count, p.guard_failure_count, p.run_count, p.compile_us, p.first_us, p.last_us,
-    coalesce(l.limit_count, 0) as limit_count
+    p.cause_id as id, p.recompile_count, p.guard_failure_count, p.run_count, p.compile_us, p.first_us, p.last_us
   from per_cause as p
   join matching as m on m.id = p.cause_id
-  join recompile_causes as c on c.id = p.cause_id
-  left join limits as l on l.function_id = c.function_id
 )
 """  # noqa: S608  own texts only
 CELLS_SQL = f"""
@@ -186,13 +182,22 @@ def causes_sql(order: str, up: bool, after: bool) -> str:
     key, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
     behind = f"where ({key}, id) {sign} (:after_key, :after_id)" if after else ""
     return f"""
-{FOUND}
+{FOUND}, page as materialized (
+  select id, recompile_count, guard_failure_count, run_count, compile_us, first_us, last_us
+  from found
+  {behind}
+  order by {key} {direction}, id {direction}
+  limit :limit
+)
 select
-  id, fingerprint, category, source, reason, suggestion, function, file,
-  recompile_count, guard_failure_count, run_count, compile_us, first_us, last_us, limit_count
-from found
-{behind}
-order by {key} {direction}, id {direction}
+  p.id, c.fingerprint, c.category, c.source, c.reason, c.suggestion, f.name as function, f.file,
+  p.recompile_count, p.guard_failure_count, p.run_count, p.compile_us, p.first_us, p.last_us,
+  coalesce(l.limit_count, 0) as limit_count
+from page as p
+join recompile_causes as c on c.id = p.id
+left join functions as f on f.id = c.function_id
+left join limits as l on l.function_id = c.function_id
+order by p.{key} {direction}, p.id {direction}
 limit :limit
 """  # noqa: S608
 

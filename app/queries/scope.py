@@ -142,34 +142,39 @@ def add_up(
 
     The cells are summed here: they come unsorted, one a run and thing, and grouping them takes SQLite longer.
     """
-    kinds: dict[str, tuple[Sums, list[int]]] = {}
-    known: dict[int, tuple[Sums, list[int], int | None]] = {}
-    seen: dict[int, list[int]] = {}
     last = len(slots) - 1
+    kinds: dict[str, tuple[Sums, list[int]]] = {}
+    # By thing: its counts by slot, its kind's, guard failures, compile time, its kind, its function.
+    known: dict[int, list[Any]] = {}
     for thing, kind, function_id, gb_id in _plain(connection, things, values):
         if kind not in kinds:
             kinds[kind] = Sums(kind, gb_id, []), [0] * len(slots)
-        sums, of_kind = kinds[kind]
-        known[thing] = sums, of_kind, function_id
-    for thing, place, count, guard_failure_count, compile_us in _plain(connection, cells, values):
-        if thing not in known or last < 0:
+        known[thing] = [None, kinds[kind][1], 0, 0, kinds[kind][0], function_id]
+    for thing, place, count, guard_failure_count, compile_us in _plain(connection, cells, values) if slots else ():
+        mine = known.get(thing)
+        if mine is None:
             continue
-        sums, of_kind, function_id = known[thing]
-        if thing not in seen:
-            seen[thing] = [0] * len(slots)
-            sums.things += 1
-            if function_id is not None:
-                sums.functions.add(function_id)
-        place = place if place < last else last  # a run may have been added since the slots were made
-        seen[thing][place] += count
-        of_kind[place] += count
+        if mine[0] is None:
+            mine[0] = [0] * len(slots)
+        if place > last:
+            place = last  # a run was added since the slots were made
+        mine[0][place] += count
+        mine[1][place] += count
+        mine[2] += guard_failure_count
+        mine[3] += compile_us
+    seen = {thing: mine for thing, mine in known.items() if mine[0] is not None}
+    for _counts, _of_kind, guard_failure_count, compile_us, sums, function_id in seen.values():
+        sums.things += 1
         sums.guard_failure_count += guard_failure_count
         sums.compile_us += compile_us
+        if function_id is not None:
+            sums.functions.add(function_id)
     for sums, of_kind in kinds.values():
         sums.count = sum(of_kind)
         sums.line = _per_run(of_kind, slots)
     found = [sums for sums, _of_kind in kinds.values() if sums.things]
-    return Cells(seen, slots, tuple(sorted(found, key=lambda it: (-it.count, -it.guard_failure_count, it.kind))))
+    found.sort(key=lambda it: (-it.count, -it.guard_failure_count, it.kind))
+    return Cells({thing: mine[0] for thing, mine in seen.items()}, slots, tuple(found))
 
 
 def _plain(connection: sqlite3.Connection, sql: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
