@@ -62,7 +62,15 @@ function follow(custom) {
 }
 
 export function drawAll(within = document) {
-  for (const plot of within.querySelectorAll("[data-chart]")) draw(plot);
+  const waiting = [...within.querySelectorAll("[data-chart]")];
+  // One a task: the first is seen while the others are made.
+  const next = () => {
+    const plot = waiting.shift();
+    if (!plot) return;
+    draw(plot);
+    setTimeout(next);
+  };
+  next();
 }
 
 drawAll();
