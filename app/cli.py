@@ -13,6 +13,8 @@ from app.settings import SETTINGS, SettingError, load_settings, variable_name
 from collectors.store.errors import StoreError
 
 SERVE_SETTINGS = ("db", "host", "port", "workers", "threads", "allow_host")
+# What the extra [server] brings; an environment that only collects is without them.
+SERVER_MODULES = ("flask", "gunicorn", "jinja2", "numpy", "orjson", "pandas", "plotly", "sqlite_utils", "werkzeug")
 EPILOG = """\
 examples:
   %(prog)s serve                              the dashboard over compileboard.db at http://127.0.0.1:8000
@@ -65,6 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.function(arguments) or 0)
     except (SettingError, StoreError) as error:
         return fail(str(error))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in SERVER_MODULES:
+            raise
+        return fail(f"the dashboard needs: pip install 'compileboard[server]' ({error.name} is not installed)")
     except KeyboardInterrupt:
         return 130
 
