@@ -7,7 +7,6 @@ import html
 import os
 import sys
 import time
-import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import collectors
-from collectors.record.facts import git_facts, gpu_facts, host_facts
-from collectors.record.home import new_run_id, spool_root
 from collectors.record.manifest import Manifest
+from collectors.record.opening import describe_run, make_spool, spool_folder
 from collectors.record.sidecar import spawn_sidecar
 from collectors.record.summary import RunSummary, summarize
-from collectors.scrub import scrub_argv, scrub_environment
 from collectors.store.errors import StoreError
 
 RECORDED_WITHIN_S = 10.0
@@ -158,30 +155,20 @@ def _prepare(
     finally:
         connection.close()
     argv = [str(argument) for argument in (getattr(sys, "orig_argv", None) or sys.argv)]
-    manifest = Manifest(
-        run_id=new_run_id(),
+    manifest = describe_run(
+        os.environ,
+        argv=argv,
+        cwd=os.getcwd(),
+        code_folder=os.getcwd(),
+        capture_env=capture_env,
         database=database,
         name=name or _default_name(),
-        started_us=time.time_ns() // 1000,
         suite=suite,
         tags={str(key): str(value) for key, value in tags.items()},
         keep_source=keep_source,
-        argv=scrub_argv(argv),
-        cwd=os.getcwd(),
-        recorder_process_id=uuid.uuid4().hex,
-        git=git_facts(os.getcwd()),
-        host=host_facts(),
-        gpus=gpu_facts(os.environ),
-        environment=scrub_environment(os.environ, capture_env),
     )
-    folder = spool_root(os.environ) / manifest.run_id
-    try:
-        folder.mkdir(parents=True, mode=0o700)
-        manifest.write(folder)
-    except OSError as error:
-        raise StoreError(
-            f"the spool folder {folder} cannot be made: {error.strerror}. Set COMPILEBOARD_HOME to a writable folder."
-        ) from error
+    folder = spool_folder(manifest, os.environ)
+    make_spool(folder, manifest)
     return folder, manifest
 
 

@@ -9,19 +9,18 @@ import sqlite3
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from collectors.read.spool import writers_alive
-from collectors.record.facts import git_facts, gpu_facts, host_facts, program_folder
+from collectors.record.facts import program_folder
 from collectors.record.group import GroupWatch
-from collectors.record.home import new_run_id, spool_root
 from collectors.record.manifest import Manifest
+from collectors.record.opening import describe_run, joined_run_id, make_spool, spool_folder
 from collectors.record.recorder import Recorder, SpoolLock
 from collectors.record.sidecar import spawn_sidecar
-from collectors.scrub import scrub_argv, scrub_environment
+from collectors.scrub import scrub_argv
 from collectors.store.connect import BUSY_TIMEOUT_MS, set_patience
 from collectors.store.errors import StoreBusy, StoreError, StoreFull
 
@@ -79,39 +78,29 @@ def default_name(command: list[str]) -> str:
 
 
 def prepare(request: Request, environment: Mapping[str, str], cwd: str) -> tuple[Path, Manifest]:
-    """Make the run's spool folder and describe the run."""
-    run_id = new_run_id()
-    joined = environment.get("COMPILEBOARD_RUN_ID")
-    if joined and not environment.get("COMPILEBOARD_SPOOL"):
-        run_id = joined  # nodes of one job share a run; inside an observed program a run is its own
-    manifest = Manifest(
-        run_id=run_id,
+    """Describe the run and make its spool folder.
+
+    Raises: StoreError if that cannot be done; ValueError if the run's given id is none.
+    """
+    joined = joined_run_id(environment)
+    manifest = describe_run(
+        environment,
+        argv=request.command,
+        cwd=cwd,
+        code_folder=program_folder(request.command, cwd),
+        capture_env=request.capture_env,
+        run_id=joined,
         database=os.path.abspath(request.database),
         name=request.name or default_name(scrub_argv(request.command)),
-        started_us=time.time_ns() // 1000,
         suite=request.suite,
         tags=request.tags,
         level=request.level,
         keep_source=request.keep_source,
-        argv=scrub_argv(request.command),
-        cwd=cwd,
-        recorder_process_id=uuid.uuid4().hex,
-        git=git_facts(program_folder(request.command, cwd)),
-        host=host_facts(),
-        gpus=gpu_facts(environment),
-        environment=scrub_environment(environment, request.capture_env),
     )
-    folder = spool_root(environment) / (run_id if run_id != joined else f"{run_id}-{manifest.recorder_process_id[:8]}")
+    folder = spool_folder(manifest, environment, shared=joined is not None)
     if request.level == "full":
         manifest.trace_folder = environment.get("TORCH_TRACE") or str(folder / TRACE_NAME)
-    try:
-        folder.mkdir(parents=True, exist_ok=False, mode=0o700)
-        manifest.write(folder)
-    except OSError as error:
-        raise StoreError(
-            f"the spool folder {folder} cannot be made: {error.strerror}. Set COMPILEBOARD_HOME to a folder "
-            "on a local disk that may be written."
-        ) from error
+    make_spool(folder, manifest)
     return folder, manifest
 
 

@@ -1,0 +1,84 @@
+"""Open a run: describe it, and make the spool folder that its processes write into."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from collectors.decode.redact import withhold_code
+from collectors.record.facts import git_facts, gpu_facts, host_facts
+from collectors.record.home import new_run_id, spool_root
+from collectors.record.manifest import Manifest
+from collectors.scrub import scrub_argv, scrub_environment
+from collectors.store.errors import StoreError
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def joined_run_id(environment: Mapping[str, str]) -> str | None:
+    """Return the id of the run that this job's nodes share; None where a run is its own.
+
+    Raises: ValueError if it is no id.
+    """
+    joined = environment.get("COMPILEBOARD_RUN_ID")
+    if not joined or environment.get("COMPILEBOARD_SPOOL"):  # inside an observed program a run is its own
+        return None
+    if not RUN_ID.fullmatch(joined):
+        raise ValueError(
+            f"COMPILEBOARD_RUN_ID is {joined[:80]!r}; expected a letter or digit, then at most 63 letters, digits, "
+            "dots, dashes and underscores"
+        )
+    return joined
+
+
+def describe_run(
+    environment: Mapping[str, str],
+    *,
+    argv: Iterable[str],
+    cwd: str,
+    code_folder: str,
+    capture_env: Iterable[str] = (),
+    run_id: str | None = None,
+    keep_source: bool = True,
+    **rest: Any,
+) -> Manifest:
+    """Say what a run is: its command, repository, machine and environment, without secrets (and code, if asked)."""
+    words = scrub_argv(argv)
+    return Manifest(
+        run_id=run_id or new_run_id(),
+        started_us=time.time_ns() // 1000,
+        argv=words if keep_source else withhold_code(words),
+        keep_source=keep_source,
+        cwd=cwd,
+        recorder_process_id=uuid.uuid4().hex,
+        git=git_facts(code_folder),
+        host=host_facts(),
+        gpus=gpu_facts(environment),
+        environment=scrub_environment(environment, capture_env),
+        **rest,
+    )
+
+
+def spool_folder(manifest: Manifest, environment: Mapping[str, str], *, shared: bool = False) -> Path:
+    """Name a run's spool folder; each node of a shared run has its own."""
+    name = f"{manifest.run_id}-{manifest.recorder_process_id[:8]}" if shared else manifest.run_id
+    return spool_root(environment) / name
+
+
+def make_spool(folder: Path, manifest: Manifest) -> None:
+    """Make a run's spool folder and put its description there.
+
+    Raises: StoreError if that cannot be done.
+    """
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+        manifest.write(folder)
+    except OSError as error:
+        raise StoreError(
+            f"the spool folder {folder} cannot be made: {error.strerror or error}. Set COMPILEBOARD_HOME to a folder "
+            "on a local disk that may be written."
+        ) from error
