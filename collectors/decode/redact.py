@@ -21,6 +21,11 @@ _NODE = re.compile(r"(?P<before># File:? .*?, code: )(?P<code>.*\S)")
 # Structured stacks carry the line under `loc`; SyntaxError's text and a frame's `code` are the same thing.
 _CODE_KEYS = frozenset(("loc", "code", "source_line"))
 
+_INTERPRETER = re.compile(r"(?:i?python|pypy|(?:ba|da|z|k|fi)?sh)[\d.]*t?")
+# -c CODE, with other letters before it (bash -lc), or Python's -cCODE.
+_CODE_OPTION = re.compile(r"(?P<option>-(?![mWX])[A-Za-z]*?c)(?P<code>.*)", re.DOTALL)
+_VALUE_OPTIONS = frozenset(("-X", "-W", "-o", "--check-hash-based-pycs", "--rcfile", "--init-file"))
+
 
 def withhold_line(line: str) -> str:
     """Replace one source line, keeping its indentation."""
@@ -36,10 +41,39 @@ def withhold_source(value: Any) -> Any:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, dict):
-        return {key: _entry(key, entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+        # torch's counters have the text of a graph break, with the user's line, as a key.
+        return {withhold_source(key): _entry(key, entry) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        return tuple(withhold_source(entry) for entry in value)  # it may be a key
+    if isinstance(value, list | set | frozenset):
         return [withhold_source(entry) for entry in value]
     return value
+
+
+def withhold_code(argv: list[str]) -> list[str]:
+    """Replace the program in a command line: what follows the `-c` of a Python or a shell."""
+    kept = list(argv)
+    for place, word in enumerate(argv):
+        if _INTERPRETER.fullmatch(word.rsplit("/", 1)[-1]):
+            _withhold_program(kept, place + 1)
+    return kept
+
+
+def _withhold_program(words: list[str], place: int) -> None:
+    while place < len(words) and words[place].startswith("-") and words[place] != "-m":
+        found = _CODE_OPTION.fullmatch(words[place])
+        if found and found["code"]:
+            words[place] = found["option"] + _withheld(found["code"])
+            return
+        if found:
+            words[place + 1 : place + 2] = map(_withheld, words[place + 1 : place + 2])
+            return
+        place += 2 if words[place] in _VALUE_OPTIONS else 1
+
+
+def _withheld(code: str) -> str:
+    hashed = source_hash(code)
+    return code if hashed is None else f"<source withheld {hashed}>"
 
 
 def _entry(key: Any, value: Any) -> Any:

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from ..decode.hashing import config_hash
-from ..decode.redact import withhold_source
+from ..decode.redact import withhold_code, withhold_source
 from ..scrub import scrub_argv, scrub_environment
 from . import torch_compat
 from .fallbacks import ListReader, torch_release
@@ -177,10 +177,11 @@ class Hooks:
 
     def _describe(self) -> dict[str, Any]:
         environment = os.environ
+        argv = scrub_argv(_argv())
         described: dict[str, Any] = {
             "run_id": self.run_id,
             "pid": os.getpid(),
-            "argv": scrub_argv(_argv()),
+            "argv": argv if self.keep_source else withhold_code(argv),
             "level": self.level,
             "python_version": sys.version.split()[0],
             "capabilities": dict(self.capabilities),
@@ -206,7 +207,7 @@ class Hooks:
                 body["compile_times"] = torch_compat.compile_times()
                 body["gpus"], body["cudnn_version"] = torch_compat.gpus()
             body["losses"] = dict(self.spool.losses)
-            self.spool.write("snapshot", body)
+            self.spool.write("snapshot", body if self.keep_source else withhold_source(body))
 
     def _at_exit(self) -> None:
         self._snapshot(final=True)

@@ -60,7 +60,9 @@ def test_a_silenced_trace_logger_is_said(place: Workplace) -> None:
 def test_a_spool_that_cannot_grow_is_no_matter_of_the_program(place: Workplace) -> None:
     place.lossy = True
     limited = f"ulimit -f 16; exec {sys.executable} {SCENARIOS} many"
-    done = place.run("bash", "-c", limited, options=("--quiet",))
+    # Before Python 3.14 a half-written .pyc stays, and every later program would stumble over it.
+    env = {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = place.run("bash", "-c", limited, options=("--quiet",), env=env)
     assert (done.returncode, done.stdout) == (0, "")
     run = place.only_run()
     assert 0 < run["compile_count"] < 100
@@ -77,6 +79,10 @@ def function(x, k):
     torch._dynamo.graph_break()  # {SENTINEL}_break
     return y * k  # {SENTINEL}_guard
 
+def branching(x, n):
+    if x.sum() > 0: return x * n  # {SENTINEL}_branch
+    return x - n
+
 def failing(x):
     {SENTINEL}_name = x + 1
     return {SENTINEL}_name.no_such_method()  # {SENTINEL}_raise
@@ -85,6 +91,7 @@ f = torch.compile(function, backend="eager")
 for k in ("one", "two"):
     f(torch.ones(2), len(k) if k == "one" else 2.5)
     f(torch.ones(2), 7)
+torch.compile(branching, backend="eager")(torch.ones(2), 3)
 for one in (failing,):
     try:
         torch.compile(one, backend="eager", fullgraph=True)(torch.ones(2))
@@ -134,6 +141,16 @@ def test_without_source_no_line_of_the_program_is_kept(with_and_without_source: 
     found = withheld.find(SENTINEL.encode())
     assert found < 0, withheld[max(found - 300, 0) : found + 100]
     assert b"source withheld" in withheld
+
+
+def test_without_source_a_program_on_the_command_line_is_not_kept(place: Workplace) -> None:
+    code = f"import torch; torch.compile(lambda {SENTINEL}: {SENTINEL} + 1, backend='eager')(torch.ones(2))"
+    done = place.run(sys.executable, "-c", code, "argument", options=("--no-source", "--quiet"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert SENTINEL.encode() not in place.all_bytes()
+    assert place.only_run()["command"].startswith(f"{sys.executable} -c <source withheld ")
+    assert place.only_run()["command"].endswith("> argument")
+    assert place.only_run()["compile_count"] == 1
 
 
 def test_fingerprints_are_the_same_with_and_without_source(

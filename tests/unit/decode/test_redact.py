@@ -17,7 +17,7 @@ from collectors.decode import redact
 from collectors.decode.decoder import Decoder
 from collectors.decode.hashing import source_hash
 from collectors.decode.paths import PathNamer
-from collectors.decode.redact import withhold_line, withhold_source
+from collectors.decode.redact import withhold_code, withhold_line, withhold_source
 from tests.unit.decode.recorded import LOGS, captured, events
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "trace"
@@ -80,6 +80,36 @@ def test_reason_keeps_the_guard_and_loses_the_line() -> None:
     reason = "0/2: k == 1            # x = self.l(x) * k  # models.py:83 in forward"
     assert "self.l" not in withhold_source(reason) and withhold_source(reason).startswith("0/2: k == 1   ")
     assert withhold_source("0/0: tensor 'x' rank mismatch. expected 2, actual 1").endswith("actual 1")
+
+
+def test_a_key_is_a_text_too() -> None:
+    key = 'Data-dependent branching\n        # File "/a/m.py", line 3, in f, code: if secret.sum() > 0: return x\n'
+    kept = withhold_source({"counters": {key: 1}})["counters"]
+    assert list(kept.values()) == [1]
+    assert "secret" not in str(kept) and "line 3, in f, code: <source withheld " in str(kept)
+
+
+@pytest.mark.parametrize(
+    ("words", "hidden"),
+    [
+        ("python|-c|CODE", 2),
+        ("/usr/bin/python3.13t|-u|-X|dev|-c|CODE|-c|argument", 5),
+        ("timeout|9|bash|-lc|CODE|argument", 4),
+        ("torchrun|--no-python|sh|-c|CODE", 4),
+        ("python|-cCODE|argument", 1),
+        ("python|train.py|-c|config.yaml", None),
+        ("python|-m|train|-c|config.yaml", None),
+        ("ls|-c|folder", None),
+        ("python|-c", None),
+    ],
+)
+def test_the_program_on_a_command_line_is_source(words: str, hidden: int | None) -> None:
+    argv = words.replace("CODE", "import x\nx.secret()").split("|")
+    kept = withhold_code(argv)
+    assert [place for place, (one, other) in enumerate(zip(argv, kept, strict=True)) if one != other] == (
+        [] if hidden is None else [hidden]
+    )
+    assert "secret" not in str(kept)
 
 
 def test_loads_under_another_name_and_without_the_rest() -> None:
