@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.resources import HERE, __version__, resource_folder
 from app.settings import Settings
 
 if TYPE_CHECKING:
     from flask import Flask
 
-__version__ = "0.1.0"
-
-HERE = Path(__file__).resolve().parent
-
-
-def resource_folder(name: str) -> Path:
-    """Find templates or static: inside the package when installed, beside it in a clone."""
-    inside = HERE / name
-    return inside if inside.is_dir() else HERE.parent / name
+__all__ = ["HERE", "__version__", "create_app", "resource_folder"]
 
 
 def create_app(settings: Settings | None = None) -> Flask:

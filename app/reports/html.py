@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from app import __version__
 from app.analysis import words
 from app.analysis.chains import label_category
 from app.analysis.phases import list_shares, sum_phases
@@ -14,6 +13,7 @@ from app.charts.run import chart_compiles
 from app.reports import contents as limits
 from app.reports.contents import Contents
 from app.reports.page import STYLES, list_scripts, make_environment, make_policy, read_static
+from app.resources import __version__
 
 CHARTED = 24
 

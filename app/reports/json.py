@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
-from app import __version__
 from app.analysis.rows import run_detail_row
 from app.format import format_iso_time
 from app.queries.run_detail import RunDetail
 from app.reports.source import without_source
 from app.reports.tables import TABLES, read_rows
+from app.resources import __version__
 
 SCHEMA = "compileboard.report"
 VERSION = 1

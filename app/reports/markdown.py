@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from app import __version__
 from app.analysis import words
 from app.analysis.chains import label_category
 from app.analysis.diagnosis import Finding
 from app.format import NOT_RECORDED, format_count, format_duration, format_percent, format_plural, format_time
 from app.queries.run_breaks import DistinctBreak
 from app.reports.contents import Contents
+from app.resources import __version__
 
 MOST_ROWS = 10
 _LONGEST = 200

@@ -11,7 +11,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from app import format, resource_folder
+from app import format
+from app.resources import resource_folder
 
 STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css")
 PLOTLY = "vendor/plotly/plotly-basic.min.js"
