@@ -6,11 +6,11 @@ import argparse
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import collectors
-from collectors.record.recorder import Recorder
+from collectors.record.progress import counts_text, progress_line
 from collectors.store.errors import StoreError
 
 USAGE_ERROR = 2
@@ -156,16 +156,13 @@ def run_command(arguments: argparse.Namespace) -> int:
     whisper(f"run {launch.manifest.run_id} is recorded in {arguments.db}; see it with: {serve_hint(arguments.db)}")
     for warning in unreachable(command):
         whisper(warning)
-    shows = sys.stderr is not None and sys.stderr.isatty() and not arguments.quiet
-    progress = ProgressLine() if shows else None
+    progress = None if arguments.quiet else progress_line(os.environ)
     try:
-        outcome = launch.run(progress.show if progress else None)
+        with progress or nullcontext():
+            outcome = launch.run(progress.show if progress else None)
     except CannotRun as error:
         say(str(error))
         return error.exit_code
-    finally:
-        if progress:
-            progress.clear()
     whisper(closing_line(arguments.db, launch.manifest.run_id))
     return end_like(outcome)
 
@@ -203,43 +200,6 @@ def _switches(words: list[str]) -> Iterator[str]:
             if letters[end : end + 1] in ("c", "m"):
                 return
             value_follows = bool(ends) and end == len(letters) - 1
-
-
-class ProgressLine:
-    """Keep one line of counts at the foot of the terminal while the program runs."""
-
-    INTERVAL_S = 0.5
-
-    def __init__(self) -> None:
-        self._text = ""
-        self._due_s = 0.0
-
-    def show(self, recorder: Recorder) -> None:
-        """Write the counts again if they changed."""
-        if time.monotonic() < self._due_s:
-            return
-        self._due_s = time.monotonic() + self.INTERVAL_S
-        row = recorder.connection.execute(
-            "select compile_count, graph_break_count, recompile_count from run_totals where run_id = :id",
-            {"id": recorder.manifest.run_id},
-        ).fetchone()
-        text = counts_text(*row) if row else ""
-        if text != self._text:
-            self._text = text
-            sys.stderr.write(f"\r\x1b[2Kcompileboard: {text}\r")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._text:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
-
-
-def counts_text(compiles: int, breaks: int, recompiles: int) -> str:
-    """Write the three counts as a line."""
-    parts = [(compiles, "compile"), (breaks, "graph break"), (recompiles, "recompile")]
-    return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in parts)
 
 
 def closing_line(database: str, run_id: str) -> str:

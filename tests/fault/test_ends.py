@@ -151,23 +151,3 @@ def test_two_nodes_that_share_an_id_are_one_run(place: Workplace) -> None:
     assert (run["id"], run["name"], run["state"], run["exit_code"]) == (
         shared["COMPILEBOARD_RUN_ID"], "first", "failed", 5,
     )  # fmt: skip
-
-
-def test_the_count_on_a_terminal_is_taken_away_again(place: Workplace) -> None:
-    import pty
-
-    path = place.write("import time\ntime.sleep(0.8)\n")
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "collectors", "run", "--db", str(place.database), "--", sys.executable, str(path)]
-    with subprocess.Popen(command, env=place.environ(), stderr=theirs, stdout=theirs, cwd=place.folder) as started:
-        os.close(theirs)
-        seen = b""
-        try:
-            while piece := os.read(ours, 4096):
-                seen += piece
-        except OSError:  # the terminal's other side is closed
-            pass
-    os.close(ours)
-    assert started.returncode == 0
-    assert b"compileboard: 0 compiles, 0 graph breaks, 0 recompiles\r" in seen
-    assert seen.rindex(b"\x1b[2K") > seen.index(b"0 compiles")
