@@ -7,6 +7,7 @@ import sqlite3
 
 from collectors.events import Compiled, CompileStarted, GraphBroke
 from collectors.store.frames import Compile
+from collectors.store.rows_recompile import name_recompiles
 from collectors.store.rows_shared import Batch, find_function, pick
 from collectors.store.totals import BREAKS, CAUSES, FUNCTIONS, Totals
 
@@ -33,13 +34,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
             "rank": event.rank,
         },
     )
-    batch.connection.execute(
-        """
-        update recompiles set function_id = :function_id, line = :line
-        where compile_key = :key and function_id is null
-        """,
-        {"key": compile_.key, "function_id": function_id, "line": event.line},
-    )
+    name_recompiles(batch, compile_.key, function_id, event.line)
     batch.totals.add(compile_count=int(new))
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=1)
 
@@ -106,22 +101,17 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     if compile_ is None:
         return
     if event.record_kind == "forward":
-        _settle_compile(batch.connection, event, compile_, function_id, outcome, len(restarts), batch.totals)
+        _settle_compile(batch, event, compile_, function_id, outcome, len(restarts))
     _add_time(batch.connection, compile_, duration_us, batch.totals)
 
 
 def _settle_compile(
-    connection: Connection,
-    event: Compiled,
-    compile_: Compile,
-    function_id: int | None,
-    outcome: str,
-    restarts: int,
-    totals: Totals,
+    batch: Batch, event: Compiled, compile_: Compile, function_id: int | None, outcome: str, restarts: int
 ) -> None:
     """Give the compile its outcome, and its graph breaks theirs where the text did not tell."""
     compile_.function_id = function_id
-    connection.execute(
+    name_recompiles(batch, compile_.key, function_id, event.line)
+    batch.connection.execute(
         """
         update compiles set
           outcome = :outcome, duration_us = :duration_us, attempt_count = :attempt_count,
@@ -138,16 +128,16 @@ def _settle_compile(
             "resumed_at": event.resumed_at,
         },
     )
-    connection.execute(
+    batch.connection.execute(
         "update graph_breaks set outcome = :outcome where compile_key = :key and outcome = 'unknown'",
         {"key": compile_.key, "outcome": "skipped" if outcome in ("failed", "skipped") else "resumed"},
     )
-    totals.add(
+    batch.totals.add(
         failure_count=int(outcome == "failed"),
         recompile_limit_count=int(outcome == "recompile_limit"),
     )
     if outcome == "recompile_limit":
-        totals.add_to(FUNCTIONS, function_id, recompile_limit_count=1)
+        batch.totals.add_to(FUNCTIONS, function_id, recompile_limit_count=1)
 
 
 def _outcome(connection: Connection, event: Compiled, compile_: Compile | None) -> str:

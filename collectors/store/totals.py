@@ -52,6 +52,7 @@ class Totals:
     def __init__(self, connection: sqlite3.Connection, run_id: str) -> None:
         self.connection = connection
         self.run_id = run_id
+        self.abandoned_causes: set[int] = set()  # those that a recompile was moved away from
         self._run: Counter[str] = Counter()
         self._rollups: dict[Rollup, dict[int, Counter[str]]] = {
             rollup: defaultdict(Counter) for rollup in (FUNCTIONS, BREAKS, CAUSES)
@@ -76,6 +77,22 @@ class Totals:
             )
         for rollup, rows in self._rollups.items():
             self._flush_rollup(rollup, rows)
+        for cause_id in self.abandoned_causes:
+            self._drop_cause(cause_id)
+
+    def _drop_cause(self, cause_id: int) -> None:
+        """Delete a cause that nothing failed on."""
+        key = {"run_id": self.run_id, "cause_id": cause_id}
+        self.connection.execute(
+            "delete from run_causes where run_id = :run_id and cause_id = :cause_id and guard_failure_count = 0", key
+        )
+        self.connection.execute(
+            """
+            delete from recompile_causes
+            where id = :cause_id and not exists (select 1 from run_causes where cause_id = :cause_id)
+            """,
+            key,
+        )
 
     def _flush_rollup(self, rollup: Rollup, rows: dict[int, Counter[str]]) -> None:
         names = ", ".join(rollup.columns)

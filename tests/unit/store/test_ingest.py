@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from collectors.events import Event, GraphBroke, ProcessStarted, RecordsLost, RunEnded, RunStarted, SnapshotTaken
+from collectors.events import (
+    CompileStarted,
+    Event,
+    FrameContext,
+    GraphBroke,
+    ProcessStarted,
+    Recompiled,
+    RecordsLost,
+    RunEnded,
+    RunStarted,
+    SnapshotTaken,
+)
 from collectors.store.annotations import annotate, delete_run
 from collectors.store.connect import open_writer
 from collectors.store.ingest import Ingestor
@@ -88,6 +99,10 @@ def test_processes_shuffled_into_each_other_give_the_same_totals(store: sqlite3.
 @pytest.mark.parametrize("name", [LOG, "torch2.13-breaks", "torch2.11-cuda-hf_Bert_train"])
 def test_roll_ups_equal_the_rows_they_count(store: sqlite3.Connection, name: str) -> None:
     Ingestor(store).ingest("R", recorded_events(name))
+    check_roll_ups(store)
+
+
+def check_roll_ups(store: sqlite3.Connection) -> None:
     for column, sql in {
         "compile_count": "select count(*) from compiles",
         "record_count": "select count(*) from compilations",
@@ -108,9 +123,70 @@ def test_roll_ups_equal_the_rows_they_count(store: sqlite3.Connection, name: str
         ("run_breaks", "break_count", "select count(*) from graph_breaks"),
         ("run_causes", "guard_failure_count", "select count(*) from guard_failures"),
         ("run_causes", "recompile_count", "select count(*) from guard_failures where position = 0"),
+        (
+            "run_causes",
+            "compile_us",
+            """
+            select coalesce(sum(total_us), 0)
+            from recompiles
+            join compiles on compiles.id = compile_key
+            join guard_failures on recompile_id = recompiles.id and position = 0
+            """,
+        ),
     ):
         summed = store.execute(f"select coalesce(sum({total}), 0) from {table}").fetchone()[0]
         assert summed == store.execute(sql).fetchone()[0], (table, total)
+
+
+def late(events: list[Event], *, traced: bool) -> list[Event]:
+    """Take away all that was said of a frame before its first recompile, as a late install does.
+
+    After reset() the frames' numbers come again; each stretch between two is a process of its own here.
+    """
+    stretches: list[list[Event]] = [[]]
+    seen: set[str | None] = set()
+    for event in events:
+        if isinstance(event, CompileStarted) and not event.attempt:
+            if event.compile_id in seen:
+                stretches.append([])
+                seen.clear()
+            seen.add(event.compile_id)
+        stretches[-1].append(replace(event, process_id=f"{event.process_id}-{len(stretches)}"))
+    kept: list[Event] = []
+    for stretch in stretches:
+        hidden = {event.frame_id for event in stretch if isinstance(event, Recompiled)}
+        for event in stretch:
+            if isinstance(event, Recompiled):
+                hidden.discard(event.frame_id)
+            unseen = isinstance(event, FrameContext) and event.frame_id in hidden
+            if not unseen and (traced or not isinstance(event, CompileStarted)):
+                kept.append(event)
+    return kept
+
+
+def cause_ids(store: sqlite3.Connection, run_id: str) -> set[int]:
+    sql = "select cause_id from run_causes where run_id = :run_id"
+    return {row["cause_id"] for row in store.execute(sql, {"run_id": run_id})}
+
+
+@pytest.mark.parametrize("size", [3, 10_000])
+@pytest.mark.parametrize("traced", [True, False])
+def test_a_recompile_whose_first_compile_was_not_recorded(store: sqlite3.Connection, traced: bool, size: int) -> None:
+    events = late(recorded_events(), traced=traced)
+    for place in range(0, len(events), size):
+        Ingestor(store).ingest("late", events[place : place + size])
+    one = "select count(*) from recompiles where function_id is null"
+    assert store.execute(one).fetchone()[0] == 0
+    check_roll_ups(store)
+    missing = "select count(*) from recompile_causes where function_id is null"
+    assert store.execute(missing).fetchone()[0] == 0, "nothing is left of the causes without a function"
+    again = [replace(event, process_id="again") for event in recorded_events()]
+    Ingestor(store).ingest("whole", again)
+    late_ids = cause_ids(store, "late")
+    assert late_ids <= cause_ids(store, "whole"), (
+        "one cause has one id, whether its function's first compile was seen or not"
+    )
+    assert len(late_ids) > 20
 
 
 def test_a_batch_that_breaks_off_leaves_nothing(store: sqlite3.Connection) -> None:
