@@ -189,8 +189,9 @@ def _already_installed(database: str) -> Run:
 
 
 def _say_if_late() -> None:
-    utils = sys.modules.get("torch._dynamo.utils")
-    count = len(getattr(utils, "_compilation_metrics", ()))
+    from collectors.observe import torch_compat
+
+    count = torch_compat.kept_record_count()
     if count:
         warnings.warn(
             f"CompileBoard was installed after {count} compilation records; it records those that come from now on",

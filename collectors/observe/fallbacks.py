@@ -12,6 +12,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from . import torch_compat
+
 BREAK_EVENT_SINCE = (2, 6)
 RECOMPILE_EVENT_SINCE = (2, 5)
 
@@ -33,16 +35,15 @@ class ListReader:
 
     def read(self, emit: Callable[[str, Any, Any, Any], None], context: Any) -> None:
         """Emit the graph breaks and recompiles of the compile that has just been recorded."""
-        utils = sys.modules["torch._dynamo.utils"]
         if self.reads_breaks:
-            reasons = list(getattr(utils, "graph_break_reasons", ()))
+            reasons = torch_compat.break_list()
             # The last one read tells where to go on; after reset() it is gone and the list is new.
             read = next((i + 1 for i, reason in enumerate(reasons) if reason is self._last_reason), 0)
             for reason in reasons[read:]:
                 emit("artifact:dynamo_graph_break_reason", None, break_text(reason), context)
             self._last_reason = reasons[-1] if reasons else None
         if self.reads_recompiles:
-            for code, failures in list(getattr(utils, "guard_failures", {}).items()):
+            for code, failures in torch_compat.guard_failure_lists().items():
                 known, count = self._failures.get(code, (None, 0))
                 count = count if failures is known else 0
                 if len(failures) > count:

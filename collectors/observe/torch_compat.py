@@ -123,6 +123,21 @@ def distributed_rank() -> int | None:
     return int(distributed.get_rank())
 
 
+def break_list() -> list[Any]:
+    """Return the graph breaks that torch remembers until reset(); they stand in for the event of 2.6 and later."""
+    return list(getattr(sys.modules.get("torch._dynamo.utils"), "graph_break_reasons", ()))
+
+
+def guard_failure_lists() -> dict[Any, list[Any]]:
+    """Return, by code object, the failed guards that torch remembers; they stand in for the event of 2.5 and later."""
+    return dict(getattr(sys.modules.get("torch._dynamo.utils"), "guard_failures", {}))
+
+
+def kept_record_count() -> int:
+    """Count the compilation records that torch remembers (the newest 64): what a late install has missed."""
+    return len(getattr(sys.modules.get("torch._dynamo.utils"), "_compilation_metrics", ()))
+
+
 def versions() -> dict[str, str | None]:
     """Return the versions of torch and what it was built with; initialises nothing."""
     torch = sys.modules["torch"]
