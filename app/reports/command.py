@@ -37,6 +37,10 @@ Exit codes: 0 written, 1 no such run or the output cannot be written, 2 the data
 """
 
 
+# What a pipe holds: some kernels count a longer write as done although its reader went away in the middle.
+_PIECE_BYTES = 64 * 1024
+
+
 def add_parser(commands: Any) -> None:
     """Describe `export` to the command line."""
     parser = commands.add_parser(
@@ -96,7 +100,8 @@ def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
 def _write_stdout(pieces: Iterable[bytes]) -> int:
     try:
         for piece in pieces:
-            sys.stdout.buffer.write(piece)
+            for start in range(0, len(piece), _PIECE_BYTES):
+                sys.stdout.buffer.write(piece[start : start + _PIECE_BYTES])
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         # The reader has what it wanted. Python flushes stdout once more at exit, which must not fail again.

@@ -12,7 +12,7 @@ import orjson
 from app.analysis.rows import run_detail_row
 from app.format import format_iso_time
 from app.queries.run_detail import RunDetail
-from app.reports.source import without_source
+from app.reports.source import clean_row
 from app.reports.tables import TABLES, read_rows
 from app.resources import __version__
 
@@ -43,13 +43,14 @@ def write_json(connection: sqlite3.Connection, detail: RunDetail, source: bool, 
 
 
 def _write(connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int) -> Iterator[bytes]:
+    run = run_detail_row(detail)
     head = {
         "schema": SCHEMA,
         "version": VERSION,
         "written_by": f"CompileBoard {__version__}",
         "written_at": format_iso_time(written_us),
         "source_lines": source and detail.keep_source,
-        "run": run_detail_row(detail if source else without_source(detail)),
+        "run": run if source else clean_row(run),
     }
     yield b"{\n"
     for name, value in head.items():

@@ -25,13 +25,18 @@ def select_source(rows: Iterable[Row], source: bool) -> Sequence[Row]:
     return tuple(rows) if source else tuple(without_source(row) for row in rows)
 
 
+def clean_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Copy a plain row with its source lines taken out."""
+    return {name: _clean(name, value) for name, value in row.items()}
+
+
 def _clean(name: str, value: Any) -> Any:
     if name in _WHOLE:
         return None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return without_source(value)
     if isinstance(value, dict):
-        return {key: _clean(str(key), entry) for key, entry in value.items()}
+        return {withhold_source(key): _clean(str(key), entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(_clean(name, entry) for entry in value)
     return withhold_source(value)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from app.analysis import rows
 from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
 from app.queries.page import Page
-from app.reports.source import without_source
+from app.reports.source import clean_row
 
 PAGE = 200
 Row = dict[str, Any]
@@ -57,7 +57,8 @@ def read_rows(connection: sqlite3.Connection, run_id: str, table: Table, source:
     while True:
         page = table.list(connection, run_id, cursor=cursor, limit=PAGE)
         for found in page.rows:
-            yield table.to_row(found if source else without_source(found))
+            row = table.to_row(found)
+            yield row if source else clean_row(row)
         cursor = page.next
         if cursor is None:
             return

@@ -1,0 +1,92 @@
+"""The HTML report opened from disk in a real browser: it draws, asks nobody and runs nothing of other people's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from collectors.store.connect import checkpoint, open_writer
+from collectors.store.migrations import migrate
+from tests.unit.app.hostile import BAD, record_hostile_run
+from tests.unit.app.hostile import RUN as HOSTILE
+from tests.unit.app.recorded import RUN, record_run
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write both runs' reports beside each other."""
+    folder = tmp_path_factory.mktemp("reports")
+    database = folder / "compileboard.db"
+    migrate(database)
+    with closing(open_writer(database)) as store:
+        record_run(store)
+        record_hostile_run(store)
+        checkpoint(store)
+    for run in (RUN, HOSTILE):
+        where = ["--db", str(database), "--output", str(folder / f"{run}.html")]
+        assert main(["export", "--run", run, "--format", "html", *where]) == 0
+    return folder
+
+
+@pytest.fixture
+def from_disk(browser: Any, reports: Path) -> Iterator[Open]:
+    """Open a report offline in a tab that forgives nothing: no console message, no error, no dialog, no request."""
+    wrong: list[str] = []
+
+    def show(run: str, **options: Any) -> Any:
+        context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}, "offline": True} | options))
+        page = context.new_page()
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+        address = (reports / f"{run}.html").as_uri()
+        page.on("request", lambda request: None if request.url in (address, "data:,") else wrong.append(request.url))
+        page.goto(address)
+        return page
+
+    yield show
+    for context in browser.contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("run", [RUN, HOSTILE])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_report_draws_its_chart_and_fits(from_disk: Open, run: str, scheme: str, width: int) -> None:
+    page = from_disk(run, color_scheme=scheme, viewport={"width": width, "height": 900})
+    page.locator("#compiles-chart .barlayer path").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+def test_report_shows_hostile_text_as_text(from_disk: Open) -> None:
+    page = from_disk(HOSTILE)
+    assert page.locator("h1").inner_text() == BAD
+    page.locator("#compiles-chart .barlayer path").first.hover(force=True)
+    assert page.locator("img, iframe").count() == 0
+    assert page.locator("script").count() == 3
+    assert page.locator("a[href*='evil'], #compiles-chart a").count() == 0
+
+
+def test_report_reads_without_javascript(from_disk: Open) -> None:
+    page = from_disk(RUN, java_script_enabled=False)
+    assert "needs JavaScript" in page.locator("#compiles-chart").inner_text()
+    page.locator("#compiles-chart-table summary").click()
+    assert page.locator("#compiles-chart-table tbody tr").count() == 4
+
+
+def test_report_prints_on_white_paper(from_disk: Open) -> None:
+    page = from_disk(RUN, color_scheme="dark")
+    page.locator("#compiles-chart .barlayer path").first.wait_for()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(24, 32, 44)"
+    assert len(page.pdf()) > 10_000
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("getComputedStyle(document.body).color") != "rgb(24, 32, 44)"

@@ -1,0 +1,82 @@
+"""A run whose every text is an attack: on a page, in a template, in a spreadsheet."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from collectors.events import (
+    CacheLookedUp,
+    Compiled,
+    CompileFailed,
+    CompileStarted,
+    CudagraphSkipped,
+    Event,
+    GraphBroke,
+    GuardFailure,
+    Noted,
+    ProcessStarted,
+    Recompiled,
+    RunStarted,
+    SnapshotTaken,
+)
+from collectors.store.ingest import Ingestor
+
+RUN = "01HOST11E00000000000000000"
+FORMULA = '=HYPERLINK("http://evil","x")'
+MARKUP = "<img src=x onerror=alert(1)></script><script>alert(1)</script>{{7*7}}\"'\u2028"
+BAD = f"{FORMULA} {MARKUP} ](http://evil) @everyone | `x`"
+FRAME = {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+AGAIN = FRAME | {"compile_id": "0/1", "frame_compile_id": 1}
+
+
+def _record(frame: dict[str, Any]) -> dict[str, Any]:
+    times = {"start_us": 5, "duration_us": 900_000, "phases_us": {"dynamo": 400_000, "inductor": 500_000}}
+    metrics = {"co_name": BAD, "fail_reason": BAD, "restart_reasons": [BAD], BAD: BAD}
+    return frame | times | {"function": BAD, "file": BAD, "line": 3, "metrics": metrics}
+
+
+def list_hostile_events() -> list[Event]:
+    """Tell a run in which a break, a path, a tag, a stack, a guard and a traceback are hostile."""
+    stack = [{"file": BAD, "line": 1, "name": BAD, "code": BAD}]
+    guard = GuardFailure("0/0", BAD, BAD, BAD, BAD, BAD, BAD, BAD, 3, BAD, fingerprint="g")
+    told: list[tuple[type[Event], dict[str, Any]]] = [
+        (
+            ProcessStarted,
+            {"run_id": RUN, "pid": 7, "argv": [BAD], "capabilities": {BAD: BAD}, "environment": {BAD: BAD}},
+        ),
+        (CompileStarted, FRAME | {"function": BAD, "file": BAD, "line": 3, "stack": stack}),
+        (
+            GraphBroke,
+            FRAME
+            | {
+                name: BAD
+                for name in ("gb_id", "gb_type", "reason", "explanation", "debug_context", "source_line", "text")
+            }
+            | {"hints": [BAD], "function": BAD, "file": BAD, "line": 3, "fingerprint": "b", "stack": stack},
+        ),
+        (CacheLookedUp, FRAME | {"cache": BAD, "result": "bypass", "reason": BAD, "key": BAD}),
+        (CudagraphSkipped, FRAME | {"reason": BAD, "stack": stack}),
+        (Compiled, _record(FRAME)),
+        (Recompiled, AGAIN | {"recompiled_from": "0/0", "guards": [guard], "text": BAD}),
+        (Compiled, _record(AGAIN) | {"outcome": "recompile_limit"}),
+        (CompileFailed, AGAIN | {"error_type": BAD, "message": BAD, "text": BAD}),
+        (Compiled, _record(FRAME | {"compile_id": "1/0", "frame_id": 1}) | {"outcome": "failed"}),
+        (CompileFailed, FRAME | {"compile_id": "1/0", "frame_id": 1, "error_type": BAD, "message": BAD, "text": BAD}),
+        (Noted, {"name": BAD, "body": {BAD: BAD}}),
+        (SnapshotTaken, {"final": True, "counters": {BAD: {BAD: 1}}, "compile_times": {BAD: 1.0}, "losses": {BAD: 2}}),
+    ]
+    opened = RunStarted(
+        f"run-{RUN}", 0, 1, RUN, BAD, BAD, tags={"k": BAD}, argv=[BAD], cwd=BAD,
+        git={"commit": "0" * 40, "branch": BAD, "subject": BAD, "remote": BAD}, host={"name": BAD, "os": BAD, "cpu": BAD},
+        gpus=[{"name": BAD}], environment={BAD: BAD},
+    )  # fmt: skip
+    return [opened, *(kind("c" * 32, n, n + 1, **values) for n, (kind, values) in enumerate(told))]
+
+
+def record_hostile_run(store: sqlite3.Connection) -> None:
+    """Ingest the run, with a person's own hostile title and note."""
+    Ingestor(store).ingest(RUN, list_hostile_events(), now_us=10)
+    words = {"run": RUN, "title": BAD, "note": BAD}
+    sql = "insert into run_annotations (run_id, title, note, changed_us) values (:run, :title, :note, 1)"
+    store.execute(sql, words)
