@@ -49,10 +49,7 @@ def list_hostile_events() -> list[Event]:
         (
             GraphBroke,
             FRAME
-            | {
-                name: BAD
-                for name in ("gb_id", "gb_type", "reason", "explanation", "debug_context", "source_line", "text")
-            }
+            | dict.fromkeys(("gb_id", "gb_type", "reason", "explanation", "debug_context", "source_line", "text"), BAD)
             | {"hints": [BAD], "function": BAD, "file": BAD, "line": 3, "fingerprint": "b", "stack": stack},
         ),
         (CacheLookedUp, FRAME | {"cache": BAD, "result": "bypass", "reason": BAD, "key": BAD}),
@@ -68,7 +65,8 @@ def list_hostile_events() -> list[Event]:
     ]
     opened = RunStarted(
         f"run-{RUN}", 0, 1, RUN, BAD, BAD, tags={"k": BAD}, argv=[BAD], cwd=BAD,
-        git={"commit": "0" * 40, "branch": BAD, "subject": BAD, "remote": BAD}, host={"name": BAD, "os": BAD, "cpu": BAD},
+        git={"commit": "0" * 40, "branch": BAD, "subject": BAD, "remote": BAD},
+        host={"name": BAD, "os": BAD, "cpu": BAD},
         gpus=[{"name": BAD}], environment={BAD: BAD},
     )  # fmt: skip
     return [opened, *(kind("c" * 32, n, n + 1, **values) for n, (kind, values) in enumerate(told))]
