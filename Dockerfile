@@ -1,9 +1,9 @@
 # Two images from one file:
 #   docker build -t compileboard .                          the dashboard, without torch (default)
 #   docker build -t compileboard-collector --target collector .   the collector, on a torch image
-# The steps are the README's: install, migrate, serve.
+# The steps are the README's: install, then serve (which makes a missing database) or run.
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
-ARG TORCH_IMAGE=pytorch/pytorch:latest
+ARG TORCH_IMAGE=pytorch/pytorch:2.11.0-cuda13.0-cudnn9-runtime
 
 FROM ${TORCH_IMAGE} AS collector
 WORKDIR /opt/compileboard

@@ -2,10 +2,10 @@
 
 import argparse
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from app import create_app
 from app.cli import build_parser as app_parser
