@@ -8,6 +8,8 @@ run            # a notebook shows the run's summary
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -21,3 +23,18 @@ def __getattr__(name: str) -> Any:
 
         return getattr(api, name)
     raise AttributeError(f"module 'collectors' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+class _Package(ModuleType):
+    """Keep the name `observe` for the function.
+
+    A submodule binds itself to its package when it is first imported, and the room of the hooks has the name that users
+    call. `from collectors.observe import hooks` finds the room all the same.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name == "observe" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import html
 import os
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import collectors
 from collectors.record.manifest import Manifest
 from collectors.record.opening import describe_run, make_spool, spool_folder
 from collectors.record.sidecar import spawn_sidecar
@@ -24,7 +23,7 @@ from collectors.store.errors import StoreError
 RECORDED_WITHIN_S = 10.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """Name a run and show what is recorded of it so far."""
 
@@ -40,6 +39,13 @@ class Run:
             return summarize(self.database, self.id)
         except StoreError:
             return None
+
+    def __repr__(self) -> str:
+        summary = self.summary()
+        if summary is None:
+            return f"<Run {self.id} {self.name!r}: nothing recorded yet in {self.database}>"
+        numbers = ", ".join(f"{value} {name}" for name, value in summary.headline()[:3])
+        return f"<Run {self.id} {summary.name!r}, {summary.state}: {numbers}; in {self.database}>"
 
     def __str__(self) -> str:
         summary = self.summary()
@@ -64,12 +70,34 @@ def install(
 ) -> Run:
     """Record this process, and those it forks, from now on; return its run.
 
+    A process has one run at a time: while one is recorded, that run goes on, with a warning.
+
+    db: the SQLite file to record into, made when it is not there.
+    name: what the run is called; runs of one name are compared over time (default: the script's name).
+    suite: what the run belongs to, for example "nightly".
+    tags: labels to find the run by, for example {"branch": "main"}.
+    keep_source: False keeps no line of the program's source; breaks stay distinct by a hash of their line.
+    capture_env: environment variables to keep, beside TORCH*; secrets are withheld.
+
     Raises: ImportError if there is no torch; StoreError if the database or the spool cannot be written.
     """
+    run, _ = _install(db, name, suite, tags, keep_source, capture_env)
+    return run
+
+
+def _install(
+    db: str | os.PathLike[str],
+    name: str | None,
+    suite: str | None,
+    tags: Mapping[str, str] | None,
+    keep_source: bool,
+    capture_env: tuple[str, ...],
+) -> tuple[Run, bool]:
+    """Return the run, and whether it was begun by this call."""
     global _current
     hooks = _load_hooks()
     if hooks.current() is not None or hooks.already_tapped():
-        return _already_installed(str(db))
+        return _already_installed(str(db), name), False
     folder, manifest = _prepare(os.path.abspath(db), name, suite, dict(tags or {}), keep_source, capture_env)
     installed = hooks.install_hooks(
         manifest.run_id,
@@ -84,7 +112,7 @@ def install(
     _current = Run(manifest.run_id, manifest.database, manifest.name, folder)
     atexit.register(_end_at_exit, _current, os.getpid())
     _say_if_late()
-    return _current
+    return _current, True
 
 
 def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
@@ -94,7 +122,7 @@ def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
     """
     global _current
     if _current is None or not _current.owned:
-        warnings.warn("CompileBoard is not installed in this process; there is nothing to uninstall", stacklevel=2)
+        _warn("CompileBoard is not installed in this process; there is nothing to uninstall")
         return None
     run, _current = _current, None
     _end(run, "finished")  # first: a sidecar that finds nobody writing looks here how the run ended
@@ -106,7 +134,7 @@ def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
     return run
 
 
-@contextmanager
+@contextlib.contextmanager
 def observe(
     name: str | None = None,
     *,
@@ -114,14 +142,27 @@ def observe(
     suite: str | None = None,
     tags: Mapping[str, str] | None = None,
     keep_source: bool = True,
+    capture_env: tuple[str, ...] = (),
 ) -> Iterator[Run]:
-    """Record what happens inside a `with` block as a run of its own."""
-    run = install(db, name=name, suite=suite, tags=tags, keep_source=keep_source)
-    ours = _current is run and run.owned
+    """Record what happens inside a `with` block as a run of its own.
+
+    While another run is recorded (an install(), an outer observe(), `collectors run`), the block joins that run with a
+    warning, and leaving it ends nothing.
+
+    name: what the run is called; runs of one name are compared over time (default: the script's name).
+    db: the SQLite file to record into, made when it is not there.
+    suite: what the run belongs to, for example "nightly".
+    tags: labels to find the run by, for example {"branch": "main"}.
+    keep_source: False keeps no line of the program's source; breaks stay distinct by a hash of their line.
+    capture_env: environment variables to keep, beside TORCH*; secrets are withheld.
+
+    Raises: ImportError if there is no torch; StoreError if the database or the spool cannot be written.
+    """
+    run, begun = _install(db, name, suite, tags, keep_source, capture_env)
     try:
         yield run
     finally:
-        if ours and _current is run:
+        if begun and _current is run:
             uninstall()
 
 
@@ -134,7 +175,6 @@ def _load_hooks() -> Any:
         ) from error
     from collectors.observe import hooks
 
-    vars(collectors)["observe"] = observe  # importing the room of that name has put itself there
     return hooks
 
 
@@ -177,15 +217,27 @@ def _default_name() -> str:
     return "notebook" if "ipykernel" in sys.modules else script if script not in ("", "-", "-c") else "python"
 
 
-def _already_installed(database: str) -> Run:
+def _already_installed(database: str, name: str | None) -> Run:
     run = _current or Run(
-        os.environ.get("COMPILEBOARD_RUN_ID", ""), database, "", Path(os.environ.get("COMPILEBOARD_SPOOL", ".")), False
+        id=os.environ.get("COMPILEBOARD_RUN_ID", ""),
+        database=os.environ.get("COMPILEBOARD_DB") or database,
+        name="",
+        folder=Path(os.environ.get("COMPILEBOARD_SPOOL", ".")),
+        owned=False,
     )
     by = "" if _current else " by `collectors run`"
-    warnings.warn(
-        f"CompileBoard is already installed in this process{by}; it goes on recording run {run.id}", stacklevel=3
-    )
+    unused = "" if name in (None, run.name) else f", and the name {name!r} is not used"
+    _warn(f"CompileBoard is already installed in this process{by}; it goes on recording run {run.id}{unused}")
     return run
+
+
+def _warn(text: str) -> None:
+    """Warn at the line of the user's that called us, through however many functions and `with` blocks."""
+    ours = (__file__, contextlib.__file__)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename in ours:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
 
 
 def _say_if_late() -> None:
@@ -193,10 +245,7 @@ def _say_if_late() -> None:
 
     count = torch_compat.kept_record_count()
     if count:
-        warnings.warn(
-            f"CompileBoard was installed after {count} compilation records; it records those that come from now on",
-            stacklevel=3,
-        )
+        _warn(f"CompileBoard was installed after {count} compilation records; it records those that come from now on")
 
 
 def _end_at_exit(run: Run, pid: int) -> None:

@@ -53,7 +53,7 @@ try:
 except ValueError as error:
     print("raised", error)
 print(run._repr_html_())
-print(str(second).splitlines()[0])
+print(" ".join(str(second).split()))
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     print(collectors.uninstall(), [str(w.message) for w in said])
@@ -71,7 +71,7 @@ def test_install_late_twice_and_out_again(place: Workplace) -> None:
     assert lines[3] == "raised theirs"
     assert "&lt;b&gt;late&lt;/b&gt;" in lines[4]
     assert "<b>late" not in lines[4]
-    assert "second  finished" in lines[5]
+    assert "second" in lines[5] and "finished" in lines[5]
     assert "nothing to uninstall" in lines[6]
     rows = place.rows(
         """
@@ -88,6 +88,61 @@ def test_install_late_twice_and_out_again(place: Workplace) -> None:
         ("third", "finished", "function_5"),
     ]
     assert place.spools == []
+
+
+NESTED = """
+import sys, warnings
+{order}
+import torch
+import collectors
+
+def work(k):
+    scope = {{}}
+    exec(f"def function_{{k}}(x):\\n    return x + {{k}}", scope)
+    torch.compile(scope[f"function_{{k}}"], backend="eager")(torch.ones(2))
+
+outer = collectors.install(db=sys.argv[1], name="outer", tags={{"hf_token": "hunter2Xyzzy", "model": "m"}})
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    with collectors.observe(name="inner", db=sys.argv[1], capture_env=("HOME",)) as inner:  # here
+        work(1)
+    again = collectors.install(db=sys.argv[1])  # there
+work(2)
+print(inner is outer, again is outer)
+lines = open(sys.argv[0]).read().splitlines()
+for one in said:
+    print(one.filename == sys.argv[0], lines[one.lineno - 1].split("# ")[-1], str(one.message).split("; ")[1])
+collectors.uninstall()
+print(repr(outer))
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    with collectors.observe(name="own", db=sys.argv[1]):  # late
+        work(3)
+for one in said:
+    print(one.filename == sys.argv[0], lines[one.lineno - 1].split("# ")[-1])
+import collectors.observe.hooks
+print(collectors.observe.__module__, collectors.observe.__name__)
+"""
+
+
+@pytest.mark.parametrize("order", ["", "import torch, collectors.observe.hooks", "from collectors import observe"])
+def test_observe_inside_install_joins_it_and_ends_nothing(place: Workplace, order: str) -> None:
+    done = place.plain(place.write(NESTED.format(order=order)), place.database)
+    assert done.returncode == 0, done.stderr
+    run_id = place.one("select id from runs where name = 'outer'")
+    goes_on = f"it goes on recording run {run_id}"
+    assert done.stdout.splitlines() == [
+        "True True",
+        f"True here {goes_on}, and the name 'inner' is not used",
+        f"True there {goes_on}",
+        f"<Run {run_id} 'outer', finished: 2 compiles, 0 graph breaks, 0 recompiles; in {place.database}>",
+        "True late",
+        "collectors.api observe",
+    ]
+    rows = place.rows(
+        "select name, compile_count from runs join run_totals on run_totals.run_id = runs.id order by started_us"
+    )
+    assert [tuple(row.values()) for row in rows] == [("outer", 2), ("own", 1)]
 
 
 INSIDE = """
