@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import html
+import shutil
 import sqlite3
+import textwrap
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from collectors.record import hints
+from collectors.record.home import ULID_ALPHABET
 from collectors.store.connect import open_reader
 
 TOP = 5
+NOT_RECORDED = "not recorded"
+PIPE_SIZE = (100, 24)  # where there is no terminal to ask
+LEAST_COLUMNS = 40
+NOTE_INDENT = 11
+SAME_NAMES = (
+    *("id", "name", "state", "command", "torch_version", "suite", "started_us", "ended_us", "exit_code", "signal"),
+    *("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "failure_count"),
+    *("loss_count", "compile_us"),
+)
 
 
 @dataclass(frozen=True)
@@ -38,39 +52,78 @@ class RunSummary:
     loss_count: int
     compile_us: int
     database: str
+    started_us: int
+    ended_us: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    commit: str | None = None
+    dirty: bool = False
+    suite: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
     breaks: list[Counted] = field(default_factory=list)
     causes: list[Counted] = field(default_factory=list)
+    failures: list[Counted] = field(default_factory=list)
+    limits: list[Counted] = field(default_factory=list)
 
     def headline(self) -> list[tuple[str, str]]:
         """Pair each headline number with its name."""
-        return [
-            ("compiles", str(self.compile_count)),
-            ("graph breaks", str(self.graph_break_count)),
-            ("recompiles", str(self.recompile_count)),
-            ("recompile limits hit", str(self.recompile_limit_count)),
-            ("failures", str(self.failure_count)),
-            ("compile time", f"{self.compile_us / 1e6:.2f} s"),
+        counts = [
+            ("compiles", self.compile_count),
+            ("graph breaks", self.graph_break_count),
+            ("recompiles", self.recompile_count),
+            ("recompile limits hit", self.recompile_limit_count),
+            ("failures", self.failure_count),
         ]
+        seen = self.torch_version is not None or self.compile_count > 0
+        time_text = f"{self.compile_us / 1e6:.2f} s" if self.compile_us else NOT_RECORDED
+        return [*((name, str(count) if seen else NOT_RECORDED) for name, count in counts), ("compile time", time_text)]
+
+    def ending(self) -> str:
+        """Say on one line how the run ended, when, for how long, and what it belongs to."""
+        end = self.signal or (None if self.exit_code is None else f"exit code {self.exit_code}")
+        parts = [f"{self.state} ({end})" if end else self.state]
+        parts.append(f"started {datetime.fromtimestamp(self.started_us / 1e6):%Y-%m-%d %H:%M:%S}")
+        if self.ended_us is not None:
+            parts.append(f"took {duration_text(self.ended_us - self.started_us)}")
+        if self.commit:
+            parts.append(f"commit {self.commit[:12]}{' (dirty)' if self.dirty else ''}")
+        if self.suite:
+            parts.append(f"suite {self.suite}")
+        if self.tags:
+            parts.append("tags " + ", ".join(f"{key}={value}" for key, value in self.tags.items()))
+        return " · ".join(parts)
 
     def text(self) -> str:
         """Write the summary for a terminal."""
-        lines = [f"run {self.id}  {self.name}  {self.state}"]
-        lines.append(f"  {self.command}")
-        lines.append(f"  torch {self.torch_version or 'not recorded'} on {self.device}")
+        columns = max(LEAST_COLUMNS, shutil.get_terminal_size(PIPE_SIZE).columns)
+        lines = [printable(f"run {self.id}  {self.name}")]
+        torch = f"torch {self.torch_version} on {self.device}" if self.torch_version else f"torch {NOT_RECORDED}"
+        for line in (self.ending(), self.command, torch if self.torch_version else f"{torch}; {self.device}"):
+            lines += _wrapped(line, columns, "  ", "    ")
         lines.append("")
         width = max(len(name) for name, _ in self.headline())
-        lines += [f"  {name:<{width}}  {value:>9}" for name, value in self.headline()]
-        for title, rows in (("Most frequent graph breaks", self.breaks), ("Why it recompiled", self.causes)):
-            if rows:
-                lines += ["", f"  {title}:"]
-                for row in rows:
-                    lines.append(f"  {row.count:>6} ×  {row.text}")
-                    if row.note:
-                        lines.append(f"            {row.note}")
+        lines += [f"  {name:<{width}}  {value:>12}" for name, value in self.headline()]
+        for title, rows in self.sections():
+            lines += ["", f"  {title}:"]
+            for row in rows:
+                lines += _wrapped(row.text, columns, f"  {row.count:>6} ×  ", " " * NOTE_INDENT)
+                for note in row.note.splitlines():
+                    lines += _wrapped(note, columns, " " * NOTE_INDENT, " " * NOTE_INDENT)
         if self.loss_count:
-            lines += ["", f"  {self.loss_count} records were lost; the run's page says why."]
-        lines += ["", f"  See it: compileboard serve --db {self.database}  (page /runs/{self.id})"]
+            words = "1 record was" if self.loss_count == 1 else f"{self.loss_count} records were"
+            lines += ["", f"  {words} lost; the run's page says why."]
+        lines += ["", f"  See it: {hints.dashboard('serve', database=self.database)}  (page /runs/{self.id})"]
         return "\n".join(lines)
+
+    def sections(self) -> list[tuple[str, list[Counted]]]:
+        """Pair each list that is not empty with its title."""
+        every = [
+            ("Most frequent graph breaks", self.breaks),
+            ("Why it recompiled", self.causes),
+            ("Recompile limit", self.limits),
+            ("Failures", self.failures),
+        ]
+        return [(title, rows) for title, rows in every if rows]
 
     def html(self) -> str:
         """Write the summary for a notebook."""
@@ -80,56 +133,111 @@ class RunSummary:
         )
         items = "".join(
             f"<li>{row.count} × {html.escape(row.text)}<br><small>{html.escape(row.note)}</small></li>"
-            for row in [*self.breaks, *self.causes]
+            for _, rows in self.sections()
+            for row in rows
         )
         title = f"<b>{html.escape(self.name)}</b> <code>{html.escape(self.id)}</code> {html.escape(self.state)}"
         return f"<div>{title}<table>{cells}</table><ul>{items}</ul></div>"
 
 
+def printable(text: str) -> str:
+    """Take out what would move a terminal's cursor: names and reasons are other people's text."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def duration_text(duration_us: int) -> str:
+    """Write a duration in six characters or so: 0.42 s, 12.3 s, 4 m 05 s, 2 h 10 m."""
+    seconds = max(0, duration_us) / 1e6
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} m {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} m"
+
+
+def _wrapped(text: str, columns: int, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        printable(text),
+        columns,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]
+
+
 def summarize(database: str, run_id: str) -> RunSummary | None:
-    """Read a run's numbers; a prefix of the id is enough if only one run has it. None if there is no such run.
+    """Read a run's numbers, by its id or by a start of it that no other run has. None if there is no such run.
 
     Raises: StoreError if the database cannot be read; ValueError if the prefix fits several runs.
     """
     connection = open_reader(database)
     try:
-        rows = connection.execute(
+        found = _find(connection, run_id)
+        if len(found) > 1:
+            raise ValueError(f"{run_id!r} fits several runs; give more of the id: {found[0]}, {found[1]}, …")
+        if not found:
+            return None
+        row = connection.execute(
             """
             select id, coalesce(title, name) as name, state, command, torch_version, gpu_name, gpu_count, host,
               compile_count, graph_break_count, recompile_count, recompile_limit_count, failure_count, loss_count,
-              compile_us
+              compile_us, started_us, ended_us, exit_code, signal, git_commit, git_dirty, suite
             from runs
             join run_totals on run_totals.run_id = runs.id
             left join run_annotations on run_annotations.run_id = runs.id
-            where id >= :prefix and id < :end
-            order by id
-            limit 2
+            where id = :id
+            limit 1
             """,
-            {"prefix": run_id.upper(), "end": run_id.upper() + "\x7f"},
-        ).fetchall()
-        if len(rows) == 2:
-            raise ValueError(f"{run_id!r} fits several runs; give more of the id: {rows[0]['id']}, {rows[1]['id']}, …")
-        return _summary(connection, rows[0], database) if rows else None
+            {"id": found[0]},
+        ).fetchone()
+        return _summary(connection, row, database) if row else None
     finally:
         connection.close()
 
 
+def _find(connection: sqlite3.Connection, given: str) -> list[str]:
+    """Return the run of that very id, else at most two whose id begins so; a ULID's letters may be small ones."""
+    upper = given.upper()
+    rows = connection.execute(
+        """
+        select id
+        from runs
+        where id = :given
+          or (id >= :given and id < :end)
+          or (id >= :upper and id < :upper_end and length(id) = 26 and id not glob :other_letter)
+        order by id = :given desc, id
+        limit 2
+        """,
+        {
+            "given": given,
+            "end": given + "\x7f",
+            "upper": upper,
+            "upper_end": upper + "\x7f",
+            "other_letter": f"*[^{ULID_ALPHABET}]*",
+        },
+    ).fetchall()
+    found = [row["id"] for row in rows]
+    return found[:1] if given in found else found
+
+
 def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) -> RunSummary:
     device = f"{row['gpu_count']} × {row['gpu_name']}" if row["gpu_count"] else "CPU"
-    names = ("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "failure_count")
+    if row["torch_version"] is None and not row["gpu_count"]:
+        device = f"device {NOT_RECORDED}"
+    tags = connection.execute(
+        "select key, value from run_tags where run_id = :id order by key limit 100", {"id": row["id"]}
+    )
     return RunSummary(
-        id=row["id"],
-        name=row["name"],
-        state=row["state"],
-        command=row["command"],
-        torch_version=row["torch_version"],
         device=f"{device} ({row['host'] or 'host not recorded'})",
-        loss_count=row["loss_count"],
-        compile_us=row["compile_us"],
         database=database,
+        commit=row["git_commit"],
+        dirty=bool(row["git_dirty"]),
+        tags={tag["key"]: tag["value"] for tag in tags},
         breaks=_top_breaks(connection, row["id"]),
         causes=_top_causes(connection, row["id"]),
-        **{name: row[name] for name in names},
+        failures=_top_failures(connection, row["id"]),
+        limits=_top_limits(connection, row["id"]),
+        **{name: row[name] for name in SAME_NAMES},
     )
 
 
@@ -176,4 +284,45 @@ def _top_causes(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
             row["suggestion"] or "",
         )
         for row in rows
+    ]
+
+
+def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
+    rows = connection.execute(
+        """
+        select error_type, message, functions.file as file, functions.name as name, count(*) as failure_count
+        from failures
+        left join compiles on compiles.id = compile_key
+        left join functions on functions.id = compiles.function_id
+        where failures.run_id = :run_id
+        group by error_type, message, functions.id
+        order by failure_count desc, min(failures.id)
+        limit :top
+        """,
+        {"run_id": run_id, "top": TOP},
+    )
+    return [
+        Counted(
+            f"{row['name'] or 'unknown function'}: {row['error_type'] or 'error'}",
+            row["failure_count"],
+            " ".join((row["message"] or "").split("\n\n")[0].split()),
+        )
+        for row in rows
+    ]
+
+
+def _top_limits(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
+    rows = connection.execute(
+        """
+        select file, name, recompile_limit_count
+        from run_functions
+        join functions on functions.id = function_id
+        where run_id = :run_id and recompile_limit_count > 0
+        order by recompile_limit_count desc, function_id
+        limit :top
+        """,
+        {"run_id": run_id, "top": TOP},
+    )
+    return [
+        Counted(row["name"], row["recompile_limit_count"], f"{row['file']}: runs eagerly from there on") for row in rows
     ]
