@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collectors.read.spool import writers_alive
+from collectors.record.command import default_name
 from collectors.record.facts import program_folder
 from collectors.record.group import GroupWatch
 from collectors.record.manifest import Manifest
@@ -32,6 +34,7 @@ FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 SENT_BY_KERNEL = 0x80  # SI_KERNEL: a key on the terminal, which reaches the whole foreground group
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 TRACE_NAME = "trace"
+AS_TYPED = "What follows `--` is a command as you would type it: -- python train.py"
 
 
 @dataclass
@@ -65,16 +68,19 @@ class CannotRun(Exception):
         self.exit_code = exit_code
 
 
-def default_name(command: list[str]) -> str:
-    """Name a run after its script or module: train.py, torchrun's train.py, my.module."""
-    for index, argument in enumerate(command):
-        if argument.endswith(".py"):
-            return os.path.basename(argument)
-        if argument == "-m" and index + 1 < len(command):
-            following = command[index + 1]
-            if following not in ("torch.distributed.run", "torch.distributed.launch"):
-                return following
-    return os.path.basename(command[0])
+def check_program(command: list[str], environment: Mapping[str, str]) -> None:
+    """Find the program as exec will, before a run is made of it.
+
+    Raises: CannotRun if it is not there or may not be executed.
+    """
+    word = command[0]
+    path = environment.get("PATH", os.defpath)
+    if shutil.which(word, path=path):
+        return
+    places = [word] if os.path.dirname(word) else [os.path.join(folder, word) for folder in path.split(os.pathsep)]
+    if word and any(os.path.exists(place) for place in places):
+        raise CannotRun(f"{word!r} is not executable. {AS_TYPED}", NOT_EXECUTABLE)
+    raise CannotRun(f"there is no program {word!r}. {AS_TYPED}", NOT_FOUND)
 
 
 def prepare(request: Request, environment: Mapping[str, str], cwd: str) -> tuple[Path, Manifest]:
@@ -197,13 +203,13 @@ class Launch:
         try:
             return subprocess.Popen(command, env=self.environment, preexec_fn=unblock, close_fds=False)
         except FileNotFoundError:
-            problem, code = f"there is no program {command[0]!r}", NOT_FOUND
+            problem, code = f"there is no program {command[0]!r}, or not the interpreter it names", NOT_FOUND
         except PermissionError:
             problem, code = f"{command[0]!r} is not executable", NOT_EXECUTABLE
         except OSError as error:
             problem, code = f"{command[0]!r} cannot be started: {error.strerror}", NOT_EXECUTABLE
         self._finish(Outcome(code))
-        raise CannotRun(f"{problem}. What follows `--` is a command as you would type it: -- python train.py", code)
+        raise CannotRun(f"{problem}. {AS_TYPED}", code)
 
     def _step(self, show_progress: Callable[[Recorder], None] | None) -> None:
         """Record what is there. Whatever goes wrong with that is said once and is never the program's trouble."""

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from collectors.decode import registry
+from collectors.record.command import default_name
 from collectors.record.facts import git_facts, program_folder, visible_gpus
 from collectors.record.home import home, new_run_id
 from collectors.record.launch import Request as Asked
-from collectors.record.launch import child_environment, default_name, prepare, signal_name
+from collectors.record.launch import child_environment, prepare, signal_name
 from collectors.record.manifest import Manifest, read_manifest
 from collectors.record.pickup import pick_up_spools
 from tests.tools.observed import Workplace
@@ -26,6 +27,14 @@ from tests.tools.observed import Workplace
         (["python", "-m", "my.module"], "my.module"),
         (["python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"], "train.py"),
         (["/usr/bin/make", "all"], "make"),
+        (["python3", "-c", "import torch", "x.py"], "python -c"),
+        (["python", "-Wignore", "-X", "dev", "-u", "train"], "train"),
+        (["python", "-um", "my.module", "x.py"], "my.module"),
+        (["python", "-m", "collectors", "run", "--db", "x.db", "--", "python", "train.py"], "train.py"),
+        (["compileboard-collect", "run", "--", "python", "-c", "pass"], "python -c"),
+        (["torchrun", "--nproc-per-node", "2", "-m", "my.module"], "my.module"),
+        (["torchrun", "--nproc-per-node", "2", "src/train.py"], "train.py"),
+        (["python"], "python"),
     ],
 )
 def test_a_run_is_named_after_its_script(command: list[str], name: str) -> None:

@@ -1,0 +1,85 @@
+"""Read a command line as its interpreter will: what to call the run, and what keeps the hooks out of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+
+LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
+COLLECT = "compileboard-collect"
+
+
+def default_name(command: list[str]) -> str:
+    """Name a run after its script or module: train.py, torchrun's train.py, my.module, python -c."""
+    inner = _observed_inside(command)
+    if inner:
+        return default_name(inner)
+    if _is_python(command[0]):
+        named = _python_names(command[1:])
+        if named:
+            return named
+    scripts = [word for word in command if word.endswith(".py")]
+    if scripts:
+        return os.path.basename(scripts[0])
+    modules = [after for word, after in pairwise(command) if word == "-m" and after not in LAUNCHERS]
+    return modules[0] if modules else os.path.basename(command[0])
+
+
+def _observed_inside(command: list[str]) -> list[str]:
+    """Return what a `collectors run -- COMMAND` inside this command observes, if there is one."""
+    own = os.path.basename(command[0]) == COLLECT or (
+        _is_python(command[0]) and ("-m", "collectors") in list(pairwise(command))[:4]
+    )
+    return command[command.index("--") + 1 :] if own and "--" in command else []
+
+
+def _is_python(word: str) -> bool:
+    return os.path.basename(word).startswith("python")
+
+
+def _python_names(words: list[str]) -> str | None:
+    """Name what python itself is told to run: a script, a module or a text; None for a launcher of something else."""
+    place = 0
+    while place < len(words) and words[place].startswith("-") and words[place] != "-":
+        word, place = words[place], place + 1
+        if word.startswith("--"):
+            continue
+        letter, rest = next(((c, word[n + 1 :]) for n, c in enumerate(word) if n and c in "cmWX"), ("", ""))
+        if letter == "c":
+            return "python -c"
+        if letter == "m":
+            module = rest or "".join(words[place : place + 1])
+            return None if module in LAUNCHERS else module or None
+        if letter and not rest:  # -W and -X take the next word
+            place += 1
+    return os.path.basename(words[place]) if place < len(words) and words[place] != "-" else None
+
+
+def unreachable(command: list[str]) -> list[str]:
+    """Say which of a command's own switches keep the hooks out."""
+    if not _is_python(command[0]):
+        return []
+    for word in _switches(command[1:]):
+        for letter in "IES":
+            if letter in word:
+                return [f"python -{letter} ignores PYTHONPATH or sitecustomize: this interpreter cannot be observed"]
+    return []
+
+
+def _switches(words: list[str]) -> Iterator[str]:
+    """Yield python's own one-letter switches: up to -c, -m or the script, without the values of -W and -X."""
+    value_follows = False
+    for word in words:
+        if value_follows:
+            value_follows = False
+        elif not word.startswith("-") or word == "-":
+            return
+        elif not word.startswith("--"):
+            letters = word[1:]
+            ends = [place for letter in "cmWX" if (place := letters.find(letter)) >= 0]
+            end = min(ends, default=len(letters))
+            yield letters[:end]
+            if letters[end : end + 1] in ("c", "m"):
+                return
+            value_follows = bool(ends) and end == len(letters) - 1
