@@ -4,39 +4,50 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 
 import collectors
+from collectors.record import hints
 from collectors.record.progress import counts_text, progress_line
-from collectors.store.errors import StoreError
+from collectors.store.errors import StoreError, StoreMissing
 
 USAGE_ERROR = 2
 EPILOG = """examples:
-  compileboard-collect run -- python train.py --lr 3
-  compileboard-collect run --name nightly --suite llm --tag gpu=h200 -- torchrun --nproc-per-node 2 train.py
-  compileboard-collect list
-  compileboard-collect show 01JD
-  compileboard serve            then open http://127.0.0.1:8000
+  {collect} run -- python train.py --lr 3
+  {collect} run --name nightly --suite llm --tag gpu=h200 -- torchrun --nproc-per-node 2 train.py
+  {collect} list
+  {collect} show 01JD
+  {serve}            then open http://127.0.0.1:8000
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Describe every command and option."""
     parser = argparse.ArgumentParser(
-        prog="compileboard-collect",
+        prog=hints.collect(),
         description="Record what torch.compile does in a program: compiles, graph breaks, recompiles and why.",
-        epilog=EPILOG,
+        epilog=EPILOG.format(collect=hints.collect(), serve=hints.dashboard("serve")),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"CompileBoard {collectors.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(commands)
     listing = commands.add_parser("list", help="list the newest runs of a database")
     _add_db(listing)
     listing.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many runs (default 20)")
+    listing.add_argument("--suite", metavar="NAME", help="only runs of this suite")
+    listing.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        type=_wanted_tag,
+        metavar="KEY[=VALUE]",
+        help="only runs with this tag; repeatable, all must fit",
+    )
     show = commands.add_parser("show", help="print one run's summary")
     show.add_argument("run", metavar="RUN", help="the run's id, or as much of its start as tells it apart")
     _add_db(show)
@@ -49,10 +60,10 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run = commands.add_parser(
         "run",
         help="observe a command and everything it starts",
-        usage="compileboard-collect run [options] -- COMMAND [ARGUMENT ...]",
+        usage="%(prog)s [options] -- COMMAND [ARGUMENT ...]",
         description="Observe a command and everything it starts: subprocesses, torchrun ranks, forked workers. "
         "The program's output, exit code and exceptions stay as they are.",
-        epilog="example: compileboard-collect run --tag branch=main -- python train.py --lr 3",
+        epilog="example: %(prog)s --tag branch=main -- python train.py --lr 3",
     )
     _add_db(run)
     run.add_argument("--name", metavar="NAME", help="the run's name (default: the script's)")
@@ -81,7 +92,10 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _add_db(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--db", default="compileboard.db", metavar="FILE", help="the database (default compileboard.db in this folder)"
+        "--db",
+        default=hints.DEFAULT_DATABASE,
+        metavar="FILE",
+        help="the database (default compileboard.db in this folder)",
     )
 
 
@@ -98,9 +112,20 @@ def _tag(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
+def _wanted_tag(text: str) -> tuple[str, str | None]:
+    key, equals, value = text.partition("=")
+    if not key.strip():
+        raise argparse.ArgumentTypeError(f"expected KEY or KEY=VALUE, got {text!r}")
+    return key.strip(), value if equals else None
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help(sys.stderr)
+        return USAGE_ERROR
     commands: dict[str, Callable[[argparse.Namespace], int]] = {
         "run": run_command,
         "list": list_command,
@@ -109,6 +134,10 @@ def main(argv: list[str] | None = None) -> int:
     }
     try:
         return commands[arguments.command](arguments)
+    except StoreMissing:
+        example = hints.collect("run", database=arguments.db, then="-- python train.py")
+        say(f"There is no database at {arguments.db}. Record a run first: {example}")
+        return USAGE_ERROR
     except (StoreError, ValueError) as error:
         say(str(error))
         return USAGE_ERROR
@@ -121,23 +150,27 @@ def say(text: str) -> None:
     """Print one line of our own, apart from the program's output."""
     if sys.stderr is None:  # closed by the caller; print() would then take stdout
         return
-    try:
+    with suppress(OSError):  # nobody reads it any more: no reason to leave the program alone
         print(f"compileboard: {text}", file=sys.stderr, flush=True)
-    except OSError:  # nobody reads it any more: no reason to leave the program alone
-        pass
 
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Observe a command; end as it ended."""
-    from collectors.record.launch import CannotRun, Launch, Request, end_like
+    from collectors.record.command import unreachable
+    from collectors.record.launch import CannotRun, Launch, Request, check_program, end_like
 
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:
-        say("no command to run; write it after `--`: compileboard-collect run -- python train.py")
+        say(f"no command to run; write it after `--`: {hints.collect('run', then='-- python train.py')}")
         return USAGE_ERROR
     if arguments.no_source and arguments.level == "full":
         say("--level full keeps torch's trace, which is full of source code; it cannot go with --no-source")
         return USAGE_ERROR
+    try:
+        check_program(command, os.environ)
+    except CannotRun as error:
+        say(str(error))
+        return error.exit_code
     pick_up()
     request = Request(
         command=command,
@@ -153,7 +186,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     whisper: Callable[[str], None] = (lambda _: None) if arguments.quiet else say
     launch = Launch(request, os.environ, say)
     launch.open()
-    whisper(f"run {launch.manifest.run_id} is recorded in {arguments.db}; see it with: {serve_hint(arguments.db)}")
+    served = hints.dashboard("serve", database=arguments.db)
+    whisper(f"run {launch.manifest.run_id} is recorded in {arguments.db}; see it with: {served}")
     for warning in unreachable(command):
         whisper(warning)
     progress = None if arguments.quiet else progress_line(os.environ)
@@ -167,41 +201,6 @@ def run_command(arguments: argparse.Namespace) -> int:
     return end_like(outcome)
 
 
-def serve_hint(database: str) -> str:
-    """Name the command that shows this database."""
-    return "compileboard serve" + ("" if database == "compileboard.db" else f" --db {database}")
-
-
-def unreachable(command: list[str]) -> list[str]:
-    """Say which of a command's own switches keep the hooks out."""
-    program = os.path.basename(command[0])
-    if not program.startswith("python"):
-        return []
-    for word in _switches(command[1:]):
-        for letter in "IES":
-            if letter in word:
-                return [f"python -{letter} ignores PYTHONPATH or sitecustomize: this interpreter cannot be observed"]
-    return []
-
-
-def _switches(words: list[str]) -> Iterator[str]:
-    """Yield python's own one-letter switches: up to -c, -m or the script, without the values of -W and -X."""
-    value_follows = False
-    for word in words:
-        if value_follows:
-            value_follows = False
-        elif not word.startswith("-") or word == "-":
-            return
-        elif not word.startswith("--"):
-            letters = word[1:]
-            ends = [place for letter in "cmWX" if (place := letters.find(letter)) >= 0]
-            end = min(ends, default=len(letters))
-            yield letters[:end]
-            if letters[end : end + 1] in ("c", "m"):
-                return
-            value_follows = bool(ends) and end == len(letters) - 1
-
-
 def closing_line(database: str, run_id: str) -> str:
     """Say what was recorded, or why there may be nothing."""
     from collectors.record.summary import summarize
@@ -212,10 +211,24 @@ def closing_line(database: str, run_id: str) -> str:
         return str(error)
     if summary is None:
         return f"run {run_id} is not in {database}"
-    if not summary.compile_count:
-        return "nothing was compiled: no process that could be observed used torch.compile (`doctor` says what can be)"
-    counts = counts_text(summary.compile_count, summary.graph_break_count, summary.recompile_count)
-    return f"recorded {counts}; compileboard-collect show {run_id}"
+    show = hints.collect("show", run_id, database=database)
+    if summary.compile_count:
+        return (
+            f"recorded {counts_text(summary.compile_count, summary.graph_break_count, summary.recompile_count)}; {show}"
+        )
+    doctor = hints.collect("doctor", database=database)
+    if summary.torch_version:
+        return (
+            "nothing was compiled although torch was loaded: no compiled function was called, or TORCH_COMPILE_DISABLE "
+            f"or TORCHDYNAMO_DISABLE is set (`{doctor}` says); {show}"
+        )
+    if summary.state != "finished":  # it had no chance to
+        return f"the program ended before it loaded torch.compile; {show}"
+    return (
+        "nothing was compiled: no process that could be observed loaded torch.compile. Either the program does not use "
+        "it, or it ran where the hooks do not reach: python -I, -S or -E, a container, another machine "
+        f"(`{doctor}` says more)"
+    )
 
 
 def pick_up() -> None:
@@ -224,7 +237,8 @@ def pick_up() -> None:
 
     found = pick_up_spools()
     if found.run_ids:
-        say(f"picked up {found.event_count} events that had not been recorded, of {', '.join(found.run_ids)}")
+        events = "1 event" if found.event_count == 1 else f"{found.event_count} events"
+        say(f"picked up {events} not recorded so far, of {', '.join(found.run_ids)}")
     for problem in found.problems:
         say(f"still waiting to be recorded: {problem}")
 
@@ -234,7 +248,8 @@ def list_command(arguments: argparse.Namespace) -> int:
     from collectors.record.listing import list_text
 
     pick_up()
-    print(list_text(arguments.db, arguments.limit))
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(list_text(arguments.db, arguments.limit, suite=arguments.suite, tags=arguments.tag, columns=columns))
     return 0
 
 
@@ -245,7 +260,8 @@ def show_command(arguments: argparse.Namespace) -> int:
     pick_up()
     summary = summarize(arguments.db, arguments.run)
     if summary is None:
-        say(f"there is no run {arguments.run!r} in {arguments.db}; `compileboard-collect list` names them")
+        names = hints.collect("list", database=arguments.db)
+        say(f"there is no run {arguments.run!r} in {arguments.db}; `{names}` names them")
         return 1
     print(summary.text())
     return 0

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from collectors.cli import main, unreachable
+from collectors.cli import main
+from collectors.record.command import unreachable
 from collectors.record.doctor import environment_checks, sqlite_check
 from collectors.store.migrations import migrate
 from tests.tools.observed import Workplace
@@ -41,7 +42,8 @@ def test_an_unknown_run_and_an_ambiguous_one(place: Workplace) -> None:
 def test_a_missing_database_is_named_and_not_made(place: Workplace, command: str) -> None:
     done = place.collect(*command.split(), "--db", place.database)
     assert done.returncode == 2
-    assert f"There is no database at {place.database}" in said(done)[0]
+    assert f"There is no database at {place.database}. Record a run first: " in said(done)[0]
+    assert said(done)[0].endswith(f"-m collectors run --db {place.database} -- python train.py")
     assert not place.database.exists()
 
 
@@ -112,8 +114,36 @@ def test_a_program_that_cannot_be_started(place: Workplace, command: list[str], 
     done = place.run(*command)
     assert done.returncode == code
     assert words in done.stderr
-    assert place.only_run()["exit_code"] == code
+    assert len(said(done)) == 1
+    assert not place.database.exists(), "a program that never ran leaves no run"
     assert place.spools == []
+
+
+def test_a_program_whose_interpreter_is_not_there_is_found_out_by_exec_alone(place: Workplace) -> None:
+    place.write("#!/no/such/interpreter\n", "script").chmod(0o755)
+    done = place.run("./script")
+    assert done.returncode == 127
+    assert "or not the interpreter it names" in done.stderr
+    assert place.only_run()["exit_code"] == 127
+
+
+@pytest.mark.parametrize("given", ["../../evil", ".", "a b", "-x", "x" * 65, "a/b", "01\n"])
+def test_an_id_for_a_shared_run_that_is_none_stops_run_before_the_program(place: Workplace, given: str) -> None:
+    done = place.run(*TRUE, env={"COMPILEBOARD_RUN_ID": given})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(said(done)) == 1
+    assert "COMPILEBOARD_RUN_ID is " in done.stderr
+    assert (place.spools, place.database.exists(), (place.folder / "evil").exists()) == ([], False, False)
+
+
+def test_a_shared_run_is_found_by_its_id_and_by_its_beginning(place: Workplace) -> None:
+    for name in ("nightly-4", "nightly-42"):
+        done = place.run(*TRUE, env={"COMPILEBOARD_RUN_ID": name})
+        assert "is not in" not in done.stderr
+    for given, found in (("nightly-4", "nightly-4"), ("nightly-42", "nightly-42")):
+        assert place.collect("show", given, "--db", place.database).stdout.startswith(f"run {found}  ")
+    assert place.collect("show", "nightly", "--db", place.database).returncode == 2
+    assert place.collect("show", "NIGHTLY-42", "--db", place.database).returncode == 1
 
 
 @pytest.mark.parametrize(
