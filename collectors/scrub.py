@@ -13,8 +13,9 @@ WITHHELD = "<withheld>"
 _SECRET_NAME = re.compile(
     r"(?i)(secret|token(?!s|iz)|passw|passphrase|pwd$|api[_-]?key|access[_-]?key|private[_-]?key|credential|auth(?!or)"
     r"|cookie|session"
-    r"|signature|dsn$|\bkey$|_key$|-key$|bearer|webhook|connection[_-]?string)"
+    r"|signature|dsn$|[._-]key$|bearer|webhook|connection[_-]?string)"
 )
+_PLACE_NAME = re.compile(r"(?i)[._-](?:file|path|dir)$")  # --token-file says where the secret is, not what it is
 _SECRET_SHAPE = re.compile(
     r"gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|xox[abprs]-[\w-]{8,}"
     r"|AKIA[0-9A-Z]{12,}|ASIA[0-9A-Z]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|npm_\w{30,}|pypi-[\w-]{16,}"
@@ -27,6 +28,7 @@ _ASSIGNMENT = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)([=:])(.+)", re.DOTALL)
 # Inside a shell line or a program's text: TOKEN=…, api_key = '…', --token …
 _NAMED = (
     r"[\w.-]*(?:secret|token(?!s|iz)|passw|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential)[\w.-]*"
+    r"(?<![._-]file)(?<![._-]path)(?<![._-]dir)"
 )
 _VALUE = r"(?:'[^']*'|\"[^\"]*\"|[^\s;&|)]+)"
 _INNER_ASSIGNMENT = re.compile(rf"(?i)(?<![\w.-])({_NAMED}\s?=\s?)(?!=){_VALUE}")
@@ -47,7 +49,7 @@ def scrub_text(text: str) -> str:
 
 def is_secret_name(name: str) -> bool:
     """Tell whether a name says that its value is a secret."""
-    return _SECRET_NAME.search(name) is not None
+    return _SECRET_NAME.search(name) is not None and _PLACE_NAME.search(name) is None
 
 
 def scrub_argv(argv: Iterable[str]) -> list[str]:
@@ -73,12 +75,17 @@ def scrub_argv(argv: Iterable[str]) -> list[str]:
 def scrub_environment(environment: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
     """Keep TORCH* variables, those that say which devices a program sees, and `names`; withhold secrets."""
     wanted = set(names)
-    kept = {}
-    for name, value in sorted(environment.items()):
-        if not (name.startswith(PREFIXES) or name in ALWAYS or name in wanted):
-            continue
-        kept[name] = WITHHELD if is_secret_name(name) else scrub_text(value)
-    return kept
+    kept = {
+        name: value
+        for name, value in sorted(environment.items())
+        if name.startswith(PREFIXES) or name in ALWAYS or name in wanted
+    }
+    return scrub_values(kept)
+
+
+def scrub_values(values: Mapping[str, str]) -> dict[str, str]:
+    """Withhold the values whose name says that they are secret, and secrets by shape: environment, tags."""
+    return {name: WITHHELD if is_secret_name(name) else scrub_text(value) for name, value in values.items()}
 
 
 PREFIXES = ("TORCH", "PYTORCH_")

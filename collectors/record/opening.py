@@ -13,7 +13,7 @@ from collectors.decode.redact import withhold_code
 from collectors.record.facts import git_facts, gpu_facts, host_facts
 from collectors.record.home import new_run_id, spool_root
 from collectors.record.manifest import Manifest
-from collectors.scrub import scrub_argv, scrub_environment
+from collectors.scrub import scrub_argv, scrub_environment, scrub_values
 from collectors.store.errors import StoreError
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -44,6 +44,7 @@ def describe_run(
     capture_env: Iterable[str] = (),
     run_id: str | None = None,
     keep_source: bool = True,
+    tags: Mapping[str, str] | None = None,
     **rest: Any,
 ) -> Manifest:
     """Say what a run is: its command, repository, machine and environment, without secrets (and code, if asked)."""
@@ -53,6 +54,7 @@ def describe_run(
         started_us=time.time_ns() // 1000,
         argv=words if keep_source else withhold_code(words),
         keep_source=keep_source,
+        tags=scrub_values(tags or {}),
         cwd=cwd,
         recorder_process_id=uuid.uuid4().hex,
         git=git_facts(code_folder),

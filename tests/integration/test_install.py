@@ -143,6 +143,8 @@ def test_observe_inside_install_joins_it_and_ends_nothing(place: Workplace, orde
         "select name, compile_count from runs join run_totals on run_totals.run_id = runs.id order by started_us"
     )
     assert [tuple(row.values()) for row in rows] == [("outer", 2), ("own", 1)]
+    assert place.one("select value from run_tags where key = 'hf_token'") == "<withheld>"
+    assert b"hunter2Xyzzy" not in place.all_bytes()
 
 
 INSIDE = """

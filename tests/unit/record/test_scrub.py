@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.scrub import WITHHELD, scrub_argv, scrub_environment, scrub_text
+from collectors.scrub import WITHHELD, scrub_argv, scrub_environment, scrub_text, scrub_values
 
 SECRET = "hunter2-Xyzzy"
 NAMES = st.sampled_from(["token", "api-key", "api_key", "password", "secret", "auth-token", "HF_TOKEN", "access_key"])
@@ -68,6 +68,28 @@ def test_the_environment_keeps_what_was_asked_for_and_no_secret() -> None:
 def test_scrubbing_twice_changes_nothing_more(text: str) -> None:
     once = scrub_text(text)
     assert scrub_text(once) == once
+
+
+def test_a_tag_is_kept_unless_its_key_or_shape_says_that_it_is_secret() -> None:
+    kept = scrub_values({"hf_token": SECRET, "model": "bert", "remote": f"https://u:{SECRET}@h/", "key": "dim"})
+    assert kept == {"hf_token": WITHHELD, "model": "bert", "remote": f"https://{WITHHELD}@h/", "key": "dim"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--token-file", "/run/secrets/t"],
+        ["--token_path=/x"],
+        ["--credentials-dir", "/x"],
+        ["API_KEY_FILE=/x"],
+        ["--private-key.path", "/x"],
+        ["--key", "dim"],
+        ["--key=dim"],
+        ["train --token-file /run/t --lr 3"],
+    ],
+)
+def test_where_a_secret_lies_is_no_secret(words: list[str]) -> None:
+    assert scrub_argv(words) == words
 
 
 def test_ordinary_arguments_stay() -> None:
