@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-T = TypeVar("T")
 
 
 class Guard:
@@ -31,14 +26,3 @@ class Guard:
             reason = f"hook: {kind.__name__}"
         self.losses[reason] += 1
         return True
-
-    def wrap(self, function: Callable[..., T]) -> Callable[..., T | None]:
-        """Return the function with its errors counted instead of raised."""
-
-        @functools.wraps(function)
-        def guarded(*args: Any, **kwargs: Any) -> T | None:
-            with self:
-                return function(*args, **kwargs)
-            return None
-
-        return guarded

@@ -12,6 +12,18 @@ from collectors.store.rows_shared import Batch, find_function, pick
 from collectors.store.totals import BREAKS, CAUSES, FUNCTIONS, Totals
 
 Connection = sqlite3.Connection
+PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
+# Metrics with a column of their own, under torch's name.
+PROMOTED = (
+    "graph_op_count",
+    "graph_node_count",
+    "graph_input_count",
+    "guard_count",
+    "guard_latency_us",
+    "cache_size",
+    "fail_type",
+    "fail_reason",
+)
 
 
 def write_start(batch: Batch, event: CompileStarted) -> None:
@@ -50,7 +62,20 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
         function_id = find_function(batch.connection, event.file, event.function)
     restarts = event.metrics.get("restart_reasons") or []
     outcome = _outcome(batch.connection, event, compile_)
-    metric = event.metrics.get
+    _write_record(batch, event, compile_.key if compile_ else None, function_id, outcome, len(restarts))
+    duration_us = 0 if event.record_kind == "runtime" else event.duration_us or 0
+    batch.totals.add(record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=len(restarts))
+    batch.totals.add_to(FUNCTIONS, function_id, compile_count=int(untraced), compile_us=duration_us)
+    if compile_ is None:
+        return
+    if event.record_kind == "forward":
+        _settle_compile(batch, event, compile_, function_id, outcome, len(restarts))
+    _add_time(batch.connection, compile_, duration_us, batch.totals)
+
+
+def _write_record(
+    batch: Batch, event: Compiled, compile_key: int | None, function_id: int | None, outcome: str, restarts: int
+) -> None:
     batch.connection.execute(
         """
         insert into compilations
@@ -66,43 +91,16 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
         """,
         {
             "run_id": batch.run_id,
-            "process_id": event.process_id,
-            "sequence": event.sequence,
-            "compile_key": compile_.key if compile_ else None,
-            "compile_id": event.compile_id,
+            "compile_key": compile_key,
             "kind": event.record_kind,
             "function_id": function_id,
             "outcome": outcome,
-            "start_us": event.start_us,
-            "duration_us": event.duration_us,
-            **{
-                f"{phase}_us": event.phases_us.get(phase)
-                for phase in ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
-            },
-            **{
-                name: metric(name)
-                for name in (
-                    "graph_op_count",
-                    "graph_node_count",
-                    "graph_input_count",
-                    "guard_count",
-                    "guard_latency_us",
-                    "cache_size",
-                    "fail_type",
-                    "fail_reason",
-                )
-            },
-            "restart_count": len(restarts),
+            **pick(event, "process_id", "sequence", "compile_id", "start_us", "duration_us"),
+            **{f"{phase}_us": event.phases_us.get(phase) for phase in PHASES},
+            **{name: event.metrics.get(name) for name in PROMOTED},
+            "restart_count": restarts,
         },
     )
-    duration_us = 0 if event.record_kind == "runtime" else event.duration_us or 0
-    batch.totals.add(record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=len(restarts))
-    batch.totals.add_to(FUNCTIONS, function_id, compile_count=int(untraced), compile_us=duration_us)
-    if compile_ is None:
-        return
-    if event.record_kind == "forward":
-        _settle_compile(batch, event, compile_, function_id, outcome, len(restarts))
-    _add_time(batch.connection, compile_, duration_us, batch.totals)
 
 
 def _settle_compile(

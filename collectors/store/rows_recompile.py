@@ -71,7 +71,7 @@ def name_recompiles(batch: Batch, compile_key: int, function_id: int | None, lin
         event = load_event(unpack(row["body"]))
         assert isinstance(event, Recompiled)
         batch.connection.execute(
-            "update recompiles set function_id = :function_id, line = :line where id = :id",
+            "update recompiles set function_id = :function_id, line = coalesce(:line, line) where id = :id",
             {"id": row["id"], "function_id": function_id, "line": line},
         )
         _count_guards(batch, row["id"], -1, row["total_us"])
