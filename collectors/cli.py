@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 
@@ -273,6 +274,9 @@ def doctor_command(arguments: argparse.Namespace) -> int:
 
     checks = examine(arguments.db)
     width = max(len(check.subject) for check in checks)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for check in checks:
-        print(f"{check.mark:<5} {check.subject:<{width}}  {check.finding}")
+        head = f"{check.mark:<5} {check.subject:<{width}}  "
+        room = max(30, columns - len(head)) if columns else len(check.finding) + 1
+        print(head + f"\n{'':<{len(head)}}".join(textwrap.wrap(check.finding, room, break_on_hyphens=False)))
     return 0 if all(check.mark != "fails" for check in checks) else 1

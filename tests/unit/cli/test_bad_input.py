@@ -13,7 +13,6 @@ import pytest
 
 from collectors.cli import main
 from collectors.record.command import unreachable
-from collectors.record.doctor import environment_checks, sqlite_check
 from collectors.store.migrations import migrate
 from tests.tools.observed import Workplace
 
@@ -206,16 +205,6 @@ def test_install_without_torch_says_so(place: Workplace) -> None:
     done = place.plain(sys.executable, "-c", text)
     assert done.returncode == 1
     assert "CompileBoard records torch.compile (torch 2.4 or newer)" in done.stderr.splitlines()[-1]
-
-
-def test_doctor_names_sqlite_builds_with_the_wal_reset_bug() -> None:
-    marks = {version: sqlite_check(version).mark for version in ("3.40.1", "3.51.2", "3.51.3", "3.44.6", "3.50.7")}
-    assert marks == {"3.40.1": "note", "3.51.2": "note", "3.51.3": "ok", "3.44.6": "ok", "3.50.7": "ok"}
-
-
-def test_doctor_says_what_in_the_environment_changes_what_is_seen() -> None:
-    found = environment_checks({"TORCH_COMPILE_DISABLE": "1", "PYTHONHOME": "/x"})
-    assert [check.subject for check in found] == ["TORCH_COMPILE_DISABLE", "PYTHONHOME"]
 
 
 def test_list_into_a_closed_pipe_ends_quietly(place: Workplace) -> None:
