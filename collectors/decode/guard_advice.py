@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 _BLANK = re.compile(r"\{(s|dim|expected|symbol)\}")
+_STACK_VALUE = re.compile(r"\b___stack\d+")  # dynamo's name for what lay on the stack at a break; no user has it
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ _ADVICE: dict[str, str] = {
         "for a dynamic dimension: torch._dynamo.decorators.mark_unbacked({s}, {dim}) avoids that, or warm up "
         "that shape too. For other sizes use torch._dynamo.mark_dynamic({s}, {dim}) or "
         "torch.compile(dynamic=True)."
+    ),
+    "size_after_break": (
+        "Dimension {dim} of {s} differs from call to call. Take the graph break away (the run's graph breaks say "
+        "how), or compile with torch.compile(dynamic=True)."
     ),
     "parameter": (
         "{s} is a parameter, whose sizes torch.compile takes as constants: set "
@@ -81,12 +86,15 @@ _ADVICE: dict[str, str] = {
         "dimensions each time; torch.compile(dynamic=True) needs no marks."
     ),
     "int_value": (
-        "Let the integer vary: torch.compile(dynamic=True), or pass {s} as a tensor. If it takes few values, "
-        "call with each once as a warm-up and raise torch._dynamo.config.recompile_limit above their number."
+        "The first value of {s} is compiled in and the next call with another makes it dynamic, which costs one "
+        "recompile: torch.compile(dynamic=True), or a tensor in its place, saves that one. Values that a loop, a "
+        "branch or a size of 0 or 1 depends on are compiled in each time: call with each once as a warm-up and "
+        "raise torch._dynamo.config.recompile_limit above their number."
     ),
     "float_value": (
-        "Pass {s} as a tensor (torch.tensor({s})), or set torch._dynamo.config.specialize_float = False, so "
-        "that its value is not compiled in."
+        "The first value of {s} is compiled in and the next call with another makes it dynamic, which costs one "
+        "recompile: pass torch.tensor({s}) or compile with torch.compile(dynamic=True) to save it. If every value "
+        "recompiles, a branch depends on it, or torch._dynamo.config.specialize_float is True: set it to False."
     ),
     "string_value": (
         "Each value of {s} gives code of its own: choose the branch outside the compiled region, or warm up "
@@ -157,7 +165,7 @@ def suggest(found: Finding) -> str | None:
     advice = _ADVICE.get(found.advice or _special(found) or found.category)
     if advice is None:
         return None
-    source = found.source or "the value"
+    source = _STACK_VALUE.sub("the value left at the graph break", found.source or "the value")
     if found.variable:
         source = f"{found.variable} ({source})"
     values = {
@@ -173,6 +181,8 @@ def suggest(found: Finding) -> str | None:
 def _special(found: Finding) -> str | None:
     """Choose advice that fits this finding better than its category's."""
     small = ("0", "1")
+    if found.category == "tensor_size" and _STACK_VALUE.match(found.source or ""):
+        return "size_after_break"
     if found.category == "tensor_size" and (found.expected in small or found.actual in small):
         return "size_one"
     if found.category == "dispatch_keys" and "FuncTorch" in f"{found.expected}{found.actual}":

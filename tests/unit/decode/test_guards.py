@@ -184,6 +184,21 @@ def test_suggestion_keeps_braces_of_the_source() -> None:
     assert failure.suggestion and "d['{dim}']" in failure.suggestion
 
 
+def test_advice_on_numbers_says_what_it_costs() -> None:
+    for reason in ("0/0: k == 5", "0/0: k == 2.5"):
+        suggestion = parse_reason(reason).suggestion
+        assert suggestion and "costs one recompile" in suggestion and "dynamic=True" in suggestion
+
+
+def test_advice_gives_no_name_that_the_user_does_not_have() -> None:
+    resized = parse_reason("1/0: tensor '___stack0' size mismatch at index 0. expected 3, actual 4")
+    assert (resized.category, resized.source) == ("tensor_size", "___stack0")
+    assert resized.suggestion and "the value left at the graph break" in resized.suggestion
+    assert "mark_dynamic" not in resized.suggestion
+    other = parse_reason("1/0: tensor '___stack0' dtype mismatch. expected Float, actual Double").suggestion
+    assert other and "___stack" not in other and "the value left at the graph break" in other
+
+
 @given(st.text())
 def test_any_text_has_a_category(text: str) -> None:
     failure = parse_reason(text)
