@@ -19,10 +19,9 @@ from collectors.record.command import default_name
 from collectors.record.facts import program_folder
 from collectors.record.group import GroupWatch
 from collectors.record.manifest import Manifest
-from collectors.record.opening import describe_run, joined_run_id, make_spool, spool_folder
+from collectors.record.opening import describe_run, joined_run_id, kept_words, make_spool, spool_folder
 from collectors.record.recorder import Recorder, SpoolLock
 from collectors.record.sidecar import spawn_sidecar
-from collectors.scrub import scrub_argv
 from collectors.store.connect import BUSY_TIMEOUT_MS, set_patience
 from collectors.store.errors import StoreBusy, StoreError, StoreFull
 
@@ -97,7 +96,7 @@ def prepare(request: Request, environment: Mapping[str, str], cwd: str) -> tuple
         capture_env=request.capture_env,
         run_id=joined,
         database=os.path.abspath(request.database),
-        name=request.name or default_name(scrub_argv(request.command)),
+        name=request.name or default_name(kept_words(request.command, keep_source=request.keep_source)),
         suite=request.suite,
         tags=request.tags,
         level=request.level,

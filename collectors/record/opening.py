@@ -35,6 +35,12 @@ def joined_run_id(environment: Mapping[str, str]) -> str | None:
     return joined
 
 
+def kept_words(argv: Iterable[str], *, keep_source: bool) -> list[str]:
+    """Return a command line as it is stored: without secrets and, if asked, without the program after a `-c`."""
+    words = scrub_argv(argv)
+    return words if keep_source else withhold_code(words)
+
+
 def describe_run(
     environment: Mapping[str, str],
     *,
@@ -48,11 +54,10 @@ def describe_run(
     **rest: Any,
 ) -> Manifest:
     """Say what a run is: its command, repository, machine and environment, without secrets (and code, if asked)."""
-    words = scrub_argv(argv)
     return Manifest(
         run_id=run_id or new_run_id(),
         started_us=time.time_ns() // 1000,
-        argv=words if keep_source else withhold_code(words),
+        argv=kept_words(argv, keep_source=keep_source),
         keep_source=keep_source,
         tags=scrub_values(tags or {}),
         cwd=cwd,

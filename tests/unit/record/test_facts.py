@@ -16,6 +16,7 @@ from collectors.record.home import home, new_run_id
 from collectors.record.launch import Request as Asked
 from collectors.record.launch import child_environment, prepare, signal_name
 from collectors.record.manifest import Manifest, read_manifest
+from collectors.record.opening import kept_words
 from collectors.record.pickup import pick_up_spools
 from tests.tools.observed import Workplace
 
@@ -122,3 +123,9 @@ def test_a_torchs_own_registry_fills_in_what_ours_lacks(tmp_path: Path) -> None:
     assert entry is not None
     assert (entry.explanation, entry.hints) == ("why", ("do",))
     registry._learnt.clear()
+
+
+def test_without_source_a_shell_line_gives_the_run_no_name() -> None:
+    command = ["bash", "-c", "secret=1; python /x/a.py"]
+    assert default_name(kept_words(command, keep_source=True)) == "a.py"
+    assert default_name(kept_words(command, keep_source=False)) == "bash"
