@@ -34,7 +34,8 @@ class ProgressLine:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._text = ""
-        self._rows = 0  # of the terminal when the region was set; 0: it is not set
+        self._rows = 0  # of the terminal when the region was set; 0: it is not, or may no longer be
+        self._reserved = False  # whether it has to be given back at the end
         self._columns = 0
         self._due_s = 0.0
         self._previous: Any = None
@@ -72,17 +73,19 @@ class ProgressLine:
         if (text, rows, columns) == (self._text, self._rows, self._columns):
             return
         line = f"{SAVE}\x1b[{rows};1H\x1b[2K" + f"compileboard: {text}"[: columns - 1]
+        self._reserved = True  # before: a write may be cut short
         reserve = "" if (rows, columns) == (self._rows, self._columns) else _reserve(rows)
         if self._write(f"{reserve}{line}{RESTORE}"):
             self._text, self._rows, self._columns = text, rows, columns
 
     def clear(self) -> None:
         """Give the row back, empty, and the whole screen to scroll."""
-        if self._rows:
+        if self._reserved:
             size = _size(self._descriptor)
             rows = size[1] if size else self._rows
-            self._write(f"{SAVE}\x1b[r\x1b[{rows};1H\x1b[2K{RESTORE}", patience_s=1.0)
-            self._rows, self._text = 0, ""
+            erase = f"\x1b[{rows};1H\x1b[2K" if rows else ""
+            self._write(f"{SAVE}\x1b[r{erase}{RESTORE}", patience_s=1.0)
+            self._rows, self._text, self._reserved = 0, "", False
 
     def _suspend(self, number: int, frame: FrameType | None) -> None:
         """Give the row back before Ctrl-Z stops us, and take it again afterwards."""
