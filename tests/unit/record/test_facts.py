@@ -126,6 +126,6 @@ def test_a_torchs_own_registry_fills_in_what_ours_lacks(tmp_path: Path) -> None:
 
 
 def test_without_source_a_shell_line_gives_the_run_no_name() -> None:
-    command = ["bash", "-c", "secret=1; python /x/a.py"]
+    command = ["bash", "-c", "cd /x && python /x/a.py"]
     assert default_name(kept_words(command, keep_source=True)) == "a.py"
     assert default_name(kept_words(command, keep_source=False)) == "bash"
