@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ def open_writer(path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIM
         connection.row_factory = sqlite3.Row
         connection.execute("pragma foreign_keys = on")
         _check_version(connection, name, allow_older=True)
-        connection.execute("pragma journal_mode = wal")
+        _use_wal(connection, busy_timeout_ms)
         connection.execute("pragma synchronous = full")  # nearly free at 100 rows a transaction or more
         connection.execute("pragma wal_autocheckpoint = 0")  # checkpoint() does it, with a short patience
         return connection
@@ -49,6 +50,22 @@ def open_writer(path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIM
     except BaseException:
         connection.close()
         raise
+
+
+def _use_wal(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
+    """Turn the write-ahead log on; a new file is not in it yet.
+
+    SQLite does not wait here while another connection is about to write: both would wait for each other.
+    """
+    deadline_s = time.monotonic() + busy_timeout_ms / 1000
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= deadline_s:
+                raise
+        time.sleep(0.01)
 
 
 def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from collectors.events import ProcessStarted
 from collectors.store.codec import pack, unpack
-from collectors.store.connect import checkpoint, open_reader, open_writer, write_transaction
+from collectors.store.connect import APPLICATION_ID, checkpoint, open_reader, open_writer, write_transaction
 from collectors.store.errors import (
     NotAStore,
     StoreBusy,
@@ -28,6 +29,7 @@ from collectors.store.migrations import migrate, split_statements
 
 WRITER = """
 import sys
+import threading
 from collectors.events import ProcessStarted
 from collectors.store.connect import open_writer
 from collectors.store.ingest import Ingestor
@@ -62,6 +64,20 @@ def test_four_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     with closing(open_reader(tmp_path / "t.db")) as reader:
         assert reader.execute("select count(*) from processes").fetchone()[0] == 160
         assert reader.execute("pragma integrity_check").fetchone()[0] == "ok"
+
+
+def test_a_new_file_that_another_is_about_to_write_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute(f"pragma application_id = {APPLICATION_ID}")
+        other.execute("begin immediate")
+        with pytest.raises(StoreBusy):
+            open_writer(path, busy_timeout_ms=50)
+        release = threading.Timer(0.2, other.execute, ("commit",))
+        release.start()
+        with closing(open_writer(path)) as connection:
+            assert connection.execute("pragma journal_mode").fetchone()[0] == "wal"
+        release.join()
 
 
 def test_migrating_again_takes_no_step(tmp_path: Path) -> None:
