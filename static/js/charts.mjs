@@ -63,12 +63,13 @@ function follow(custom) {
 
 export function drawAll(within = document) {
   const waiting = [...within.querySelectorAll("[data-chart]")];
-  // One a task: the first is seen while the others are made.
+  // One a frame: the first is seen while the others are made. A hidden tab has no frames.
   const next = () => {
     const plot = waiting.shift();
     if (!plot) return;
     draw(plot);
-    setTimeout(next);
+    if (document.hidden) setTimeout(next);
+    else requestAnimationFrame(() => setTimeout(next));
   };
   next();
 }
