@@ -61,15 +61,17 @@ function follow(custom) {
   if (typeof address === "string" && /^\/(?!\/)/.test(address)) location.assign(address);
 }
 
+// Safari has no requestIdleCallback.
+const whenIdle = globalThis.requestIdleCallback ?? ((task) => setTimeout(task, 50));
+
 export function drawAll(within = document) {
   const waiting = [...within.querySelectorAll("[data-chart]")];
-  // One a frame: the first is seen while the others are made. A hidden tab has no frames.
+  // One at a time, when the browser has shown the last and has nothing else to do.
   const next = () => {
     const plot = waiting.shift();
     if (!plot) return;
     draw(plot);
-    if (document.hidden) setTimeout(next);
-    else requestAnimationFrame(() => setTimeout(next));
+    whenIdle(next, { timeout: 300 });
   };
   next();
 }
