@@ -240,6 +240,57 @@ class RecordsLost(Event):
 
 
 @dataclass(frozen=True)
+class ArtifactSeen(FrameContext):
+    """Carry a record that is no event of its own: a graph, generated code, guards, or a name nobody knows.
+
+    `state` says what became of its text: kept, none (it has none), left_out, withheld, damaged (its md5 does not fit;
+    kept as it came) or too_large.
+    """
+
+    KIND = "artifact_seen"
+    name: str = ""
+    title: str | None = None
+    encoding: str = "string"
+    metadata: dict[str, Json] = field(default_factory=dict)
+    state: str = "none"
+    size_bytes: int | None = None
+    md5: str | None = None
+    text: str | None = None
+    guards: dict[str, Json] | None = None  # decode/guard_tree.py's summary, of guards
+    aot: dict[str, Json] | None = None  # decode/aot.py's summary, of AOTAutograd's metadata
+
+
+@dataclass(frozen=True)
+class SpanSeen(FrameContext):
+    """Carry one chromium_event: a phase begins (B), ends (E), or something happens at once (i)."""
+
+    KIND = "span_seen"
+    name: str = ""
+    phase: str = "i"
+    at_us: int = 0
+    thread: int = 0
+    args: dict[str, Json] = field(default_factory=dict)  # without long texts
+    text: str | None = None  # the whole of long args, as JSON
+
+
+@dataclass(frozen=True)
+class SymbolSeen(FrameContext):
+    """Say that a symbolic shape was made, specialised or guarded."""
+
+    KIND = "symbol_seen"
+    symbol_kind: str = "other"  # created | unbacked | specialized | guarded | other
+    symbol: str | None = None
+    expression: str | None = None
+    value: str | None = None
+    value_range: str | None = None
+    source: str | None = None
+    file: str | None = None
+    line: int | None = None
+    source_line: str | None = None
+    detail: dict[str, Json] = field(default_factory=dict)  # torch's own fields, stacks with their paths shortened
+
+
+@dataclass(frozen=True)
 class Noted(FrameContext):
     """Keep a record that this version has no decoder for; it loses nothing and shows under its own name."""
 
@@ -264,6 +315,9 @@ KINDS: dict[str, type[Event]] = {
         CudagraphSkipped,
         SnapshotTaken,
         RecordsLost,
+        ArtifactSeen,
+        SpanSeen,
+        SymbolSeen,
         Noted,
     )
 }

@@ -13,6 +13,12 @@ NOTE_LIMIT = 20_000
 DELETE_ORPHANS = (
     "delete from distinct_breaks where id not in (select distinct_id from run_breaks)",
     "delete from recompile_causes where id not in (select cause_id from run_causes)",
+    """
+    delete from payloads
+    where id not in (select payload_id from artifacts where payload_id is not null)
+      and id not in (select payload_id from spans where payload_id is not null)
+    """,
+    "delete from span_names where id not in (select name_id from spans)",
     "delete from configs where hash not in (select config_hash from process_configs)",
     """
     delete from functions

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 PLAIN = b"\x01"
 PRIMED = b"\x02"  # with the dictionary below
+ZSTD = b"\x03"
+ZSTD_PRIMED = b"\x04"  # with the same dictionary
+_LEVEL = 3
 
 
 @cache
@@ -16,18 +21,48 @@ def _dictionary() -> bytes:
     return Path(__file__).with_name("dictionary_2.txt").read_bytes()
 
 
+class _Zstd(threading.local):
+    """Hold a thread's own compressors: they are quick to use, slow to make, and not to be shared."""
+
+    def __init__(self) -> None:
+        import zstandard  # by the recorder and by readers alone: the observed process never stores
+
+        primed = zstandard.ZstdCompressionDict(_dictionary(), dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        primed.precompute_compress(level=_LEVEL)
+        self.error = zstandard.ZstdError
+        self.compressors: dict[bool, Any] = {
+            True: zstandard.ZstdCompressor(level=_LEVEL, dict_data=primed, write_checksum=True),
+            False: zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True),
+        }
+        self.expanders: dict[bool, Any] = {
+            True: zstandard.ZstdDecompressor(dict_data=primed),
+            False: zstandard.ZstdDecompressor(),
+        }
+
+
+@cache
+def _zstd() -> _Zstd:
+    return _Zstd()
+
+
 def pack(text: str, *, primed: bool = True) -> bytes:
     """Compress a text; `primed` suits event bodies, 2–3 times smaller with the dictionary."""
-    compressor = zlib.compressobj(6, zdict=_dictionary()) if primed else zlib.compressobj(6)
-    return (PRIMED if primed else PLAIN) + compressor.compress(text.encode()) + compressor.flush()
+    return (ZSTD_PRIMED if primed else ZSTD) + bytes(_zstd().compressors[primed].compress(text.encode()))
+
+
+def pack_large(body: bytes) -> bytes:
+    """Compress a text of any size that is encoded already."""
+    return ZSTD + bytes(_zstd().compressors[False].compress(body))
 
 
 def unpack(blob: bytes) -> str:
-    """Read back what `pack` wrote.
+    """Read back what `pack` or `pack_large` wrote.
 
     Raises: ValueError if the blob is damaged or of a later version.
     """
     way, body = blob[:1], blob[1:]
+    if way in (ZSTD, ZSTD_PRIMED):
+        return _expand_zstd(body, way == ZSTD_PRIMED)
     if way not in (PLAIN, PRIMED):
         raise ValueError(f"unknown compression {way!r}; written by a newer CompileBoard?")
     try:
@@ -38,3 +73,11 @@ def unpack(blob: bytes) -> str:
     if not expander.eof:
         raise ValueError("a stored text is damaged: it breaks off")
     return text.decode()
+
+
+def _expand_zstd(body: bytes, primed: bool) -> str:
+    zstd = _zstd()
+    try:
+        return bytes(zstd.expanders[primed].decompress(body)).decode("utf-8", "surrogatepass")
+    except zstd.error as error:
+        raise ValueError(f"a stored text is damaged: {error}") from None

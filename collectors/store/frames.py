@@ -96,6 +96,11 @@ class FrameBook:
         known = process.compiles.get(event.compile_id)
         return (known, False) if known else self._make(run_id, event, process)
 
+    def key_of(self, event: FrameContext) -> int | None:
+        """Return the row of the compile an event belongs to, if it is known; nothing is made for it."""
+        known = self.process(event.process_id).compiles.get(event.compile_id) if event.compile_id else None
+        return known.key if known else None
+
     def _make(self, run_id: str, event: FrameContext, process: Process) -> tuple[Compile, bool]:
         sibling = self._sibling(process, event.frame_id)
         compile_id = event.compile_id or ""

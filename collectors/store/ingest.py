@@ -13,15 +13,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.events import ConfigSeen, Event, ProcessStarted, RunEnded, RunStarted, dump_event, load_event
+from collectors.events import (
+    ArtifactSeen,
+    ConfigSeen,
+    Event,
+    ProcessStarted,
+    RunEnded,
+    RunStarted,
+    SpanSeen,
+    SymbolSeen,
+    dump_event,
+    load_event,
+)
 from collectors.store.codec import pack, unpack
 from collectors.store.connect import write_transaction
 from collectors.store.errors import explain
 from collectors.store.frames import FrameBook
 from collectors.store.rows import WRITERS
 from collectors.store.rows_shared import Batch
+from collectors.store.stacks import StackBook
 from collectors.store.totals import Totals
+from collectors.store.trace_rows import TraceRows
 
+HELD_WHOLE = (ConfigSeen, ArtifactSeen, SpanSeen, SymbolSeen)
 STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 
@@ -41,6 +55,8 @@ class Ingestor:
         self.connection = connection
         self.path = path
         self.frames = FrameBook(connection)
+        self.stacks = StackBook(connection)
+        self.traces = TraceRows(connection)
 
     def ingest(self, run_id: str, events: Iterable[Event], *, now_us: int | None = None) -> IngestResult:
         """Record a batch of one run's events in one transaction.
@@ -56,25 +72,32 @@ class Ingestor:
                     return result
                 self._ingest_batch(run_id, events, now_us, result)
         except sqlite3.Error as error:
-            self.frames.forget()  # what it remembers may have been rolled back
+            self._forget()
             raise explain(error, self.path) from error
         except BaseException:
-            self.frames.forget()
+            self._forget()
             raise
         return result
 
+    def _forget(self) -> None:
+        """Drop what is remembered of the database: it may have been rolled back."""
+        for book in (self.frames, self.stacks, self.traces):
+            book.forget()
+
     def _ingest_batch(self, run_id: str, events: Iterable[Event], now_us: int, result: IngestResult) -> None:
-        batch = Batch(self.connection, run_id, self.frames, Totals(self.connection, run_id))
+        totals = Totals(self.connection, run_id)
+        batch = Batch(self.connection, run_id, self.frames, self.stacks, totals, self.traces)
         ensured = False
         for event in events:
             if not ensured:
                 self._ensure_run(run_id, event.time_us, now_us)
                 ensured = True
-            # A configuration is kept once by its content, and needs no copy among the events.
-            if not isinstance(event, ConfigSeen) and not self._keep(run_id, event):
+            # What has a table that holds all of it needs no copy among the events.
+            alone = isinstance(event, HELD_WHOLE)
+            if not alone and not self._keep(run_id, event):
                 result.known_count += 1
                 continue
-            result.new_count += not isinstance(event, ConfigSeen)
+            result.new_count += not alone
             if isinstance(event, RunStarted):
                 self._start_run(run_id, event)
             if isinstance(event, RunStarted | RunEnded):
@@ -85,6 +108,7 @@ class Ingestor:
             if isinstance(event, ProcessStarted):
                 self._describe_run(run_id, event)
         batch.totals.flush()
+        self.traces.flush()
         if result.new_count:
             self.connection.execute(
                 "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",

@@ -10,8 +10,10 @@ from typing import Any
 
 from collectors.store.connect import APPLICATION_ID, DATABASE_VERSION, checkpoint, open_writer, write_transaction
 from collectors.store.errors import StoreError, explain
+from collectors.store.stacks import grow_stacks
 
 SCHEMA = Path(__file__).with_name("schema.sql")
+SCHEMA_2 = Path(__file__).with_name("schema_2.sql")
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
@@ -61,6 +63,12 @@ def _migrations() -> Any:
     def first_schema(database: Any) -> None:
         for statement in split_statements(SCHEMA.read_text(encoding="utf-8")):
             database.conn.execute(statement)
+
+    @steps(name="0002_trace_logs")  # type: ignore[untyped-decorator]
+    def trace_logs(database: Any) -> None:
+        for statement in split_statements(SCHEMA_2.read_text(encoding="utf-8")):
+            database.conn.execute(statement)
+        grow_stacks(database.conn)
 
     return steps
 

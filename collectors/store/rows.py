@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 
 from collectors.events import (
+    ArtifactSeen,
     CacheLookedUp,
     Compiled,
     CompileFailed,
@@ -18,6 +19,8 @@ from collectors.events import (
     Recompiled,
     RecordsLost,
     SnapshotTaken,
+    SpanSeen,
+    SymbolSeen,
 )
 from collectors.store.codec import pack
 from collectors.store.rows_compile import write_break, write_compiled, write_start
@@ -187,6 +190,18 @@ def _keep_losses(batch: Batch, process_id: str, losses: dict[str, int]) -> None:
         )
 
 
+def write_artifact(batch: Batch, event: ArtifactSeen) -> None:
+    batch.traces.write_artifact(batch.run_id, event, batch.frames.key_of(event))
+
+
+def write_span(batch: Batch, event: SpanSeen) -> None:
+    batch.traces.spans.add(batch.run_id, event, batch.frames.key_of(event))
+
+
+def write_symbol(batch: Batch, event: SymbolSeen) -> None:
+    batch.traces.write_symbol(batch.run_id, event, batch.frames.key_of(event))
+
+
 WRITERS: dict[type, Callable[..., None]] = {
     ProcessStarted: write_process,
     ConfigSeen: write_config,
@@ -199,4 +214,7 @@ WRITERS: dict[type, Callable[..., None]] = {
     CudagraphSkipped: write_skip,
     SnapshotTaken: write_snapshot,
     RecordsLost: write_losses,
+    ArtifactSeen: write_artifact,
+    SpanSeen: write_span,
+    SymbolSeen: write_symbol,
 }

@@ -34,7 +34,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
         """
         update compiles set
           outcome = 'started', started_us = :time_us, function_id = :function_id, line = :line,
-          resumed_at = :resumed_at, rank = coalesce(rank, :rank)
+          resumed_at = :resumed_at, rank = coalesce(rank, :rank), stack_id = coalesce(:stack_id, stack_id)
         where id = :key
         """,
         {
@@ -44,6 +44,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
             "line": event.line,
             "resumed_at": event.resumed_at,
             "rank": event.rank,
+            "stack_id": batch.stacks.find(batch.run_id, event.stack),
         },
     )
     name_recompiles(batch, compile_.key, function_id, event.line)

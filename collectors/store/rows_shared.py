@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from collectors.store.frames import FrameBook
+from collectors.store.stacks import StackBook
 from collectors.store.totals import Totals
+from collectors.store.trace_rows import TraceRows
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,9 @@ class Batch:
     connection: sqlite3.Connection
     run_id: str
     frames: FrameBook
+    stacks: StackBook
     totals: Totals
+    traces: TraceRows
 
 
 def find_function(connection: sqlite3.Connection, file: str | None, name: str | None) -> int | None:

@@ -27,6 +27,7 @@ BY_HINT: dict[Any, st.SearchStrategy[Any]] = {
     list[str]: st.lists(TEXT, max_size=3),
     Any: JSON,
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
+    dict[str, Any] | None: st.none() | st.dictionaries(TEXT, JSON, max_size=3),
     dict[str, dict[str, Any]]: st.dictionaries(TEXT, st.dictionaries(TEXT, JSON, max_size=2), max_size=2),
     list[dict[str, Any]]: st.lists(st.dictionaries(TEXT, JSON, max_size=3), max_size=2),
 }

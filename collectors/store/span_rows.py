@@ -1,0 +1,190 @@
+"""Pair the begins and ends of torch's timed phases into spans, over the borders of batches and of readings."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from collectors.events import SpanSeen
+
+
+@dataclass
+class _Span:
+    name_id: int
+    compile_key: int | None
+    compile_id: str | None
+    begin_us: int
+    depth: int
+    args: dict[str, Any]
+    payload_id: int | None = None
+    row_id: int | None = None  # written already, without its end
+    duration_us: int | None = None
+    instant: int = 0
+
+
+@dataclass
+class _Lane:
+    id: int
+    open: list[_Span] = field(default_factory=list)
+    new_count: int = 0
+    first_us: int | None = None
+    last_us: int | None = None
+
+
+class SpanRows:
+    """Write spans; those still open wait for their end in the database as well as here."""
+
+    def __init__(self, connection: sqlite3.Connection, keep_text: Callable[[str], int]) -> None:
+        self.connection = connection
+        self._keep_text = keep_text
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._names: dict[str, int] = {}
+        self._closed: list[tuple[_Lane, _Span]] = []
+
+    def forget(self) -> None:
+        """Drop what is remembered; it is read again from the database."""
+        self._lanes.clear()
+        self._names.clear()
+        self._closed.clear()
+
+    def add(self, run_id: str, event: SpanSeen, compile_key: int | None) -> None:
+        """Take one event: it opens a span, ends one, or is one."""
+        lane = self._lane(run_id, event.process_id, event.thread)
+        lane.first_us = min(event.at_us, lane.first_us or event.at_us)
+        lane.last_us = max(event.at_us, lane.last_us or event.at_us)
+        name_id = self._name(event.name)
+        if event.phase == "E" and (span := _take_open(lane.open, name_id, event.compile_id)):
+            span.duration_us = max(0, event.at_us - span.begin_us)
+            span.args = {**span.args, **event.args}
+            span.compile_key = span.compile_key if span.compile_key is not None else compile_key
+            if event.text is not None:
+                span.payload_id = self._keep_text(event.text)
+            self._closed.append((lane, span))
+            return
+        span = _Span(name_id, compile_key, event.compile_id, event.at_us, len(lane.open), event.args)
+        if event.text is not None:
+            span.payload_id = self._keep_text(event.text)
+        lane.new_count += 1
+        if event.phase == "B":
+            lane.open.append(span)
+        else:  # an instant; or an end whose beginning is not in the log, which is all that is known of it
+            span.instant, span.duration_us = int(event.phase != "E"), 0
+            self._closed.append((lane, span))
+
+    def flush(self) -> None:
+        """Write the batch's spans; open ones get a row without an end."""
+        ended = [(lane, span) for lane, span in self._closed if span.row_id is not None]
+        self.connection.executemany(
+            _INSERT, [_values(lane, span) for lane, span in self._closed if span.row_id is None]
+        )
+        self.connection.executemany(
+            """
+            update spans set
+              duration_us = :duration_us, args = :args, payload_id = :payload_id, compile_key = :compile_key
+            where id = :row_id
+            """,
+            [{**_values(lane, span), "row_id": span.row_id} for lane, span in ended],
+        )
+        self._closed.clear()
+        for lane in self._lanes.values():
+            for span in lane.open:
+                if span.row_id is None:
+                    span.row_id = self.connection.execute(_INSERT, _values(lane, span)).lastrowid
+            if lane.first_us is not None:
+                self._count(lane)
+
+    def _count(self, lane: _Lane) -> None:
+        self.connection.execute(
+            """
+            update lanes set
+              span_count = span_count + :new_count, first_us = min(coalesce(first_us, :first_us), :first_us),
+              last_us = max(coalesce(last_us, :last_us), :last_us)
+            where id = :id
+            """,
+            {"id": lane.id, "new_count": lane.new_count, "first_us": lane.first_us, "last_us": lane.last_us},
+        )
+        lane.new_count, lane.first_us, lane.last_us = 0, None, None
+
+    def _name(self, name: str) -> int:
+        known = self._names.get(name)
+        if known is None:
+            self.connection.execute("insert or ignore into span_names (name) values (:name)", {"name": name})
+            row = self.connection.execute("select id from span_names where name = :name", {"name": name}).fetchone()
+            known = self._names[name] = int(row["id"])
+        return known
+
+    def _lane(self, run_id: str, process_id: str, thread: int) -> _Lane:
+        lane = self._lanes.get((process_id, thread))
+        if lane is None:
+            lane = self._lanes[process_id, thread] = self._load(run_id, process_id, thread)
+        return lane
+
+    def _load(self, run_id: str, process_id: str, thread: int) -> _Lane:
+        key = {"run_id": run_id, "process_id": process_id, "thread": thread}
+        self.connection.execute(
+            "insert or ignore into lanes (run_id, process_id, thread) values (:run_id, :process_id, :thread)", key
+        )
+        row = self.connection.execute(
+            "select id from lanes where process_id = :process_id and thread = :thread", key
+        ).fetchone()
+        lane = _Lane(int(row["id"]))
+        rows = self.connection.execute(
+            """
+            select id, name_id, compile_key, compile_id, begin_us, depth, args, payload_id
+            from spans
+            where lane_id = :lane_id
+              and duration_us is null
+            order by id
+            """,
+            {"lane_id": lane.id},
+        )
+        for row in rows:
+            lane.open.append(
+                _Span(
+                    row["name_id"],
+                    row["compile_key"],
+                    row["compile_id"],
+                    row["begin_us"],
+                    row["depth"],
+                    json.loads(row["args"] or "{}"),
+                    row["payload_id"],
+                    row["id"],
+                )
+            )
+        return lane
+
+
+_INSERT = """
+insert into spans
+  (lane_id, name_id, compile_key, compile_id, begin_us, duration_us, depth, instant, args, payload_id)
+values
+  (:lane_id, :name_id, :compile_key, :compile_id, :begin_us, :duration_us, :depth, :instant, :args, :payload_id)
+"""
+
+
+def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
+    return {
+        "lane_id": lane.id,
+        "name_id": span.name_id,
+        "compile_key": span.compile_key,
+        "compile_id": span.compile_id,
+        "begin_us": span.begin_us,
+        "duration_us": span.duration_us,
+        "depth": span.depth,
+        "instant": span.instant,
+        "args": json.dumps(span.args, separators=(",", ":")) if span.args else None,
+        "payload_id": span.payload_id,
+    }
+
+
+def _take_open(spans: list[_Span], name_id: int, compile_id: str | None) -> _Span | None:
+    """Take the innermost open span of that name; torch writes all threads into one lane, so it need not be the last."""
+    for compile_matters in (True, False):
+        for place in range(len(spans) - 1, -1, -1):
+            span = spans[place]
+            if span.name_id == name_id and (not compile_matters or span.compile_id == compile_id):
+                return spans.pop(place)
+    return None

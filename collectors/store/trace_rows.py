@@ -1,0 +1,144 @@
+"""Write what a trace log tells beside the events: artifacts with their texts, spans, symbols."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import OrderedDict
+from hashlib import blake2b
+from typing import Any
+
+from collectors.events import ArtifactSeen, SymbolSeen
+from collectors.store.codec import pack, pack_large
+from collectors.store.span_rows import SpanRows
+
+_REMEMBERED = 20_000  # payloads whose row is known by heart
+
+
+class TraceRows:
+    """Hold what the rows of one connection's logs have in common: texts once by content, spans half written."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._payloads: OrderedDict[bytes, int] = OrderedDict()
+        self.spans = SpanRows(connection, self.keep_text)
+
+    def forget(self) -> None:
+        """Drop what is remembered; it is read again from the database."""
+        self._payloads.clear()
+        self.spans.forget()
+
+    def flush(self) -> None:
+        """Write what waits for the batch's end."""
+        self.spans.flush()
+
+    def keep_text(self, text: str) -> int:
+        """Store a text once by its content; return its row."""
+        body = text.encode("utf-8", "surrogatepass")
+        digest = blake2b(body, digest_size=16).digest()
+        known = self._payloads.get(digest)
+        if known is not None:
+            return known
+        row = self.connection.execute("select id from payloads where digest = :digest", {"digest": digest}).fetchone()
+        if row is None:
+            row = self.connection.execute(
+                "insert into payloads (digest, size_bytes, body) values (:digest, :size_bytes, :body) returning id",
+                {"digest": digest, "size_bytes": len(body), "body": pack_large(body)},
+            ).fetchone()
+        self._payloads[digest] = payload_id = int(row["id"])
+        if len(self._payloads) > _REMEMBERED:
+            self._payloads.popitem(last=False)
+        return payload_id
+
+    def write_artifact(self, run_id: str, event: ArtifactSeen, compile_key: int | None) -> int:
+        """Write an artifact's row, its text, and what was summed up of it; return how many were new."""
+        cursor = self.connection.execute(
+            """
+            insert or ignore into artifacts
+              (run_id, process_id, sequence, compile_key, compile_id, attempt, name, title, encoding, metadata, state,
+               size_bytes, md5, payload_id, time_us)
+            values
+              (:run_id, :process_id, :sequence, :compile_key, :compile_id, :attempt, :name, :title, :encoding,
+               :metadata, :state, :size_bytes, :md5, :payload_id, :time_us)
+            """,
+            {
+                "run_id": run_id,
+                "process_id": event.process_id,
+                "sequence": event.sequence,
+                "compile_key": compile_key,
+                "compile_id": event.compile_id,
+                "attempt": event.attempt,
+                "name": event.name,
+                "title": event.title,
+                "encoding": event.encoding,
+                "metadata": _json(event.metadata) if event.metadata else None,
+                "state": event.state,
+                "size_bytes": event.size_bytes,
+                "md5": event.md5,
+                "payload_id": None if event.text is None else self.keep_text(event.text),
+                "time_us": event.time_us,
+            },
+        )
+        if cursor.rowcount < 1:
+            return 0
+        context = {
+            "run_id": run_id,
+            "artifact_id": cursor.lastrowid,
+            "compile_key": compile_key,
+            "compile_id": event.compile_id,
+        }
+        if event.guards is not None:
+            self._write_guards(context, event.guards)
+        if event.aot is not None:
+            self.connection.execute(
+                """
+                insert into aot_graphs (run_id, artifact_id, compile_key, compile_id, summary)
+                values (:run_id, :artifact_id, :compile_key, :compile_id, :summary)
+                """,
+                {**context, "summary": _json(event.aot)},
+            )
+        return 1
+
+    def _write_guards(self, context: dict[str, Any], summary: dict[str, Any]) -> None:
+        self.connection.execute(
+            """
+            insert into guard_sets (run_id, artifact_id, compile_key, compile_id, guard_count, latency_us, summary)
+            values (:run_id, :artifact_id, :compile_key, :compile_id, :guard_count, :latency_us, :summary)
+            """,
+            {
+                **context,
+                "guard_count": summary.get("guard_count"),
+                "latency_us": summary.get("latency_us"),
+                "summary": _json(summary),
+            },
+        )
+
+    def write_symbol(self, run_id: str, event: SymbolSeen, compile_key: int | None) -> int:
+        """Write a symbol's row; return how many were new."""
+        names = ("symbol", "expression", "value", "value_range", "source", "file", "line", "source_line")
+        cursor = self.connection.execute(
+            """
+            insert or ignore into symbols
+              (run_id, process_id, sequence, compile_key, compile_id, kind, symbol, expression, value, value_range,
+               source, file, line, source_line, detail, time_us)
+            values
+              (:run_id, :process_id, :sequence, :compile_key, :compile_id, :kind, :symbol, :expression, :value,
+               :value_range, :source, :file, :line, :source_line, :detail, :time_us)
+            """,
+            {
+                "run_id": run_id,
+                "process_id": event.process_id,
+                "sequence": event.sequence,
+                "compile_key": compile_key,
+                "compile_id": event.compile_id,
+                "kind": event.symbol_kind,
+                "detail": pack(_json(event.detail)),
+                "time_us": event.time_us,
+                **{name: getattr(event, name) for name in names},
+            },
+        )
+        return max(cursor.rowcount, 0)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
