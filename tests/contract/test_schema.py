@@ -45,16 +45,6 @@ def test_numbers_carry_their_unit(schema):
     plain |= {"exit_code", "git_dirty", "keep_source", "pinned", "snapshot_final", "frame_id", "frame_compile_id"}
     plain |= {"last_sequence", "cache_size", "compile_key", "depth", "instant", "thread", "redacted", "first_line"}
     plain |= {"attempt"}
-        "last_sequence",
-        "cache_size",
-        "compile_key",
-        "depth",
-        "instant",
-        "thread",
-        "redacted",
-        "first_line",
-        "attempt",
-    }
     unit = re.compile(r"_(us|bytes|count|ratio|id)$")
     columns = [
         (table, column["name"])
