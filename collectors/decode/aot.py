@@ -1,0 +1,349 @@
+"""AOTAutograd's metadata of a graph: Python's text of a dataclass, read without running any of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias, cast
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Number: TypeAlias = "int | None"
+
+ARTIFACT = "aot_forward_graph_fw_metadata"
+MAX_DEPTH = 48  # the deepest real one is 9; what lies deeper is kept as text
+# One look at each character: no alternative can begin again inside what another one gave up.
+_TOKEN = re.compile(
+    r"\s+"
+    r"|(?P<pair>[A-Za-z_]\w*=(?:True|False|None|\d{1,18})(?=\s*[,)]))"  # half of all fields: one step instead of two
+    r"|(?P<key>[A-Za-z_]\w*=(?!=))"
+    r"|(?P<call>[A-Za-z_][\w.]*\()"
+    r"|(?P<open>[\[({])"
+    r"|(?P<close>[\])}])"
+    r"|(?P<comma>,)"
+    r"|(?P<colon>:)"
+    r"|(?P<string>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")"
+    r"|(?P<angle><class '[^'\n]*'>|<\w[^<>()\[\]{},]*>)"
+    r"|(?P<atom>[-+]?[\w.]+)"
+    r"|(?P<stray>['\"])"
+    r"|(?P<other>[^\w\s\[\](){},:'\"<]+|.)"
+)
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_CONSTANTS: dict[str, Json] = {"True": True, "False": False, "None": None}
+_NUMBER = re.compile(r"[-+]?\d{1,18}")
+_FLOAT = re.compile(r"[-+]?(?:\d{1,17}\.\d{0,17}|\.\d{1,17})(?:[eE][-+]?\d{1,2})?")
+_ESCAPE = re.compile(r"\\([\\'\"nrt])")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+_NOTHING = object()
+
+
+class _Frame:
+    """Hold one open bracket and what was read in it."""
+
+    __slots__ = ("begin", "end", "fields", "items", "key", "kind", "name", "part_count", "start", "strings", "value")
+
+    def __init__(self, kind: str, name: str | None, begin: int, start: int) -> None:
+        self.kind, self.name, self.begin = kind, name, begin
+        self.items: list[Json] = []
+        self.fields: dict[str, Json] = {}
+        self.key: str | None = None
+        self.start = self.end = start  # of the element that is being read
+        self.part_count = 0
+        self.strings: list[str] = []
+        self.value: Json = None
+
+    def add(self, value: Json, start: int, end: int) -> None:
+        """Take one part of an element: several strings are one, other elements of several parts are kept as text."""
+        if not self.part_count:
+            self.start, self.value = start, value
+        self.part_count += 1
+        self.end = end
+
+    def finish_element(self, text: str) -> None:
+        """Put the element that is being read where it belongs."""
+        if self.part_count or self.key is not None:
+            value = self.value
+            if self.part_count > 1:  # a long string is printed as several, side by side
+                whole = len(self.strings) == self.part_count
+                value = "".join(self.strings) if whole else " ".join(text[self.start : self.end].split())
+            if self.key is None:
+                self.items.append(value if self.part_count else None)
+            else:
+                self.fields[self.key] = value if self.part_count else None
+        self.key, self.part_count, self.value, self.strings = None, 0, None, []
+
+    def finish(self) -> Json:
+        """Make the value of a closed bracket: a call is a dict with `_class`, what has no name in `_args`."""
+        if self.name is None:
+            if self.kind != "{" or not self.fields:
+                return self.items if self.items or self.kind != "{" else {}
+            return self.fields
+        if self.name in ("set", "frozenset", "torch.Size") and not self.fields and len(self.items) <= 1:
+            only = self.items[0] if self.items else []
+            return only if isinstance(only, list) else [only]
+        made: dict[str, Json] = {"_class": self.name}
+        if self.items:
+            made["_args"] = self.items
+        made.update(self.fields)
+        return made
+
+
+def parse_metadata(text: str) -> dict[str, Json] | None:
+    """Read the text of a dataclass, or None where it is cut, unbalanced or something else.
+
+    An object is a dict with its name as `_class`; a set or tuple is a list; a class or an enum's member is its
+    dotted name; what is none of these, an expression of symbols say, is kept as text.
+
+    Source: torchgen/utils.py dataclass_repr
+    """
+    if not isinstance(text, str):
+        return None
+    found = _read(text)
+    return found if isinstance(found, dict) and "_class" in found else None
+
+
+def _read(text: str) -> Json:
+    root = _Frame("", None, 0, 0)
+    stack, too_deep = [root], list[str]()
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind is None:
+            continue
+        token, start = match.group(), match.start()
+        top = stack[-1]
+        if kind == "stray":
+            return None  # a string that does not end: no bracket after it can be trusted
+        if too_deep:
+            if kind in ("open", "call"):
+                too_deep.append(_CLOSING[token[-1]])
+            elif kind == "close":
+                if token != too_deep.pop():
+                    return None
+                top.add(token, start, match.end())
+        elif kind == "pair" and top.name is not None and not top.part_count:
+            name, _, value = token.partition("=")
+            top.fields[name] = _CONSTANTS[value] if value in _CONSTANTS else int(value)
+        elif kind in ("open", "call"):
+            if len(stack) > MAX_DEPTH:
+                too_deep.append(_CLOSING[token[-1]])
+                top.add(token, start, match.end())
+            else:
+                stack.append(_Frame(token[-1], token[:-1] if kind == "call" else None, start, match.end()))
+        elif kind == "close":
+            if len(stack) == 1 or _CLOSING[top.kind] != token:
+                return None
+            top.finish_element(text)
+            stack.pop()
+            stack[-1].add(top.finish(), top.begin, match.end())
+        elif kind == "comma":
+            top.finish_element(text)
+        elif kind == "colon" and top.kind == "{" and top.key is None and top.part_count:
+            top.key = top.value if isinstance(top.value, str) else " ".join(text[top.start : top.end].split())
+            top.part_count, top.value, top.strings = 0, None, []
+        elif kind == "key" and top.name is not None and not top.part_count:
+            top.key = token[:-1]
+        else:
+            atom = _atom(kind, token)
+            top.add(atom, start, match.end())
+            if kind == "string":
+                top.strings.append(str(atom))
+    whole = len(stack) == 1 and root.part_count == 1 and not root.items and not too_deep
+    return root.value if whole else None
+
+
+def _atom(kind: str, token: str) -> Json:
+    if kind == "string":
+        return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), token[1:-1])
+    if kind == "angle":
+        if token.startswith("<class '"):
+            return token[8:-2]
+        head, colon, _value = token[1:-1].partition(": ")
+        return head if colon and " " not in head else token
+    if kind != "atom" or token in _CONSTANTS:
+        return _CONSTANTS.get(token, token)
+    if _NUMBER.fullmatch(token):
+        return int(token)
+    return float(token) if _FLOAT.fullmatch(token) else token
+
+
+def summarize(meta: dict[str, Json]) -> dict[str, Json]:
+    """Make the facts that are kept of a graph, also where its payload is not; what the text does not say is None.
+
+    Indices of inputs are those of the graph after duplicated arguments and views of one base were merged. Whether
+    random numbers are functionalised is no field of the text in any version, so `rng_functionalized` is None.
+
+    Source: torch/_functorch/_aot_autograd/schemas.py ViewAndMutationMeta
+    """
+    inputs, outputs = _objects(meta.get("input_info")), _objects(meta.get("output_info"))
+    mutated = None if inputs is None else [_mutation(i, it) for i, it in enumerate(inputs) if _is_mutated(it)]
+    merged, synthetic, deduplicated = _merges(meta, mutated)
+    return {
+        "input_count": None if inputs is None else len(inputs),
+        "user_output_count": None if outputs is None else len(outputs),
+        "output_count": _output_count(mutated, outputs, _number(meta, "num_intermediate_bases")),
+        "trained": _trained(meta),
+        "inputs_mutated": cast("Json", mutated),
+        "outputs": None if outputs is None else [_output(i, it) for i, it in enumerate(outputs) if _is_special(it)],
+        "intermediate_base_count": _number(meta, "num_intermediate_bases"),
+        "arguments_merged": merged,
+        "synthetic_base": synthetic,
+        "deduplicated": deduplicated,
+        "subclass_input_count": _subclass_count(meta, "subclass_inp_meta"),
+        "subclass_output_count": _subclass_count(meta, "subclass_fw_graph_out_meta"),
+        "async_collective_input_count": _length(meta, "act_input_indices"),
+        "rng_functionalized": _flag(meta, "is_rng_op_functionalized"),
+        "graphsafe_rng_state_count": _number(meta, "num_graphsafe_rng_states"),
+        "effect_token_count": _length(meta, "tokens"),
+        "backward_effect_token_count": _number(meta, "num_backward_tokens"),
+        "traced_tangent_count": _tangent_count(meta),
+        "static_input_count": _length(
+            meta, "static_input_indices" if "static_input_indices" in meta else "static_parameter_indices"
+        ),
+        "keep_input_mutations": _flag(meta, "keep_input_mutations"),
+        "grad_enabled_after": _flag(meta, "grad_enabled_mutation"),
+        "deterministic": _flag(meta, "deterministic"),
+        "dynamic_output_indices": None
+        if outputs is None
+        else [i for i, it in enumerate(outputs) if isinstance(it.get("dynamic_dims"), list) and it["dynamic_dims"]],
+        "saved_symint_count": _number(meta, "num_symints_saved_for_bw"),
+        "saved_unchecked_tensor_count": _number(meta, "num_tensors_saved_with_no_vc_check"),
+        "saved_opaque_count": _number(meta, "num_opaque_objects_saved_for_bw"),
+        "donated_buffer_count": _length(meta, "bw_donated_idxs"),
+        "backward_mutation_count": _length(meta, "indices_of_inputs_that_requires_grad_with_mutations_in_bw"),
+    }
+
+
+def _is_mutated(info: dict[str, Json]) -> bool:
+    flags = ("mutates_data", "mutates_metadata", "mutates_storage_metadata", "mutation_inductor_storage_resize")
+    return any(info.get(flag) is True for flag in flags)
+
+
+def _mutation(index: int, info: dict[str, Json]) -> dict[str, Json]:
+    return {
+        "index": index,
+        "data": _flag(info, "mutates_data"),
+        "metadata": _flag(info, "mutates_metadata"),
+        "storage": _flag(info, "mutates_storage_metadata"),
+        "storage_resized": _flag(info, "mutation_inductor_storage_resize"),
+        "hidden_from_autograd": _flag(info, "mutations_hidden_from_autograd"),
+        "under_no_grad": _flag(info, "mutations_under_no_grad_or_inference_mode"),
+        "keep_input_mutations": _flag(info, "keep_input_mutations"),
+        "requires_grad": _flag(info, "requires_grad"),
+        "is_leaf": _flag(info, "is_leaf"),
+        "applied_in": _applied_in(info),
+    }
+
+
+def _applied_in(info: dict[str, Json]) -> str | None:
+    """Say whether the graph itself writes the input, or the wrapper after it; the rule is that of 2.4 to 2.13.
+
+    Source: torch/_functorch/_aot_autograd/functional_utils.py _check_if_mutation_can_be_in_graph
+    """
+    keep, metadata = _flag(info, "keep_input_mutations"), _flag(info, "mutates_metadata")
+    quiet = [_flag(info, f"mutations_{how}") for how in ("hidden_from_autograd", "under_no_grad_or_inference_mode")]
+    written = [
+        _flag(info, name) for name in ("mutates_data", "mutates_storage_metadata", "mutation_inductor_storage_resize")
+    ]
+    if keep is False or not any(it is not False for it in written):
+        return "epilogue"
+    requires_grad = _flag(info, "requires_grad")
+    if None in (keep, metadata, requires_grad, *quiet, *written):
+        return None
+    return "graph" if any(quiet) or not (metadata or requires_grad) else "epilogue"
+
+
+def _is_special(info: dict[str, Json]) -> bool:
+    return _output_type(info) != "non_alias"
+
+
+def _output_type(info: dict[str, Json]) -> str | None:
+    kind = info.get("output_type")
+    return kind.rpartition(".")[2] if isinstance(kind, str) else None
+
+
+def _output(index: int, info: dict[str, Json]) -> dict[str, Json]:
+    sequence = info.get("view_meta_sequence")
+    return {
+        "index": index,
+        "output_type": _output_type(info),
+        "base_index": _number(info, "base_idx"),
+        "requires_grad": _flag(info, "requires_grad"),
+        "views": sequence.get("_args") if isinstance(sequence, dict) else None,
+    }
+
+
+def _output_count(
+    mutated: list[dict[str, Json]] | None, outputs: list[dict[str, Json]] | None, bases: Number
+) -> Number:
+    if mutated is None or outputs is None or bases is None or any(it["applied_in"] is None for it in mutated):
+        return None
+    return sum(it["applied_in"] == "epilogue" for it in mutated) + len(outputs) + bases
+
+
+def _trained(meta: dict[str, Json]) -> bool | None:
+    """Say whether there is a backward: `is_train` is gone after 2.11, where only such graphs count saved symints."""
+    if "is_train" in meta:
+        return _flag(meta, "is_train")
+    if "num_symints_saved_for_bw" not in meta:
+        return None
+    return _number(meta, "num_symints_saved_for_bw") is not None
+
+
+def _merges(
+    meta: dict[str, Json], mutated: list[dict[str, Json]] | None
+) -> tuple[bool | None, bool | None, bool | None]:
+    """Say whether arguments were merged at all, into synthetic bases, and as duplicates.
+
+    The text is written after merging and has no field for it. But whoever merges leaves `subclass_inp_meta` empty,
+    merges bases only where data is mutated, and names a base in the tangent of a mutated input.
+
+    Source: torch/_functorch/_aot_autograd/input_output_analysis.py
+    """
+    metas, inputs = meta.get("subclass_inp_meta"), meta.get("input_info")
+    if not isinstance(metas, list) or not isinstance(inputs, list) or mutated is None:
+        return None, None, None
+    if metas or not inputs:
+        return False, False, False
+    written = sum(it["data"] is not False for it in mutated)
+    named = [_mutated_input(it) for it in _objects(meta.get("traced_tangents_descs")) or []]
+    named = [it for it in named if it is not None]
+    if any(it in ("SyntheticBaseAOTInput", "ViewBaseAOTInput") for it in named):
+        return True, True, None
+    return (True, False, True) if len(named) == written else (True, None, None)
+
+
+def _mutated_input(description: dict[str, Json]) -> str | None:
+    output = description.get("output")
+    source = output.get("mutated_input") if isinstance(output, dict) else None
+    return str(source.get("_class")) if isinstance(source, dict) else None
+
+
+def _subclass_count(meta: dict[str, Json], field: str) -> Number:
+    """Count subclasses; who merges arguments empties the lists, and refuses subclasses."""
+    values = meta.get(field)
+    if not isinstance(values, list):
+        return None
+    return sum(isinstance(it, dict) and it.get("_class") == "SubclassCreationMeta" for it in values)
+
+
+def _tangent_count(meta: dict[str, Json]) -> Number:
+    """Count tangents; metadata from AOTAutograd's cache has them emptied and says their kinds instead."""
+    count, metas = _length(meta, "traced_tangents"), _length(meta, "traced_tangent_metas")
+    return metas if not count and metas is not None else count
+
+
+def _objects(value: Json) -> list[dict[str, Json]] | None:
+    return [it if isinstance(it, dict) else {} for it in value] if isinstance(value, list) else None
+
+
+def _flag(values: dict[str, Json], name: str) -> bool | None:
+    value = values.get(name)
+    return value if isinstance(value, bool) else None
+
+
+def _number(values: dict[str, Json], name: str) -> Number:
+    value = values.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _length(values: dict[str, Json], name: str) -> Number:
+    value = values.get(name)
+    return len(value) if isinstance(value, list | dict) else None
