@@ -18,7 +18,6 @@ _ARTIFACTS: dict[str, tuple[str, str | None]] = {
     "aotautograd_cache_bypass": (_AOT, "bypass"),
     "aotautograd_cache_hash": (_AOT, None),
 }
-NAMES = tuple(f"artifact:{name}" for name in _ARTIFACTS)
 
 
 def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:

@@ -10,6 +10,15 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Logged:
+    """Hold what a record was in its log."""
+
+    md5: str | None = None  # torch's own, of the text
+    size_bytes: int | None = None
+    state: str = "none"  # of the text: kept | none | left_out | withheld | damaged
+
+
+@dataclass(frozen=True)
 class Captured:
     """Hold what torch handed over.
 
@@ -29,6 +38,7 @@ class Captured:
     attempt: int | None = None
     rank: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)  # what only a live hook can know: {"qualname": …}
+    logged: Logged | None = None  # None: it came from a live hook
 
     @property
     def compile_id(self) -> str | None:

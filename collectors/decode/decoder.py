@@ -11,9 +11,10 @@ from collectors.decode import caches, compiled, failures, guards, live
 from collectors.decode.breaks import parse_break
 from collectors.decode.captured import Captured
 from collectors.decode.clean import clean, clean_text
-from collectors.decode.names import METRICS, is_wanted
+from collectors.decode.names import CACHES, METRICS, is_event
 from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from collectors.decode.stacks import named_stack, parse_frames, parse_traceback
+from collectors.decode.traced import decode_logged, make_artifact
 
 _BREAK = "artifact:dynamo_graph_break_reason"
 _ARTIFACT = "artifact:"
@@ -32,15 +33,15 @@ class Decoder:
             "artifact:dynamo_error": self._error,
             "cudagraph_skip": self._cudagraph_skip,
             **dict.fromkeys(METRICS, self._metrics),
-            **dict.fromkeys(caches.NAMES, self._cache),
+            **dict.fromkeys(CACHES, self._cache),
             **dict.fromkeys(live.NAMES, self._live),
         }
 
     def decode(self, captured: Captured) -> list[events.Event]:
-        """Decode one record: usually one event, none for what nobody keeps, more where a record carries configs."""
+        """Decode one record: usually one event, more where a record carries configs or a text that is kept."""
+        if captured.logged is not None and not is_event(captured.name):
+            return decode_logged(captured, captured.logged, _context(captured), self._namer)
         handler = self._handlers.get(captured.name)
-        if handler is None and not is_wanted(captured.name):
-            return []
         captured = replace(
             captured, name=clean_text(captured.name), metadata=clean(captured.metadata), payload=clean(captured.payload)
         )
@@ -123,7 +124,10 @@ class Decoder:
         fields = caches.parse_lookup(captured.name.removeprefix(_ARTIFACT), captured.payload)
         if fields is None:
             return [_noted(captured)]
-        return [events.CacheLookedUp(**_context(captured), **fields)]
+        made: list[events.Event] = [events.CacheLookedUp(**_context(captured), **fields)]
+        if captured.logged is not None:  # a log has what went into the key
+            made.append(make_artifact(captured, captured.logged, _context(captured)))
+        return made
 
     def _cudagraph_skip(self, captured: Captured) -> list[events.Event]:
         metadata = _dict(captured.metadata)

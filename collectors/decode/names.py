@@ -1,11 +1,9 @@
-"""Which of torch's trace records become events.
+"""What becomes of each of torch's trace records.
 
 Source: an AST walk over every trace_structured call of torch 2.13, and the wheels of 2.4 to 2.11.
 """
 
 from __future__ import annotations
-
-import re
 
 METRICS: dict[str, str] = {
     "compilation_metrics": "forward",
@@ -15,76 +13,61 @@ METRICS: dict[str, str] = {
     "bwd_compilation_metrics_runtime": "runtime",
 }
 
-# Large, or told elsewhere, or of use to a compiler's author only.
-UNWANTED: frozenset[str] = frozenset(
-    (
-        "str",
-        "chromium_event",
-        "describe_storage",
-        "describe_tensor",
-        "describe_source",
-        "dynamo_output_graph",
-        "dynamo_guards",
-        "dynamo_cpp_guards_str",
-        "aot_forward_graph",
-        "aot_backward_graph",
-        "aot_joint_graph",
-        "aot_inference_graph",
-        "aot_forward_graph_fw_metadata",
-        "inductor_pre_grad_graph",
-        "inductor_post_grad_graph",
-        "inductor_output_code",
-        "compiled_autograd_graph",
-        "optimize_ddp_split_graph",
-        "optimize_ddp_split_child",
-        "graph_dump",
-        "dump_file",
-        "link",
-        "export",
-        "exported_program",
-        "create_symbol",
-        "create_unbacked_symbol",
-        "guard_added",
-        "guard_added_fast",
-        "expression_created",
-        "symbolic_shape_specialization",
-        "propagate_real_tensors",
-        "propagate_real_tensors_provenance",
-        "artifact:before_pre_grad_graph",
-        "artifact:after_pre_grad_graph",
-        "artifact:before_joint_graph",
-        "artifact:after_joint_graph",
-        "artifact:before_post_grad_graph",
-        "artifact:after_post_grad_graph",
-        "artifact:inductor_post_grad_graph",
-        "artifact:aot_forward_graph_fw_metadata",
-        "artifact:torch._functorch.config",
-        "artifact:torch._inductor.config",
-        "artifact:torch._dynamo.config",
-        "artifact:fx_graph_runnable",
-        "artifact:triton_kernel_info",
-        "artifact:dynamo_side_effects",
-        "artifact:graph_execution",
-        "artifact:inductor_collective_schedule",
-        "artifact:inductor_runtime_and_tensor_meta",
-        "artifact:compiled_autograd_graph",
-        "artifact:autotuning_cache",
+SPAN = "chromium_event"
+STRING = "str"  # a number for a file's name; consumed by the reader
+
+SYMBOLS: dict[str, str] = {
+    "create_symbol": "created",
+    "create_unbacked_symbol": "unbacked",
+    "symbolic_shape_specialization": "specialized",
+    "guard_added_fast": "guarded",
+    "guard_added": "guarded",
+    "guard_on_data_dependent_error": "other",
+    "expression_created": "other",
+    "propagate_real_tensors": "other",
+    "propagate_real_tensors_provenance": "other",
+}
+
+CACHES = frozenset(
+    f"artifact:{name}"
+    for name in (
+        "fx_graph_cache_hit",
+        "fx_graph_cache_miss",
+        "fx_graph_cache_bypass",
+        "fx_graph_bundled_cache_hit",
+        "fx_graph_cache_hash",  # 2.5
+        "aotautograd_cache_hit",
+        "aotautograd_cache_miss",
+        "aotautograd_cache_bypass",
+        "aotautograd_cache_hash",  # 2.5, 2.6
     )
 )
 
-# Artifacts whose names have no end: one a function, a pass or a graph.
-_UNWANTED_PATTERNS = re.compile(
-    r"^artifact:(?:.*_(?:ORIGINAL|MODIFIED)_BYTECODE"
-    r"|(?:get|put)_.*code_state.*"
-    r"|inductor_provenance_tracking_.*"
-    r"|optimize_ddp_.*"
-    r"|(?:before|after)_.*"
-    r"|.*_graph(?:_\d+)?)$"
+# Records that are events, seen alike by the hooks and in a log; the last three have no decoder and are kept whole.
+EVENTS = frozenset(
+    (
+        *METRICS,
+        *CACHES,
+        "dynamo_start",
+        "artifact:dynamo_graph_break_reason",
+        "artifact:recompile_reasons",
+        "artifact:dynamo_error",
+        "artifact:dynamo_cache_bypass",
+        "artifact:precompile_cache_bypass",
+        "artifact:compiled_autograd_compile_reasons",
+    )
 )
 
+GUARDS = frozenset(("dynamo_cpp_guards_str", "dynamo_guards"))
+AOT_METADATA = "artifact:aot_forward_graph_fw_metadata"
+_READ = EVENTS | GUARDS | {SPAN, AOT_METADATA}
 
-def is_wanted(name: str) -> bool:
-    """Say whether a record of this name becomes an event."""
-    if name in UNWANTED:
-        return False
-    return not (name.startswith("artifact:") and _UNWANTED_PATTERNS.match(name))
+
+def is_event(name: str) -> bool:
+    """Say whether a record becomes an event; every other one is an artifact, a span or a symbol of its log."""
+    return name in EVENTS
+
+
+def needs_payload(name: str) -> bool:
+    """Say whether more is made of a record's text than keeping it."""
+    return name in _READ

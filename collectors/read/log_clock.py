@@ -5,7 +5,6 @@ from __future__ import annotations
 import calendar
 import re
 from datetime import datetime, timezone
-from typing import BinaryIO
 
 _EPOCH_TIME = re.compile(rb'"(?:end_time_us|start_time_us)": (\d{16})\b')
 _EPOCH_SECONDS = re.compile(rb'"start_time": (\d{10})\.\d')
@@ -23,17 +22,18 @@ class LogClock:
         self._year = year
         self._offset_us = offset_us
         self._last_us = 0
+        self._second = b""  # the prefix as far as its seconds, and the time that is
+        self._second_us = 0
 
     @classmethod
-    def of(cls, file: BinaryIO, fallback_us: int | None = None) -> LogClock:
-        """Set a clock by the first time since the epoch in the log.
+    def of(cls, head: bytes, fallback_us: int | None = None) -> LogClock:
+        """Set a clock by the first time since the epoch in the beginning of a log.
 
         Without one (an empty log, or one of no compile) the year is that of `fallback_us`, else 1970, and the zone UTC:
         the times then order the records and say no more.
         """
-        file.seek(0)
         stamp: tuple[int, ...] | None = None
-        for line in file:
+        for line in head.splitlines(keepends=True):
             if line[:1] != b"\t":
                 found = _LINE.match(line)
                 stamp = tuple(map(int, found.groups())) if found else None
@@ -57,9 +57,14 @@ class LogClock:
         year = min(offsets, key=lambda one: abs(offsets[one]))
         return cls(year, round(offsets[year] / _QUARTER_US) * _QUARTER_US)
 
-    def time_us(self, found: re.Match[bytes]) -> int:
-        """Give the time of a record's prefix, matched with groups month, day, hour, minute, second and micro."""
-        stamp = tuple(int(found[name]) for name in ("month", "day", "hour", "minute", "second", "micro"))
+    def time_us(self, second: bytes, micro: bytes) -> int:
+        """Give the time of a record's prefix: `1121 03:27:48` and its microseconds."""
+        if second != self._second:
+            self._second, self._second_us = second, self._second_to_us(second)
+        return self._second_us + int(micro)
+
+    def _second_to_us(self, second: bytes) -> int:
+        stamp = (*map(int, (second[:2], second[2:4], second[5:7], second[8:10], second[11:13])), 0)
         time_us = _naive_us(self._year, stamp) + self._offset_us
         if self._last_us - time_us > _HALF_YEAR_US:
             self._year += 1

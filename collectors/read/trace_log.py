@@ -6,27 +6,31 @@ lines of its payload after it, a TAB before each. A damaged line is counted and 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b, md5
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from collectors.decode.captured import Captured
-from collectors.decode.names import is_wanted
+from collectors.decode.captured import Captured, Logged
+from collectors.decode.names import STRING, is_event, needs_payload
+from collectors.read.blocks import BlockReader, Piece
 from collectors.read.log_clock import LogClock
+from collectors.read.rejects import Rejects
 
 _PREFIX = re.compile(
-    rb"^(?:\[rank\d+\]:)?[VDIWEC](?P<month>\d\d)(?P<day>\d\d) (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
-    rb"\.(?P<micro>\d{6}) +(?P<pid>\d+) [^\]]*\][^{]*(?=\{)"
+    rb"(?:\[rank\d+\]:)?[VDIWEC](?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) +(?P<pid>\d{1,10}) "
+    rb"[^\]\n]*\][^{\n]*(?=\{)"
 )
-_NAME = re.compile(rb'^\{"(?P<name>[^"\\]+)":')
-_ARTIFACT = re.compile(rb'^\{"artifact": \{"name": "(?P<name>(?:[^"\\]|\\.)*)"')
+_NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
+_ARTIFACT = re.compile(rb'\{"artifact": ?\{"name": ?"(?P<name>(?:[^"\\]|\\.)*)"')
 _CONTEXT = frozenset(
     ("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "has_payload", "stack", "subgraph_name")
 )
+KEY_RECORDS = 4  # of a log's first records' lines its identity is made
 
 
 @dataclass
@@ -35,31 +39,36 @@ class ReadStats:
 
     records: int = 0
     yielded: int = 0
-    skipped: int = 0  # records of kinds that nobody keeps
-    garbage_lines: int = 0
-    bad_json: int = 0
-    bad_utf8: int = 0
-    payload_mismatches: int = 0
-    truncated: int = 0  # a last record that is not whole yet
-    unresolved_strings: int = 0
+    rejects: Rejects = field(default_factory=Rejects)
     pids: set[int] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)
     end_offset: int = 0
+    end_line: int = 1
 
 
 @dataclass
-class _Record:
-    offset: int
-    time_us: int
-    name: str
-    header: dict[str, Any]
-    payload: list[bytes] = field(default_factory=list)
+class _Segment:
+    """Hold what one process's log in a file has of its own: names for numbers in stacks."""
+
+    process_id: str
+    strings: dict[int, str] = field(default_factory=dict)
+
+
+def log_key(head: bytes) -> str | None:
+    """Name a log by its first records; None if there is no whole one in its beginning."""
+    lines = (line for line in head.split(b"\n")[:-1] if _PREFIX.match(line))
+    first = b"\n".join(islice(lines, KEY_RECORDS))
+    return blake2b(first, digest_size=16).hexdigest() if first else None
 
 
 def read_trace_log(
-    path: str | Path, process_id: str, start_offset: int = 0, stats: ReadStats | None = None
+    path: str | Path,
+    process_id: str,
+    start_offset: int = 0,
+    stats: ReadStats | None = None,
+    wanted: Callable[[str], bool] = is_event,
 ) -> Iterator[Captured]:
-    """Stream a log's records that become events, each with its line's byte offset as sequence.
+    """Stream a log's records, those that become events by default, each with its line's byte offset as sequence.
 
     The prefix has neither year nor zone: both are taken from the first time since the epoch that the log itself
     carries, else the year from the file's own time (see log_clock). A last record whose payload is not whole yet is
@@ -67,167 +76,228 @@ def read_trace_log(
 
     Raises: OSError if the file cannot be read.
     """
-    stats = stats if stats is not None else ReadStats()
     with Path(path).open("rb") as file:
-        clock = LogClock.of(file, fallback_us=int(Path(path).stat().st_mtime * 1e6))
-        reader = _Reader(process_id, clock, stats)
-        yield from reader.read(file, start_offset)
-
-
-class _Reader:
-    def __init__(self, process_id: str, clock: LogClock, stats: ReadStats) -> None:
-        self._process_id = process_id
-        self._clock = clock
-        self._stats = stats
-        self._strings: dict[int, str] = {}
-
-    def read(self, file: BinaryIO, start_offset: int) -> Iterator[Captured]:
-        self._resume(file, start_offset)
-        file.seek(start_offset)
-        offset = self._stats.end_offset = start_offset
-        record: _Record | None = None
-        for line in file:
-            begin, offset = offset, offset + len(line)
-            if line[:1] == b"\t":
-                if record is not None:
-                    record.payload.append(line)
-                elif not line.endswith(b"\n"):
-                    # Half a line of a payload that nobody keeps: the next reading passes over all of it.
-                    self._stats.end_offset = begin
-                    return
-                continue
-            whole = line.endswith(b"\n")
-            if record is not None:
-                made = self._captured(record, last=False)
-                record = None
-                if made is not None:
-                    yield made
-            self._stats.end_offset = begin
-            if not whole and not self._is_complete(line):
-                self._stats.truncated += 1
-                return
-            record = self._header(line, begin)
-        if record is not None:
-            made = self._captured(record, last=True)
-            if made is None and self._stats.truncated:
-                return
-            if made is not None:
-                yield made
-        self._stats.end_offset = offset
-
-    def _resume(self, file: BinaryIO, start_offset: int) -> None:
-        """Learn the interned strings and the years that went by before the place to start from."""
+        clock = LogClock.of(file.read(8 << 20), fallback_us=int(Path(path).stat().st_mtime * 1e6))
         file.seek(0)
-        offset = 0
-        for line in file:
-            offset += len(line)
-            if offset > start_offset:
-                break
-            if line[:1] != b"\t":
-                found = _PREFIX.match(line)
-                if found:
-                    self._clock.time_us(found)
-                    if line.startswith(b'{"str":', found.end()):
-                        self._intern(self._json(line[found.end() :], count=False))
+        log = TraceLog(file, process_id, clock, start_offset=start_offset, stats=stats, wanted=wanted)
+        yield from log.read()
 
-    def _header(self, line: bytes, offset: int) -> _Record | None:
-        stats = self._stats
-        found = _PREFIX.match(line)
-        body = line[found.end() :] if found else b""
-        named = _NAME.match(body)
+
+class TraceLog:
+    """Read one log, which may grow: `read` again yields what came since.
+
+    `wanted` says which records are yielded, `texts` of which records the text is read; without their texts, what
+    `needs_payload` says has them all the same.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        process_id: str,
+        clock: LogClock,
+        *,
+        start_offset: int = 0,
+        stats: ReadStats | None = None,
+        wanted: Callable[[str], bool] = lambda name: True,
+        texts: bool = True,
+    ) -> None:
+        self.stats = stats if stats is not None else ReadStats()
+        self._clock = clock
+        self._start_offset = start_offset
+        self._wanted = wanted
+        self._texts = texts
+        self._root_id = process_id
+        self._segment = _Segment(process_id)
+        self._segments: dict[int, _Segment] = {}  # by pid
+        self._pid = b""
+        self._blocks = BlockReader(file, 0, 1, self.stats.rejects)
+
+    def read(self) -> Iterator[Captured]:
+        """Yield the records from `start_offset` on; those before it are read for the names they give."""
+        self.stats.rejects.by_kind.pop("truncated", None)
+        for piece in self._blocks:
+            if piece.offset < self._start_offset:
+                self._learn(piece)
+                continue
+            made = self._read_piece(piece)
+            if made is not None:
+                self.stats.yielded += 1
+                yield made
+        self.stats.end_offset, self.stats.end_line = self._blocks.offset, self._blocks.line
+
+    def _learn(self, piece: Piece) -> None:
+        found = _PREFIX.match(piece.buffer, piece.begin)
+        if found:
+            self._clock.time_us(found["second"], found["micro"])
+            self._enter(found["pid"], piece, count=False)
+            if piece.buffer.startswith(b'{"str":', found.end()):
+                self._intern(self._json(piece.buffer[found.end() : piece.line_end], None), piece, count=False)
+
+    def _read_piece(self, piece: Piece) -> Captured | None:
+        buffer, line_end = piece.buffer, piece.line_end
+        found = _PREFIX.match(buffer, piece.begin)
+        named = _NAME.match(buffer, found.end()) if found else None
         if found is None or named is None:
-            if line.strip():
-                stats.garbage_lines += 1
+            self._stray(piece, line_end)
             return None
-        stats.records += 1
-        stats.pids.add(int(found["pid"]))
-        time_us = self._clock.time_us(found)
+        body = buffer[found.end() : line_end]
+        header = self._json(body, piece)
+        if header is None:
+            return None
+        self.stats.records += 1
+        if found["pid"] != self._pid:
+            self._enter(found["pid"], piece)
         name = named["name"].decode("utf-8", "replace")
+        if name == STRING:
+            self._intern(header, piece)
+            return None
         if name == "artifact":
             artifact = _ARTIFACT.match(body)
             name = f"artifact:{artifact['name'].decode('utf-8', 'replace')}" if artifact else name
-        if name == "str":
-            self._intern(self._json(body))
+        if not self._wanted(name) and not piece.last:
             return None
-        if not is_wanted(name):
-            stats.skipped += 1
-            return None
-        header = self._json(body)
-        return _Record(offset, time_us, name, header) if header is not None else None
+        time_us = self._clock.time_us(found["second"], found["micro"])
+        return self._captured(piece, name, header, time_us, line_end)
 
-    def _json(self, body: bytes, count: bool = True) -> dict[str, Any] | None:
-        text = self._decode(body, count)
+    def _stray(self, piece: Piece, line_end: int) -> None:
+        line = piece.buffer[piece.begin : line_end]
+        if piece.last and line_end == piece.end and not piece.buffer.endswith(b"\n"):
+            self._truncated(piece)
+        elif line.strip():
+            self.stats.rejects.add("stray_line", self._blocks.line_of(piece), line)
+
+    def _truncated(self, piece: Piece) -> None:
+        piece.incomplete = True
+        self.stats.rejects.add("truncated", self._blocks.line_of(piece), piece.buffer[piece.begin : piece.begin + 400])
+
+    def _json(self, body: bytes, piece: Piece | None) -> dict[str, Any] | None:
+        """Parse an envelope; `piece` is where to count damage."""
         try:
-            value = json.loads(text)
+            value = json.loads(body.decode())
+        except UnicodeDecodeError:
+            if piece:
+                self.stats.rejects.add("bad_utf8", self._blocks.line_of(piece), body)
+            value = _loads(body.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
             value = None
-        if not isinstance(value, dict):
-            self._stats.bad_json += count
-            return None
-        return value
+        if isinstance(value, dict):
+            return value
+        if piece and piece.last and not piece.buffer.endswith(b"\n"):
+            self._truncated(piece)
+        elif piece:
+            self.stats.rejects.add("bad_json", self._blocks.line_of(piece), body)
+        return None
 
-    def _decode(self, body: bytes, count: bool = True) -> str:
-        try:
-            return body.decode("utf-8")
-        except UnicodeDecodeError:
-            self._stats.bad_utf8 += count
-            return body.decode("utf-8", "replace")
+    def _enter(self, pid_text: bytes, piece: Piece, count: bool = True) -> None:
+        """Turn to the process whose record this is: files of several are taken apart."""
+        self._pid, pid = pid_text, int(pid_text)
+        self.stats.pids.add(pid)
+        known = self._segments.get(pid)
+        if known is None:
+            known = self._segment if not self._segments else self._new_segment(piece, count)
+            self._segments[pid] = known
+        self._segment = known
 
-    def _is_complete(self, line: bytes) -> bool:
-        found = _PREFIX.match(line)
-        return found is not None and self._json(line[found.end() :], count=False) is not None
+    def _new_segment(self, piece: Piece, count: bool) -> _Segment:
+        if count:
+            line = self._blocks.line_of(piece)
+            self.stats.rejects.add("second_log", line, piece.buffer[piece.begin : piece.line_end])
+        digest = blake2b(f"{self._root_id}:{piece.offset}".encode(), digest_size=16)
+        return _Segment(digest.hexdigest())
 
-    def _intern(self, header: dict[str, Any] | None) -> None:
-        value = header.get("str") if header else None
+    def _intern(self, header: dict[str, Any] | None, piece: Piece, count: bool = True) -> None:
+        value = header.get(STRING) if header else None
         if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int):
-            self._strings[value[1]] = value[0]
+            text, number = value
+            if number == 0 and self._segment.strings.get(0, text) != text:
+                # Each process counts from 0: another one, that happens to have the same pid, begins here.
+                self._segment = self._segments[int(self._pid)] = self._new_segment(piece, count)
+            self._segment.strings[number] = text
+        elif count:
+            self.stats.rejects.add("bad_field", self._blocks.line_of(piece))
 
-    def _captured(self, record: _Record, last: bool) -> Captured | None:
-        header, stats = record.header, self._stats
+    def _captured(
+        self, piece: Piece, name: str, header: dict[str, Any], time_us: int, line_end: int
+    ) -> Captured | None:
+        payload, logged = self._payload(piece, name, header, line_end)
+        if piece.incomplete or not self._wanted(name):
+            return None
         key = next((k for k in header if k not in _CONTEXT), None)
-        digest = header.get("has_payload")
-        payload = None
-        if record.payload or digest:
-            raw = b"\n".join(line[1:].rstrip(b"\n") for line in record.payload)
-            if isinstance(digest, str) and hashlib.md5(raw, usedforsecurity=False).hexdigest() != digest:
-                if last:
-                    stats.truncated += 1
-                    stats.end_offset = record.offset
-                    return None
-                stats.payload_mismatches += 1
-            payload = self._decode(raw)
-        rank = _number(header.get("rank"))
+        rank = self._number(header, "rank", piece)
         if rank is not None:
-            stats.ranks.add(rank)
-        stats.yielded += 1
+            self.stats.ranks.add(rank)
         return Captured(
-            process_id=self._process_id,
-            sequence=record.offset,
-            time_us=record.time_us,
-            name=record.name,
-            metadata=self._resolved(header.get(key)) if key else None,
+            process_id=self._segment.process_id,
+            sequence=piece.offset,
+            time_us=time_us,
+            name=name,
+            metadata=self._resolved(header.get(key), piece) if key else None,
             payload=payload,
-            frame_id=_number(header.get("frame_id")),
-            frame_compile_id=_number(header.get("frame_compile_id")),
-            compiled_autograd_id=_number(header.get("compiled_autograd_id")),
-            attempt=_number(header.get("attempt")),
+            frame_id=self._number(header, "frame_id", piece),
+            frame_compile_id=self._number(header, "frame_compile_id", piece),
+            compiled_autograd_id=self._number(header, "compiled_autograd_id", piece),
+            attempt=self._number(header, "attempt", piece),
             rank=rank,
+            logged=logged,
         )
 
-    def _resolved(self, metadata: Any) -> Any:
+    def _payload(self, piece: Piece, name: str, header: dict[str, Any], line_end: int) -> tuple[str | None, Logged]:
+        digest = header.get("has_payload")
+        digest = digest if isinstance(digest, str) else None
+        if digest is None and line_end + 1 >= piece.end:
+            return None, Logged()
+        if not self._texts and not piece.last and not needs_payload(name):
+            return None, Logged(digest, max(0, piece.end - line_end - 2), "left_out")
+        raw = piece.buffer[line_end + 1 : piece.end]
+        raw = raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n")
+        state = "kept" if self._texts else "left_out"
+        if digest is not None and md5(raw, usedforsecurity=False).hexdigest() != digest:
+            whole = raw.replace(b"\r\n", b"\n").removesuffix(b"\r")  # a log that went through Windows
+            if md5(whole, usedforsecurity=False).hexdigest() == digest:
+                raw = whole
+            elif piece.last:
+                self._truncated(piece)
+            else:
+                kind = "wrong_md5" if raw or line_end + 1 < piece.end else "missing_text"
+                self.stats.rejects.add(kind, self._blocks.line_of(piece), name)
+                state = "damaged" if self._texts else "left_out"
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            self.stats.rejects.add("bad_utf8", self._blocks.line_of(piece), name)
+            text = raw.decode("utf-8", "replace")
+        if not self._texts and not needs_payload(name):
+            return None, Logged(digest, len(raw), state)
+        return text, Logged(digest, len(raw), state)
+
+    def _resolved(self, metadata: Any, piece: Piece) -> Any:
         """Put names in place of the numbers that stand for them in stacks."""
         if not isinstance(metadata, dict):
             return metadata
-        for key in ("stack", "user_stack"):
+        strings = self._segment.strings
+        for key in ("stack", "user_stack", "framework_stack"):
             frames = metadata.get(key)
             for frame in frames if isinstance(frames, list) else ():
                 number = frame.get("filename") if isinstance(frame, dict) else None
                 if isinstance(number, int):
-                    self._stats.unresolved_strings += number not in self._strings
-                    frame["filename"] = self._strings.get(number, "<unknown>")
+                    if number not in strings:
+                        self.stats.rejects.add("unknown_file", self._blocks.line_of(piece), f"number {number}")
+                    frame["filename"] = strings.get(number, "<unknown>")
         return metadata
 
+    def _number(self, header: dict[str, Any], name: str, piece: Piece) -> int | None:
+        value = header.get(name)
+        if value is None:
+            return None
+        # Below zero or beyond 32 bits it is damage, and the store's integers end at 64.
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32:
+            return value
+        self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {str(value)[:60]}")
+        return None
 
-def _number(value: Any) -> int | None:
-    # Beyond 32 bits it is damage, and the store's integers end at 64.
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**32 else None
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

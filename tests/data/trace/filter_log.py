@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from collectors.decode.names import is_wanted
+from collectors.decode.names import is_event
 
 
 def records(path: Path) -> list[tuple[str, str | None]]:
@@ -39,7 +39,7 @@ def rewrite(line: str, payload: str | None) -> str | None:
     header = json.loads("{" + body)
     name = next(iter(header))
     name = f"artifact:{header['artifact']['name']}" if name == "artifact" else name
-    if name != "str" and not is_wanted(name):
+    if name != "str" and not is_event(name):
         return None
     lines = []
     if payload is not None:

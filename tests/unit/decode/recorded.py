@@ -32,8 +32,8 @@ def captured(name: str) -> tuple[Captured, ...]:
         path = Path(folder) / "trace.log"
         path.write_bytes(log_bytes(name))
         stats = ReadStats()
-        found = tuple(read_trace_log(path, "p", stats=stats))
-    assert (stats.garbage_lines, stats.bad_json, stats.payload_mismatches, stats.truncated) == (0, 0, 0, 0)
+        found = tuple(read_trace_log(path, "p", stats=stats, wanted=lambda name: True))
+    assert stats.rejects.by_kind == {}
     return found
 
 

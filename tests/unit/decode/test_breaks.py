@@ -45,8 +45,8 @@ def broke(name: str) -> dict[str, list[ev.GraphBroke]]:
     found: dict[str, list[ev.GraphBroke]] = {}
     case = ""
     for event in events(name):
-        if isinstance(event, ev.Noted) and event.name.startswith("artifact:case_"):
-            case = event.name.removeprefix("artifact:case_")
+        if isinstance(event, ev.ArtifactSeen) and event.name.startswith("case_"):
+            case = event.name.removeprefix("case_")
         elif isinstance(event, ev.GraphBroke):
             found.setdefault(case, []).append(event)
     return found

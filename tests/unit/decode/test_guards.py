@@ -77,8 +77,8 @@ def recorded() -> dict[str, ev.GuardFailure]:
     found: dict[str, ev.GuardFailure] = {}
     case = ""
     for event in events("torch2.13-guards"):
-        if isinstance(event, ev.Noted) and event.name.startswith("artifact:case_"):
-            case = event.name.removeprefix("artifact:case_")
+        if isinstance(event, ev.ArtifactSeen) and event.name.startswith("case_"):
+            case = event.name.removeprefix("case_")
         elif isinstance(event, ev.Recompiled):
             found.setdefault(case, event.guards[0])
     return found

@@ -1,0 +1,128 @@
+"""What only a trace log tells: artifacts with their texts, timed phases, symbolic shapes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from collectors import events
+from collectors.decode.aot import parse_metadata, summarize
+from collectors.decode.captured import Captured, Logged
+from collectors.decode.clean import clean, clean_text
+from collectors.decode.guard_tree import parse_guards, summarize_guards
+from collectors.decode.names import AOT_METADATA, GUARDS, SPAN, SYMBOLS
+from collectors.decode.paths import PathNamer
+from collectors.decode.stacks import named_stack, parse_frames, user_frame
+
+_ARTIFACT = "artifact:"
+_TITLES = ("filename", "name", "url", "url_name", "op")
+_STACKS = ("stack", "user_stack", "framework_stack")
+_LONG = 200  # a value of a span's args longer than this is kept apart, in the whole
+
+
+def decode_logged(captured: Captured, logged: Logged, context: dict[str, Any], namer: PathNamer) -> list[events.Event]:
+    """Decode a record of a trace log that is no event; unknown names are artifacts like the rest."""
+    if captured.name == SPAN:
+        span = make_span(captured, context, keep_text=logged.state == "kept")
+        if span is not None:
+            return [span]
+    elif captured.name in SYMBOLS and isinstance(captured.metadata, dict):
+        return [make_symbol(captured, context, namer)]
+    return [make_artifact(captured, logged, context)]
+
+
+def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -> events.ArtifactSeen:
+    """Keep a record under its own name, with its text, and sum up guards and AOTAutograd's metadata."""
+    metadata = clean(captured.metadata) if isinstance(captured.metadata, dict) else {}
+    encoding = metadata.get("encoding") if captured.name.startswith(_ARTIFACT) else None
+    title = next((metadata[key] for key in _TITLES if isinstance(metadata.get(key), str)), None)
+    text = captured.payload if isinstance(captured.payload, str) else None
+    name = clean_text(captured.name.removeprefix(_ARTIFACT))
+    if captured.name.startswith(_ARTIFACT):
+        metadata = {key: value for key, value in metadata.items() if key not in ("name", "encoding")}
+        title = None
+    guards = aot = None
+    if text is not None and captured.name in GUARDS:
+        tree = parse_guards(text)
+        guards = summarize_guards(tree) if tree is not None else None
+    if text is not None and captured.name == AOT_METADATA:
+        meta = parse_metadata(text)
+        aot = summarize(meta) if meta is not None else None
+    return events.ArtifactSeen(
+        **context,
+        name=name,
+        title=title.rsplit("/", 1)[-1] if title else None,
+        encoding=encoding if isinstance(encoding, str) else "string",
+        metadata=metadata,
+        state=logged.state,
+        size_bytes=logged.size_bytes,
+        md5=logged.md5,
+        text=clean_text(text) if text is not None and logged.state in ("kept", "damaged") else None,
+        guards=guards,
+        aot=aot,
+    )
+
+
+def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -> events.SpanSeen | None:
+    """Read one chromium_event; None where it is none."""
+    try:
+        body = json.loads(captured.payload) if isinstance(captured.payload, str) else captured.metadata
+        at_us, phase, name = round(body["ts"]), body["ph"], body["name"]
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        return None
+    args = body.get("args")
+    thread = body.get("tid")
+    if not isinstance(name, str) or phase not in ("B", "E", "i") or not 0 <= at_us < 2**62:
+        return None
+    args = args if isinstance(args, dict) else {}
+    if context["compile_id"] is None and isinstance(args.get("compile_id"), str):
+        context = {**context, "compile_id": args["compile_id"]}
+    said = {key: value for key, value in args.items() if key != "compile_id" and value is not None}
+    short = {key: value for key, value in said.items() if _is_short(value)}
+    return events.SpanSeen(
+        **context,
+        name=clean_text(name),
+        phase=phase,
+        at_us=at_us,
+        thread=thread if isinstance(thread, int) and abs(thread) < 2**62 else 0,
+        args=clean(short),
+        text=None if len(short) == len(said) or not keep_text else json.dumps(clean(args), separators=(",", ":")),
+    )
+
+
+def _is_short(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _LONG
+    if isinstance(value, list | dict):
+        return len(value) <= 10 and len(str(value)) <= _LONG
+    return True
+
+
+def make_symbol(captured: Captured, context: dict[str, Any], namer: PathNamer) -> events.SymbolSeen:
+    """Read what torch says of a symbolic shape, with the user's line it came from."""
+    said = clean(captured.metadata)
+    frames = parse_frames(said.get("user_stack")) or parse_frames(said.get("stack"))
+    frame = user_frame(frames)
+    detail = {key: value for key, value in said.items() if key not in _STACKS}
+    for key in _STACKS:
+        if isinstance(said.get(key), list):
+            detail[key] = named_stack(parse_frames(said[key]), namer)
+    return events.SymbolSeen(
+        **context,
+        symbol_kind=SYMBOLS[captured.name],
+        symbol=_text(said.get("symbol")),
+        expression=_text(said.get("expr") or said.get("reason")),
+        value=_text(said.get("val") if "val" in said else said.get("value")),
+        value_range=_text(said.get("vr")),
+        source=_text(said.get("source") or said.get("sources")),
+        file=namer.name(frame.path) if frame else None,
+        line=frame.line if frame else None,
+        source_line=frame.code if frame else None,
+        detail={"name": captured.name, **detail},
+    )
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return ", ".join(str(one) for one in value) or None
+    return None if value is None or value == "" else str(value)

@@ -1,0 +1,100 @@
+"""Cut a trace log into records, block by block: never more of it in memory than a record and a block.
+
+A record is a line that does not begin with a TAB, and the lines after it that do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from collectors.read.rejects import Rejects
+
+BLOCK_BYTES = 4 << 20
+LARGEST_BYTES = 64 << 20
+_BORDER = re.compile(rb"\n(?=[^\t])")
+
+
+@dataclass(slots=True)
+class Piece:
+    """Point at one record in a buffer that lives until the next one is asked for."""
+
+    buffer: bytes
+    begin: int
+    end: int  # behind its last newline
+    offset: int  # of its first byte, in the log
+    last: bool  # nothing follows it, yet
+    incomplete: bool = False  # set by who reads it: leave it for a later reading
+
+    @property
+    def line_end(self) -> int:
+        """Give the end of its first line, without the newline."""
+        found = self.buffer.find(b"\n", self.begin, self.end)
+        return self.end if found < 0 else found
+
+
+class BlockReader:
+    """Yield a log's records from where the file stands, and again what came since."""
+
+    def __init__(self, file: BinaryIO, offset: int, line: int, rejects: Rejects) -> None:
+        self._file = file
+        self._rejects = rejects
+        self._buffer = b""
+        self._base_offset = offset  # of the buffer's first byte
+        self._base_line = line
+
+    @property
+    def offset(self) -> int:
+        """Say where what is not read yet begins: behind the last whole record, once all are read."""
+        return self._base_offset
+
+    @property
+    def line(self) -> int:
+        """Say which line that is, from 1."""
+        return self._base_line
+
+    def line_of(self, piece: Piece) -> int:
+        """Count the line a record begins at, from 1."""
+        return self._base_line + self._buffer.count(b"\n", 0, piece.begin)
+
+    def __iter__(self) -> Iterator[Piece]:
+        scanned = 0
+        while block := self._file.read(BLOCK_BYTES):
+            self._buffer += block
+            begin = 0
+            for border in _BORDER.finditer(self._buffer, scanned):
+                end = border.start() + 1
+                yield Piece(self._buffer, begin, end, self._base_offset + begin, last=False)
+                begin = end
+            if begin == 0 and len(self._buffer) > LARGEST_BYTES:
+                begin = self._pass_over()
+            self._drop(begin)
+            # The last newline's successor is not here yet: look at it again.
+            scanned = max(0, len(self._buffer) - 1)
+        if self._buffer:
+            piece = Piece(self._buffer, 0, len(self._buffer), self._base_offset, last=True)
+            yield piece
+            if not piece.incomplete:
+                self._drop(len(self._buffer))
+
+    def _drop(self, count: int) -> None:
+        self._base_line += self._buffer.count(b"\n", 0, count)
+        self._base_offset += count
+        self._buffer = self._buffer[count:]
+
+    def _pass_over(self) -> int:
+        """Give up a record that would not fit into memory, up to the next one's beginning."""
+        self._rejects.add("too_large", self._base_line, self._buffer[:400])
+        while True:
+            border = _BORDER.search(self._buffer)
+            if border:
+                return border.start() + 1
+            # Its newlines count; its bytes are let go.
+            self._base_line += self._buffer.count(b"\n", 0, len(self._buffer) - 1)
+            self._base_offset += len(self._buffer) - 1
+            block = self._file.read(BLOCK_BYTES)
+            if not block:
+                return len(self._buffer)
+            self._buffer = self._buffer[-1:] + block

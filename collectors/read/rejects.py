@@ -1,0 +1,56 @@
+"""Count what of a log could not be read: by kind, with the first line it happened at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# kind -> what it means, in words for people
+KINDS: dict[str, str] = {
+    "stray_line": "a line that is no record",
+    "bad_json": "a record whose JSON cannot be read",
+    "bad_utf8": "a text that is not UTF-8; the bad bytes are replaced",
+    "wrong_md5": "a text that does not fit its md5; kept as it came",
+    "missing_text": "a record whose text is missing",
+    "bad_field": "a record with a missing or impossible field; kept as it came",
+    "unknown_file": "a stack frame whose file name is not in the log",
+    "too_large": "a record larger than 64 MiB; passed over",
+    "second_log": "another process's log in the same file; read as a process of its own",
+    "truncated": "a last record that is not whole; a longer copy of the log completes it",
+    "empty_log": "a file without a record",
+    "damaged_file": "an archive or a compressed file that cannot be read to its end",
+}
+EXAMPLE_CHARACTERS = 200
+
+
+@dataclass
+class Reject:
+    """Count one kind."""
+
+    count: int = 0
+    first_line: int | None = None
+    example: str | None = None
+
+
+@dataclass
+class Rejects:
+    """Hold the counts of one log."""
+
+    by_kind: dict[str, Reject] = field(default_factory=dict)
+
+    def add(self, kind: str, line: int | None = None, example: bytes | str | None = None, count: int = 1) -> None:
+        """Count what was met at a line."""
+        reject = self.by_kind.setdefault(kind, Reject(0, line))
+        if not reject.count and example is not None:
+            text = example.decode("utf-8", "replace") if isinstance(example, bytes) else example
+            reject.example = text[:EXAMPLE_CHARACTERS].strip().encode("utf-8", "replace").decode()
+        reject.count += count
+
+    def count(self, kind: str) -> int:
+        """Say how many of a kind were met."""
+        found = self.by_kind.get(kind)
+        return found.count if found else 0
+
+    @property
+    def total(self) -> int:
+        """Sum all kinds."""
+        return sum(reject.count for reject in self.by_kind.values())
