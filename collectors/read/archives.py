@@ -214,12 +214,13 @@ class _Pass:
 
     def chunks(self, found: tarfile.TarInfo) -> Iterator[bytes]:
         """Yield the current member's bytes."""
-        assert self._tar is not None
-        file, size = self._tar.extractfile(found), 0
-        assert file is not None
+        # Not by extractfile: its file raises at a cut and drops what it had read of it.
+        assert self._tar is not None and self._tar.fileobj is not None
+        file, size = self._tar.fileobj, 0
+        file.seek(found.offset_data)
         while size < found.size:
             try:
-                chunk: bytes = file.read1(CHUNK_BYTES)  # type: ignore[attr-defined]  # one read of the layer below, so that nothing is lost on an error
+                chunk = file.read(min(CHUNK_BYTES, found.size - size))
             except _ERRORS:
                 chunk = b""
             if not chunk:
