@@ -23,9 +23,10 @@ __all__ = ["BY_NAME", "CATEGORIES", "Category", "classify", "parse_reason", "par
 
 _ENTRY = re.compile(r"^(?P<entry>!?\d+(?:/\d+)*): ")
 _USER_STACK = "\nUser stack trace:\n"
-_HINT = re.compile(r"\s*\(HINT: (?P<hint>.*)\)\s*$", re.DOTALL)
+_HINT = "(HINT: "
+_STRING_OR_MARK = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|['\"]|  #(?= |$)", re.DOTALL)
 _COMMENT_PLACE = re.compile(
-    r"^(?:(?P<code>.*?)\s*# )?\(?(?P<path>[^#\s][^#]*?):(?P<line>\d{1,9}) in (?P<name>[^\s()]+)\)?\s*$", re.DOTALL
+    r"^(?:(?P<code>.*?)# )?\(?(?P<path>[^#\s][^#]*?):(?P<line>\d{1,9}) in (?P<name>[^\s()]+)\)?\s*$", re.DOTALL
 )
 # What dynamo did after the user's line: "(_dynamo/variables/tensor.py:2606 in evaluate_expr)", or why it guarded.
 _AFTERWARDS = re.compile(r"\s\((?:user code shown is first use|_[a-z]+/|unknown source)[^\n]*\)\s*$")
@@ -46,10 +47,9 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
     entry = _ENTRY.match(text)
     body = text[entry.end() :] if entry else text
     body, _, stack = body.partition(_USER_STACK)
-    hint = _HINT.search(body)
-    code, comment = _split_comment(body[: hint.start()] if hint else body)
-    found = classify(code, f"{hint['hint'] if hint else ''} {comment}")
-    place = _place(comment, stack)
+    code, comment, hint = split_verbose(body)
+    found = classify(code, f"{hint or ''} {comment}")
+    place = find_place(comment, stack)
     named = None
     if place is not None:
         named = (namer or PathNamer()).name(place.path)
@@ -100,33 +100,35 @@ def reason_texts(payload: Any) -> list[str]:
     return []
 
 
+def split_verbose(text: str) -> tuple[str, str, str | None]:
+    """Split "k == 1      # x = x * k  # f.py:83 in forward (HINT: …)" into code, comment and hint."""
+    hint, start = None, text.find(_HINT)
+    if start >= 0 and (ending := text.rstrip()).endswith(")"):
+        text, hint = text[:start], ending[start + len(_HINT) : -1]
+    code, comment = _split_comment(text)
+    return code, comment, hint
+
+
 def _split_comment(body: str) -> tuple[str, str]:
     """Split "k == 1      # x = self.l(x) * k  # f.py:83 in forward" at the first "#" that is not inside a string."""
-    quote = ""
-    place = 0
-    while place < len(body):
-        char = body[place]
-        if quote:
-            if char == "\\":
-                place += 1
-            elif char == quote:
-                quote = ""
-        elif char in "'\"":
-            quote = char
-        elif char == "#" and body[max(place - 2, 0) : place] == "  " and body[place + 1 : place + 2] in (" ", ""):
-            return body[:place].strip(), body[place + 1 :].strip()
-        place += 1
-    # An apostrophe in torch's own words opens no string.
-    code, mark, comment = body.partition("  # ")
-    return (code.strip(), comment.strip()) if mark and quote else (body.strip(), "")
+    for found in _STRING_OR_MARK.finditer(body):
+        if found[0] == "  #":
+            return body[: found.start()].strip(), body[found.end() :].strip()
+        if len(found[0]) == 1:
+            # An apostrophe in torch's own words opens no string.
+            code, mark, comment = body.partition("  # ")
+            return (code.strip(), comment.strip()) if mark else (body.strip(), "")
+    return body.strip(), ""
 
 
-def _place(comment: str, stack: str) -> Frame | None:
+def find_place(comment: str, stack: str = "") -> Frame | None:
+    """Find the line of the user's that a guard's comment, or the stack below it, names."""
     frames = parse_traceback(stack) if stack else []
     frame = user_frame(frames)
     if frame is not None:
         return frame
-    comment = _AFTERWARDS.sub("", comment)
+    if comment.endswith(")"):
+        comment = _AFTERWARDS.sub("", comment)
     found = _COMMENT_PLACE.match(comment) if comment else None
     if found is None:
         return None
