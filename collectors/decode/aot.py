@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TypeAlias, cast
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Number: TypeAlias = "int | None"
 
 ARTIFACT = "aot_forward_graph_fw_metadata"
+# Torch 2.13 writes the source of each wrapper that it makes, under these names; 2.11 does not.
+WRAPPER_ARTIFACTS = {
+    "runtime_wrapper_orchestration": "RuntimeWrapper",
+    "mutation_epilogue": "RuntimeWrapper",
+    "output_alias_wrapper": "RuntimeWrapper",
+    "compiled_function_forward": "AOTDispatchAutograd",
+    "subclass_wrapper": "AOTDispatchSubclassWrapper",
+    "effect_tokens_wrapper": "EffectTokensWrapper",
+    "functionalized_rng_wrapper": "FunctionalizedRngRuntimeWrapper",
+    "dedup_wrapper": "AOTDedupeWrapper",
+    "synthetic_base_wrapper": "AOTSyntheticBaseWrapper",
+}
 MAX_DEPTH = 48  # the deepest real one is 9; what lies deeper is kept as text
 # One look at each character: no alternative can begin again inside what another one gave up.
 _TOKEN = re.compile(
@@ -208,6 +221,24 @@ def summarize(meta: dict[str, Json]) -> dict[str, Json]:
         "saved_opaque_count": _number(meta, "num_opaque_objects_saved_for_bw"),
         "donated_buffer_count": _length(meta, "bw_donated_idxs"),
         "backward_mutation_count": _length(meta, "indices_of_inputs_that_requires_grad_with_mutations_in_bw"),
+    }
+
+
+def add_wrappers(summary: dict[str, Json], artifacts: Iterable[str]) -> dict[str, Json]:
+    """Fill in what the metadata does not say from the names of the compile's other artifacts, if they tell.
+
+    Only for a compile with one graph: torch does not say to which of several a wrapper belongs.
+
+    Source: torch/_functorch/_aot_autograd/subclass_codegen.py _compile_and_exec_source (2.13)
+    """
+    names = set(artifacts)
+    if "runtime_wrapper_orchestration" not in names:
+        return summary  # a torch that does not write wrappers: that one is missing says nothing
+    return summary | {
+        "synthetic_base": "synthetic_base_wrapper" in names,
+        "deduplicated": "dedup_wrapper" in names,
+        "arguments_merged": not names.isdisjoint(("synthetic_base_wrapper", "dedup_wrapper")),
+        "rng_functionalized": "functionalized_rng_wrapper" in names,
     }
 
 

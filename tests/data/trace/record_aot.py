@@ -1,4 +1,5 @@
-"""Make AOTAutograd say what it knows of graphs of every kind, a JSON line a graph: its case, torch's version, the text.
+"""Make AOTAutograd say what it knows of graphs of every kind, a JSON line a graph: its case, torch's version, the text,
+and, where torch tells them, the wrappers that it then made.
 
     python tests/data/trace/record_aot.py tests/data/trace/aot-metadata.jsonl.xz [TRACE_LOG…]
 
@@ -19,7 +20,9 @@ from torch._functorch.aot_autograd import aot_function, make_boxed_compiler
 from torch._inductor.utils import fresh_cache
 from torch.testing._internal.two_tensor import TwoTensor
 
-NAME = "aot_forward_graph_fw_metadata"
+from collectors.decode.aot import ARTIFACT as NAME
+from collectors.decode.aot import WRAPPER_ARTIFACTS
+
 CASES, LINES, SEEN = [], [], {}
 TORCH = torch.__version__.split("+")[0]
 C = functools.partial(torch.compile, backend="aot_eager", fullgraph=True)
@@ -29,10 +32,14 @@ aot = functools.partial(aot_function, fw_compiler=plain, bw_compiler=plain)
 
 class Keep(logging.Handler):
     case = ""
+    line = None
 
     def emit(self, record):
-        if record.metadata.get("artifact", {}).get("name") == NAME:
-            write(self.case, TORCH, str(record.payload))
+        name = record.metadata.get("artifact", {}).get("name")
+        if name == NAME:
+            self.line = write(self.case, TORCH, str(record.payload))
+        elif name in WRAPPER_ARTIFACTS and self.line is not None:
+            self.line["wrappers"].append(name)
 
 
 def write(case, version, text):
@@ -42,7 +49,9 @@ def write(case, version, text):
     if text not in SEEN.get(case, ()) and (version == TORCH or text not in SEEN.get(version, ())):
         SEEN.setdefault(case, set()).add(text)
         SEEN.setdefault(version, set()).add(text)
-        LINES.append(json.dumps({"name": case, "torch": version, "metadata_text": text}))
+        LINES.append({"name": case, "torch": version, "metadata_text": text, "wrappers": []})
+        return LINES[-1]
+    return None
 
 
 def case(f):
@@ -426,7 +435,7 @@ def main(out, *logs):
             print(make.__name__, "said nothing new", file=sys.stderr)
     for log in logs:
         read(Path(log))
-    Path(out).write_bytes(lzma.compress(("\n".join(LINES) + "\n").encode(), preset=9))
+    Path(out).write_bytes(lzma.compress("".join(json.dumps(line) + "\n" for line in LINES).encode(), preset=9))
 
 
 def read(log):
