@@ -72,16 +72,19 @@ class _Frame:
 
     def finish_element(self, text: str) -> None:
         """Put the element that is being read where it belongs."""
-        if self.part_count or self.key is not None:
-            value = self.value
-            if self.part_count > 1:  # a long string is printed as several, side by side
-                whole = len(self.strings) == self.part_count
-                value = "".join(self.strings) if whole else " ".join(text[self.start : self.end].split())
-            if self.key is None:
-                self.items.append(value if self.part_count else None)
-            else:
-                self.fields[self.key] = value if self.part_count else None
-        self.key, self.part_count, self.value, self.strings = None, 0, None, []
+        if not self.part_count and self.key is None:
+            return
+        value = self.value if self.part_count else None
+        if self.part_count > 1:  # a long string is printed as several, side by side
+            whole = len(self.strings) == self.part_count
+            value = "".join(self.strings) if whole else " ".join(text[self.start : self.end].split())
+        if self.key is None:
+            self.items.append(value)
+        else:
+            self.fields[self.key] = value
+        self.key, self.part_count = None, 0
+        if self.strings:
+            self.strings = []
 
     def finish(self) -> Json:
         """Make the value of a closed bracket: a call is a dict with `_class`, what has no name in `_args`."""
