@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from collectors.read.streams import CHUNK_BYTES, Chunks, Gauge, LimitExceeded, SourceDamaged, read_chunks
+from collectors.read.streams import CHUNK_BYTES, Chunks, Gauge, LimitExceeded, SourceDamaged, clean_name, read_chunks
 from collectors.read.unpack import HEAD_BYTES, Unpack, damaged, peel, unpack_bzip2, unpack_deflate, unpack_zstd
 
 _LONG_NAME_BYTES = 1 << 20  # a header that claims a longer name would have it read into memory
@@ -92,7 +92,7 @@ def list_zip(it: Container) -> Listing:
         raise SourceDamaged(f"{it.name}: the zip cannot be read ({error}); copy the file again.") from None
     for entry in entries:
         kind = entry.external_attr >> 28  # Unix's file type: 8 a file, 0 not said, 10 a link
-        if entry.is_dir():
+        if entry.filename.endswith("/"):
             continue
         if kind not in (0, 8):
             passed_over.append(entry.filename)
@@ -116,7 +116,7 @@ def _zip_member(it: Container, entry: zipfile.ZipInfo) -> Member:
 
 def _zip_chunks(it: Container, entry: zipfile.ZipInfo) -> Chunks:
     """Read one member with a file of its own; zipfile's reader loses what it holds when a member is damaged."""
-    where = f"{it.name}: {entry.filename}"
+    where = f"{it.name}: {clean_name(entry.filename)}"
     file = it.open()
     packed = Chunks(_zip_packed(file, entry, where), [file])
     unpack = _UNPACK.get(entry.compress_type)
@@ -167,10 +167,18 @@ class _TarInfo(tarfile.TarInfo):
 
     def _proc_member(self, tarfile_: tarfile.TarFile) -> tarfile.TarInfo:
         named = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+        if self.size < 0:
+            raise tarfile.ReadError("a negative size")
         if self.type in (*named, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK) and self.size > _LONG_NAME_BYTES:
             raise tarfile.ReadError(f"a name of {self.size:,} bytes")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._proc_gnusparse_10()
         found: tarfile.TarInfo = super()._proc_member(tarfile_)  # type: ignore[misc]
         return found
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        # Its map of holes is as long as it likes, and read into memory.
+        raise tarfile.ReadError("a sparse file, which is not read; pack it without --sparse")
 
 
 class _TarFile(tarfile.TarFile):
@@ -199,7 +207,11 @@ class _Pass:
                 file, mode = (self._packed, "r|") if self._packed is not None else (self._plain, "r:")
                 self._tar = _TarFile.open(fileobj=file, mode=mode, bufsize=CHUNK_BYTES)  # type: ignore[call-overload]
                 assert self._tar is not None
+            if self.next_number:  # the first header was read by opening
+                self._skip(self._tar)
             found: tarfile.TarInfo | None = self._tar.next()
+            if found is not None and self._tar.offset < found.offset_data:
+                raise tarfile.ReadError("a negative size")  # it would go round in circles
             self._tar.members.clear()  # it would keep them all
         except _ERRORS as error:
             found, wrong = None, f"does not decode ({error})"
@@ -211,6 +223,13 @@ class _Pass:
         self.next_number += 1
         self._end = found.offset_data + (found.size if found.isreg() else 0)
         return found
+
+    def _skip(self, archive: _TarFile) -> None:
+        """Go behind the current member; tarfile itself goes on to where a header says, long after the end."""
+        file = archive.fileobj
+        while self._packed is not None and file is not None and (left := archive.offset - file.tell()) > 0:
+            if not file.read(min(CHUNK_BYTES, left)):
+                raise tarfile.ReadError("ends too early")
 
     def chunks(self, found: tarfile.TarInfo) -> Iterator[bytes]:
         """Yield the current member's bytes."""
@@ -340,7 +359,7 @@ def _open_plain(it: Container, found: tarfile.TarInfo) -> Chunks:
 
 
 def _tar_cut(where: str, found: tarfile.TarInfo, size: int) -> SourceDamaged:
-    return damaged(f"{where}: {found.name}", "tar", size, f"ends before its {found.size:,} bytes")
+    return damaged(f"{where}: {clean_name(found.name)}", "tar", size, f"ends before its {found.size:,} bytes")
 
 
 def _tar_time_us(found: tarfile.TarInfo) -> int | None:

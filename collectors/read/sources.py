@@ -24,6 +24,7 @@ from collectors.read.streams import (
     NoSuchLog,
     SourceDamaged,
     Spooled,
+    clean_name,
     read_chunks,
 )
 from collectors.read.unpack import HEAD_BYTES, find_unpack
@@ -33,7 +34,6 @@ __all__ = ["LimitExceeded", "Limits", "LogSource", "NoSuchLog", "SourceDamaged",
 NO_LIMITS = Limits()
 STANDARD_INPUT = "standard input"
 SAME_JOB_US = 10 * 60 * 1_000_000  # ranks of one job end within this; an older log of a rank is an older job's
-_MOST_NAME = 300
 _LOOKS_LIKE_LOG = re.compile(rb"(?:\[rank\d+\]:)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]\n]*\][^{\n]*\{")
 _NAMED_LIKE_LOG = re.compile(r"^dedicated_log_torch_trace_|\.log$")
 _PACKED_NAME = re.compile(r"\.(?:gz|zst|xz|bz2)$")
@@ -97,21 +97,6 @@ def find_sources(
     if not found.sources:
         raise NoSuchLog(f"{name}: none of the {len(found.ignored)} files in this archive is a torch trace log.")
     return found
-
-
-def clean_name(text: str) -> str:
-    """Make a name printable on one line: it may hold any byte."""
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if _encodes(text) else "?"
-    text = "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in text)
-    return text if len(text) <= _MOST_NAME else "…" + text[1 - _MOST_NAME :]
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def is_log(head: bytes, name: str) -> bool:
@@ -265,7 +250,7 @@ def _find_in_container(
 
 def _group(it: Container, listing: Listing, is_given: bool) -> SourceGroup:
     sources: list[LogSource] = []
-    ignored = [clean_name(f"{it.name}: {name}") for name in listing.passed_over]
+    ignored = [f"{it.name}: {clean_name(name)}" for name in listing.passed_over]
     for number, member in enumerate(listing.members):
         label = f"{it.name}: {clean_name(member.name)}"
         if _is_hidden(member.name) or not is_log(member.head, member.name):

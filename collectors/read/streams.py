@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 CHUNK_BYTES = 256 * 1024
 RATIO_FROM_BYTES = 16 << 20  # a short repetitive log may be packed a thousand times without being an attack
+_MOST_NAME = 300
 
 
 class NoSuchLog(ValueError):
@@ -28,6 +29,12 @@ class SourceDamaged(ValueError):
 
 class LimitExceeded(ValueError):
     """More comes out of the files than the limits allow."""
+
+
+def clean_name(text: str) -> str:
+    """Make a name printable on one line: it may hold any byte."""
+    text = "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in text)
+    return text if len(text) <= _MOST_NAME else "…" + text[1 - _MOST_NAME :]
 
 
 class Closing(Protocol):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,32 @@ def test_the_size_limit_is_for_all_logs_together(tmp_path: Path, kind: str) -> N
 def test_standard_input_is_not_spooled_beyond_the_size_limit() -> None:
     with pytest.raises(LimitExceeded, match=r"standard input: .* the limit is 1,000 bytes"):
         find_sources("-", stdin=io.BytesIO(gzip.compress(os.urandom(5000))), limits=Limits(total_bytes=1000))
+
+
+def _tar_header(size: bytes, kind: bytes = b"0") -> bytes:
+    header = bytearray(tarfile.TarInfo("a.log").tobuf(tarfile.GNU_FORMAT))
+    header[124:136], header[156:157] = size, kind
+    header[148:156] = b"%06o\0 " % (256 + sum(header[:148]) + sum(header[156:512]))
+    return bytes(header)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize(
+    "header",
+    [
+        _tar_header(b"\x80" + b"\0" * 3 + b"\x7f" + b"\xff" * 7),  # 8 EiB
+        _tar_header(b"\xff" * 10 + b"\xfc\x00"),  # -1024: tarfile reads such a tar for ever
+        _tar_header(b"77777777777\0", tarfile.GNUTYPE_LONGNAME),
+        _tar_header(b"00000001000\0", tarfile.GNUTYPE_SPARSE),
+        _tar_header(b"00000001000\0", tarfile.GNUTYPE_LONGNAME) * 5000,
+    ],
+)
+def test_a_hostile_tar_header_is_damage(tmp_path: Path, header: bytes, pack: Callable[[bytes], bytes]) -> None:
+    sources = find_sources(str(write(tmp_path, "t", pack(make_tar({"good.log": LOG})[: -20 * 512] + header)))).sources
+    assert sources[0].file_name in ("good.log", "t")
+    with pytest.raises(SourceDamaged, match=r"t: .*tar"):
+        for source in sources:
+            read_all_pieces(source)
 
 
 _SEEDS = [
