@@ -1,0 +1,56 @@
+"""Torch's reprs, "TensorMetadata(dtype=torch.float32, shape=torch.Size([8]))", split into fields and compared."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TOKEN = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|[(\[{]|[)\]}]|, ", re.DOTALL)
+_FIELD = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
+_CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)\s*\Z", re.DOTALL | re.ASCII)
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """Hold one field that differs; a side that lacks it has none."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+def split_arguments(text: str) -> list[str]:
+    """Split at the commas that stand in no bracket and no string."""
+    parts, depth, start = [], 0, 0
+    for token in _TOKEN.finditer(text):
+        what = token[0]
+        if what in "([{":
+            depth += 1
+        elif what in ")]}":
+            depth = max(depth - 1, 0)
+        elif what == ", " and not depth:
+            parts.append(text[start : token.start()])
+            start = token.end()
+    return [part for part in (*parts, text[start:]) if part.strip()]
+
+
+def read_fields(text: str) -> dict[str, str] | None:
+    """Read "Name(a=1, b=2)" into its fields; None where it is no such call with named arguments only."""
+    call = _CALL.match(text)
+    if call is None:
+        return None
+    fields = {}
+    for part in split_arguments(call[2]):
+        named = _FIELD.match(part)
+        if named is None:
+            return None
+        fields[named[1]] = part[named.end() :]
+    return fields
+
+
+def compare_fields(before: dict[str, str], after: dict[str, str]) -> tuple[FieldChange, ...]:
+    """List the fields that differ, in the order in which torch writes them."""
+    names = list(dict.fromkeys((*before, *after)))
+    return tuple(
+        FieldChange(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
+    )

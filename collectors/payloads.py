@@ -1,0 +1,18 @@
+"""The decoders of kept payloads, for readers of the store: the standard library is all they need."""
+
+from __future__ import annotations
+
+from collectors.decode.cache_keys import Component, parse_components
+from collectors.decode.guard_tree import GuardNode, GuardTree, find_root, is_check, parse_guards, summarize_guards, walk
+
+__all__ = [
+    "Component",
+    "GuardNode",
+    "GuardTree",
+    "find_root",
+    "is_check",
+    "parse_components",
+    "parse_guards",
+    "summarize_guards",
+    "walk",
+]
