@@ -1,4 +1,4 @@
-"""The collector's command line: run, list, show, doctor."""
+"""The collector's command line: run, import, list, show, doctor."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ USAGE_ERROR = 2
 EPILOG = """examples:
   {collect} run -- python train.py --lr 3
   {collect} run --name nightly --suite llm --tag gpu=h200 -- torchrun --nproc-per-node 2 train.py
+  {collect} import /tmp/trace            what TORCH_TRACE=/tmp/trace wrote
   {collect} list
   {collect} show 01JD
   {serve}            then open http://127.0.0.1:8000
@@ -37,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"CompileBoard {collectors.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(commands)
+    _add_import(commands)
     listing = commands.add_parser("list", help="list the newest runs of a database")
     _add_db(listing)
     listing.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many runs (default 20)")
@@ -91,6 +93,41 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument("argv", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
+def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    importing = commands.add_parser(
+        "import",
+        help="read torch's own trace logs (TORCH_TRACE)",
+        description="Read torch's own trace logs into the database: a log, a folder of logs (its ranks and processes "
+        "become one run), a .gz, .zst, .xz, .tar.* or .zip of either, or - for standard input. Importing again adds "
+        "only what is new.",
+        epilog="example: TORCH_TRACE=/tmp/trace python train.py; %(prog)s /tmp/trace",
+    )
+    _add_db(importing)
+    importing.add_argument("paths", nargs="+", metavar="PATH", help="a log, a folder, an archive, or -")
+    importing.add_argument("--latest", action="store_true", help="of a folder, only the newest log and its ranks")
+    importing.add_argument("--follow", action="store_true", help="keep reading logs that grow, until Ctrl-C")
+    importing.add_argument("--strict", action="store_true", help="end with 1 if anything could not be read")
+    importing.add_argument(
+        "--no-payloads", action="store_true", help="keep no graphs, code and guards: only what the tables need"
+    )
+    importing.add_argument(
+        "--redact-source", action="store_true", help="keep no line of the program's source code, wherever torch put it"
+    )
+    importing.add_argument("--name", metavar="NAME", help="the run's name (default: the program's file)")
+    importing.add_argument("--suite", metavar="NAME", help="what the run belongs to")
+    importing.add_argument(
+        "--tag", action="append", default=[], type=_tag, metavar="KEY=VALUE", help="a label to find it by; repeatable"
+    )
+    importing.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="the repository's folder where the log was written: files are then named from there; repeatable",
+    )
+    importing.add_argument("--again", action="store_true", help="import it even if its run was deleted")
+
+
 def _add_db(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--db",
@@ -129,6 +166,7 @@ def main(argv: list[str] | None = None) -> int:
         return USAGE_ERROR
     commands: dict[str, Callable[[argparse.Namespace], int]] = {
         "run": run_command,
+        "import": import_command,
         "list": list_command,
         "show": show_command,
         "doctor": doctor_command,
@@ -139,12 +177,14 @@ def main(argv: list[str] | None = None) -> int:
         example = hints.collect("run", database=arguments.db, then="-- python train.py")
         say(f"There is no database at {arguments.db}. Record a run first: {example}")
         return USAGE_ERROR
-    except (StoreError, ValueError) as error:
+    except (StoreError, ValueError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
         say(str(error))
         return USAGE_ERROR
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 def say(text: str) -> None:
@@ -200,6 +240,32 @@ def run_command(arguments: argparse.Namespace) -> int:
         return error.exit_code
     whisper(closing_line(arguments.db, launch.manifest.run_id))
     return end_like(outcome)
+
+
+def import_command(arguments: argparse.Namespace) -> int:
+    """Read torch's trace logs."""
+    from collectors.importer.command import import_paths
+    from collectors.importer.loader import Options
+
+    pick_up()
+    options = Options(
+        payloads=not arguments.no_payloads,
+        redact_source=arguments.redact_source,
+        name=arguments.name,
+        suite=arguments.suite,
+        tags=dict(arguments.tag),
+        roots=tuple(arguments.root),
+        again=arguments.again,
+    )
+    return import_paths(
+        arguments.paths,
+        arguments.db,
+        options,
+        say=say,
+        latest=arguments.latest,
+        follow=arguments.follow,
+        strict=arguments.strict,
+    )
 
 
 def closing_line(database: str, run_id: str) -> str:

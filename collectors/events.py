@@ -48,7 +48,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True)
 class RunEnded(Event):
-    """Close a run. `state` is finished, failed, killed or interrupted."""
+    """Close a run. `state` is finished, failed, killed, interrupted or, of a log, imported."""
 
     KIND = "run_ended"
     run_id: str

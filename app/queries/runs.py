@@ -8,7 +8,7 @@ from typing import Any
 
 from app.queries.page import FilterError, Page, decode_cursor, make_page
 
-STATES = ("running", "finished", "failed", "killed", "interrupted")
+STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
 
 # What a list may be ordered by; each is never null, so that a keyset page can start behind any row.
 ORDERS = {

@@ -14,7 +14,7 @@ from app.charts.compile import chart_phases
 from app.db import get_reader
 from app.format import format_bytes, format_count, format_duration, format_number, format_time
 from app.queries import compiles, events, run_breaks, run_events, run_recompiles
-from app.web.run import find_run
+from app.web.run_shell import find_run
 from collectors.fields import FIELDS
 
 blueprint = Blueprint("compile", __name__)

@@ -16,7 +16,7 @@ from app.reports.contents import read_contents
 from app.reports.csv import COLUMNS, DEFAULT_TABLE
 from app.reports.formats import file_name, write_report
 from app.reports.html import policy_of, render_html
-from app.web.run import find_run
+from app.web.run_shell import find_run
 from collectors.store.connect import open_reader
 
 blueprint = Blueprint("reports", __name__)

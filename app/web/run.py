@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
-from flask import Blueprint, abort, current_app, render_template, request, url_for
+from flask import Blueprint, abort, render_template, request
 
 from app.analysis import config_diff, words
 from app.analysis.chains import build_steps, label_category, shorten_steps
@@ -19,27 +18,11 @@ from app.queries import compiles, events, run_breaks, run_detail, run_events, ru
 from app.queries.page import FilterError, check_limit
 from app.queries.run_detail import RunDetail
 from app.queries.trace_files import list_trace_files
-from app.web.state import describe_state
+from app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("run", __name__)
 
 CHARTED = 24
-REPORTS = (("html", "HTML"), ("json", "JSON"), ("csv", "CSV"), ("md", "Markdown"))
-
-
-def find_run(run_id: str) -> RunDetail:
-    """Return a run, or answer that there is none."""
-    detail = run_detail.get_run(get_reader(), run_id)
-    if detail is None:
-        abort(404, f"There is no run {run_id[:80]}; it may have been deleted.")
-    return detail
-
-
-def list_reports(run_id: str) -> list[tuple[str, str]]:
-    """List label and address of each way to save a run's report; none while nothing can make them."""
-    if "reports.download" not in current_app.view_functions:
-        return []
-    return [(label, f"{url_for('run.show', run_id=run_id)}/report.{format}") for format, label in REPORTS]
 
 
 def _summary(detail: RunDetail) -> dict[str, Any]:
@@ -170,51 +153,34 @@ def _processes(detail: RunDetail) -> dict[str, Any]:
     }
 
 
-# Key, label, the count beside it (an attribute of the run, or none) and what fills it.
-TABS: tuple[tuple[str, str, str | None, Callable[[RunDetail], dict[str, Any]]], ...] = (
-    ("", "Summary", None, _summary),
-    ("compiles", "Compiles", "compile_count", _compiles),
-    ("breaks", "Graph breaks", "graph_break_count", _breaks),
-    ("recompiles", "Recompiles", "recompile_count", _recompiles),
-    ("failures", "Failures", "failure_count", _failures),
-    ("caches", "Caches", None, _caches),
-    ("environment", "Environment", None, _environment),
-    ("processes", "Processes", "process_count", _processes),
-)
+FILLS: dict[str, Callable[[RunDetail], dict[str, Any]]] = {
+    "": _summary,
+    "compiles": _compiles,
+    "breaks": _breaks,
+    "recompiles": _recompiles,
+    "failures": _failures,
+    "caches": _caches,
+    "environment": _environment,
+    "processes": _processes,
+}
 
 
 @blueprint.get("/runs/<run_id>")
 def show(run_id: str) -> str:
     """Show one tab of a run."""
     detail, tab = find_run(run_id), request.args.get("tab", "")
-    fill = next((fill for key, _label, _count, fill in TABS if key == tab), None)
+    fill = FILLS.get(tab)
     if fill is None:
-        known = ", ".join(key for key, *_rest in TABS if key)
+        known = ", ".join(key for key in FILLS if key)
         raise FilterError(f"tab: {tab[:40]!r} is not one of {known}")
-    run, settings = detail.run, get_settings()
-    state = describe_state(run, time.time_ns() // 1000, settings.stale_after_s)
-    tabs = [
-        (
-            label,
-            url_for("run.show", run_id=run.id, tab=key or None),
-            None if count is None else getattr(run, count),
-            key,
-        )
-        for key, label, count, _fill in TABS
-    ]
-    return render_template(
+    return render_run(
+        detail,
         "run.html",
-        detail=detail,
-        run=run,
-        state=state,
         tab=tab,
         tab_file=f"run/{tab or 'summary'}.html",
-        tabs=tabs,
-        reports=list_reports(run.id),
         words=words,
         label_category=label_category,
         has_charts=tab in ("", "compiles"),
-        live=run.state == "running",
         **fill(detail),
     )
 

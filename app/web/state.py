@@ -47,4 +47,6 @@ def describe_state(run: Run, now_us: int, stale_after_s: int) -> RunState:
         return RunState("failed", "bad", f"The program ended{code}.")
     if run.state == "killed":
         return RunState("killed", "bad", f"The program was ended by {run.signal or 'a signal'}.")
+    if run.state == "imported":
+        return RunState("imported", "quiet", "Read from torch's own log, which does not say how the program ended.")
     return RunState("interrupted", "warn", "The recorder ended before the program said that it had.")

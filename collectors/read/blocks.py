@@ -8,13 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Protocol
 
 from collectors.read.rejects import Rejects
 
 BLOCK_BYTES = 4 << 20
 LARGEST_BYTES = 64 << 20
 _BORDER = re.compile(rb"\n(?=[^\t])")
+
+
+class Readable(Protocol):
+    """Name what is needed of a file."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(slots=True)
@@ -38,12 +44,13 @@ class Piece:
 class BlockReader:
     """Yield a log's records from where the file stands, and again what came since."""
 
-    def __init__(self, file: BinaryIO, offset: int, line: int, rejects: Rejects) -> None:
+    def __init__(self, file: Readable, rejects: Rejects, counted_from: int = 0) -> None:
         self._file = file
         self._rejects = rejects
         self._buffer = b""
-        self._base_offset = offset  # of the buffer's first byte
-        self._base_line = line
+        self._counted_from = counted_from  # what was damaged before it was counted by an earlier reading
+        self._base_offset = 0  # of the buffer's first byte
+        self._base_line = 1
 
     @property
     def offset(self) -> int:
@@ -86,7 +93,8 @@ class BlockReader:
 
     def _pass_over(self) -> int:
         """Give up a record that would not fit into memory, up to the next one's beginning."""
-        self._rejects.add("too_large", self._base_line, self._buffer[:400])
+        if self._base_offset >= self._counted_from:
+            self._rejects.add("too_large", self._base_line, self._buffer[:400])
         while True:
             border = _BORDER.search(self._buffer)
             if border:

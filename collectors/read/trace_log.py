@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b, md5
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from collectors.decode.captured import Captured, Logged
 from collectors.decode.names import STRING, is_event, needs_payload
-from collectors.read.blocks import BlockReader, Piece
+from collectors.read.blocks import BlockReader, Piece, Readable
 from collectors.read.log_clock import LogClock
 from collectors.read.rejects import Rejects
 
@@ -92,7 +92,7 @@ class TraceLog:
 
     def __init__(
         self,
-        file: BinaryIO,
+        file: Readable,
         process_id: str,
         clock: LogClock,
         *,
@@ -110,7 +110,12 @@ class TraceLog:
         self._segment = _Segment(process_id)
         self._segments: dict[int, _Segment] = {}  # by pid
         self._pid = b""
-        self._blocks = BlockReader(file, 0, 1, self.stats.rejects)
+        self._blocks = BlockReader(file, self.stats.rejects, start_offset)
+
+    @property
+    def pid(self) -> int | None:
+        """Say whose record was read last."""
+        return int(self._pid) if self._pid else None
 
     def read(self) -> Iterator[Captured]:
         """Yield the records from `start_offset` on; those before it are read for the names they give."""

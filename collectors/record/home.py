@@ -25,9 +25,10 @@ def spool_root(environment: Mapping[str, str]) -> Path:
     return home(environment) / "spool"
 
 
-def new_run_id(now_ms: int | None = None) -> str:
-    """Make a ULID: 26 characters that sort by time."""
-    value = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) << 80 | secrets.randbits(80)
+def new_run_id(now_ms: int | None = None, lowest: int | None = None) -> str:
+    """Make a ULID: 26 characters that sort by time; `lowest` are its last 80 bits, else random ones."""
+    value = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) << 80
+    value |= secrets.randbits(80) if lowest is None else lowest
     characters = []
     for _ in range(26):
         value, digit = divmod(value, 32)

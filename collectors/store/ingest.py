@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,15 +51,24 @@ class IngestResult:
 class Ingestor:
     """Write events of any number of runs through one connection."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str = "the database") -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: str = "the database", frames: FrameBook | None = None
+    ) -> None:
         self.connection = connection
         self.path = path
-        self.frames = FrameBook(connection)
+        self.frames = frames or FrameBook(connection)
         self.stacks = StackBook(connection)
         self.traces = TraceRows(connection)
 
-    def ingest(self, run_id: str, events: Iterable[Event], *, now_us: int | None = None) -> IngestResult:
-        """Record a batch of one run's events in one transaction.
+    def ingest(
+        self,
+        run_id: str,
+        events: Iterable[Event],
+        *,
+        now_us: int | None = None,
+        also: Callable[[], None] = lambda: None,
+    ) -> IngestResult:
+        """Record a batch of one run's events in one transaction, with what `also` writes.
 
         Raises: StoreError in words; nothing of the batch is then recorded, and it may be given again.
         """
@@ -71,6 +80,7 @@ class Ingestor:
                     result.deleted_run = True
                     return result
                 self._ingest_batch(run_id, events, now_us, result)
+                also()
         except sqlite3.Error as error:
             self._forget()
             raise explain(error, self.path) from error

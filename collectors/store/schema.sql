@@ -5,7 +5,7 @@ create table runs (
   name text not null,
   suite text,
   source text not null,               -- live | import
-  state text not null,                -- running | finished | failed | killed | interrupted
+  state text not null,                -- running | finished | failed | killed | interrupted | imported
   level text not null,
   keep_source integer not null,
   command text not null,              -- one line, secrets removed

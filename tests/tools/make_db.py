@@ -92,7 +92,7 @@ def main(argv: list[str]) -> int:
             in_folder = log.parent.name == "trace" and log.suffix == ".log"
             name = log.parent.parent.name if in_folder else log.name.removesuffix(".xz").removesuffix(".log")
             print(record_log(ingestor, plain_log(log, Path(folder)), name, "captures"), name)
-    for path in [] if argv[1:] else sorted(DATA.rglob("*.jsonl.xz")):
+    for path in [] if argv[1:] else sorted((DATA / "events").glob("*.jsonl.xz")):
         print(record_events(ingestor, path), path.name.removesuffix(".jsonl.xz"))
     connection.close()
     return 0

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 
 from app.queries import graph_breaks, recompiles, runs
-from app.web.run import TABS
+from app.web.run import FILLS
 
 
 def _one(reader: sqlite3.Connection, sql: str) -> str:
@@ -29,7 +29,7 @@ def _runs(reader: sqlite3.Connection) -> list[str]:
 
 def _run(reader: sqlite3.Connection) -> list[str]:
     page = f"/runs/{_busiest(reader)}"
-    tabs = [f"{page}?tab={key}{more}" for key, *_rest in TABS for more in ("", "&view=each")]
+    tabs = [f"{page}?tab={key}{more}" for key in FILLS for more in ("", "&view=each")]
     return [page, *tabs, f"{page}?tab=compiles&sort=time&outcome=compiled&q=forward"]
 
 

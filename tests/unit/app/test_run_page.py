@@ -6,10 +6,10 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from app.web.run import TABS
+from app.web.run import FILLS
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 
-TAB_KEYS = [key for key, *_rest in TABS]
+TAB_KEYS = [key for key in FILLS]
 
 
 @pytest.fixture(autouse=True)
@@ -113,3 +113,9 @@ def test_empty_run_page_says_so(client: FlaskClient, store: sqlite3.Connection, 
     ):
         store.execute(f"delete from {table}")
     assert "<h1>train</h1>" in _get(client, f"/runs/{RUN}?tab={tab}")
+
+
+@pytest.mark.parametrize("key", ["_scheme", "_anchor", "_method", "endpoint", "run_id"])
+def test_a_key_of_the_address_stays_a_key(client: FlaskClient, key: str) -> None:
+    page = _get(client, f"/runs/{RUN}?tab=compiles&{key}=x")
+    assert f"/runs/{RUN}?tab=compiles&amp;{key}=x&amp;sort=time" in page

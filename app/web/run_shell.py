@@ -1,0 +1,100 @@
+"""What all pages of a run share: its head, its tabs, and where it is looked up."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from flask import abort, current_app, render_template, url_for
+
+from app.db import get_reader, get_settings
+from app.queries import run_detail
+from app.queries.explored import Explored, get_explored
+from app.queries.run_detail import RunDetail
+from app.web.state import describe_state
+
+REPORTS = (("html", "HTML"), ("json", "JSON"), ("csv", "CSV"), ("md", "Markdown"))
+
+Tab = tuple[str, str, "int | None", str]  # label, address, count, key
+
+
+@dataclass(frozen=True)
+class TabGroup:
+    """Hold tabs that belong together."""
+
+    label: str
+    tabs: list[Tab]
+
+
+# Key, label and, of the run, the count beside it.
+_HAPPENED = (
+    ("", "Summary", None),
+    ("compiles", "Compiles", "compile_count"),
+    ("breaks", "Graph breaks", "graph_break_count"),
+    ("recompiles", "Recompiles", "recompile_count"),
+    ("failures", "Failures", "failure_count"),
+    ("caches", "Caches", None),
+    ("environment", "Environment", None),
+    ("processes", "Processes", "process_count"),
+)
+# Key, label, endpoint and what must be recorded (of Explored) for the page to have something to show.
+_EXPLORE = (
+    ("timeline", "Timeline", "timeline.show", "has_spans"),
+    ("stacks", "Stacks", "stacks.show", "has_stacks"),
+    ("directory", "Directory", "directory.show", "has_artifacts"),
+    ("guards", "Guards", "guards.show", "has_guards"),
+    ("shapes", "Symbolic shapes", "shapes.show", "has_symbols"),
+    ("aot", "AOT", "aot.show", "has_aot"),
+    ("ranks", "Ranks", "ranks.show", "has_ranks"),
+    ("search", "Search", "search.show_run", "has_search"),
+)
+
+
+def find_run(run_id: str) -> RunDetail:
+    """Return a run, or answer that there is none."""
+    detail = run_detail.get_run(get_reader(), run_id)
+    if detail is None:
+        abort(404, f"There is no run {run_id[:80]}; it may have been deleted.")
+    return detail
+
+
+def list_reports(run_id: str) -> list[tuple[str, str]]:
+    """List label and address of each way to save a run's report; none while nothing can make them."""
+    if "reports.download" not in current_app.view_functions:
+        return []
+    return [(label, f"{url_for('run.show', run_id=run_id)}/report.{format}") for format, label in REPORTS]
+
+
+def list_tabs(detail: RunDetail, explored: Explored) -> list[TabGroup]:
+    """List the tabs of a run: what happened, and what there is to explore."""
+    run = detail.run
+    happened: list[Tab] = [
+        (label, url_for("run.show", run_id=run.id, tab=key or None), getattr(run, count) if count else None, key)
+        for key, label, count in _HAPPENED
+    ]
+    explore: list[Tab] = [
+        (label, url_for(endpoint, run_id=run.id), None, key)
+        for key, label, endpoint, needed in _EXPLORE
+        if endpoint in current_app.view_functions and getattr(explored, needed)
+    ]
+    groups = [TabGroup("What happened", happened), TabGroup("Explore", explore)]
+    return [group for group in groups if group.tabs]
+
+
+def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) -> str:
+    """Render one page of a run; the template extends run_shell.html and fills its block `tab`."""
+    run, settings = detail.run, get_settings()
+    explored = get_explored(get_reader(), run.id)
+    return render_template(
+        template,
+        detail=detail,
+        run=run,
+        state=describe_state(run, time.time_ns() // 1000, settings.stale_after_s),
+        tab=tab,
+        tabs=list_tabs(detail, explored),
+        explored=explored,
+        reports=list_reports(run.id),
+        live=run.state == "running",
+        **context,
+    )

@@ -1,0 +1,125 @@
+"""`import`: find the logs, bring them into the database, say what came of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from collectors.importer.loader import Imported, Loader, Options, Progress
+from collectors.read.rejects import KINDS
+from collectors.read.sources import NO_LIMITS, Limits, SourceGroup, find_sources
+from collectors.record import hints
+from collectors.store.connect import open_writer
+from collectors.store.migrations import migrate_connection
+
+FOLLOW_INTERVAL_S = 0.5
+HEARTBEAT_S = 5.0
+REJECTED = 1
+
+Say = Callable[[str], None]
+
+
+def import_paths(
+    paths: list[str],
+    database: str,
+    options: Options,
+    *,
+    say: Say,
+    latest: bool = False,
+    follow: bool = False,
+    strict: bool = False,
+    limits: Limits = NO_LIMITS,
+    progress: Progress | None = None,
+) -> int:
+    """Import each path as a run of its own; return the exit code.
+
+    Raises: ValueError where there is no log, StoreError, OSError.
+    """
+    groups = [find_sources(path, latest=latest, limits=limits) for path in paths]
+    rejected = False
+    with closing(open_writer(database)) as connection:
+        migrate_connection(connection)
+        for group in groups:
+            began_s = time.monotonic()
+            loader = Loader(connection, database, group, options)
+            try:
+                show = progress or _progress_line(group)
+                done = loader.read(show)
+                if follow and not done.deleted:
+                    say(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
+                    _follow(loader, show)
+            finally:
+                loader.finish()
+            say(_outcome(done, time.monotonic() - began_s, database))
+            for line in _remarks(done, group):
+                say(line)
+            rejected |= bool(done.rejects.total) or done.deleted
+    return REJECTED if strict and rejected else 0
+
+
+def _follow(loader: Loader, progress: Progress) -> None:
+    beat_s = 0.0
+    try:
+        while True:
+            time.sleep(FOLLOW_INTERVAL_S)
+            loader.read(progress)
+            if time.monotonic() >= beat_s:
+                loader.touch()
+                beat_s = time.monotonic() + HEARTBEAT_S
+    except KeyboardInterrupt:
+        return
+
+
+def _outcome(done: Imported, took_s: float, database: str) -> str:
+    if done.deleted:
+        return (
+            f"{done.name}: run {done.run_id} was deleted from this database, so its log is left out; "
+            "--again imports it all the same"
+        )
+    show = hints.collect("show", done.run_id, database=database)
+    if done.known_run and not done.record_count:
+        return f"{done.name}: nothing new; {_logs(done)} of run {done.run_id} had been imported; {show}"
+    rate = f", {done.read_bytes / 1e6 / took_s:.0f} MB/s" if took_s > 0.05 else ""
+    new = "new records" if done.known_run else "records"
+    return (
+        f"{done.name}: {done.record_count:,} {new} of {_logs(done)} in run {done.run_id} "
+        f"({done.read_bytes / 1e6:.1f} MB in {took_s:.1f} s{rate}); {show}"
+    )
+
+
+def _remarks(done: Imported, group: SourceGroup) -> list[str]:
+    remarks = []
+    if done.without_payloads:
+        remarks.append(
+            "the log was imported without its texts before and goes on so; delete the run and use --again to have them"
+        )
+    for kind, reject in sorted(done.rejects.by_kind.items()):
+        where = f", first at line {reject.first_line}" if reject.first_line else ""
+        remarks.append(f"{reject.count} × {KINDS.get(kind, kind)}{where}")
+    if group.ignored:
+        names = ", ".join(group.ignored[:3]) + (" …" if len(group.ignored) > 3 else "")
+        remarks.append(f"passed over, being no trace logs: {names}")
+    return remarks
+
+
+def _logs(done: Imported) -> str:
+    return "1 log" if done.log_count == 1 else f"{done.log_count} logs"
+
+
+def _progress_line(group: SourceGroup) -> Progress:
+    """Count megabytes on a terminal, once in a while."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return lambda _bytes: None
+    total = sum(source.size_bytes or 0 for source in group.sources)
+    last_s = [time.monotonic()]
+
+    def show(read_bytes: int) -> None:
+        if time.monotonic() - last_s[0] > 0.25:
+            last_s[0] = time.monotonic()
+            of = f" of {total / 1e6:,.0f}" if total else ""
+            sys.stderr.write(f"\r{group.label}: {read_bytes / 1e6:,.0f}{of} MB \x1b[K\r")
+            sys.stderr.flush()
+
+    return show

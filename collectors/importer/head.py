@@ -1,0 +1,112 @@
+"""What the beginning of a log tells before it is read: which log it is, its clock, torch's version, the GPU."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from collectors.read.log_clock import LogClock
+from collectors.read.trace_log import log_key
+
+HEAD_BYTES = 4 << 20  # the first compile's metrics are within this in every log seen so far
+_PID = re.compile(rb"^(?:\[rank\d+\]:)?[VDIWEC]\d{4} \S+ +(\d{1,10}) ", re.MULTILINE)
+_RANK = re.compile(rb'"rank": (\d{1,6})\b')
+_TORCH = re.compile(rb'"pytorch_version": ?"([\w.+-]{1,60})"')
+_COMMIT = re.compile(rb'"commit": ?"([0-9a-f]{7,40})"')
+_PYTHON = re.compile(rb'"python_version": ?"(\d[\w.]{0,20})')
+_CUDA = re.compile(r"\+cu(\d+)(\d)$")
+# Of a cache key's components; torch says nowhere else which GPU it compiles for.
+_GPU = re.compile(rb"system_info\[device\]: \{'name': '([^'\\]{1,80})'")
+_STACK = re.compile(rb'\{"dynamo_start": \{"stack": \[\{[^{}]*?"filename": ?(\d{1,9})\b')
+_STRING = re.compile(rb'\] \{"str": (\[.*?, \d+\])')
+_NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python\d")
+
+
+@dataclass(frozen=True)
+class Head:
+    """Hold what a log's beginning tells."""
+
+    key: str | None  # None: no whole record in it
+    clock: LogClock
+    first_us: int | None
+    pid: int | None
+    rank: int | None
+    torch_version: str | None
+    torch_git: str | None
+    cuda_version: str | None
+    python_version: str | None
+    gpu_name: str | None
+    program: str | None  # the file of the outermost frame
+
+
+def read_head(head: bytes, modified_us: int | None) -> Head:
+    """Read the beginning of a log."""
+    clock = LogClock.of(head, fallback_us=modified_us)
+    first = re.search(rb"^(?:\[rank\d+\]:)?[VDIWEC](\d{4} \d\d:\d\d:\d\d)\.(\d{6}) ", head, re.MULTILINE)
+    pid, rank = _PID.search(head), _RANK.search(head)
+    torch_version = _first(_TORCH, head)
+    cuda = _CUDA.search(torch_version or "")
+    return Head(
+        key=log_key(head),
+        clock=clock,
+        first_us=clock.time_us(first[1], first[2]) if first else None,
+        pid=int(pid[1]) if pid else None,
+        rank=int(rank[1]) if rank else None,
+        torch_version=torch_version,
+        torch_git=_first(_COMMIT, head) if b'"torch_version"' in head else None,
+        cuda_version=f"{cuda[1]}.{cuda[2]}" if cuda else None,
+        python_version=_first(_PYTHON, head),
+        gpu_name=_first(_GPU, head),
+        program=_program(head),
+    )
+
+
+def _first(pattern: re.Pattern[bytes], head: bytes) -> str | None:
+    found = pattern.search(head)
+    return found[1].decode("utf-8", "replace") if found else None
+
+
+def _program(head: bytes) -> str | None:
+    """Name the program by the file of the outermost frame that is not a library's."""
+    names: dict[int, str] = {}
+    for found in _STRING.finditer(head):
+        try:
+            text, number = json.loads(found[1])
+            names[number] = text
+        except (ValueError, TypeError):
+            continue
+    for found in _STACK.finditer(head):
+        path = names.get(int(found[1]))
+        if isinstance(path, str) and not _NO_PROGRAM.search(path):
+            return path.replace("\\", "/").rsplit("/", 1)[-1][:200] or None
+    return None
+
+
+class PeekedFile:
+    """Read a stream whose beginning was looked at, from its start."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._ahead = b""
+
+    def peek(self, size: int) -> bytes:
+        """Return the stream's first bytes, without taking them; an error in them is left for `read`."""
+        try:
+            while len(self._ahead) < size and (block := self._file.read(size - len(self._ahead))):
+                self._ahead += block
+        except (OSError, ValueError, EOFError):
+            pass
+        return self._ahead[:size]
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read on, first what was looked at."""
+        if self._ahead:
+            taken, self._ahead = (self._ahead, b"") if size < 0 else (self._ahead[:size], self._ahead[size:])
+            return taken
+        return self._file.read(size)
+
+    def close(self) -> None:
+        """Close the stream beneath."""
+        self._file.close()

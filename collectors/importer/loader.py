@@ -1,0 +1,306 @@
+"""Bring the logs of one run into a database: what is new of each, batch by batch."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from collectors.decode.captured import Captured
+from collectors.decode.decoder import Decoder
+from collectors.decode.names import is_event
+from collectors.decode.paths import PathNamer
+from collectors.events import ArtifactSeen, Event, Noted, ProcessStarted, RunEnded, RunStarted, SpanSeen
+from collectors.importer.head import HEAD_BYTES, Head, PeekedFile, read_head
+from collectors.importer.withhold import withhold
+from collectors.read.rejects import Rejects
+from collectors.read.sources import LogSource, NoSuchLog, SourceDamaged, SourceGroup
+from collectors.read.trace_log import ReadStats, TraceLog
+from collectors.record.home import new_run_id
+from collectors.store.connect import checkpoint
+from collectors.store.ingest import Ingestor
+from collectors.store.logs import LogRow, advance_log, find_logs, forget_deletion, keep_rejects
+
+BATCH_EVENTS = 2_000
+BATCH_BYTES = 8 << 20  # of texts
+CHECKPOINT_BYTES = 64 << 20  # of log: the write-ahead log must not grow with it
+STATE = "imported"  # how the program ended is not in its log
+
+
+@dataclass(frozen=True)
+class Options:
+    """Say what of a log is stored, and under which name."""
+
+    payloads: bool = True
+    redact_source: bool = False
+    name: str | None = None
+    suite: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    roots: tuple[str, ...] = ()
+    again: bool = False
+
+
+@dataclass
+class Imported:
+    """Say what an import did."""
+
+    run_id: str
+    name: str
+    log_count: int = 0
+    known_run: bool = False
+    deleted: bool = False
+    without_payloads: bool = False  # imported so before, and left so
+    record_count: int = 0
+    event_count: int = 0
+    read_bytes: int = 0
+    rejects: Rejects = field(default_factory=Rejects)
+
+
+Progress = Callable[[int], None]  # bytes read so far
+
+
+class Loader:
+    """Import one group of logs; `read` may be called again for what was written since, where the logs are files."""
+
+    def __init__(self, connection: sqlite3.Connection, database: str, group: SourceGroup, options: Options) -> None:
+        self._connection = connection
+        self._options = options
+        self._group = group
+        self._ingestor = Ingestor(connection, database)
+        self._decoder = Decoder(PathNamer(options.roots))
+        self._readings: dict[str, Reading] = {}
+        self._empty: list[LogSource] = []
+        self._single: dict[int, PeekedFile] = {}  # a stream that can be opened only once
+        heads = self._peek()
+        if not heads:
+            self._close()
+            raise NoSuchLog(f"{group.label}: there is no record of torch's trace in it.")
+        self._heads = heads
+        known = find_logs(connection, [head.key for _source, head in heads if head.key])
+        first = min((head for _source, head in heads), key=lambda head: (head.first_us or 0, head.key or ""))
+        self.first = first
+        self.imported = Imported(
+            run_id=next((row.run_id for row in known.values()), None) or _run_id(first),
+            name=options.name or next((head.program for _s, head in heads if head.program), None) or group.label,
+            known_run=bool(known),
+        )
+        self._known = known
+
+    def read(self, progress: Progress = lambda _bytes: None) -> Imported:
+        """Import what is new.
+
+        Raises: StoreError, OSError; what was read before is kept.
+        """
+        done = self.imported
+        if self._options.again:
+            forget_deletion(self._connection, done.run_id)
+        self._begin_run()
+        for place, (source, head) in enumerate(self._heads):
+            if done.deleted:
+                break
+            reading = self._readings.get(head.key or "")
+            if reading is None:
+                row = self._known.get(head.key or "")
+                done.without_payloads |= bool(row and row.payloads == "left_out" and self._options.payloads)
+                file = self._single.pop(place, None) or PeekedFile(source.open())
+                reading = Reading(self, source, head, file, row)
+                self._readings[head.key or ""] = reading
+                done.log_count += 1
+            reading.read(progress)
+        return done
+
+    def finish(self) -> None:
+        """Say that this is all for now, and close the logs."""
+        for reading in self._readings.values():
+            reading.close()
+        self._close()
+        if self.imported.deleted:
+            return
+        last = max((it.last_us for it in self._readings.values() if it.last_us), default=self.first.first_us or 0)
+        end = sum(it.offset for it in self._readings.values()) + 1  # a longer copy ends anew
+        run_id = self.imported.run_id
+        self._ingest([RunEnded(run_id, end, last, run_id, STATE)])
+        checkpoint(self._connection)
+
+    def touch(self) -> None:
+        """Say that the logs are still followed."""
+        self._ingestor.touch(self.imported.run_id)
+
+    def _close(self) -> None:
+        for file in self._single.values():
+            file.close()
+        self._single.clear()
+
+    def _peek(self) -> list[tuple[LogSource, Head]]:
+        heads: dict[str, tuple[LogSource, Head]] = {}
+        for source in self._group.sources:
+            file = PeekedFile(source.open())
+            head = read_head(file.peek(HEAD_BYTES), source.modified_us)
+            if len(self._group.sources) == 1:
+                self._single[0] = file
+            else:
+                file.close()
+            if head.key is None:
+                self._empty.append(source)
+            elif head.key not in heads:  # else the same log twice: a copy, or packed beside itself
+                heads[head.key] = (source, head)
+        return list(heads.values())
+
+    def _begin_run(self) -> None:
+        run_id, options, first = self.imported.run_id, self._options, self.first
+        gpu = next((head.gpu_name for _source, head in self._heads if head.gpu_name), None)
+        ranks = {head.rank for _source, head in self._heads if head.rank is not None}
+        self._ingest(
+            [
+                RunStarted(
+                    process_id=run_id,
+                    sequence=0,
+                    time_us=first.first_us or 0,
+                    run_id=run_id,
+                    name=self.imported.name,
+                    suite=options.suite,
+                    tags=options.tags,
+                    source="import",
+                    level="full" if options.payloads else "light",
+                    keep_source=not options.redact_source,
+                    gpus=[{"name": gpu}] * max(1, len(ranks)) if gpu else [],
+                )
+            ]
+        )
+
+    def _ingest(self, events: list[Event], also: Callable[[], None] = lambda: None) -> int:
+        result = self._ingestor.ingest(self.imported.run_id, events, also=also)
+        self.imported.deleted |= result.deleted_run
+        return result.new_count
+
+    def decode(self, captured: Captured, rejects: Rejects) -> list[Event]:
+        """Make events of a record, without the user's code if so asked."""
+        if self._options.redact_source:
+            captured = withhold(captured)
+        events = self._decoder.decode(captured)
+        if any(isinstance(event, Noted) for event in events) and is_event(captured.name):
+            rejects.add("bad_field", None, f"{captured.name} at byte {captured.sequence}")
+        return events
+
+
+class Reading:
+    """Read one log of a run, from where it was last read."""
+
+    def __init__(self, loader: Loader, source: LogSource, head: Head, file: PeekedFile, row: LogRow | None) -> None:
+        self._loader = loader
+        self._source = source
+        self._head = head
+        self._file = file
+        self.offset = row.end_offset_bytes if row else 0
+        self._started: set[str] = set()
+        self._payloads = loader._options.payloads and not (row and row.payloads == "left_out")
+        self.last_us: int | None = None
+        self._stats = ReadStats()
+        self._log = TraceLog(
+            file,
+            head.key or "",
+            self._head.clock,
+            start_offset=self.offset,
+            stats=self._stats,
+            texts=self._payloads,
+        )
+        self._checkpoint_at = CHECKPOINT_BYTES
+
+    def close(self) -> None:
+        """Close the log."""
+        self._file.close()
+
+    def read(self, progress: Progress) -> None:
+        """Import what is new in the log."""
+        loader, stats = self._loader, self._stats
+        begun, before = self.offset, stats.records
+        batch: list[Event] = []
+        text_bytes = 0
+        try:
+            for captured in self._log.read():
+                if captured.process_id not in self._started:
+                    batch.append(self._start(captured))
+                events = loader.decode(captured, stats.rejects)
+                batch += events
+                self.last_us = captured.time_us
+                text_bytes += sum(len(e.text or "") for e in events if isinstance(e, ArtifactSeen | SpanSeen))
+                if len(batch) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES:
+                    self._write(batch, captured.sequence + 1)
+                    progress(captured.sequence)
+                    batch, text_bytes = [], 0
+        except (SourceDamaged, EOFError) as error:
+            stats.rejects.add("damaged_file", None, str(error))
+        self._write(batch, max(stats.end_offset, self.offset), final=True)
+        done = loader.imported
+        done.record_count += stats.records - before
+        done.read_bytes += max(0, self.offset - begun)
+        progress(self.offset)
+
+    def _write(self, batch: list[Event], end_offset: int, *, final: bool = False) -> None:
+        loader, begin = self._loader, self.offset
+        run_id = loader.imported.run_id
+        if final and not self._started:
+            batch.insert(0, self._start(None))
+        rejects = self._stats.rejects
+        values = {
+            "process_id": self._head.key,
+            "run_id": run_id,
+            "name": self._source.label,
+            "file_name": self._source.file_name,
+            "size_bytes": end_offset,
+            "end_offset_bytes": end_offset,
+            "line_count": self._stats.end_line - 1,
+            "record_count": 0,
+            "payloads": "kept" if self._payloads else "left_out",
+            "redacted": int(loader._options.redact_source),
+            "first_us": self._head.first_us,
+            "last_us": self.last_us,
+            "read_us": time.time_ns() // 1000,
+        }
+
+        def advance() -> None:
+            advance_log(loader._connection, begin, values)
+            if final:
+                keep_rejects(loader._connection, self._head.key or "", _rows(rejects))
+
+        loader.imported.event_count += loader._ingest(batch, advance)
+        self.offset = end_offset
+        if final:
+            for kind, reject in rejects.by_kind.items():
+                loader.imported.rejects.add(kind, reject.first_line, reject.example, reject.count)
+            rejects.by_kind.clear()
+        if end_offset >= self._checkpoint_at:
+            checkpoint(loader._connection)
+            self._checkpoint_at = end_offset + CHECKPOINT_BYTES
+
+    def _start(self, captured: Captured | None) -> ProcessStarted:
+        head = self._head
+        process_id = captured.process_id if captured else head.key or ""
+        self._started.add(process_id)
+        rank = captured.rank if captured and captured.rank is not None else head.rank
+        return ProcessStarted(
+            process_id=process_id,
+            sequence=-1,
+            time_us=captured.time_us if captured else head.first_us or 0,
+            run_id=self._loader.imported.run_id,
+            pid=self._log.pid or head.pid or 0,
+            rank=rank,
+            level="full" if self._payloads else "light",
+            python_version=head.python_version,
+            torch_version=head.torch_version,
+            torch_git=head.torch_git,
+            cuda_version=head.cuda_version,
+            capabilities={"trace": "read from its log"},
+        )
+
+
+def _rows(rejects: Rejects) -> Iterator[tuple[str, int, int | None, str | None]]:
+    for kind, reject in sorted(rejects.by_kind.items()):
+        yield kind, reject.count, reject.first_line, reject.example
+
+
+def _run_id(head: Head) -> str:
+    """Make the id of an imported run of its first log: the same log gives the same id everywhere."""
+    digest = int((head.key or "0" * 32)[:20], 16)
+    return new_run_id((head.first_us or 0) // 1000, digest)

@@ -1,0 +1,61 @@
+"""Take the user's code out of records that are imported with --redact-source, before anything is made of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from collectors.decode.captured import Captured
+from collectors.decode.names import AOT_METADATA, GUARDS, SPAN, SYMBOLS, is_event
+from collectors.decode.redact import withhold_source
+
+# Texts whose every form is known, so that what is the user's can be told from what is torch's. All others are dropped:
+# what cannot be redacted for certain is not stored.
+KNOWN_TEXTS = frozenset(
+    (
+        *GUARDS,
+        SPAN,
+        "dynamo_output_graph",
+        "aot_joint_graph",
+        "aot_forward_graph",
+        "aot_backward_graph",
+        "aot_inference_graph",
+        "inductor_pre_grad_graph",
+        "inductor_post_grad_graph",
+        "inductor_output_code",
+        "compiled_autograd_graph",
+        "optimize_ddp_split_graph",
+        "optimize_ddp_split_child",
+        "artifact:before_pre_grad_graph",
+        "artifact:after_pre_grad_graph",
+        "artifact:before_joint_graph",
+        "artifact:after_joint_graph",
+        "artifact:before_post_grad_graph",
+        "artifact:after_post_grad_graph",
+        "artifact:inductor_post_grad_graph",
+        "artifact:dynamo_side_effects",
+        "artifact:fx_graph_runnable",
+        "artifact:triton_kernel_info",
+        "artifact:torch._functorch.config",
+        "artifact:torch._inductor.config",
+        "artifact:torch._dynamo.config",
+        "artifact:graph_execution",
+        "artifact:inductor_collective_schedule",
+        "artifact:inductor_runtime_and_tensor_meta",
+        "artifact:autotuning_cache",
+        "artifact:torch_version",
+    )
+)
+
+
+def withhold(captured: Captured) -> Captured:
+    """Return a record without the user's code: lines become their hashes, texts of unknown form are dropped."""
+    known = is_event(captured.name) or captured.name in KNOWN_TEXTS or captured.name in SYMBOLS
+    metadata = withhold_source(captured.metadata)
+    if known:
+        return replace(captured, metadata=metadata, payload=withhold_source(captured.payload))
+    logged = captured.logged
+    if logged is not None and logged.state != "none":
+        logged = replace(logged, state="withheld")
+    # Its summary is free of code; its text has the user's stack traces inside strings.
+    payload = captured.payload if captured.name == AOT_METADATA else None
+    return replace(captured, metadata=metadata, payload=payload, logged=logged)

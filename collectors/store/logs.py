@@ -1,0 +1,88 @@
+"""Keep how far each log was read and what of it could not be: the reading of a log goes on where it stopped."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collectors.store.errors import StoreError
+
+
+class ReadElsewhere(StoreError):
+    """Another command reads the same log at the same time."""
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """Name a log that was read, and how far."""
+
+    process_id: str
+    run_id: str
+    end_offset_bytes: int
+    payloads: str
+
+
+def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dict[str, LogRow]:
+    """Return what is known of the given logs."""
+    found = {}
+    for process_id in process_ids:
+        row = connection.execute(
+            "select process_id, run_id, end_offset_bytes, payloads from logs where process_id = :process_id",
+            {"process_id": process_id},
+        ).fetchone()
+        if row is not None:
+            found[process_id] = LogRow(row["process_id"], row["run_id"], row["end_offset_bytes"], row["payloads"])
+    return found
+
+
+def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mapping[str, Any]) -> None:
+    """Say in a batch's own transaction how far a log is read now, so that no record is written twice.
+
+    Raises: ReadElsewhere if another command has read on since.
+    """
+    row = connection.execute(
+        "select end_offset_bytes from logs where process_id = :process_id", {"process_id": values["process_id"]}
+    ).fetchone()
+    if (row["end_offset_bytes"] if row else 0) != from_offset:
+        raise ReadElsewhere(f"{values['file_name']} is being imported by another command at the same time.")
+    connection.execute(
+        """
+        insert into logs
+          (process_id, run_id, name, file_name, size_bytes, end_offset_bytes, line_count, record_count, payloads,
+           redacted, first_us, last_us, read_us)
+        values
+          (:process_id, :run_id, :name, :file_name, :size_bytes, :end_offset_bytes, :line_count, :record_count,
+           :payloads, :redacted, :first_us, :last_us, :read_us)
+        on conflict (process_id) do update set
+          size_bytes = excluded.size_bytes, end_offset_bytes = excluded.end_offset_bytes,
+          line_count = excluded.line_count, record_count = record_count + excluded.record_count,
+          last_us = coalesce(excluded.last_us, last_us), read_us = excluded.read_us
+        """,
+        values,
+    )
+
+
+def keep_rejects(
+    connection: sqlite3.Connection, process_id: str, rejects: Iterable[tuple[str, int, int | None, str | None]]
+) -> None:
+    """Add what could not be read: kind, count, first line, example. A torn end is only ever the last reading's."""
+    key = {"process_id": process_id}
+    connection.execute("delete from log_rejects where process_id = :process_id and kind = 'truncated'", key)
+    connection.executemany(
+        """
+        insert into log_rejects (process_id, kind, reject_count, first_line, example)
+        values (:process_id, :kind, :reject_count, :first_line, :example)
+        on conflict (process_id, kind) do update set reject_count = reject_count + excluded.reject_count
+        """,
+        [
+            {**key, "kind": kind, "reject_count": count, "first_line": line, "example": example}
+            for kind, count, line, example in rejects
+        ],
+    )
+
+
+def forget_deletion(connection: sqlite3.Connection, run_id: str) -> None:
+    """Let a run that a person deleted be imported again, because a person asks for it."""
+    connection.execute("delete from deleted_runs where run_id = :run_id", {"run_id": run_id})
