@@ -14,14 +14,15 @@ from collectors.payloads import GuardNode, GuardTree, is_check, walk
 # What is another number in every process, or for every new object: ids, addresses, numbering of made-up names.
 _OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*), (\d+)\)", re.DOTALL)
 _NUMBERING = (
-    (re.compile(r"\b0x[0-9a-fA-F]+\b"), "0x…"),
-    (re.compile(r"__builtins_dict___\d+"), "__builtins_dict___N"),
-    (re.compile(r"_\d{6,}_c\d+\b"), "_N_cN"),
+    ("0x", re.compile(r"\b0x[0-9a-fA-F]+\b"), "0x…"),
+    ("__builtins_dict___", re.compile(r"__builtins_dict___\d+"), "__builtins_dict___N"),
+    ("_c", re.compile(r"_\d{6,}_c\d+\b"), "_N_cN"),
 )
 _TENSOR_NAMES = ("class", "dispatch keys", "dtype")
 # A bool or None that became another: torch prints another guard, for people it is another value of the same place.
 _FAMILIES = dict.fromkeys(("TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "EQUALS_MATCH", "CONSTANT_MATCH"), "value")
 
+_Normal = tuple[str, GuardNode]
 _ONE_A_PLACE = frozenset(("value", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "LENGTH_CHECK"))
 
 
@@ -73,26 +74,28 @@ def compare_guards(old: GuardTree, new: GuardTree) -> GuardDiff:
 
 def normalise_guard(text: str) -> str:
     """Take out of a guard or a source what differs from process to process."""
-    text = _OBJECT_ID.sub(r"\1)", text)
-    for pattern, placeholder in _NUMBERING:
-        text = pattern.sub(placeholder, text)
+    if text.startswith("___check_"):
+        text = _OBJECT_ID.sub(r"\1)", text)
+    for mark, pattern, placeholder in _NUMBERING:
+        if mark in text:
+            text = pattern.sub(placeholder, text)
     return text
 
 
-def _group(tree: GuardTree) -> dict[tuple[str, ...], list[GuardNode]]:
+def _group(tree: GuardTree) -> dict[tuple[str, ...], list[_Normal]]:
     """Group guards by what they check, whatever value they expect."""
-    found: defaultdict[tuple[str, ...], list[GuardNode]] = defaultdict(list)
+    found: defaultdict[tuple[str, ...], list[_Normal]] = defaultdict(list)
     for _depth, node in walk(tree):
         if is_check(node):
+            code, source = normalise_guard(node.code or ""), normalise_guard(node.source or "")
             family = _FAMILIES.get(node.guard_type or "", node.guard_type or "")
-            found[(family, normalise_guard(node.source or ""), _stem(node, family))].append(node)
+            found[(family, source, _stem(code, source, family))].append((code, node))
     return found
 
 
-def _stem(node: GuardNode, family: str) -> str:
+def _stem(code: str, source: str, family: str) -> str:
     """Return what of a guard's code names the place, where its source alone does not."""
-    code = normalise_guard(node.code or "")
-    if family == "GLOBAL_STATE" or (node.source and family in _ONE_A_PLACE):
+    if family == "GLOBAL_STATE" or (source and family in _ONE_A_PLACE):
         return ""
     code = code.removeprefix("not ")
     left, mark, _right = code.partition(" == ")
@@ -100,21 +103,21 @@ def _stem(node: GuardNode, family: str) -> str:
 
 
 def _take_equal(
-    olds: Sequence[GuardNode], news: Sequence[GuardNode]
+    olds: Sequence[_Normal], news: Sequence[_Normal]
 ) -> tuple[list[GuardNode], list[GuardNode], list[tuple[GuardNode, GuardNode]]]:
     """Pair the guards that are the same but for ids; return what is left of either side, and the pairs."""
     waiting: defaultdict[str, list[GuardNode]] = defaultdict(list)
-    for node in reversed(olds):
-        waiting[normalise_guard(node.code or "")].append(node)
+    for code, node in reversed(olds):
+        waiting[code].append(node)
     left, pairs = [], []
-    for node in news:
-        same = waiting[normalise_guard(node.code or "")]
+    for code, node in news:
+        same = waiting[code]
         if same:
             pairs.append((same.pop(), node))
         else:
             left.append(node)
     kept = {id(node) for nodes in waiting.values() for node in nodes}
-    return [node for node in olds if id(node) in kept], left, pairs
+    return [node for _code, node in olds if id(node) in kept], left, pairs
 
 
 def _object_id(node: GuardNode) -> str | None:
