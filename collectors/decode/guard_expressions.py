@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from collectors.decode.guard_advice import Finding
 
-_LOCAL = re.compile(r"L\[\s*(['\"])(.*?)\1\s*\]")
+_LOCAL = re.compile(r"L\[\s*(['\"])([^'\"\n]*)\1\s*\]")
 _TYPED = re.compile(r",\s*type=(?P<type><.*>|[\w.]+)\s*$", re.DOTALL)
 _STATE = re.compile(
     r"^(?P<what>___check_global_state|___check_torch_function_mode_stack|___skip_backend_check|utils_device\.CURRENT_DEVICE"

@@ -58,6 +58,8 @@ _BACKEND = re.compile(
     r"^BACKEND_MATCH failure: .*?(?:Cached backend: (?P<expected>.*?)\. New backend: (?P<actual>.*?)\. If this|$)", re.S
 )
 
+_MAXIMUM = 20_000  # characters
+
 
 def classify_message(text: str) -> Finding | None:
     """Classify a guard failure written in words; None where it is an expression, or words that nobody knows."""
@@ -167,7 +169,8 @@ def _length(text: str) -> Finding | None:
 
 def _marks(text: str) -> Finding | None:
     # mark_dynamic and its like were called on this tensor and not on the compiled one, or for other dimensions.
-    found = _MARKS.search(text)
+    # The search takes quadratic time in a text without spaces: no such message is that long.
+    found = _MARKS.search(text) if "_dynamo_" in text and len(text) < _MAXIMUM else None
     if not found:
         return None
     return Finding("symbolic_shape", found["source"] or found["holder"], symbol="dimension marks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -209,3 +210,11 @@ def test_any_text_has_a_category(text: str) -> None:
 @given(st.text(alphabet="L['x]()=!<>. 0123456789+-*%#\"\nabnotis,_", max_size=60))
 def test_near_expressions_have_a_category(text: str) -> None:
     assert parse_reason(text).category in BY_NAME
+
+
+@pytest.mark.parametrize("part", ["'", "L['", " # x", "(HINT: ", "  # a:1 in b", "_dynamo_ids "])
+def test_long_reasons_are_read_in_time_that_grows_with_their_length(part: str) -> None:
+    text = part * (200_000 // len(part))
+    started = time.process_time()
+    parse_reason(text)
+    assert time.process_time() - started < 5  # a second at most; quadratic time takes minutes
