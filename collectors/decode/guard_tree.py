@@ -18,6 +18,7 @@ from collectors.decode.stacks import parse_frames, user_frame
 MAXIMUM_DEPTH = 200  # a real model's tree is some 40 deep; whoever walks deeper ones by recursion must not fail
 _HEADING = "TREE_GUARD_MANAGER:"
 _LATENCY = re.compile(r"\nGuard latency = (\d{1,15}(?:\.\d{1,9})?) us\s*\Z")
+_LINE = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*)| .*)?$", re.ASCII | re.MULTILINE)
 _WORD = re.compile(r"(\w+)(?:: |\Z)", re.ASCII)
 _ROOT = re.compile(r"(?<!\w)[LG]\[(?:'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\")\]")
 _COMMENT_MAXIMUM = 4_000  # torch leaves a user's line out beyond 1024 characters
@@ -100,8 +101,7 @@ def is_check(node: GuardNode) -> bool:
 
 def find_root(node: GuardNode) -> str:
     """Name the input or global that a guard is about: L['x'], G['scale'], or the global state of torch."""
-    found = _ROOT.search(node.source or node.code or "")
-    return found[0] if found else AMBIENT
+    return _root_of(node.source or node.code or "")
 
 
 def summarize_guards(tree: GuardTree) -> dict[str, Any]:
@@ -118,15 +118,61 @@ def summarize_guards(tree: GuardTree) -> dict[str, Any]:
             roots[find_root(node)] += 1
         else:
             manager_count += node.kind == "manager"
+    return _summary(kinds, roots, manager_count, deepest, tree.latency_us)
+
+
+def _summary(
+    kinds: Counter[str], roots: Counter[str], manager_count: int, deepest: int, latency_us: float | None
+) -> dict[str, Any]:
     return {
         "guard_count": kinds.total(),
         "manager_count": manager_count,
-        "latency_us": tree.latency_us,
+        "latency_us": latency_us,
         "depth": deepest,
         "kinds": dict(sorted(kinds.items(), key=lambda it: (-it[1], it[0]))),
         "roots": [list(it) for it in sorted(roots.items(), key=lambda it: (-it[1], it[0]))[:_ROOT_COUNT]],
         "root_count": len(roots),
     }
+
+
+def count_guards(text: str) -> dict[str, Any] | None:
+    """Sum up a payload as summarize_guards does its tree, several times as fast; None where it is no tree of guards."""
+    start = text.find(_HEADING)
+    if start < 0 or text[:100].lstrip().startswith("["):
+        tree = parse_guards(text)
+        return summarize_guards(tree) if tree is not None else None
+    found = _LATENCY.search(text, max(start, len(text) - 200))
+    kinds, roots = Counter[str](), Counter[str]()
+    manager_count, deepest = 0, 0
+    above: list[str | None] = []  # the root of each open line's source; None where it has no source
+    for indent, name, rest in _LINE.findall(text, start, found.start() if found else len(text)):
+        depth = min(len(indent) // 2, len(above), MAXIMUM_DEPTH)
+        del above[depth:]
+        root = above[-1] if above else None
+        deepest = max(deepest, depth + 1)
+        if name.endswith("Manager"):
+            manager_count += 1
+            if name != "KeyValueManager":
+                root = _manager_root(rest)
+        elif rest:
+            kinds[name] += 1
+            roots[_root_of(split_verbose(rest)[0]) if root is None else root] += 1
+        above.append(root)
+    return _summary(kinds, roots, manager_count, deepest, float(found[1]) if found else None)
+
+
+def _manager_root(rest: str) -> str | None:
+    start = rest.find("source=")
+    if start < 0:
+        return None
+    end = rest.find(", accessed_by=", start)
+    source = rest[start + len("source=") : end if end >= 0 else len(rest)]
+    return _root_of(source) if source else None
+
+
+def _root_of(text: str) -> str:
+    found = _ROOT.search(text)
+    return found[0] if found else AMBIENT
 
 
 def _split_lines(body: str) -> Iterator[tuple[int, str]]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from collectors import events
 from collectors.decode.aot import parse_metadata, summarize
 from collectors.decode.captured import Captured, Logged
 from collectors.decode.clean import clean, clean_text
-from collectors.decode.guard_tree import parse_guards, summarize_guards
+from collectors.decode.guard_tree import count_guards
 from collectors.decode.names import AOT_METADATA, GUARDS, SPAN, SYMBOLS
 from collectors.decode.paths import PathNamer
 from collectors.decode.stacks import named_stack, parse_frames, user_frame
 
 _ARTIFACT = "artifact:"
 _TITLES = ("filename", "name", "url", "url_name", "op")
+# How torch writes nearly all of them: read in one step instead of through JSON.
+_PLAIN_SPAN = re.compile(
+    r'\{\n"name": "([^"\\]*)",\n"ts": (\d{1,17})(\.\d+)?,\n"args": \{(?:\n"compile_id": "([^"\\]*)"\n)?\},\n'
+    r'"ph": "([BE])",\n"cat": "[^"\\]*",\n"tid": (\d{1,9}),\n"pid": \d+\n\}'
+)
 _STACKS = ("stack", "user_stack", "framework_stack")
 _LONG = 200  # a value of a span's args longer than this is kept apart, in the whole
 
@@ -43,8 +49,7 @@ def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -
         title = None
     guards = aot = None
     if text is not None and captured.name in GUARDS:
-        tree = parse_guards(text)
-        guards = summarize_guards(tree) if tree is not None else None
+        guards = count_guards(text)
     if text is not None and captured.name == AOT_METADATA:
         meta = parse_metadata(text)
         aot = summarize(meta) if meta is not None else None
@@ -65,6 +70,13 @@ def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -
 
 def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -> events.SpanSeen | None:
     """Read one chromium_event; None where it is none."""
+    plain = _PLAIN_SPAN.fullmatch(captured.payload) if isinstance(captured.payload, str) else None
+    if plain and plain[1].isascii():
+        name, ts, fraction, compile_id, phase, thread = plain.groups()
+        if context["compile_id"] is None and compile_id:
+            context["compile_id"] = compile_id
+        at_us = int(ts) + (fraction is not None and fraction >= ".5")
+        return events.SpanSeen(**context, name=name, phase=phase, at_us=at_us, thread=int(thread))
     try:
         body = json.loads(captured.payload) if isinstance(captured.payload, str) else captured.metadata
         at_us, phase, name = round(body["ts"]), body["ph"], body["name"]
