@@ -14,6 +14,7 @@ from app.settings import Settings
 from collectors.store.connect import open_reader, open_writer
 from collectors.store.migrations import migrate
 from tests.tools.make_db import main as make_db
+from tests.unit.app.explored import explore
 
 
 @pytest.fixture(scope="session")
@@ -75,4 +76,23 @@ def recorded_client(recorded: Path, shared_app: Flask) -> FlaskClient:
 @pytest.fixture
 def recorded_reader(recorded: Path) -> Iterator[sqlite3.Connection]:
     with closing(open_reader(recorded)) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def explored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Import whole trace logs once, with graphs, code, guards and phases; tests only read it."""
+    path = tmp_path_factory.mktemp("explored") / "explored.db"
+    explore(path)
+    return path
+
+
+@pytest.fixture
+def explored_client(explored: Path, shared_app: Flask) -> FlaskClient:
+    return _over(shared_app, explored)
+
+
+@pytest.fixture
+def explored_reader(explored: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_reader(explored)) as connection:
         yield connection
