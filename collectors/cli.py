@@ -126,6 +126,21 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="the repository's folder where the log was written: files are then named from there; repeatable",
     )
     importing.add_argument("--again", action="store_true", help="import it even if its run was deleted")
+    bounds = importing.add_argument_group("for programs that import what others sent")
+    bounds.add_argument(
+        "--limit-bytes", type=_positive, metavar="N", help="the most bytes that may come out of archives"
+    )
+    bounds.add_argument(
+        "--limit-ratio", type=_positive, metavar="N", help="how many times its own size may come out of a file"
+    )
+    bounds.add_argument(
+        "--names", metavar="FILE", help="a JSON object: what files are called, by their names on disk below PATH"
+    )
+    bounds.add_argument(
+        "--progress-lines",
+        action="store_true",
+        help="write how it goes to standard output, a JSON object a line; end when nobody reads it",
+    )
 
 
 def _add_db(parser: argparse.ArgumentParser) -> None:
@@ -244,10 +259,14 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 def import_command(arguments: argparse.Namespace) -> int:
     """Read torch's trace logs."""
-    from collectors.importer.command import import_paths
+    from collectors.importer.command import import_paths, read_names
+    from collectors.importer.lines import ProgressLines
     from collectors.importer.loader import Options
+    from collectors.read.sources import Limits
 
-    pick_up()
+    lines = ProgressLines(sys.stdout) if arguments.progress_lines else None
+    if lines is None:
+        pick_up()
     options = Options(
         payloads=not arguments.no_payloads,
         redact_source=arguments.redact_source,
@@ -257,15 +276,23 @@ def import_command(arguments: argparse.Namespace) -> int:
         roots=tuple(arguments.root),
         again=arguments.again,
     )
-    return import_paths(
-        arguments.paths,
-        arguments.db,
-        options,
-        say=say,
-        latest=arguments.latest,
-        follow=arguments.follow,
-        strict=arguments.strict,
-    )
+    try:
+        return import_paths(
+            arguments.paths,
+            arguments.db,
+            options,
+            say=say,
+            latest=arguments.latest,
+            follow=arguments.follow,
+            strict=arguments.strict,
+            limits=Limits(arguments.limit_bytes, arguments.limit_ratio),
+            names=read_names(arguments.names),
+            lines=lines,
+        )
+    except (StoreError, ValueError, OSError) as error:
+        if lines is not None and not isinstance(error, BrokenPipeError):
+            lines.fail(str(error))
+        raise
 
 
 def closing_line(database: str, run_id: str) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from pathlib import Path
 
+from collectors.importer.lines import ProgressLines
 from collectors.importer.loader import Imported, Loader, Options, Progress
-from collectors.read.rejects import KINDS
-from collectors.read.sources import NO_LIMITS, Limits, SourceGroup, find_sources
+from collectors.read.sources import NO_LIMITS, NO_NAMES, Limits, SourceGroup, find_sources
 from collectors.record import hints
+from collectors.rejects import KINDS
 from collectors.store.connect import open_writer
 from collectors.store.migrations import migrate_connection
 
@@ -31,13 +35,16 @@ def import_paths(
     follow: bool = False,
     strict: bool = False,
     limits: Limits = NO_LIMITS,
-    progress: Progress | None = None,
+    names: Mapping[str, str] = NO_NAMES,
+    lines: ProgressLines | None = None,
 ) -> int:
     """Import each path as a run of its own; return the exit code.
 
     Raises: ValueError where there is no log, StoreError, OSError.
     """
-    groups = [find_sources(path, latest=latest, limits=limits) for path in paths]
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)  # records come and go by the thousand, and none of them in circles
+    groups = [find_sources(path, latest=latest, limits=limits, names=names) for path in paths]
     rejected = False
     with closing(open_writer(database)) as connection:
         migrate_connection(connection)
@@ -45,7 +52,7 @@ def import_paths(
             began_s = time.monotonic()
             loader = Loader(connection, database, group, options)
             try:
-                show = progress or _progress_line(group)
+                show = lines.begin(group, loader.imported) if lines else _progress_line(group)
                 done = loader.read(show)
                 if follow and not done.deleted:
                     say(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
@@ -55,8 +62,23 @@ def import_paths(
             say(_outcome(done, time.monotonic() - began_s, database))
             for line in _remarks(done, group):
                 say(line)
+            if lines:
+                lines.end(done)
             rejected |= bool(done.rejects.total) or done.deleted
     return REJECTED if strict and rejected else 0
+
+
+def read_names(path: str | None) -> Mapping[str, str]:
+    """Read what files are called where that is not their name on disk.
+
+    Raises: ValueError if it is no JSON object of texts; OSError.
+    """
+    if path is None:
+        return NO_NAMES
+    names = json.loads(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(names, dict) or not all(isinstance(it, str) for it in names.values()):
+        raise ValueError(f"{path}: expected a JSON object of texts, what a file is called by its name on disk")
+    return names
 
 
 def _follow(loader: Loader, progress: Progress) -> None:

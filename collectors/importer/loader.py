@@ -107,7 +107,8 @@ class Loader:
                 reading = Reading(self, source, head, file, row)
                 self._readings[head.key or ""] = reading
                 done.log_count += 1
-            reading.read(progress)
+            before = sum(it.offset for it in self._readings.values() if it is not reading)
+            reading.read(lambda offset, before=before: progress(before + offset))  # type: ignore[misc]
         return done
 
     def finish(self) -> None:
@@ -214,7 +215,8 @@ class Reading:
     def read(self, progress: Progress) -> None:
         """Import what is new in the log."""
         loader, stats = self._loader, self._stats
-        begun, before = self.offset, stats.records
+        done, begun = loader.imported, self.offset
+        before = done.record_count - stats.records
         batch: list[Event] = []
         text_bytes = 0
         try:
@@ -227,13 +229,13 @@ class Reading:
                 text_bytes += sum(len(e.text or "") for e in events if isinstance(e, ArtifactSeen | SpanSeen))
                 if len(batch) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES:
                     self._write(batch, captured.sequence + 1)
+                    done.record_count = before + stats.records
                     progress(captured.sequence)
                     batch, text_bytes = [], 0
         except (SourceDamaged, EOFError) as error:
             stats.rejects.add("damaged_file", None, str(error))
         self._write(batch, max(stats.end_offset, self.offset), final=True)
-        done = loader.imported
-        done.record_count += stats.records - before
+        done.record_count = before + stats.records
         done.read_bytes += max(0, self.offset - begun)
         progress(self.offset)
 

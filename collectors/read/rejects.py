@@ -4,21 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# kind -> what it means, in words for people
-KINDS: dict[str, str] = {
-    "stray_line": "a line that is no record",
-    "bad_json": "a record whose JSON cannot be read",
-    "bad_utf8": "a text that is not UTF-8; the bad bytes are replaced",
-    "wrong_md5": "a text that does not fit its md5; kept as it came",
-    "missing_text": "a record whose text is missing",
-    "bad_field": "a record with a missing or impossible field; kept as it came",
-    "unknown_file": "a stack frame whose file name is not in the log",
-    "too_large": "a record larger than 64 MiB; passed over",
-    "second_log": "another process's log in the same file; read as a process of its own",
-    "truncated": "a last record that is not whole; a longer copy of the log completes it",
-    "empty_log": "a file without a record",
-    "damaged_file": "an archive or a compressed file that cannot be read to its end",
-}
 EXAMPLE_CHARACTERS = 200
 
 

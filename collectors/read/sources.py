@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from collectors.read.unpack import HEAD_BYTES, find_unpack
 __all__ = ["LimitExceeded", "Limits", "LogSource", "NoSuchLog", "SourceDamaged", "SourceGroup", "find_sources"]
 
 NO_LIMITS = Limits()
+NO_NAMES: Mapping[str, str] = {}
 STANDARD_INPUT = "standard input"
 SAME_JOB_US = 10 * 60 * 1_000_000  # ranks of one job end within this; an older log of a rank is an older job's
 _LOOKS_LIKE_LOG = re.compile(rb"(?:\[rank\d+\]:)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]\n]*\][^{\n]*\{")
@@ -72,9 +73,16 @@ class SourceGroup:
 
 
 def find_sources(
-    path: str, *, latest: bool = False, limits: Limits = NO_LIMITS, stdin: BinaryIO | None = None
+    path: str,
+    *,
+    latest: bool = False,
+    limits: Limits = NO_LIMITS,
+    stdin: BinaryIO | None = None,
+    names: Mapping[str, str] = NO_NAMES,
 ) -> SourceGroup:
     """Find the logs at a path, in an archive there, or in standard input ("-").
+
+    `names` says what a file or folder is called where that is not its name on disk, by its name there.
 
     Raises: NoSuchLog if there is none; LimitExceeded where an archive's contents alone are too much.
     """
@@ -84,10 +92,11 @@ def find_sources(
             raise NoSuchLog("Standard input has no newest log; give a folder.")
         return _find_in_stream(stdin or sys.stdin.buffer, gauge)
     place = Path(path)
-    name = clean_name(place.name or path)
+    name = clean_name(names.get(place.name, place.name) or path)
     mode = _status(place).st_mode
     if stat.S_ISDIR(mode):
-        group = _find_in_folder(place, clean_name(place.resolve().name or path), gauge)
+        label = place.resolve().name
+        group = _find_in_folder(place, clean_name(names.get(label, label) or path), gauge, names)
         return SourceGroup(group.label, _newest(group.sources), group.ignored) if latest else group
     if latest:
         raise NoSuchLog(f"{clean_name(path)}: it is a file, and only a folder has a newest log; give its folder.")
@@ -132,13 +141,14 @@ def _unreadable(path: Path, error: Exception) -> NoSuchLog:
 # --- a folder
 
 
-def _find_in_folder(folder: Path, label: str, gauge: Gauge) -> SourceGroup:
+def _find_in_folder(folder: Path, label: str, gauge: Gauge, names: Mapping[str, str]) -> SourceGroup:
     sources: list[LogSource] = []
     ignored: list[str] = []
     count = 0
     for path in _walk(folder, ignored):
         count += 1
-        name = clean_name(path.relative_to(folder).as_posix())
+        place = path.relative_to(folder).as_posix()
+        name = clean_name(names.get(place, place))
         try:
             found = _find_in_file(path, name, gauge, is_given=False)
         except NoSuchLog as error:  # may not be read, or went away
@@ -201,9 +211,9 @@ def _find_in_file(path: Path, name: str, gauge: Gauge, is_given: bool = True) ->
         if not is_given and not is_log(head, name):
             return SourceGroup(name, [], [name])
         opening = partial(_open_plain, path, container)
-        source = LogSource(name, clean_name(path.name), modified_us, status.st_size, path, opening)
+        source = LogSource(name, _base_name(name), modified_us, status.st_size, path, opening)
         return SourceGroup(name, [source])
-    return _find_in_container(container, packed, clean_name(path.name), modified_us, is_given)
+    return _find_in_container(container, packed, _base_name(name), modified_us, is_given)
 
 
 def _open_raw(path: Path) -> io.RawIOBase:
