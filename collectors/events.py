@@ -323,12 +323,15 @@ KINDS: dict[str, type[Event]] = {
 }
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps makes a new one each time
+
+
 def dump_event(event: Event) -> str:
     """Write an event as one line of JSON."""
-    body = {f.name: getattr(event, f.name) for f in fields(event)}
+    body: dict[str, Json] = {"v": SCHEMA_VERSION, "kind": event.KIND, **event.__dict__}
     if isinstance(event, Recompiled):
-        body["guards"] = [{f.name: getattr(g, f.name) for f in fields(g)} for g in event.guards]
-    return json.dumps({"v": SCHEMA_VERSION, "kind": event.KIND, **body}, separators=(",", ":"))
+        body["guards"] = [guard.__dict__ for guard in event.guards]
+    return _ENCODER.encode(body)
 
 
 def load_event(line: str) -> Event:

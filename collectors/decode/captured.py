@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Logged:
     """Hold what a record was in its log."""
 
@@ -18,7 +18,7 @@ class Logged:
     state: str = "none"  # of the text: kept | none | left_out | withheld | damaged
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Captured:
     """Hold what torch handed over.
 
@@ -43,8 +43,10 @@ class Captured:
     @property
     def compile_id(self) -> str | None:
         """Print the compile id as torch does: 0/1, or !0/1/0 under compiled autograd."""
-        if self.frame_id is None and self.compiled_autograd_id is None:
-            return None
-        parts = [] if self.compiled_autograd_id is None else [f"!{self.compiled_autograd_id}"]
+        if self.compiled_autograd_id is None:
+            if self.frame_id is None:
+                return None
+            return str(self.frame_id) if self.frame_compile_id is None else f"{self.frame_id}/{self.frame_compile_id}"
+        parts = [f"!{self.compiled_autograd_id}"]
         parts += [str(p) for p in (self.frame_id, self.frame_compile_id) if p is not None]
         return "/".join(parts)

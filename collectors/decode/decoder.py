@@ -11,10 +11,10 @@ from collectors.decode import caches, compiled, failures, guards, live
 from collectors.decode.breaks import parse_break
 from collectors.decode.captured import Captured
 from collectors.decode.clean import clean, clean_text
-from collectors.decode.names import CACHES, METRICS, is_event
+from collectors.decode.names import CACHES, METRICS, SPAN, is_event
 from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from collectors.decode.stacks import named_stack, parse_frames, parse_traceback
-from collectors.decode.traced import decode_logged, make_artifact
+from collectors.decode.traced import decode_logged, make_artifact, make_plain_span
 
 _BREAK = "artifact:dynamo_graph_break_reason"
 _ARTIFACT = "artifact:"
@@ -40,11 +40,11 @@ class Decoder:
     def decode(self, captured: Captured) -> list[events.Event]:
         """Decode one record: usually one event, more where a record carries configs or a text that is kept."""
         if captured.logged is not None and not is_event(captured.name):
+            if captured.name == SPAN and (span := make_plain_span(captured)):
+                return [span]  # most of a log's records, and the least to say
             return decode_logged(captured, captured.logged, _context(captured), self._namer)
         handler = self._handlers.get(captured.name)
-        captured = replace(
-            captured, name=clean_text(captured.name), metadata=clean(captured.metadata), payload=clean(captured.payload)
-        )
+        captured = _cleaned(captured)
         if handler is None:
             return [_noted(captured)]
         try:
@@ -145,6 +145,13 @@ class Decoder:
     def _live(self, captured: Captured) -> list[events.Event]:
         made = live.make_event(captured)
         return [made if made is not None else _noted(captured)]
+
+
+def _cleaned(captured: Captured) -> Captured:
+    name, metadata, payload = clean_text(captured.name), clean(captured.metadata), clean(captured.payload)
+    if name is captured.name and metadata is captured.metadata and payload is captured.payload:
+        return captured
+    return replace(captured, name=name, metadata=metadata, payload=payload)
 
 
 def _context(captured: Captured) -> dict[str, Any]:

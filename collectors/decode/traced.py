@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import Any
 
 from collectors import events
@@ -20,7 +21,7 @@ _TITLES = ("filename", "name", "url", "url_name", "op")
 # How torch writes nearly all of them: read in one step instead of through JSON.
 _PLAIN_SPAN = re.compile(
     r'\{\n"name": "([^"\\]*)",\n"ts": (\d{1,17})(\.\d+)?,\n"args": \{(?:\n"compile_id": "([^"\\]*)"\n)?\},\n'
-    r'"ph": "([BE])",\n"cat": "[^"\\]*",\n"tid": (\d{1,9}),\n"pid": \d+\n\}'
+    r'"ph": "([BEi])",\n"cat": "[^"\\]*",\n"tid": (\d{1,9}),\n"pid": \d+(?:,\n"s": "\w")?\n\}'
 )
 _STACKS = ("stack", "user_stack", "framework_stack")
 _LONG = 200  # a value of a span's args longer than this is kept apart, in the whole
@@ -47,12 +48,8 @@ def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -
     if captured.name.startswith(_ARTIFACT):
         metadata = {key: value for key, value in metadata.items() if key not in ("name", "encoding")}
         title = None
-    guards = aot = None
-    if text is not None and captured.name in GUARDS:
-        guards = count_guards(text)
-    if text is not None and captured.name == AOT_METADATA:
-        meta = parse_metadata(text)
-        aot = summarize(meta) if meta is not None else None
+    guards = _count_guards(text) if text is not None and captured.name in GUARDS else None
+    aot = _sum_up_aot(text) if text is not None and captured.name == AOT_METADATA else None
     return events.ArtifactSeen(
         **context,
         name=name,
@@ -68,15 +65,44 @@ def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -
     )
 
 
+# Ranks, and the parts of a model that are alike, say the same again.
+_count_guards = lru_cache(maxsize=64)(count_guards)
+
+
+@lru_cache(maxsize=64)
+def _sum_up_aot(text: str) -> dict[str, Any] | None:
+    meta = parse_metadata(text)
+    return summarize(meta) if meta is not None else None
+
+
+def make_plain_span(captured: Captured) -> events.SpanSeen | None:
+    """Read a chromium_event that says no more than what began or ended and when; None for any other."""
+    plain = _PLAIN_SPAN.fullmatch(captured.payload) if isinstance(captured.payload, str) else None
+    if plain is None:
+        return None
+    name, ts, fraction, compile_id, phase, thread = plain.groups()
+    if not name.isascii():
+        return None
+    at_us = int(ts) + (fraction is not None and fraction >= ".5")
+    compile_id = captured.compile_id or compile_id
+    return events.SpanSeen(
+        captured.process_id,
+        captured.sequence,
+        captured.time_us,
+        compile_id,
+        captured.frame_id,
+        captured.frame_compile_id,
+        captured.attempt,
+        captured.rank,
+        name,
+        phase,
+        at_us,
+        int(thread),
+    )
+
+
 def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -> events.SpanSeen | None:
     """Read one chromium_event; None where it is none."""
-    plain = _PLAIN_SPAN.fullmatch(captured.payload) if isinstance(captured.payload, str) else None
-    if plain and plain[1].isascii():
-        name, ts, fraction, compile_id, phase, thread = plain.groups()
-        if context["compile_id"] is None and compile_id:
-            context["compile_id"] = compile_id
-        at_us = int(ts) + (fraction is not None and fraction >= ".5")
-        return events.SpanSeen(**context, name=name, phase=phase, at_us=at_us, thread=int(thread))
     try:
         body = json.loads(captured.payload) if isinstance(captured.payload, str) else captured.metadata
         at_us, phase, name = round(body["ts"]), body["ph"], body["name"]

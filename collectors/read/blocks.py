@@ -12,7 +12,7 @@ from typing import Protocol
 
 from collectors.read.rejects import Rejects
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 512 << 10  # within a core's cache; 4 MiB take a third longer
 LARGEST_BYTES = 64 << 20
 _BORDER = re.compile(rb"\n(?=[^\t])")
 

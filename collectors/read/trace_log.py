@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from collectors.decode.captured import Captured, Logged
-from collectors.decode.names import STRING, is_event, needs_payload
+from collectors.decode.names import SPAN, STRING, is_event, needs_payload
 from collectors.read.blocks import BlockReader, Piece, Readable
+from collectors.read.fast_json import loads
 from collectors.read.log_clock import LogClock
 from collectors.read.rejects import Rejects
 
@@ -29,6 +30,13 @@ _NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
 _ARTIFACT = re.compile(rb'\{"artifact": ?\{"name": ?"(?P<name>(?:[^"\\]|\\.)*)"')
 _CONTEXT = frozenset(
     ("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "has_payload", "stack", "subgraph_name")
+)
+_NUMBERS = frozenset(("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt"))
+_LONG_SPAN_BYTES = 2 << 10
+_SPAN_HEAD = re.compile(rb'\t\{\n\t"name": "[^"\\\n]*",\n\t"ts": [\d.]+')
+_SPAN_TAIL = re.compile(
+    rb'(?:\n\t"compile_id": "(?P<compile_id>[^"\\\n]*)")?\n\t\},\n(?P<rest>\t"ph": "[BEi]",\n\t"cat": "[^"\\\n]*",\n'
+    rb'\t"tid": \d+,\n\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\})\n?\Z'
 )
 KEY_RECORDS = 4  # of a log's first records' lines its identity is made
 
@@ -178,7 +186,7 @@ class TraceLog:
     def _json(self, body: bytes, piece: Piece | None) -> dict[str, Any] | None:
         """Parse an envelope; `piece` is where to count damage."""
         try:
-            value = json.loads(body.decode())
+            value = loads(body)
         except UnicodeDecodeError:
             if piece:
                 self.stats.rejects.add("bad_utf8", self._blocks.line_of(piece), body)
@@ -227,8 +235,19 @@ class TraceLog:
         payload, logged = self._payload(piece, name, header, line_end)
         if piece.incomplete or not self._wanted(name):
             return None
-        key = next((k for k in header if k not in _CONTEXT), None)
-        rank = self._number(header, "rank", piece)
+        numbers: dict[str, Any] = {}
+        metadata = None
+        for key, value in header.items():
+            if key not in _CONTEXT:
+                metadata = value if metadata is None else metadata
+            elif key in _NUMBERS:
+                # Below zero or beyond 32 bits it is damage, and the store's integers end at 64.
+                good = type(value) is int and 0 <= value < 2**32
+                if good:
+                    numbers[key] = value
+                else:
+                    self._bad_number(piece, key, value)
+        rank = numbers.get("rank")
         if rank is not None:
             self.stats.ranks.add(rank)
         return Captured(
@@ -236,14 +255,10 @@ class TraceLog:
             sequence=piece.offset,
             time_us=time_us,
             name=name,
-            metadata=self._resolved(header.get(key), piece) if key else None,
+            metadata=self._resolved(metadata, piece) if metadata else metadata,
             payload=payload,
-            frame_id=self._number(header, "frame_id", piece),
-            frame_compile_id=self._number(header, "frame_compile_id", piece),
-            compiled_autograd_id=self._number(header, "compiled_autograd_id", piece),
-            attempt=self._number(header, "attempt", piece),
-            rank=rank,
             logged=logged,
+            **numbers,
         )
 
     def _payload(self, piece: Piece, name: str, header: dict[str, Any], line_end: int) -> tuple[str | None, Logged]:
@@ -253,6 +268,9 @@ class TraceLog:
             return None, Logged()
         if not self._texts and not piece.last and not needs_payload(name):
             return None, Logged(digest, max(0, piece.end - line_end - 2), "left_out")
+        if not self._texts and not piece.last and name == SPAN:
+            text = _span_text(piece.buffer, line_end + 1, piece.end)
+            return text, Logged(digest, piece.end - line_end - 2, "left_out")
         raw = piece.buffer[line_end + 1 : piece.end]
         raw = raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n")
         state = "kept" if self._texts else "left_out"
@@ -290,15 +308,21 @@ class TraceLog:
                     frame["filename"] = strings.get(number, "<unknown>")
         return metadata
 
-    def _number(self, header: dict[str, Any], name: str, piece: Piece) -> int | None:
-        value = header.get(name)
-        if value is None:
-            return None
-        # Below zero or beyond 32 bits it is damage, and the store's integers end at 64.
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32:
-            return value
-        self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {str(value)[:60]}")
-        return None
+    def _bad_number(self, piece: Piece, name: str, value: Any) -> None:
+        if value is not None:
+            self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {str(value)[:60]}")
+
+
+def _span_text(buffer: bytes, begin: int, end: int) -> str:
+    """Read a span's text; of a long one, which repeats a cache record, only what says what it was and when."""
+    if end - begin > _LONG_SPAN_BYTES:
+        head = _SPAN_HEAD.match(buffer, begin)
+        tail = _SPAN_TAIL.search(buffer, end - 400, end)
+        if head and tail:
+            compile_id = b'\n"compile_id": "%b"\n' % tail["compile_id"] if tail["compile_id"] else b""
+            text = b'%b,\n"args": {%b},\n%b' % (head[0], compile_id, tail["rest"])
+            return text.replace(b"\n\t", b"\n").removeprefix(b"\t").decode("utf-8", "replace")
+    return buffer[begin + 1 : end - 1].replace(b"\n\t", b"\n").decode("utf-8", "replace")
 
 
 def _loads(text: str) -> Any:

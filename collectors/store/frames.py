@@ -31,6 +31,20 @@ class Process:
 
     generation: int = 0
     compiles: dict[str, Compile] = field(default_factory=dict)
+    frames: dict[int, list[Compile]] = field(default_factory=dict)  # the same by frame id
+    configs: set[tuple[str, str]] = field(default_factory=set)  # kind and hash of those that are stored
+
+    def remember(self, compile_: Compile) -> None:
+        """Take a compile in."""
+        self.compiles[compile_.compile_id] = compile_
+        if compile_.frame_id is not None:
+            self.frames.setdefault(compile_.frame_id, []).append(compile_)
+
+    def reset(self) -> None:
+        """Begin a new generation."""
+        self.generation += 1
+        self.compiles.clear()
+        self.frames.clear()
 
 
 class FrameBook:
@@ -65,14 +79,16 @@ class FrameBook:
         process = Process()
         for row in rows:
             process.generation = row["generation"]
-            process.compiles[row["compile_id"]] = Compile(
-                key=row["id"],
-                compile_id=row["compile_id"],
-                frame_id=row["frame_id"],
-                function_id=row["function_id"],
-                line=row["line"],
-                traced=row["outcome"] != "announced",
-                recompiled=row["recompiled_from"] is not None,
+            process.remember(
+                Compile(
+                    key=row["id"],
+                    compile_id=row["compile_id"],
+                    frame_id=row["frame_id"],
+                    function_id=row["function_id"],
+                    line=row["line"],
+                    traced=row["outcome"] != "announced",
+                    recompiled=row["recompiled_from"] is not None,
+                )
             )
         return process
 
@@ -81,8 +97,7 @@ class FrameBook:
         process = self.process(event.process_id)
         known = process.compiles.get(event.compile_id or "")
         if known is not None and known.traced and not event.attempt:
-            process.generation += 1
-            process.compiles = {}
+            process.reset()
             known = None
         compile_, new = (known, False) if known else self._make(run_id, event, process)
         compile_.traced = True
@@ -133,15 +148,11 @@ class FrameBook:
             function_id=sibling.function_id if sibling else None,
             line=sibling.line if sibling else None,
         )
-        process.compiles[compile_id] = compile_
+        process.remember(compile_)
         return compile_, True
 
     @staticmethod
     def _sibling(process: Process, frame_id: int | None) -> Compile | None:
         """Find an earlier compile of the same frame: torch names no function on a recompile-limit record."""
-        if frame_id is None:
-            return None
-        for compile_ in process.compiles.values():
-            if compile_.frame_id == frame_id and compile_.function_id is not None:
-                return compile_
-        return None
+        same_frame = process.frames.get(frame_id, ()) if frame_id is not None else ()
+        return next((compile_ for compile_ in same_frame if compile_.function_id is not None), None)

@@ -35,7 +35,7 @@ from collectors.store.stacks import StackBook
 from collectors.store.totals import Totals
 from collectors.store.trace_rows import TraceRows
 
-HELD_WHOLE = (ConfigSeen, ArtifactSeen, SpanSeen, SymbolSeen)
+HELD_WHOLE: frozenset[type[Event]] = frozenset((ConfigSeen, ArtifactSeen, SpanSeen, SymbolSeen))
 STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 
@@ -102,17 +102,18 @@ class Ingestor:
             if not ensured:
                 self._ensure_run(run_id, event.time_us, now_us)
                 ensured = True
+            kind = type(event)
             # What has a table that holds all of it needs no copy among the events.
-            alone = isinstance(event, HELD_WHOLE)
-            if not alone and not self._keep(run_id, event):
-                result.known_count += 1
-                continue
-            result.new_count += not alone
-            if isinstance(event, RunStarted):
-                self._start_run(run_id, event)
-            if isinstance(event, RunStarted | RunEnded):
-                self._settle_state(run_id)
-            writer = WRITERS.get(type(event))
+            if kind not in HELD_WHOLE:
+                if not self._keep(run_id, event):
+                    result.known_count += 1
+                    continue
+                result.new_count += 1
+                if isinstance(event, RunStarted):
+                    self._start_run(run_id, event)
+                if kind is RunStarted or kind is RunEnded:
+                    self._settle_state(run_id)
+            writer = WRITERS.get(kind)
             if writer is not None:
                 writer(batch, event)
             if isinstance(event, ProcessStarted):

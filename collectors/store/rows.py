@@ -74,9 +74,14 @@ def write_process(batch: Batch, event: ProcessStarted) -> None:
 
 
 def write_config(batch: Batch, event: ConfigSeen) -> None:
+    # Each record of a process brings the same texts again: packing them would take longer than all the rest.
+    process = batch.frames.process(event.process_id)
+    key = {"process_id": event.process_id, "kind": event.config_kind, "hash": event.config_hash}
+    if (event.config_kind, event.config_hash) in process.configs:
+        return
     batch.connection.execute(
         "insert or ignore into configs (hash, kind, body) values (:hash, :kind, :body)",
-        {"hash": event.config_hash, "kind": event.config_kind, "body": pack(event.body, primed=False)},
+        {**key, "body": pack(event.body, primed=False)},
     )
     batch.connection.execute(
         """
@@ -84,8 +89,11 @@ def write_config(batch: Batch, event: ConfigSeen) -> None:
         select :process_id, :kind, :hash
         where exists (select 1 from processes where id = :process_id)
         """,
-        {"process_id": event.process_id, "kind": event.config_kind, "hash": event.config_hash},
+        key,
     )
+    query = "select 1 from process_configs where process_id = :process_id and kind = :kind and config_hash = :hash"
+    if batch.connection.execute(query, key).fetchone():
+        process.configs.add((event.config_kind, event.config_hash))
 
 
 def write_failure(batch: Batch, event: CompileFailed) -> None:
@@ -191,7 +199,7 @@ def _keep_losses(batch: Batch, process_id: str, losses: dict[str, int]) -> None:
 
 
 def write_artifact(batch: Batch, event: ArtifactSeen) -> None:
-    batch.traces.write_artifact(batch.run_id, event, batch.frames.key_of(event))
+    batch.traces.add_artifact(batch.run_id, event, batch.frames.key_of(event))
 
 
 def write_span(batch: Batch, event: SpanSeen) -> None:

@@ -157,6 +157,7 @@ class SpanRows:
         return lane
 
 
+_json = json.JSONEncoder(separators=(",", ":")).encode
 _INSERT = """
 insert into spans
   (lane_id, name_id, compile_key, compile_id, begin_us, duration_us, depth, instant, args, payload_id)
@@ -175,7 +176,7 @@ def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
         "duration_us": span.duration_us,
         "depth": span.depth,
         "instant": span.instant,
-        "args": json.dumps(span.args, separators=(",", ":")) if span.args else None,
+        "args": _json(span.args) if span.args else None,
         "payload_id": span.payload_id,
     }
 

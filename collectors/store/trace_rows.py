@@ -21,15 +21,21 @@ class TraceRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self._payloads: OrderedDict[bytes, int] = OrderedDict()
+        self._artifacts: list[dict[str, Any]] = []  # of this batch
+        self._summed_up: list[tuple[ArtifactSeen, dict[str, Any]]] = []
         self.spans = SpanRows(connection, self.keep_text)
 
     def forget(self) -> None:
         """Drop what is remembered; it is read again from the database."""
         self._payloads.clear()
+        self._artifacts.clear()
+        self._summed_up.clear()
         self.spans.forget()
 
     def flush(self) -> None:
         """Write what waits for the batch's end."""
+        if self._artifacts:
+            self._write_artifacts()
         self.spans.flush()
 
     def keep_text(self, text: str) -> int:
@@ -50,17 +56,9 @@ class TraceRows:
             self._payloads.popitem(last=False)
         return payload_id
 
-    def write_artifact(self, run_id: str, event: ArtifactSeen, compile_key: int | None) -> int:
-        """Write an artifact's row, its text, and what was summed up of it; return how many were new."""
-        cursor = self.connection.execute(
-            """
-            insert or ignore into artifacts
-              (run_id, process_id, sequence, compile_key, compile_id, attempt, name, title, encoding, metadata, state,
-               size_bytes, md5, payload_id, time_us)
-            values
-              (:run_id, :process_id, :sequence, :compile_key, :compile_id, :attempt, :name, :title, :encoding,
-               :metadata, :state, :size_bytes, :md5, :payload_id, :time_us)
-            """,
+    def add_artifact(self, run_id: str, event: ArtifactSeen, compile_key: int | None) -> None:
+        """Take an artifact, with its text and what was summed up of it."""
+        self._artifacts.append(
             {
                 "run_id": run_id,
                 "process_id": event.process_id,
@@ -77,32 +75,32 @@ class TraceRows:
                 "md5": event.md5,
                 "payload_id": None if event.text is None else self.keep_text(event.text),
                 "time_us": event.time_us,
-            },
+            }
         )
-        if cursor.rowcount < 1:
-            return 0
-        context = {
-            "run_id": run_id,
-            "artifact_id": cursor.lastrowid,
-            "compile_key": compile_key,
-            "compile_id": event.compile_id,
-        }
-        if event.guards is not None:
-            self._write_guards(context, event.guards)
-        if event.aot is not None:
-            self.connection.execute(
-                """
-                insert into aot_graphs (run_id, artifact_id, compile_key, compile_id, summary)
-                values (:run_id, :artifact_id, :compile_key, :compile_id, :summary)
-                """,
-                {**context, "summary": _json(event.aot)},
-            )
-        return 1
+        if event.guards is not None or event.aot is not None:
+            self._summed_up.append((event, self._artifacts[-1]))
+
+    def _write_artifacts(self) -> None:
+        self.connection.executemany(_INSERT_ARTIFACT, self._artifacts)
+        for event, values in self._summed_up:
+            row = self.connection.execute(
+                "select id from artifacts where process_id = :process_id and sequence = :sequence", values
+            ).fetchone()
+            context = {
+                "artifact_id": row["id"],
+                **{key: values[key] for key in ("run_id", "compile_key", "compile_id")},
+            }
+            if event.guards is not None:
+                self._write_guards(context, event.guards)
+            if event.aot is not None:
+                self.connection.execute(_INSERT_AOT, {**context, "summary": _json(event.aot)})
+        self._artifacts.clear()
+        self._summed_up.clear()
 
     def _write_guards(self, context: dict[str, Any], summary: dict[str, Any]) -> None:
         self.connection.execute(
             """
-            insert into guard_sets (run_id, artifact_id, compile_key, compile_id, guard_count, latency_us, summary)
+            insert or ignore into guard_sets (run_id, artifact_id, compile_key, compile_id, guard_count, latency_us, summary)
             values (:run_id, :artifact_id, :compile_key, :compile_id, :guard_count, :latency_us, :summary)
             """,
             {
@@ -140,5 +138,16 @@ class TraceRows:
         return max(cursor.rowcount, 0)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+_INSERT_ARTIFACT = """
+insert or ignore into artifacts
+  (run_id, process_id, sequence, compile_key, compile_id, attempt, name, title, encoding, metadata, state,
+   size_bytes, md5, payload_id, time_us)
+values
+  (:run_id, :process_id, :sequence, :compile_key, :compile_id, :attempt, :name, :title, :encoding, :metadata, :state,
+   :size_bytes, :md5, :payload_id, :time_us)
+"""
+_INSERT_AOT = """
+insert or ignore into aot_graphs (run_id, artifact_id, compile_key, compile_id, summary)
+values (:run_id, :artifact_id, :compile_key, :compile_id, :summary)
+"""
+_json = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes a new one each time
