@@ -6,6 +6,7 @@ import sqlite3
 import time
 
 from collectors.store.connect import write_transaction
+from collectors.store.search import remove_run_words
 
 TITLE_LIMIT = 200
 NOTE_LIMIT = 20_000
@@ -76,6 +77,7 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
     """Delete a run with all that belongs to it, for good; return False if there is no such run."""
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     with write_transaction(connection):
+        remove_run_words(connection, run_id)
         deleted = connection.execute("delete from runs where id = :id", {"id": run_id}).rowcount
         if deleted:
             connection.execute(

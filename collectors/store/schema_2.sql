@@ -60,6 +60,7 @@ create unique index artifacts_key on artifacts (process_id, sequence);
 create index artifacts_run on artifacts (run_id, name, id);
 create index artifacts_compile on artifacts (compile_key, sequence);
 create index artifacts_payload on artifacts (payload_id);
+create index artifacts_loose on artifacts (run_id) where compile_key is null;
 
 -- A lane of the timeline: one thread of one process.
 create table lanes (
@@ -92,7 +93,7 @@ create table spans (
   depth integer not null,             -- spans of its lane that were open when it began
   instant integer not null default 0,
   args text,                          -- JSON, what torch said at its end or beginning; long ones without their texts
-  payload_id integer references payloads (id) -- the whole of long args
+  payload_id integer references payloads (id) -- the whole of it, where args are long
 ) strict;
 create index spans_begin on spans (lane_id, begin_us);
 create index spans_duration on spans (lane_id, duration_us desc);
@@ -167,25 +168,31 @@ create unique index aot_graphs_artifact on aot_graphs (artifact_id);
 create index aot_graphs_run on aot_graphs (run_id, id);
 create index aot_graphs_compile on aot_graphs (compile_key);
 
--- What the search index holds: a document is one text of a run.
+-- What the search index holds: a document is one text of a run, with its title as it was indexed. Contentless FTS5
+-- takes a document out by its own words alone, so what was indexed must be told from this row for ever.
 create table search_documents (
-  id integer primary key,
+  id integer primary key autoincrement, -- never again: the words of a document that could not be read stay behind
   run_id text not null references runs (id) on delete cascade,
-  kind text not null,                 -- artifact | graph_break | recompile | failure | function | file
+  kind text not null,                 -- search_texts.py: artifact, graph_break, recompile, failure, ...
   ref_id integer not null,            -- the row in that kind's table
   compile_key integer,
-  title text not null
+  title text not null,
+  payload_id integer references payloads (id), -- its text, or else:
+  body blob,                          -- its text, packed
+  character_count integer not null    -- of the text, as far as it is indexed
 ) strict;
 create unique index search_documents_key on search_documents (run_id, kind, ref_id);
+create index search_documents_payload on search_documents (payload_id) where payload_id is not null;
 
--- How far a run is in the search index; NULL there: not yet.
+-- How far a run is in the search index.
 create table search_runs (
   run_id text primary key references runs (id) on delete cascade,
-  indexed_us integer,
+  indexed_us integer,                 -- what was stored before is indexed; NULL: not yet
   text_bytes integer not null default 0
 ) strict, without rowid;
 
--- The words alone; the texts are in payloads.
+-- The words alone. Without "_" as a letter, "addmm_15" is found by "addmm" and "fused_addmm" inside a kernel's name;
+-- detail = full keeps positions, which phrases (torch.ops.aten.addmm) need. The tags are a document's run and kind.
 create virtual table search_words using fts5 (
-  body, content = '', tokenize = "unicode61 tokenchars '_'", detail = full
+  body, tags, content = '', tokenize = "unicode61 remove_diacritics 0", detail = full
 );

@@ -7,6 +7,7 @@ import pytest
 from collectors.store.annotations import delete_run
 from collectors.store.connect import open_writer
 from collectors.store.migrations import SCHEMA, SCHEMA_2, migrate_connection
+from collectors.store.search import index_run
 from tests.tools.make_db import main as make_db
 
 
@@ -63,8 +64,11 @@ def test_schema_file_is_written_in_lower_case():
 def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):
     make_db([str(tmp_path / "all.db")])
     connection = open_writer(tmp_path / "all.db")
-    for row in connection.execute("select id from runs").fetchall():
-        assert delete_run(connection, row["id"])
+    runs = [row["id"] for row in connection.execute("select id from runs").fetchall()]
+    assert all(index_run(connection, run_id).document_count for run_id in runs)
+    assert all(delete_run(connection, run_id) for run_id in runs)
+    found = connection.execute("select rowid from search_words where search_words match 'forward OR run*'").fetchall()
+    assert (found, connection.execute("select count(*) from search_words").fetchone()[0]) == ([], 0)
     left = {name: connection.execute(f"select count(*) from {name}").fetchone()[0] for name in tables(connection)}
     connection.close()
     assert {name: count for name, count in left.items() if count} == {"deleted_runs": left["deleted_runs"]}
