@@ -270,7 +270,7 @@ class SpanSeen(FrameContext):
     at_us: int = 0
     thread: int = 0
     args: dict[str, Json] = field(default_factory=dict)  # without long texts
-    text: str | None = None  # the whole of long args, as JSON
+    text: str | None = None  # what torch wrote, where args are long and left out
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class Logged:
     md5: str | None = None  # torch's own, of the text
     size_bytes: int | None = None
     state: str = "none"  # of the text: kept | none | left_out | withheld | damaged
+    whole: str | None = None  # of a long span: its payload is only what says what it was and when
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 _DEEPEST = 60
@@ -25,8 +26,10 @@ def clean(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         return _clean_dict(value, depth)
     if isinstance(value, list):
-        copy = [entry if _is_clean(entry) else clean(entry, depth + 1) for entry in value]
-        return value if all(map(_same, copy, value)) else copy
+        if all(map(_is_plain, value)):
+            return value
+        copy = [clean(entry, depth + 1) for entry in value]
+        return value if all(map(is_, copy, value)) else copy
     if isinstance(value, tuple):
         return [clean(entry, depth + 1) for entry in value]
     if isinstance(value, set | frozenset):
@@ -35,28 +38,28 @@ def clean(value: Any, depth: int = 0) -> Any:
 
 
 def _clean_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
-    changed = False
-    copy = {}
-    for key, entry in value.items():
-        # Inlined for speed: nearly all entries are plain, and a compile's metrics have a hundred.
-        kind = type(entry)
-        if kind is bool or entry is None or kind is float or (kind is str and entry.isascii()):
-            new = entry
-        else:
-            new = clean(entry, depth + 1)
-            changed = changed or new is not entry
-        if type(key) is not str or not key.isascii():
-            changed, key = True, clean_text(str(key))
-        copy[key] = new
-    return copy if changed else value
+    if all(map(_is_plain, value.values())) and all(map(_is_name, value)):
+        return value
+    copy = {
+        key if _is_name(key) else clean_text(str(key)): entry if _is_plain(entry) else clean(entry, depth + 1)
+        for key, entry in value.items()
+    }
+    same = len(copy) == len(value) and all(map(is_, copy.values(), value.values())) and all(map(is_, copy, value))
+    return value if same else copy
 
 
-def _is_clean(entry: Any) -> bool:
-    return type(entry) is str and entry.isascii()
+def _is_plain(value: Any) -> bool:
+    """Say quickly whether a value is surely clean: nearly all are, and a compile's metrics have a hundred."""
+    kind = type(value)
+    if kind is str:
+        return bool(value.isascii())
+    if kind is int:
+        return -_LARGEST <= value <= _LARGEST
+    return value is None or kind is bool or kind is float
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one is other
+def _is_name(key: Any) -> bool:
+    return type(key) is str and key.isascii()
 
 
 def clean_text(text: str) -> str:

@@ -98,6 +98,8 @@ def make_plain_span(captured: Captured) -> events.SpanSeen | None:
         phase,
         at_us,
         int(thread),
+        {},
+        captured.logged.whole if captured.logged else None,
     )
 
 
@@ -124,7 +126,7 @@ def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -
         at_us=at_us,
         thread=thread if isinstance(thread, int) and abs(thread) < 2**62 else 0,
         args=clean(short),
-        text=None if len(short) == len(said) or not keep_text else json.dumps(clean(args), separators=(",", ":")),
+        text=clean_text(captured.payload) if len(short) < len(said) and keep_text else None,
     )
 
 

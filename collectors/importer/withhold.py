@@ -51,9 +51,11 @@ def withhold(captured: Captured) -> Captured:
     """Return a record without the user's code: lines become their hashes, texts of unknown form are dropped."""
     known = is_event(captured.name) or captured.name in KNOWN_TEXTS or captured.name in SYMBOLS
     metadata = withhold_source(captured.metadata)
-    if known:
-        return replace(captured, metadata=metadata, payload=withhold_source(captured.payload))
     logged = captured.logged
+    if logged is not None and logged.whole is not None:
+        logged = replace(logged, whole=None)
+    if known:
+        return replace(captured, metadata=metadata, payload=withhold_source(captured.payload), logged=logged)
     if logged is not None and logged.state != "none":
         logged = replace(logged, state="withheld")
     # Its summary is free of code; its text has the user's stack traces inside strings.

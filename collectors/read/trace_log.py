@@ -269,10 +269,9 @@ class TraceLog:
         if not self._texts and not piece.last and not needs_payload(name):
             return None, Logged(digest, max(0, piece.end - line_end - 2), "left_out")
         if not self._texts and not piece.last and name == SPAN:
-            text = _span_text(piece.buffer, line_end + 1, piece.end)
-            return text, Logged(digest, piece.end - line_end - 2, "left_out")
-        raw = piece.buffer[line_end + 1 : piece.end]
-        raw = raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n")
+            brief = _brief_span(piece.buffer, line_end + 1, piece.end)
+            return brief or _untabbed(piece, line_end).decode("utf-8", "replace"), Logged(digest, None, "left_out")
+        raw = _untabbed(piece, line_end)
         state = "kept" if self._texts else "left_out"
         if digest is not None and md5(raw, usedforsecurity=False).hexdigest() != digest:
             whole = raw.replace(b"\r\n", b"\n").removesuffix(b"\r")  # a log that went through Windows
@@ -291,6 +290,8 @@ class TraceLog:
             text = raw.decode("utf-8", "replace")
         if not self._texts and not needs_payload(name):
             return None, Logged(digest, len(raw), state)
+        if name == SPAN and state == "kept" and (brief := _brief_span(piece.buffer, line_end + 1, piece.end)):
+            return brief, Logged(digest, len(raw), state, whole=text)
         return text, Logged(digest, len(raw), state)
 
     def _resolved(self, metadata: Any, piece: Piece) -> Any:
@@ -313,16 +314,21 @@ class TraceLog:
             self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {str(value)[:60]}")
 
 
-def _span_text(buffer: bytes, begin: int, end: int) -> str:
-    """Read a span's text; of a long one, which repeats a cache record, only what says what it was and when."""
-    if end - begin > _LONG_SPAN_BYTES:
-        head = _SPAN_HEAD.match(buffer, begin)
-        tail = _SPAN_TAIL.search(buffer, end - 400, end)
-        if head and tail:
-            compile_id = b'\n"compile_id": "%b"\n' % tail["compile_id"] if tail["compile_id"] else b""
-            text = b'%b,\n"args": {%b},\n%b' % (head[0], compile_id, tail["rest"])
-            return text.replace(b"\n\t", b"\n").removeprefix(b"\t").decode("utf-8", "replace")
-    return buffer[begin + 1 : end - 1].replace(b"\n\t", b"\n").decode("utf-8", "replace")
+def _untabbed(piece: Piece, line_end: int) -> bytes:
+    raw = piece.buffer[line_end + 1 : piece.end]
+    return raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n")
+
+
+def _brief_span(buffer: bytes, begin: int, end: int) -> str | None:
+    """Shorten a long span, which repeats a cache record or a compile's metrics, to what it was and when."""
+    if end - begin <= _LONG_SPAN_BYTES:
+        return None
+    head, tail = _SPAN_HEAD.match(buffer, begin), _SPAN_TAIL.search(buffer, end - 400, end)
+    if head is None or tail is None:
+        return None
+    compile_id = b'\n"compile_id": "%b"\n' % tail["compile_id"] if tail["compile_id"] else b""
+    text = b'%b,\n"args": {%b},\n%b' % (head[0], compile_id, tail["rest"])
+    return text.replace(b"\n\t", b"\n").removeprefix(b"\t").decode("utf-8", "replace")
 
 
 def _loads(text: str) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collectors.events import SpanSeen
+from collectors.store.payload_rows import Pending
 
 
 @dataclass
@@ -19,7 +20,7 @@ class _Span:
     begin_us: int
     depth: int
     args: dict[str, Any]
-    payload_id: int | None = None
+    payload: Pending | int | None = None  # a row's id once it was read from the database
     row_id: int | None = None  # written already, without its end
     duration_us: int | None = None
     instant: int = 0
@@ -37,7 +38,7 @@ class _Lane:
 class SpanRows:
     """Write spans; those still open wait for their end in the database as well as here."""
 
-    def __init__(self, connection: sqlite3.Connection, keep_text: Callable[[str], int]) -> None:
+    def __init__(self, connection: sqlite3.Connection, keep_text: Callable[[str], Pending]) -> None:
         self.connection = connection
         self._keep_text = keep_text
         self._lanes: dict[tuple[str, int], _Lane] = {}
@@ -61,12 +62,12 @@ class SpanRows:
             span.args = {**span.args, **event.args}
             span.compile_key = span.compile_key if span.compile_key is not None else compile_key
             if event.text is not None:
-                span.payload_id = self._keep_text(event.text)
+                span.payload = self._keep_text(event.text)
             self._closed.append((lane, span))
             return
         span = _Span(name_id, compile_key, event.compile_id, event.at_us, len(lane.open), event.args)
         if event.text is not None:
-            span.payload_id = self._keep_text(event.text)
+            span.payload = self._keep_text(event.text)
         lane.new_count += 1
         if event.phase == "B":
             lane.open.append(span)
@@ -177,7 +178,7 @@ def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
         "depth": span.depth,
         "instant": span.instant,
         "args": _json(span.args) if span.args else None,
-        "payload_id": span.payload_id,
+        "payload_id": span.payload.row_id if isinstance(span.payload, Pending) else span.payload,
     }
 
 

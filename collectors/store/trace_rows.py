@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import OrderedDict
-from hashlib import blake2b
 from typing import Any
 
 from collectors.events import ArtifactSeen, SymbolSeen
-from collectors.store.codec import pack, pack_large
+from collectors.store.codec import pack
+from collectors.store.payload_rows import PayloadRows, Pending
 from collectors.store.span_rows import SpanRows
-
-_REMEMBERED = 20_000  # payloads whose row is known by heart
 
 
 class TraceRows:
@@ -20,41 +17,24 @@ class TraceRows:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self._payloads: OrderedDict[bytes, int] = OrderedDict()
+        self.payloads = PayloadRows(connection)
         self._artifacts: list[dict[str, Any]] = []  # of this batch
         self._summed_up: list[tuple[ArtifactSeen, dict[str, Any]]] = []
-        self.spans = SpanRows(connection, self.keep_text)
+        self.spans = SpanRows(connection, self.payloads.add)
 
     def forget(self) -> None:
         """Drop what is remembered; it is read again from the database."""
-        self._payloads.clear()
+        self.payloads.forget()
         self._artifacts.clear()
         self._summed_up.clear()
         self.spans.forget()
 
     def flush(self) -> None:
         """Write what waits for the batch's end."""
+        self.payloads.flush()
         if self._artifacts:
             self._write_artifacts()
         self.spans.flush()
-
-    def keep_text(self, text: str) -> int:
-        """Store a text once by its content; return its row."""
-        body = text.encode("utf-8", "surrogatepass")
-        digest = blake2b(body, digest_size=16).digest()
-        known = self._payloads.get(digest)
-        if known is not None:
-            return known
-        row = self.connection.execute("select id from payloads where digest = :digest", {"digest": digest}).fetchone()
-        if row is None:
-            row = self.connection.execute(
-                "insert into payloads (digest, size_bytes, body) values (:digest, :size_bytes, :body) returning id",
-                {"digest": digest, "size_bytes": len(body), "body": pack_large(body)},
-            ).fetchone()
-        self._payloads[digest] = payload_id = int(row["id"])
-        if len(self._payloads) > _REMEMBERED:
-            self._payloads.popitem(last=False)
-        return payload_id
 
     def add_artifact(self, run_id: str, event: ArtifactSeen, compile_key: int | None) -> None:
         """Take an artifact, with its text and what was summed up of it."""
@@ -73,7 +53,7 @@ class TraceRows:
                 "state": event.state,
                 "size_bytes": event.size_bytes,
                 "md5": event.md5,
-                "payload_id": None if event.text is None else self.keep_text(event.text),
+                "payload_id": None if event.text is None else self.payloads.add(event.text),
                 "time_us": event.time_us,
             }
         )
@@ -81,6 +61,9 @@ class TraceRows:
             self._summed_up.append((event, self._artifacts[-1]))
 
     def _write_artifacts(self) -> None:
+        for values in self._artifacts:
+            if isinstance(values["payload_id"], Pending):
+                values["payload_id"] = values["payload_id"].row_id
         self.connection.executemany(_INSERT_ARTIFACT, self._artifacts)
         for event, values in self._summed_up:
             row = self.connection.execute(
@@ -100,7 +83,8 @@ class TraceRows:
     def _write_guards(self, context: dict[str, Any], summary: dict[str, Any]) -> None:
         self.connection.execute(
             """
-            insert or ignore into guard_sets (run_id, artifact_id, compile_key, compile_id, guard_count, latency_us, summary)
+            insert or ignore into guard_sets
+              (run_id, artifact_id, compile_key, compile_id, guard_count, latency_us, summary)
             values (:run_id, :artifact_id, :compile_key, :compile_id, :guard_count, :latency_us, :summary)
             """,
             {

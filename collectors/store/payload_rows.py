@@ -1,0 +1,91 @@
+"""Store texts once each by their content, packing them beside the thread that reads on."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from collectors.store.codec import pack_large
+
+_REMEMBERED = 20_000  # texts whose row is known by heart
+_AT_ONCE_BYTES = 4 << 10  # a shorter text is packed before a thread would have begun
+
+
+@dataclass
+class _Packed:
+    digest: bytes
+    size_bytes: int
+    body: bytes | None  # None: its row was known
+
+
+class Pending:
+    """Stand for a text's row until the batch is written."""
+
+    __slots__ = ("_future", "_packed", "row_id")
+
+    def __init__(self, packed: _Packed | None, future: Future[_Packed] | None) -> None:
+        self._packed = packed
+        self._future = future
+        self.row_id = 0
+
+    def packed(self) -> _Packed:
+        """Wait until the text is packed."""
+        if self._packed is None:
+            assert self._future is not None
+            self._packed = self._future.result()
+        return self._packed
+
+
+class PayloadRows:
+    """Take texts, and write at the batch's end those that are new."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._known: OrderedDict[bytes, int] = OrderedDict()
+        self._pending: list[Pending] = []
+        self._pool: ThreadPoolExecutor | None = None
+
+    def forget(self) -> None:
+        """Drop what is remembered; it is read again from the database."""
+        self._known.clear()
+        self._pending.clear()
+
+    def add(self, text: str) -> Pending:
+        """Take a text."""
+        if len(text) < _AT_ONCE_BYTES:
+            pending = Pending(self._pack(text), None)
+        else:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(1, "pack")
+            pending = Pending(None, self._pool.submit(self._pack, text))
+        self._pending.append(pending)
+        return pending
+
+    def flush(self) -> None:
+        """Give every text of the batch its row."""
+        for pending in self._pending:
+            packed = pending.packed()
+            pending.row_id = self._known.get(packed.digest) or self._write(packed)
+            self._known[packed.digest] = pending.row_id
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        self._pending.clear()
+
+    def _pack(self, text: str) -> _Packed:
+        body = text.encode("utf-8", "surrogatepass")
+        digest = blake2b(body, digest_size=16).digest()
+        return _Packed(digest, len(body), None if digest in self._known else pack_large(body))
+
+    def _write(self, packed: _Packed) -> int:
+        key = {"digest": packed.digest}
+        row = self.connection.execute("select id from payloads where digest = :digest", key).fetchone()
+        if row is None:
+            assert packed.body is not None
+            row = self.connection.execute(
+                "insert into payloads (digest, size_bytes, body) values (:digest, :size_bytes, :body) returning id",
+                {**key, "size_bytes": packed.size_bytes, "body": packed.body},
+            ).fetchone()
+        return int(row["id"])
