@@ -7,8 +7,9 @@ from functools import cache
 from typing import Any
 
 from app import __version__
-from app.api import schemas_across, schemas_events, schemas_run
-from app.api.operations import OPERATIONS, Operation
+from app.api import schemas_across, schemas_artifacts, schemas_events, schemas_run
+from app.api.operation import Operation
+from app.api.operations import OPERATIONS
 from app.api.parameters import PARAMETERS, PATH_PARAMETERS
 from app.api.schema import Schema, record, ref, rows, text, whole
 
@@ -29,6 +30,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_run.SCHEMAS,
     **schemas_events.SCHEMAS,
     **schemas_across.SCHEMAS,
+    **schemas_artifacts.SCHEMAS,
     "Error": ERROR,
 }
 _FAILURES = {

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from app.api import across, run_lists, runs
-from app.api.answer import Answer
+from app.api import across, artifacts, run_lists, runs
+from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
-
-
-class Operation(NamedTuple):
-    """Describe one address. `schema` names the schema of its data, or of one row where it is a list."""
-
-    path: str
-    view: Callable[..., Answer]
-    schema: str
-    is_list: bool
-    summary: str
-    parameters: tuple[str, ...] = ()
-
 
 _RUN = "/runs/<run_id>"
 
@@ -214,4 +199,5 @@ OPERATIONS = (
         "The runs that have one cause of recompiles, newest first.",
         PAGE,
     ),
+    *artifacts.OPERATIONS,
 )

@@ -50,9 +50,16 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("gb", "torch's id of a kind of graph break: `GB0059`.", TEXT),
     ("kind", "torch's name of a kind of graph break, whole.", TEXT),
     ("function", "Part of `file:function`; capitals do not matter.", TEXT),
+    ("artifact_name", "torch's name of an artifact, whole.", TEXT),
+    ("compile", "Only the artifacts of this compile: its `id`.", {"type": "string", "pattern": "^[0-9]*$"}),
+    ("a", "An artifact's `id`; its text is on the left.", {"type": "string", "pattern": "^[0-9]+$"}),
+    ("b", "Another artifact's `id`; its text is on the right.", {"type": "string", "pattern": "^[0-9]+$"}),
+    ("ignore", "Leave out memory addresses, object ids and made-up paths.", {"type": "string", "enum": ["addresses"]}),
+    ("context", "Equal lines around a changed one.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 3}),
     ("category", "What kind of guard failed.", {"type": "string", "enum": [it.name for it in CATEGORIES]}),
 )
-PARAMETERS = {key: (key.partition("_")[0], said, schema) for key, said, schema in _TABLE}
+_SAME_NAME = {"artifact_name": "name"}
+PARAMETERS = {key: (_SAME_NAME.get(key, key.partition("_")[0]), said, schema) for key, said, schema in _TABLE}
 
 PATH_PARAMETERS = {
     "run_id": "A run's id, in full.",
@@ -60,6 +67,7 @@ PATH_PARAMETERS = {
     "config_hash": "A configuration text's hash.",
     "distinct_id": "A distinct graph break's `id`.",
     "cause_id": "A cause's `id`.",
+    "artifact_id": "An artifact's `id`.",
 }
 
 

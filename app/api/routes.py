@@ -8,7 +8,8 @@ from flask import Blueprint, Response, jsonify
 
 from app.api.answer import check_query
 from app.api.openapi import PREFIX, get_document
-from app.api.operations import OPERATIONS, Operation
+from app.api.operation import Operation
+from app.api.operations import OPERATIONS
 from app.api.parameters import name_parameter
 
 blueprint = Blueprint("api", __name__, url_prefix=PREFIX)

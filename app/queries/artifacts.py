@@ -39,7 +39,7 @@ where a.run_id = :run_id
   {_WANTED}
 order by a.name, a.id
 limit :limit
-"""  # noqa: S608  own texts only
+"""
 COMPILE_SQL = f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -49,7 +49,7 @@ where a.compile_key = :compile_key
   {_WANTED}
 order by a.sequence, a.id
 limit :limit
-"""  # noqa: S608
+"""
 NAMED_SQL = f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -57,7 +57,7 @@ where a.compile_key = :compile_key
   and a.name = :name
 order by a.sequence, a.id
 limit :limit
-"""  # noqa: S608
+"""
 TEXTS_SQL = f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -65,7 +65,7 @@ where a.compile_key = :compile_key
   and {_NO_DESCRIPTION}
 order by a.sequence, a.id
 limit :limit
-"""  # noqa: S608
+"""
 LOOSE_SQL = f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -73,7 +73,7 @@ where a.run_id = :run_id
   and a.compile_key is null
 order by a.id
 limit :limit
-"""  # noqa: S608
+"""
 ONE_SQL = f"""
 select {_COLUMNS}, t.body, t.size_bytes as kept_bytes
 {_SOURCE}
@@ -81,7 +81,7 @@ left join payloads as t on t.id = a.payload_id
 where a.id = :artifact_id
   and a.run_id = :run_id
 limit 1
-"""  # noqa: S608
+"""
 NAMES_SQL = """
 select name, count(*) as artifact_count
 from artifacts

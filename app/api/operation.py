@@ -1,0 +1,19 @@
+"""What an address of the API is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from app.api.answer import Answer
+
+
+class Operation(NamedTuple):
+    """Describe one address. `schema` names the schema of its data, or of one row where it is a list."""
+
+    path: str
+    view: Callable[..., Answer]
+    schema: str
+    is_list: bool
+    summary: str
+    parameters: tuple[str, ...] = ()
