@@ -1,4 +1,4 @@
-"""The collector's command line: run, import, list, show, doctor."""
+"""The collector's command line: run, import, index, list, show, doctor."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(commands)
     _add_import(commands)
+    _add_index(commands)
     listing = commands.add_parser("list", help="list the newest runs of a database")
     _add_db(listing)
     listing.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many runs (default 20)")
@@ -125,6 +126,9 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="DIR",
         help="the repository's folder where the log was written: files are then named from there; repeatable",
     )
+    importing.add_argument(
+        "--no-index", action="store_true", help="leave the run out of the search index until `index` is called"
+    )
     importing.add_argument("--again", action="store_true", help="import it even if its run was deleted")
     bounds = importing.add_argument_group("for programs that import what others sent")
     bounds.add_argument(
@@ -141,6 +145,17 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="store_true",
         help="write how it goes to standard output, a JSON object a line; end when nobody reads it",
     )
+
+
+def _add_index(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    indexing = commands.add_parser(
+        "index",
+        help="put runs into the search index that are not in it yet",
+        description="Put into the search index what is not in it yet, of all runs or of those given. `import` and "
+        "`run` do so by themselves; this is for older databases, and for what was left out.",
+    )
+    _add_db(indexing)
+    indexing.add_argument("runs", nargs="*", metavar="RUN", help="a run's id or its start (default: all runs)")
 
 
 def _add_db(parser: argparse.ArgumentParser) -> None:
@@ -182,6 +197,7 @@ def main(argv: list[str] | None = None) -> int:
     commands: dict[str, Callable[[argparse.Namespace], int]] = {
         "run": run_command,
         "import": import_command,
+        "index": index_command,
         "list": list_command,
         "show": show_command,
         "doctor": doctor_command,
@@ -285,6 +301,7 @@ def import_command(arguments: argparse.Namespace) -> int:
             latest=arguments.latest,
             follow=arguments.follow,
             strict=arguments.strict,
+            index=not arguments.no_index,
             limits=Limits(arguments.limit_bytes, arguments.limit_ratio),
             names=read_names(arguments.names),
             lines=lines,
@@ -293,6 +310,13 @@ def import_command(arguments: argparse.Namespace) -> int:
         if lines is not None and not isinstance(error, BrokenPipeError):
             lines.fail(str(error))
         raise
+
+
+def index_command(arguments: argparse.Namespace) -> int:
+    """Index what is not in the search index yet."""
+    from collectors.record.indexing import index_runs
+
+    return index_runs(arguments.db, arguments.runs, say=say)
 
 
 def closing_line(database: str, run_id: str) -> str:

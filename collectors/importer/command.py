@@ -14,6 +14,7 @@ from collectors.importer.lines import ProgressLines
 from collectors.importer.loader import Imported, Loader, Options, Progress
 from collectors.read.sources import NO_LIMITS, NO_NAMES, Limits, SourceGroup, find_sources
 from collectors.record import hints
+from collectors.record.indexing import index_after
 from collectors.rejects import KINDS
 from collectors.store.connect import open_writer
 from collectors.store.migrations import migrate_connection
@@ -34,6 +35,7 @@ def import_paths(
     latest: bool = False,
     follow: bool = False,
     strict: bool = False,
+    index: bool = True,
     limits: Limits = NO_LIMITS,
     names: Mapping[str, str] = NO_NAMES,
     lines: ProgressLines | None = None,
@@ -64,6 +66,8 @@ def import_paths(
                 say(line)
             if lines:
                 lines.end(done)
+            if index and not done.deleted:
+                index_after(connection, done.run_id, say)
             rejected |= bool(done.rejects.total) or done.deleted
     return REJECTED if strict and rejected else 0
 

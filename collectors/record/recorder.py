@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -20,13 +20,15 @@ from collectors.read.spool import SpoolReader, writers_alive
 from collectors.record.manifest import Manifest
 from collectors.record.source_index import qualify
 from collectors.store.connect import BUSY_TIMEOUT_MS, checkpoint, open_reader, open_writer
-from collectors.store.errors import StoreMoved, explain
+from collectors.store.errors import StoreError, StoreMoved, explain
 from collectors.store.ingest import Ingestor
 from collectors.store.migrations import migrate_connection
+from collectors.store.search import index_run
 from collectors.store.trace_files import keep_trace_file
 
 BATCH = 500
 HEARTBEAT_S = 5.0
+INDEX_MOST_S = 0.5  # the program has ended and its shell waits; what is left is for `serve` or `index`
 LOCK_NAME = "recorder.lock"
 
 
@@ -146,6 +148,13 @@ class Recorder:
                 )
             )
         self._ingest(events)
+        self._index()
+
+    def _index(self) -> None:
+        """Put the run into the search index, if that is quick: what is not there is found by `index`."""
+        if not self.deleted:
+            with suppress(StoreError):
+                index_run(self.connection, self.manifest.run_id, most_s=INDEX_MOST_S)
 
     def _keep_traces(self) -> None:
         """Store the logs that torch wrote during the run; a folder of the user's own may hold older ones."""

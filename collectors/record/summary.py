@@ -172,10 +172,8 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
     """
     connection = open_reader(database)
     try:
-        found = _find(connection, run_id)
-        if len(found) > 1:
-            raise ValueError(f"{run_id!r} fits several runs; give more of the id: {found[0]}, {found[1]}, …")
-        if not found:
+        found = find_run(connection, run_id)
+        if found is None:
             return None
         row = connection.execute(
             """
@@ -188,15 +186,18 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             where id = :id
             limit 1
             """,
-            {"id": found[0]},
+            {"id": found},
         ).fetchone()
         return _summary(connection, row, database) if row else None
     finally:
         connection.close()
 
 
-def _find(connection: sqlite3.Connection, given: str) -> list[str]:
-    """Return the run of that very id, else at most two whose id begins so; a ULID's letters may be small ones."""
+def find_run(connection: sqlite3.Connection, given: str) -> str | None:
+    """Return the run of that very id, else the only one whose id begins so; a ULID's letters may be small ones.
+
+    Raises: ValueError if it fits several runs.
+    """
     upper = given.upper()
     rows = connection.execute(
         """
@@ -217,7 +218,9 @@ def _find(connection: sqlite3.Connection, given: str) -> list[str]:
         },
     ).fetchall()
     found = [row["id"] for row in rows]
-    return found[:1] if given in found else found
+    if len(found) > 1 and given not in found:
+        raise ValueError(f"{given!r} fits several runs; give more of the id: {found[0]}, {found[1]}, …")
+    return found[0] if found else None
 
 
 def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) -> RunSummary:
