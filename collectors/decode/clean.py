@@ -52,7 +52,7 @@ def _is_plain(value: Any) -> bool:
     """Say quickly whether a value is surely clean: nearly all are, and a compile's metrics have a hundred."""
     kind = type(value)
     if kind is str:
-        return bool(value.isascii())
+        return str.isascii(value)
     if kind is int:
         return -_LARGEST <= value <= _LARGEST
     return value is None or kind is bool or kind is float

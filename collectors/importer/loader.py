@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from collectors.decode.captured import Captured
@@ -12,12 +12,13 @@ from collectors.decode.decoder import Decoder
 from collectors.decode.names import is_event
 from collectors.decode.paths import PathNamer
 from collectors.events import ArtifactSeen, Event, Noted, ProcessStarted, RunEnded, RunStarted, SpanSeen
-from collectors.importer.head import HEAD_BYTES, Head, PeekedFile, read_head
 from collectors.importer.withhold import withhold
+from collectors.read.head import HEAD_BYTES, Head, PeekedFile, read_head
 from collectors.read.rejects import Rejects
 from collectors.read.sources import LogSource, NoSuchLog, SourceDamaged, SourceGroup
 from collectors.read.trace_log import ReadStats, TraceLog
 from collectors.record.home import new_run_id
+from collectors.record.traces import list_rejects
 from collectors.store.connect import checkpoint
 from collectors.store.ingest import Ingestor
 from collectors.store.logs import LogRow, advance_log, find_logs, forget_deletion, keep_rejects
@@ -264,7 +265,7 @@ class Reading:
         def advance() -> None:
             advance_log(loader._connection, begin, values)
             if final:
-                keep_rejects(loader._connection, self._head.key or "", _rows(rejects))
+                keep_rejects(loader._connection, self._head.key or "", list_rejects(rejects))
 
         loader.imported.event_count += loader._ingest(batch, advance)
         self.offset = end_offset
@@ -295,11 +296,6 @@ class Reading:
             cuda_version=head.cuda_version,
             capabilities={"trace": "read from its log"},
         )
-
-
-def _rows(rejects: Rejects) -> Iterator[tuple[str, int, int | None, str | None]]:
-    for kind, reject in sorted(rejects.by_kind.items()):
-        yield kind, reject.count, reject.first_line, reject.example
 
 
 def _run_id(head: Head) -> str:

@@ -103,8 +103,10 @@ def prepare(request: Request, environment: Mapping[str, str], cwd: str) -> tuple
         keep_source=request.keep_source,
     )
     folder = spool_folder(manifest, environment, shared=joined is not None)
-    if request.level == "full":
-        manifest.trace_folder = environment.get("TORCH_TRACE") or str(folder / TRACE_NAME)
+    own = environment.get("TORCH_TRACE")  # the user's: left as it is, and read as well
+    manifest.trace_folder = os.path.abspath(own) if own else None
+    if request.level == "full" and not own:
+        manifest.trace_folder = str(folder / TRACE_NAME)
     make_spool(folder, manifest)
     return folder, manifest
 

@@ -26,7 +26,7 @@ class Manifest:
     argv: list[str] = field(default_factory=list)
     cwd: str | None = None
     recorder_process_id: str = ""
-    trace_folder: str | None = None  # where torch writes its own logs, with --level full
+    trace_folder: str | None = None  # where torch writes its own logs: with --level full, or by the user's TORCH_TRACE
     git: dict[str, Any] = field(default_factory=dict)
     host: dict[str, Any] = field(default_factory=dict)
     gpus: list[dict[str, Any]] = field(default_factory=list)

@@ -19,6 +19,7 @@ from collectors.events import Event, RecordsLost, RunEnded, RunStarted
 from collectors.read.spool import SpoolReader, writers_alive
 from collectors.record.manifest import Manifest
 from collectors.record.source_index import qualify
+from collectors.record.traces import TraceReader
 from collectors.store.connect import BUSY_TIMEOUT_MS, checkpoint, open_reader, open_writer
 from collectors.store.errors import StoreError, StoreMoved, explain
 from collectors.store.ingest import Ingestor
@@ -157,12 +158,14 @@ class Recorder:
                 index_run(self.connection, self.manifest.run_id, most_s=INDEX_MOST_S)
 
     def _keep_traces(self) -> None:
-        """Store the logs that torch wrote during the run; a folder of the user's own may hold older ones."""
-        if self.manifest.trace_folder is None or self.deleted:
+        """Read and, at level full, keep the logs that torch wrote; a folder of the user's own may hold older ones."""
+        m = self.manifest
+        if m.trace_folder is None or self.deleted or not m.keep_source:
             return
-        for path in sorted(Path(self.manifest.trace_folder).glob("*.log")):
-            if path.stat().st_mtime_ns // 1000 >= self.manifest.started_us:
-                keep_trace_file(self.connection, self.manifest.run_id, path)
+        traces = TraceReader(self.connection, m.database, m.run_id, self.decoder)
+        for path in sorted(Path(m.trace_folder).glob("*.log")):
+            if path.stat().st_mtime_ns // 1000 >= m.started_us and traces.read(path) and m.level == "full":
+                keep_trace_file(self.connection, m.run_id, path)
 
     def close(self) -> None:
         """Fold the WAL back and close the database."""

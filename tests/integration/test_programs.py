@@ -195,4 +195,15 @@ def test_the_level_full_keeps_torchs_own_logs(place: Workplace) -> None:
     row = place.rows("select name, size_bytes from trace_files")[0]
     assert row["size_bytes"] > 10_000
     assert place.only_run()["compile_count"] == 6
+    # Six compiles of two ids, told apart by their resets: each has the graph that its own attempt made.
+    assert place.one("select count(distinct compile_key) from artifacts where name = 'dynamo_output_graph'") == 6
+    assert place.one("select count(*) from spans where compile_key is null") == 0
     assert place.spools == []
+
+
+def test_a_trace_of_the_users_own_is_left_alone_and_read(place: Workplace) -> None:
+    folder = place.folder / "trace"
+    done(place, "reset", env={"TORCH_TRACE": str(folder)})
+    (log,) = folder.glob("*.log")
+    assert place.one("select end_offset_bytes from logs") == log.stat().st_size
+    assert place.one("select count(*) from artifacts") > 6 and place.rows("select name from trace_files") == []

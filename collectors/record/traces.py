@@ -1,0 +1,166 @@
+"""Read what torch's own trace logs of a recorded run tell beside the hooks: graphs, code, guards, timeline."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from collectors.decode.captured import Captured
+from collectors.decode.decoder import Decoder
+from collectors.events import ConfigSeen, Event, FrameContext
+from collectors.read.head import HEAD_BYTES, read_head
+from collectors.read.rejects import Rejects
+from collectors.read.trace_log import ReadStats, TraceLog
+from collectors.store.frames import FrameBook
+from collectors.store.ingest import HELD_WHOLE, Ingestor
+from collectors.store.logs import advance_log, find_logs, keep_rejects
+
+BATCH = 2_000
+
+
+class LoggedFrames(FrameBook):
+    """Find the compiles that the hooks recorded: a log of the same process counts its resets alike."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._generation = 0
+        self._started: set[str] = set()
+        self._keys: dict[tuple[int, str], int] = {}
+
+    def begin_logged(self, captured: Captured) -> None:
+        """Take a dynamo_start: the same id again, at its first attempt, comes after a reset()."""
+        if captured.compile_id is None:
+            return
+        if captured.compile_id in self._started and not captured.attempt:
+            self._generation += 1
+            self._started.clear()
+        self._started.add(captured.compile_id)
+
+    def key_of(self, event: FrameContext) -> int | None:
+        """Return the row of the compile that a record belongs to."""
+        if event.compile_id is None:
+            return None
+        place = (self._generation, event.compile_id)
+        if place not in self._keys:
+            row = self.connection.execute(
+                """
+                select id
+                from compiles
+                where process_id = :process_id and generation = :generation and compile_id = :compile_id
+                """,
+                {"process_id": event.process_id, "generation": place[0], "compile_id": place[1]},
+            ).fetchone()
+            if row is None:
+                return None
+            self._keys[place] = int(row["id"])
+        return self._keys[place]
+
+
+@dataclass
+class TraceReader:
+    """Read the logs of one run's processes into its rows."""
+
+    connection: sqlite3.Connection
+    database: str
+    run_id: str
+    decoder: Decoder
+
+    def read(self, path: Path) -> bool:
+        """Read what is new of a log; False if no process of the run wrote it.
+
+        Raises: StoreError, OSError.
+        """
+        with path.open("rb") as file:
+            head = read_head(file.read(HEAD_BYTES), int(path.stat().st_mtime * 1e6))
+            process_id = self._find_process(head.pid, head.first_us)
+            if process_id is None:
+                return False
+            known = find_logs(self.connection, [process_id]).get(process_id)
+            offset = known.end_offset_bytes if known else 0
+            file.seek(0)
+            stats = ReadStats()
+            log = TraceLog(file, process_id, head.clock, start_offset=offset, stats=stats)
+            frames = LoggedFrames(self.connection)
+            ingestor = Ingestor(self.connection, self.database, frames)
+            records = log.read()
+            while batch := list(islice(records, BATCH)):
+                offset = self._write(ingestor, frames, batch, path, offset, stats)
+            self._finish(path, process_id, offset, stats)
+        return True
+
+    def _find_process(self, pid: int | None, first_us: int | None) -> str | None:
+        """Find whose log it is: of the run's processes with that pid, the last that began before its first record."""
+        row = self.connection.execute(
+            """
+            select id
+            from processes
+            where run_id = :run_id and pid = :pid
+            order by started_us <= :first_us desc, started_us desc, id
+            limit 1
+            """,
+            {"run_id": self.run_id, "pid": pid, "first_us": (first_us or 0) + 60_000_000},
+        ).fetchone()
+        return str(row["id"]) if row else None
+
+    def _write(
+        self,
+        ingestor: Ingestor,
+        frames: LoggedFrames,
+        batch: list[Captured],
+        path: Path,
+        offset: int,
+        stats: ReadStats,
+    ) -> int:
+        end = batch[-1].sequence + 1
+
+        def events() -> Iterator[Event]:
+            for captured in batch:
+                if captured.name == "dynamo_start":
+                    frames.begin_logged(captured)
+                for event in self.decoder.decode(captured):
+                    # The hooks have said the rest.
+                    if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen):
+                        yield event
+
+        values = self._values(path, batch[0].process_id, end, stats, last_us=batch[-1].time_us)
+        ingestor.ingest(self.run_id, events(), also=lambda: advance_log(self.connection, offset, values))
+        return end
+
+    def _finish(self, path: Path, process_id: str, offset: int, stats: ReadStats) -> None:
+        end = max(offset, stats.end_offset)
+        values = self._values(path, process_id, end, stats, last_us=None)
+
+        def settle() -> None:
+            advance_log(self.connection, offset, values)
+            keep_rejects(self.connection, process_id, list_rejects(stats.rejects))
+
+        Ingestor(self.connection, self.database).ingest(self.run_id, (), also=settle)
+
+    def _values(
+        self, path: Path, process_id: str, end_offset: int, stats: ReadStats, last_us: int | None
+    ) -> dict[str, object]:
+        return {
+            "process_id": process_id,
+            "run_id": self.run_id,
+            "name": path.name,
+            "file_name": path.name,
+            "size_bytes": end_offset,
+            "end_offset_bytes": end_offset,
+            "line_count": stats.end_line - 1,
+            "record_count": 0,
+            "payloads": "kept",
+            "redacted": 0,
+            "first_us": None,
+            "last_us": last_us,
+            "read_us": time.time_ns() // 1000,
+        }
+
+
+def list_rejects(rejects: Rejects) -> Iterator[tuple[str, int, int | None, str | None]]:
+    """List what could not be read, as the store keeps it."""
+    for kind, reject in sorted(rejects.by_kind.items()):
+        yield kind, reject.count, reject.first_line, reject.example
