@@ -26,6 +26,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         filters,
         graph_breaks,
         health,
+        imports,
         overview,
         recompiles,
         reports,
@@ -58,6 +59,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         graph_breaks.blueprint,
         recompiles.blueprint,
         reports.blueprint,
+        imports.blueprint,
         api.blueprint,
     ):
         app.register_blueprint(blueprint)

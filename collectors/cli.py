@@ -308,7 +308,7 @@ def import_command(arguments: argparse.Namespace) -> int:
         )
     except (StoreError, ValueError, OSError) as error:
         if lines is not None and not isinstance(error, BrokenPipeError):
-            lines.fail(str(error))
+            lines.fail(error)
         raise
 
 

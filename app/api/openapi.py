@@ -7,11 +7,12 @@ from functools import cache
 from typing import Any
 
 from app import __version__
-from app.api import schemas_across, schemas_artifacts, schemas_events, schemas_run
+from app.api import schemas_across, schemas_artifacts, schemas_events, schemas_imports, schemas_run
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
 from app.api.parameters import PARAMETERS, PATH_PARAMETERS
 from app.api.schema import Schema, record, ref, rows, text, whole
+from app.api.schemas_imports import UPLOAD
 
 PREFIX = "/api/v1"
 _ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.
@@ -31,6 +32,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_events.SCHEMAS,
     **schemas_across.SCHEMAS,
     **schemas_artifacts.SCHEMAS,
+    **schemas_imports.SCHEMAS,
     "Error": ERROR,
 }
 _FAILURES = {
@@ -40,6 +42,14 @@ _FAILURES = {
     "405": ("NotPossible", "Only GET and HEAD are answered."),
     "500": ("Broken", "The server failed, or the database file is not one."),
     "503": ("Away", "The database is missing, locked or of another version: the sentence says what to do."),
+}
+
+# What can be wrong with an upload, beside that.
+_REFUSALS = {
+    "413": ("TooLarge", "More than one upload may have: the sentence names the limit."),
+    "415": ("NoUpload", "Neither a form with files nor a raw file."),
+    "429": ("Busy", "Too many imports are under way: try again after the seconds in Retry-After."),
+    "507": ("NoRoom", "The server's disk is full."),
 }
 
 
@@ -75,24 +85,31 @@ def _describe(operation: Operation) -> dict[str, Any]:
     name = operation.view.__name__
     room = operation.view.__module__.rpartition(".")[2]
     failures = {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _said) in _FAILURES.items()}
-    return {
-        "get": {
-            "operationId": f"{room}_{name}",
-            "summary": operation.summary,
-            "parameters": [
-                *_describe_path(operation.path),
-                *({"$ref": f"#/components/parameters/{key}"} for key in operation.parameters),
-            ],
-            "responses": {
-                "200": {
-                    "description": operation.summary,
-                    "content": {"application/json": {"schema": _describe_answer(operation)}},
-                },
-                "304": {"description": "The same as the answer whose ETag was sent."},
-                **failures,
-            },
-        }
+    said: dict[str, Any] = {
+        "operationId": f"{room}_{name}",
+        "summary": operation.summary,
+        "parameters": [
+            *_describe_path(operation.path),
+            *({"$ref": f"#/components/parameters/{key}"} for key in operation.parameters),
+        ],
     }
+    if operation.method == "POST":
+        said["requestBody"] = UPLOAD
+        failures |= {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _) in _REFUSALS.items()}
+    else:
+        failures = {"304": {"description": "The same as the answer whose ETag was sent."}, **failures}
+    answer = {
+        "description": operation.summary,
+        "content": {"application/json": {"schema": _describe_answer(operation)}},
+    }
+    return said | {"responses": {str(operation.status): answer, **failures}}
+
+
+def _describe_paths() -> dict[str, dict[str, Any]]:
+    paths: dict[str, dict[str, Any]] = {}
+    for it in OPERATIONS:
+        paths.setdefault(write_path(PREFIX + it.path), {})[it.method.lower()] = _describe(it)
+    return paths | {f"{PREFIX}/openapi.json": _ITSELF}
 
 
 def write_path(rule: str) -> str:
@@ -120,11 +137,12 @@ def get_document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "CompileBoard", "version": __version__, "description": _ABOUT, "license": {"name": "MIT"}},
         "servers": [{"url": "/", "description": "This server."}],
-        "paths": {write_path(PREFIX + it.path): _describe(it) for it in OPERATIONS}
-        | {f"{PREFIX}/openapi.json": _ITSELF},
+        "paths": _describe_paths(),
         "components": {
             "schemas": SCHEMAS,
             "parameters": {key: _describe_parameter(key) for key in PARAMETERS},
-            "responses": {key: {"description": said, "content": failure} for key, said in _FAILURES.values()},
+            "responses": {
+                key: {"description": said, "content": failure} for key, said in (_FAILURES | _REFUSALS).values()
+            },
         },
     }

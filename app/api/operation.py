@@ -17,3 +17,5 @@ class Operation(NamedTuple):
     is_list: bool
     summary: str
     parameters: tuple[str, ...] = ()
+    method: str = "GET"
+    status: int = 200

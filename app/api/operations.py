@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api import across, artifacts, run_lists, runs
+from app.api import across, artifacts, imports, run_lists, runs
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
@@ -200,4 +200,5 @@ OPERATIONS = (
         PAGE,
     ),
     *artifacts.OPERATIONS,
+    *imports.OPERATIONS,
 )

@@ -11,6 +11,7 @@ from collectors.categories import CATEGORIES
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string", "maxLength": 200}
+_CHOICE: Schema = {"type": "string", "enum": ["yes", "no"]}
 PAGE = ("limit", "cursor")
 RUNS = ("q", *RUN_FILTERS, "sort_runs", *PAGE)
 BREAKS = (*graph_breaks.FILTERS, *RUN_FILTERS)
@@ -56,9 +57,16 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("b", "Another artifact's `id`; its text is on the right.", {"type": "string", "pattern": "^[0-9]+$"}),
     ("ignore", "Leave out memory addresses, object ids and made-up paths.", {"type": "string", "enum": ["addresses"]}),
     ("context", "Equal lines around a changed one.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 3}),
+    ("filename", "What the log is called, where the body is the file itself.", TEXT),
+    ("name_import", "The run's name; the program's file where it is not given.", TEXT),
+    ("suite_import", "What the run belongs to.", TEXT),
+    ("tags", "Tags of the run: `key=value`, with commas between.", TEXT),
+    ("payloads", "Whether graphs, code and guards are kept; `yes` where it is not given.", _CHOICE),
+    ("redact_source", "Whether every line of the user's code is left out; `no` where it is not given.", _CHOICE),
+    ("again", "Whether it is imported even if its run was deleted here; `no` where it is not given.", _CHOICE),
     ("category", "What kind of guard failed.", {"type": "string", "enum": [it.name for it in CATEGORIES]}),
 )
-_SAME_NAME = {"artifact_name": "name"}
+_SAME_NAME = {"artifact_name": "name", "redact_source": "redact_source"}
 PARAMETERS = {key: (_SAME_NAME.get(key, key.partition("_")[0]), said, schema) for key, said, schema in _TABLE}
 
 PATH_PARAMETERS = {
@@ -67,6 +75,7 @@ PATH_PARAMETERS = {
     "config_hash": "A configuration text's hash.",
     "distinct_id": "A distinct graph break's `id`.",
     "cause_id": "A cause's `id`.",
+    "import_id": "An import's `id`.",
     "artifact_id": "An artifact's `id`.",
 }
 

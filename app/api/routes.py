@@ -21,7 +21,9 @@ def _serve(operation: Operation) -> Callable[..., Response]:
     def view(**path: str) -> Response:
         check_query(known)
         found = operation.view(**path)
-        return jsonify({"ok": True, "data": found.data, "next": found.next})
+        answer = jsonify({"ok": True, "data": found.data, "next": found.next})
+        answer.status_code = operation.status
+        return answer
 
     return view
 
@@ -35,6 +37,6 @@ def show_document() -> Response:
 for _operation in OPERATIONS:
     _endpoint = f"{_operation.view.__module__.rpartition('.')[2]}_{_operation.view.__name__}"
     blueprint.add_url_rule(
-        _operation.path, _endpoint, _serve(_operation), methods=["GET"], provide_automatic_options=False
+        _operation.path, _endpoint, _serve(_operation), methods=[_operation.method], provide_automatic_options=False
     )
 blueprint.add_url_rule("/openapi.json", "document", show_document, methods=["GET"], provide_automatic_options=False)

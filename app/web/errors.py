@@ -8,6 +8,7 @@ from flask import Flask, Response, jsonify, make_response, render_template, requ
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from app.db import get_settings
+from app.imports.refusal import Refused
 from app.queries.page import FilterError
 from collectors.store.errors import NotAStore, StoreError, StoreNotReadable, explain
 
@@ -16,9 +17,13 @@ TITLES = {
     403: "Refused",
     404: "Not here",
     405: "Not possible here",
+    408: "Too slow",
     413: "Too large",
+    415: "Not an upload",
+    429: "Busy",
     500: "Something is broken",
     503: "The database cannot be read",
+    507: "No room",
 }
 
 
@@ -72,9 +77,18 @@ def handle_filter(error: FilterError) -> Response:
     return render_error(400, str(error))
 
 
+def handle_refusal(refused: Refused) -> Response:
+    """Answer an upload that is not taken."""
+    response = render_error(refused.status, refused.message)
+    if refused.retry_after_s is not None:
+        response.headers["Retry-After"] = str(refused.retry_after_s)
+    return response
+
+
 def init_app(app: Flask) -> None:
     """Register the handlers."""
     app.register_error_handler(HTTPException, handle_http)
     app.register_error_handler(StoreError, handle_store)
     app.register_error_handler(sqlite3.Error, handle_sqlite)
     app.register_error_handler(FilterError, handle_filter)
+    app.register_error_handler(Refused, handle_refusal)

@@ -7,7 +7,7 @@ import time
 from typing import Any, TextIO
 
 from collectors.importer.loader import Imported, Progress
-from collectors.read.sources import SourceGroup
+from collectors.read.sources import LimitExceeded, SourceGroup
 
 INTERVAL_S = 0.25
 
@@ -44,9 +44,9 @@ class ProgressLines:
         """Say what the import did."""
         self._write("done", imported, deleted=imported.deleted, known_run=imported.known_run)
 
-    def fail(self, message: str) -> None:
+    def fail(self, error: Exception) -> None:
         """Say why it ended."""
-        self._put({"state": "failed", "message": message})
+        self._put({"state": "failed", "message": str(error), "limit": isinstance(error, LimitExceeded)})
 
     def _write(self, state: str, imported: Imported, **more: Any) -> None:
         self._put(

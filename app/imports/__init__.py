@@ -1,0 +1,1 @@
+"""Logs that people send: received into a private folder, read by a child process under limits, one at a time."""

@@ -1,0 +1,184 @@
+"""Run one import as a child process under limits, and say in words how it ended.
+
+The defaults are measured: importing logs of 7 to 104 MB works from 200 MB of address space on, and a record may have
+64 MiB; a log of 500 MB with all its texts takes less than a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import collectors
+from app.imports.shelf import Slot
+from app.imports.wishes import Wishes
+from app.settings import Settings
+from collectors.events import RunEnded
+from collectors.store.connect import open_writer
+from collectors.store.errors import StoreError
+from collectors.store.ingest import Ingestor
+
+CONFINE = Path(__file__).with_name("confine.py")
+MIB = 1 << 20
+SLACK_BYTES = 1 << 30  # what a database may grow beyond the log: its indexes, and the write-ahead log
+INTERRUPTED = -1  # sequence of the end that is written for an import that could not write its own
+_KEPT_VARIABLES = ("PATH", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
+_LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects", "run_id")
+
+
+def build_command(settings: Settings, wishes: Wishes, target: str) -> list[str]:
+    """Write the child's command; its working folder is the import's own."""
+    database = os.path.abspath(settings.db)
+    file_bytes = _size(database) + settings.upload_unpacked_mib * MIB + SLACK_BYTES
+    bounds = [settings.upload_memory_mib * MIB, settings.upload_timeout_s, file_bytes]
+    limits = ["--limit-bytes", settings.upload_unpacked_mib * MIB, "--limit-ratio", settings.upload_ratio]
+    return [
+        *(sys.executable, "-I", "-S", str(CONFINE), *map(str, bounds)),
+        *(sys.executable, "-m", "collectors", "import", f"--db={database}", "--progress-lines"),
+        *(*map(str, limits), "--names", "names.json", *wishes.options(), "--", target),
+    ]
+
+
+def build_environ(folder: Path) -> dict[str, str]:
+    """Make an environment without anything of the server's: whatever is secret stays here."""
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    return kept | {
+        "PYTHONPATH": str(Path(collectors.__file__).parents[1]),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LC_ALL": "C.UTF-8",
+        "TMPDIR": str(folder),
+        "OPENBLAS_NUM_THREADS": "1",  # else its buffers take memory for every core
+    }
+
+
+def run(slot: Slot, command: list[str], settings: Settings) -> None:
+    """Import what was sent, keep its state current, and leave it done or failed."""
+    errors = slot.folder / "errors"
+    slot.save(state="running")
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=slot.folder,
+            env=build_environ(slot.folder),
+            start_new_session=True,
+        )
+        late = threading.Event()
+        timer = threading.Timer(settings.upload_timeout_s, _end, (process, late))
+        timer.daemon = True
+        timer.start()
+        try:
+            last = _follow(process, slot)
+            process.wait()
+        finally:
+            timer.cancel()
+            _kill(process)
+    _finish(slot, last, process.returncode, late.is_set(), errors, settings)
+
+
+def _follow(process: subprocess.Popen[bytes], slot: Slot) -> dict[str, Any]:
+    """Read the child's lines to their end; return the last one."""
+    last: dict[str, Any] = {}
+    assert process.stdout is not None
+    with process.stdout as lines:
+        for line in lines:
+            with suppress(ValueError):
+                last = json.loads(line)
+                if last.get("state") == "reading":
+                    slot.save(**{key: last[key] for key in _LINE_KEYS})
+    return last
+
+
+def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
+    late.set()
+    _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _finish(slot: Slot, last: dict[str, Any], code: int, late: bool, errors: Path, settings: Settings) -> None:
+    if code == 0 and last.get("state") == "done" and not last["deleted"]:
+        slot.save(state="done", message=_outcome(last), **{key: last[key] for key in _LINE_KEYS})
+        return
+    if last.get("state") == "done" and last.get("deleted"):
+        message = (
+            "This log's run was deleted here, so it was left out. To have it again, send it with "
+            "“import it even if its run was deleted”."
+        )
+        slot.save(state="failed", run_id=None, message=message)
+        return
+    _close_run(slot, settings)
+    slot.save(state="failed", message=_explain(last, code, late, _tail(errors), settings) + _kept(slot))
+
+
+def _outcome(last: dict[str, Any]) -> str:
+    if last["known_run"] and not last["record_count"]:
+        return "Nothing new: it had been imported before."
+    return ""
+
+
+def _explain(last: dict[str, Any], code: int, late: bool, said: str, settings: Settings) -> str:
+    if last.get("state") == "failed":
+        settings_named = " Settings: COMPILEBOARD_UPLOAD_UNPACKED_MIB, COMPILEBOARD_UPLOAD_RATIO."
+        return str(last["message"]) + (settings_named if last.get("limit") else "")
+    if late or code == -signal.SIGXCPU:
+        return (
+            f"It was ended after {settings.upload_timeout_s} seconds, the most that this server gives an import "
+            "(setting COMPILEBOARD_UPLOAD_TIMEOUT_S)."
+        )
+    if "MemoryError" in said or "emory allocation" in said:
+        return (
+            f"It needed more than {settings.upload_memory_mib:,} MiB of memory, the most that this server gives an "
+            "import (setting COMPILEBOARD_UPLOAD_MEMORY_MIB)."
+        )
+    if code == -signal.SIGKILL:
+        return "It was killed: by a person, or because the server's machine had no memory left."
+    return f"It ended unexpectedly with code {code}: {said or 'it said nothing'}"
+
+
+def _kept(slot: Slot) -> str:
+    if slot.it.run_id and slot.it.record_count:
+        return " What was read until then is kept; sending the log again reads the rest."
+    return ""
+
+
+def _close_run(slot: Slot, settings: Settings) -> None:
+    """Say of a run whose import was killed that it is not going on."""
+    if slot.it.run_id is None:
+        return
+    run_id = slot.it.run_id
+    with suppress(StoreError), closing(open_writer(settings.db)) as connection:
+        state = connection.execute("select state, started_us from runs where id = :id", {"id": run_id}).fetchone()
+        if state is not None and state["state"] == "running":
+            end = RunEnded(run_id, INTERRUPTED, state["started_us"], run_id, "interrupted")
+            Ingestor(connection, settings.db).ingest(run_id, [end])
+
+
+def _tail(errors: Path) -> str:
+    """Return the last line that the child wrote to standard error, as text."""
+    with errors.open("rb") as file:
+        file.seek(max(0, errors.stat().st_size - 2000))
+        lines = [it for it in file.read().decode("utf-8", "replace").splitlines() if it.strip()]
+    return "".join(it if it.isprintable() else " " for it in lines[-1][:300]) if lines else ""
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0

@@ -1,0 +1,64 @@
+"""Take an upload: let it in, receive it, hand it to a thread that waits for its turn, and answer at once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from app.imports import child
+from app.imports.receive import Received, clean_path, receive, too_large
+from app.imports.refusal import Refused
+from app.imports.shelf import Import, Shelf, Slot
+from app.imports.wishes import Wishes, read_wishes
+from app.settings import Settings
+
+MIB = child.MIB
+FORBIDDEN = (
+    "This server takes no uploads (setting COMPILEBOARD_UPLOADS). Import on its machine: "
+    "python -m collectors import PATH"
+)
+
+
+def accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings) -> Import:
+    """Receive one upload and start its import.
+
+    Raises: Refused; OSError.
+    """
+    if settings.uploads != "yes":
+        raise Refused(403, FORBIDDEN)
+    limit_bytes = settings.upload_mib * MIB
+    refused = too_large(environ, limit_bytes)
+    if refused is not None:
+        raise refused
+    asked = dict(query)
+    filename = asked.pop("filename", None)
+    read_wishes(asked)  # before a long upload
+    slot = Shelf(settings.db).admit(
+        clean_path(filename or "log"),
+        most_receiving=max(1, settings.threads // 2),  # the other threads go on showing pages
+        most_waiting=settings.upload_queue,
+    )
+    try:
+        received = receive(environ, slot.folder / "files", limit_bytes, filename)
+        wishes = read_wishes(asked | received.fields)
+        received.write_names(slot.folder / "names.json")
+        slot.save(state="waiting", name=received.label, file_count=len(received.names), size_bytes=received.size_bytes)
+        answer = slot.it
+        threading.Thread(target=_work, args=(slot, received, wishes, settings), name="import", daemon=True).start()
+    except BaseException:
+        slot.discard()
+        raise
+    return answer
+
+
+def _work(slot: Slot, received: Received, wishes: Wishes, settings: Settings) -> None:
+    try:
+        with Shelf(settings.db).turn():
+            child.run(slot, child.build_command(settings, wishes, received.target), settings)
+    except Exception:
+        logging.getLogger("app.imports").exception("import %s failed", slot.it.id)
+        slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")
+    finally:
+        slot.close()

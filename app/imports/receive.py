@@ -1,0 +1,210 @@
+"""Receive an upload's body into numbered files, straight from the connection: nothing large is ever in memory."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+from werkzeug.formparser import FormDataParser
+from werkzeug.http import parse_options_header
+from werkzeug.wsgi import get_content_length, get_input_stream
+
+from app.imports.refusal import Refused
+
+MOST_FILES = 1000
+FIELD_BYTES = 500_000  # also werkzeug's buffer, which must hold more than its 64 KiB blocks
+BLOCK_BYTES = 256 * 1024
+STALL_S = 60  # a sender that falls silent gives its thread back
+_MOST_NAME = 200
+
+
+@dataclass
+class Received:
+    """Hold what came: files by number, their names as text, and the form's fields."""
+
+    folder: Path
+    names: list[str] = field(default_factory=list)
+    fields: dict[str, str] = field(default_factory=dict)
+    size_bytes: int = 0
+
+    @property
+    def label(self) -> str:
+        """Name them all: the folder they came from, the one file, or the first of several."""
+        tops = {name.partition("/")[0] for name in self.names if "/" in name}
+        if len(tops) == 1 and all("/" in name for name in self.names):
+            return tops.pop()
+        first = self.names[0] if self.names else ""
+        return first if len(self.names) == 1 else f"{first} and {len(self.names) - 1} more"
+
+    @property
+    def target(self) -> str:
+        """Return what the import is given: the one file, or the folder."""
+        return f"{self.folder.name}/{_number(1)}" if len(self.names) == 1 else self.folder.name
+
+    def write_names(self, path: Path) -> None:
+        """Write what files and folder are called, for the import."""
+        top = f"{self.label}/"
+        names = {_number(place): name.removeprefix(top) for place, name in enumerate(self.names, 1)}
+        path.write_text(json.dumps({self.folder.name: self.label, **names}), encoding="utf-8")
+
+
+def clean_path(name: str) -> str:
+    """Make a name that people see of what a client sent; it is never a path of ours."""
+    text = "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in name)
+    parts = [it for it in re.split(r"[/\\]+", text) if it not in ("", ".", "..")]
+    return "/".join(parts)[-_MOST_NAME:].lstrip("/") or "log"
+
+
+def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: str | None) -> Received:
+    """Store a multipart form's files, or a raw body as one file, in a folder that is made for them.
+
+    Raises: Refused where it is too large, cut short or no upload; OSError.
+    """
+    folder.mkdir(mode=0o700)
+    received = Received(folder)
+    kind = parse_options_header(environ.get("CONTENT_TYPE", ""))[0]
+    expected = get_content_length(environ)
+    _bound_silence(environ)
+    try:
+        stream = _Counted(get_input_stream(environ, max_content_length=limit_bytes))
+        if kind == "multipart/form-data":
+            _receive_form(environ, stream, received)
+        elif kind == "application/octet-stream":
+            _receive_raw(stream, received, clean_path(filename or "log"))
+        else:
+            raise Refused(415, f"Send files as multipart/form-data or application/octet-stream, not {kind[:80]!r}.")
+    except RequestEntityTooLarge:
+        raise _too_large(limit_bytes, expected) from None
+    except ClientDisconnected:
+        raise _cut() from None
+    except OSError as error:
+        raise _explain(error) from error
+    if expected is not None and stream.count < expected:
+        raise _cut()
+    if not received.names:
+        raise Refused(400, "There was no file in it. Choose torch trace logs, a folder of them or an archive.")
+    return received
+
+
+def too_large(environ: Mapping[str, Any], limit_bytes: int) -> Refused | None:
+    """Say from its head alone that a body is too large."""
+    expected = get_content_length(cast("dict[str, Any]", environ))
+    return _too_large(limit_bytes, expected) if expected is not None and expected > limit_bytes else None
+
+
+class _Counted:
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.count += len(data)
+        return data
+
+
+class _NumberedFile:
+    """Take one part of a form; closed as soon as the parser has written it, for there may be a thousand."""
+
+    def __init__(self, path: Path, received: Received) -> None:
+        self.name = None
+        self._file: BinaryIO = path.open("xb")
+        self._received = received
+
+    def write(self, data: bytes) -> int:
+        self._received.size_bytes += len(data)
+        return self._file.write(data)
+
+    def seek(self, _offset: int) -> int:
+        self._file.close()
+        return 0
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _number(place: int) -> str:
+    return f"{place:04d}"
+
+
+def _open_next(received: Received, name: str) -> _NumberedFile:
+    received.names.append(name)
+    return _NumberedFile(received.folder / _number(len(received.names)), received)
+
+
+def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received) -> None:
+    def factory(
+        total_content_length: int | None,
+        content_type: str | None,
+        filename: str | None,
+        content_length: int | None = None,
+    ) -> IO[bytes]:
+        return cast("IO[bytes]", _open_next(received, clean_path(filename or "")))
+
+    parser = FormDataParser(
+        stream_factory=factory, max_form_memory_size=FIELD_BYTES, max_form_parts=MOST_FILES + 50, silent=False
+    )
+    mimetype, options = parse_options_header(environ["CONTENT_TYPE"])
+    try:
+        _stream, form, files = parser.parse(cast("IO[bytes]", stream), mimetype, None, options)
+    except ValueError:
+        raise Refused(
+            400, "The form cannot be read to its end: it was cut short, or is no multipart/form-data."
+        ) from None
+    _drop_unnamed(received, [(key, file.filename or "") for key, file in files.items(multi=True)])
+    received.fields = {key: value for key, value in form.items() if value}
+
+
+def _drop_unnamed(received: Received, parts: list[tuple[str, str]]) -> None:
+    """Refuse files under another field's name; a browser sends an empty part where no file was chosen."""
+    for key, _name in parts:
+        if key != "files":
+            raise Refused(400, f"{key[:40]!r}: there is no such file field; send files as `files`")
+    if received.size_bytes == 0 and all(not name for _key, name in parts):
+        received.names.clear()
+
+
+def _receive_raw(stream: _Counted, received: Received, name: str) -> None:
+    file = _open_next(received, name)
+    try:
+        while data := stream.read(BLOCK_BYTES):
+            file.write(data)
+    finally:
+        file.close()
+    if not received.size_bytes:
+        received.names.clear()
+
+
+def _bound_silence(environ: dict[str, Any]) -> None:
+    connection = environ.get("gunicorn.socket")
+    if connection is not None:
+        connection.settimeout(STALL_S)
+
+
+def _too_large(limit_bytes: int, expected: int | None) -> Refused:
+    came = f"{expected / 2**20:,.1f} MiB were sent" if expected and expected > limit_bytes else "More was sent"
+    return Refused(
+        413,
+        f"{came}; this server takes {limit_bytes / 2**20:,.0f} MiB at once and {MOST_FILES} files (setting "
+        "COMPILEBOARD_UPLOAD_MIB). Compress the log, or import it on the server: python -m collectors import PATH",
+    )
+
+
+def _cut() -> Refused:
+    return Refused(400, "The upload was cut short: fewer bytes came than were announced. Send it again.")
+
+
+def _explain(error: OSError) -> Refused:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Refused(
+            507, "The disk of this server is full, so the log was not stored. Make room beside the database."
+        )
+    if isinstance(error, TimeoutError):
+        return Refused(408, f"Nothing came for {STALL_S} seconds, so the upload was given up. Send it again.")
+    return Refused(400, f"The upload ended early ({error.strerror or type(error).__name__}). Send it again.")

@@ -1,0 +1,38 @@
+"""Send trace logs from a browser, with or without JavaScript, and see how their import goes."""
+
+from __future__ import annotations
+
+from flask import Blueprint, abort, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import get_settings
+from app.imports.desk import FORBIDDEN, accept
+from app.imports.shelf import ENDED, Shelf
+
+blueprint = Blueprint("imports", __name__)
+SHOWN = 20
+
+
+@blueprint.get("/imports")
+def index() -> str:
+    """Show the form and the newest imports."""
+    settings = get_settings()
+    listing = Shelf(settings.db).list_newest(SHOWN)
+    waits = any(it.state not in ENDED for it in listing)
+    return render_template("imports.html", listing=listing, waits=waits, open=settings.uploads == "yes", no=FORBIDDEN)
+
+
+@blueprint.post("/imports")
+def start() -> Response:
+    """Take the form; a browser then follows its import."""
+    it = accept(request.environ, request.args, get_settings())
+    return redirect(url_for("imports.show", import_id=it.id), 303)
+
+
+@blueprint.get("/imports/<import_id>")
+def show(import_id: str) -> str:
+    """Show one import."""
+    it = Shelf(get_settings().db).load(import_id)
+    if it is None:
+        abort(404, f"There is no import {import_id[:80]}; how an import ended is known for a day.")
+    return render_template("imports_one.html", it=it, waits=it.state not in ENDED)
