@@ -84,7 +84,7 @@ def make_plain_span(captured: Captured) -> events.SpanSeen | None:
     if not name.isascii():
         return None
     at_us = int(ts) + (fraction is not None and fraction >= ".5")
-    compile_id = captured.compile_id or compile_id
+    compile_id = captured.compile_id or (None if compile_id == "None" else compile_id)  # written by str()
     return events.SpanSeen(
         captured.process_id,
         captured.sequence,
@@ -115,7 +115,7 @@ def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -
     if not isinstance(name, str) or phase not in ("B", "E", "i") or not 0 <= at_us < 2**62:
         return None
     args = args if isinstance(args, dict) else {}
-    if context["compile_id"] is None and isinstance(args.get("compile_id"), str):
+    if context["compile_id"] is None and isinstance(args.get("compile_id"), str) and args["compile_id"] != "None":
         context = {**context, "compile_id": args["compile_id"]}
     said = {key: value for key, value in args.items() if key != "compile_id" and value is not None}
     short = {key: value for key, value in said.items() if _is_short(value)}
