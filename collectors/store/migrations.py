@@ -16,6 +16,7 @@ from collectors.store.stacks import grow_stacks
 
 SCHEMA = Path(__file__).with_name("schema.sql")
 SCHEMA_2 = Path(__file__).with_name("schema_2.sql")
+SCHEMA_3 = Path(__file__).with_name("schema_3.sql")
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
@@ -84,6 +85,11 @@ def _migrations() -> Any:
         for statement in split_statements(SCHEMA_2.read_text(encoding="utf-8")):
             database.conn.execute(statement)
         grow_stacks(database.conn)
+
+    @steps(name="0003_timeline")  # type: ignore[untyped-decorator]
+    def timeline(database: Any) -> None:
+        for statement in split_statements(SCHEMA_3.read_text(encoding="utf-8")):
+            database.conn.execute(statement)
 
     return steps
 

@@ -90,7 +90,7 @@ create table spans (
   compile_id text,
   begin_us integer not null,
   duration_us integer,                -- NULL: its end was not recorded
-  depth integer not null,             -- spans of its lane that were open when it began
+  depth integer not null,             -- one more than the deepest of its lane that was open when it began
   instant integer not null default 0,
   args text,                          -- JSON, what torch said at its end or beginning; long ones without their texts
   payload_id integer references payloads (id) -- the whole of it, where args are long

@@ -10,6 +10,7 @@ from typing import Any
 
 from collectors.events import SpanSeen
 from collectors.store.payload_rows import Pending
+from collectors.store.span_totals import SpanTotal, write_totals
 
 
 @dataclass
@@ -24,12 +25,14 @@ class _Span:
     row_id: int | None = None  # written already, without its end
     duration_us: int | None = None
     instant: int = 0
+    inner_us: int = 0  # what ran inside it
 
 
 @dataclass
 class _Lane:
     id: int
     open: list[_Span] = field(default_factory=list)
+    totals: dict[int, SpanTotal] = field(default_factory=dict)  # by name; what is not written yet
     new_count: int = 0
     first_us: int | None = None
     last_us: int | None = None
@@ -63,9 +66,10 @@ class SpanRows:
             span.compile_key = span.compile_key if span.compile_key is not None else compile_key
             if event.text is not None:
                 span.payload = self._keep_text(event.text)
-            self._closed.append((lane, span))
+            self._close(lane, span)
             return
-        span = _Span(name_id, compile_key, event.compile_id, event.at_us, len(lane.open), event.args)
+        depth = lane.open[-1].depth + 1 if lane.open else 0
+        span = _Span(name_id, compile_key, event.compile_id, event.at_us, depth, event.args)
         if event.text is not None:
             span.payload = self._keep_text(event.text)
         lane.new_count += 1
@@ -74,6 +78,18 @@ class SpanRows:
         else:  # an instant; or an end whose beginning is not in the log, which is all that is known of it
             span.instant, span.duration_us = int(event.phase != "E"), 0
             self._closed.append((lane, span))
+        total = lane.totals.setdefault(name_id, SpanTotal())
+        total.span_count += 1
+        total.instant_count += span.instant
+
+    def _close(self, lane: _Lane, span: _Span) -> None:
+        self._closed.append((lane, span))
+        duration_us = span.duration_us or 0
+        for parent in reversed(lane.open):
+            if parent.depth < span.depth:
+                parent.inner_us += duration_us
+                break
+        lane.totals.setdefault(span.name_id, SpanTotal()).end(span.begin_us, duration_us, span.inner_us)
 
     def flush(self) -> None:
         """Write the batch's spans; open ones get a row without an end."""
@@ -96,6 +112,7 @@ class SpanRows:
                     span.row_id = self.connection.execute(_INSERT, _values(lane, span)).lastrowid
             if lane.first_us is not None:
                 self._count(lane)
+            write_totals(self.connection, lane.id, lane.totals)
 
     def _count(self, lane: _Lane) -> None:
         self.connection.execute(
@@ -134,11 +151,19 @@ class SpanRows:
         lane = _Lane(int(row["id"]))
         rows = self.connection.execute(
             """
-            select id, name_id, compile_key, compile_id, begin_us, depth, args, payload_id
-            from spans
-            where lane_id = :lane_id
-              and duration_us is null
-            order by id
+            select
+              s.id, s.name_id, s.compile_key, s.compile_id, s.begin_us, s.depth, s.args, s.payload_id,
+              (
+                select coalesce(sum(i.duration_us), 0)
+                from spans as i
+                where i.lane_id = s.lane_id
+                  and i.depth = s.depth + 1
+                  and i.begin_us >= s.begin_us
+              ) as inner_us
+            from spans as s
+            where s.lane_id = :lane_id
+              and s.duration_us is null
+            order by s.id
             """,
             {"lane_id": lane.id},
         )
@@ -153,6 +178,7 @@ class SpanRows:
                     json.loads(row["args"] or "{}"),
                     row["payload_id"],
                     row["id"],
+                    inner_us=row["inner_us"],
                 )
             )
         return lane

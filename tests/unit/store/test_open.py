@@ -81,7 +81,7 @@ def test_a_new_file_that_another_is_about_to_write_is_waited_for(tmp_path: Path)
 
 
 def test_migrating_again_takes_no_step(tmp_path: Path) -> None:
-    assert migrate(tmp_path / "t.db") == 2
+    assert migrate(tmp_path / "t.db") == 3
     assert migrate(tmp_path / "t.db") == 0
 
 
