@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from collectors.decode.captured import Captured
 from collectors.decode.decoder import Decoder
 from collectors.decode.names import is_event
-from collectors.decode.paths import PathNamer
+from collectors.decode.paths import PathNamer, Qualify
 from collectors.events import ArtifactSeen, Event, Noted, ProcessStarted, RunEnded, RunStarted, SpanSeen
 from collectors.importer.withhold import withhold
 from collectors.read.head import HEAD_BYTES, Head, PeekedFile, read_head
@@ -18,6 +19,7 @@ from collectors.read.rejects import Rejects
 from collectors.read.sources import LogSource, NoSuchLog, SourceDamaged, SourceGroup
 from collectors.read.trace_log import ReadStats, TraceLog
 from collectors.record.home import new_run_id
+from collectors.record.source_index import qualify
 from collectors.record.traces import list_rejects
 from collectors.store.connect import checkpoint
 from collectors.store.ingest import Ingestor
@@ -69,7 +71,7 @@ class Loader:
         self._options = options
         self._group = group
         self._ingestor = Ingestor(connection, database)
-        self._decoder = Decoder(PathNamer(options.roots))
+        self._decoder = Decoder(PathNamer(options.roots), _qualifier(options))
         self._readings: dict[str, Reading] = {}
         self._empty: list[LogSource] = []
         self._single: dict[int, PeekedFile] = {}  # a stream that can be opened only once
@@ -296,6 +298,14 @@ class Reading:
             cuda_version=head.cuda_version,
             capabilities={"trace": "read from its log"},
         )
+
+
+def _qualifier(options: Options) -> Qualify | None:
+    """Look classes up in the sources below the given roots, and nowhere else: a log may name any file."""
+    folders = tuple(os.path.abspath(root).rstrip(os.sep) + os.sep for root in options.roots)
+    if not folders or options.redact_source:
+        return None
+    return lambda path, line: qualify(path, line) if os.path.realpath(path).startswith(folders) else None
 
 
 def _run_id(head: Head) -> str:
