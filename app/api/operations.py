@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api import across, artifacts, imports, run_lists, runs
+from app.api import across, artifacts, guards, imports, run_lists, runs
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
@@ -200,5 +200,6 @@ OPERATIONS = (
         PAGE,
     ),
     *artifacts.OPERATIONS,
+    *guards.OPERATIONS,
     *imports.OPERATIONS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.api.answer import DEFAULT_LIMIT, MOST
-from app.queries import compiles, graph_breaks, recompiles, runs
+from app.queries import compiles, graph_breaks, guard_sets, recompiles, runs
 from app.queries.scope import RUN_FILTERS
 from collectors.categories import CATEGORIES
 
@@ -45,6 +45,7 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("sort_compiles", "The order, largest first; with `.asc` smallest first.", _orders(compiles.ORDERS)),
     ("sort_breaks", "The order, largest first; with `.asc` smallest first.", _orders(graph_breaks.ORDERS)),
     ("sort_causes", "The order, largest first; with `.asc` smallest first.", _orders(recompiles.ORDERS)),
+    ("sort_guards", "The order, largest first; with `.asc` smallest first.", _orders(guard_sets.ORDERS)),
     ("outcome", "What became of the compile.", {"type": "string", "enum": list(compiles.OUTCOMES)}),
     ("recompiled", "Only compiles that are recompiles, or only the others.", {"type": "string", "enum": ["yes", "no"]}),
     ("distinct", "Only the events of this distinct graph break.", {"type": "string", "pattern": "^[0-9]*$"}),
@@ -77,6 +78,7 @@ PATH_PARAMETERS = {
     "cause_id": "A cause's `id`.",
     "import_id": "An import's `id`.",
     "artifact_id": "An artifact's `id`.",
+    "guards_id": "The `artifact_id` of a set of guards.",
 }
 
 

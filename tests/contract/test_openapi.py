@@ -31,6 +31,7 @@ READS = [it for it in OPERATIONS if it.method == "GET"]
 LOGS = ("torch2.13-breaks", "torch2.11-cuda-zoo_recompiles", "torch2.11-cuda-ddp-rank1")
 COMPILES = "select run_id, id from compiles where id % 4 = 0 or run_id like '01J%'"
 ARTIFACTS = "select run_id, id from artifacts where id % 4 = 0"
+GUARDS = "select run_id, artifact_id from guard_sets"
 COMPARED = {"a": "1", "b": "2"}  # the two artifacts that are compared where an address compares two
 CONFIGS = "select distinct p.run_id, c.config_hash from process_configs as c join processes as p on p.id = c.process_id"
 
@@ -76,14 +77,17 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
         ]
     if "<run_id>" not in path:
         return [path]
-    own = {"<key>": COMPILES, "<config_hash>": CONFIGS, "<artifact_id>": ARTIFACTS}
+    own = {"<key>": COMPILES, "<config_hash>": CONFIGS, "<artifact_id>": ARTIFACTS, "<guards_id>": GUARDS}
     mark = next((mark for mark in own if mark in path), "<run_id>")
     pairs = reader.execute(own.get(mark, "select id, id from runs")).fetchall()
     return [path.replace("<run_id>", run_id).replace(mark, str(key)) for run_id, key in pairs]
 
 
-def needed(operation) -> dict[str, str]:
+def needed(operation, reader: sqlite3.Connection) -> dict[str, str]:
     """Give the parameters without which an address has no answer."""
+    if "/guards/" in operation.path:
+        sets = [str(number) for (number,) in reader.execute("select artifact_id from guard_sets order by id limit 2")]
+        return dict(zip(("a", "b"), sets)) if "a" in operation.parameters else {}
     return {key: value for key, value in COMPARED.items() if key in operation.parameters}
 
 
@@ -117,7 +121,7 @@ def test_real_answers_are_as_the_document_says(client: FlaskClient, reader: sqli
     schema = described["content"]["application/json"]["schema"]
     addresses, seen = list_addresses(reader, "/api/v1" + operation.path), 0
     for address in addresses:
-        answer = client.get(address, query_string={"limit": "1000"} if operation.is_list else needed(operation))
+        answer = client.get(address, query_string={"limit": "1000"} if operation.is_list else needed(operation, reader))
         assert answer.status_code == 200, address
         assert list_faults(answer.json, schema, SCHEMAS) == [], address
         seen += len(answer.json["data"])
@@ -132,7 +136,7 @@ def test_every_described_parameter_is_taken(client: FlaskClient, reader: sqlite3
         for value in parameter["schema"].get(
             "enum", [{"limit": "7", "since": "2026-01-02", "until": "2099-01-02"}.get(key, "")]
         ):
-            given = {parameter["name"]: value} | needed(operation)
+            given = {parameter["name"]: value} | needed(operation, reader)
             assert client.get(address, query_string=given).status_code == 200, (
                 address,
                 key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from app.queries import graph_breaks, recompiles, runs
+from app.queries import graph_breaks, guard_sets, recompiles, runs
 from app.web.run import FILLS
 
 
@@ -63,3 +63,16 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "recompiles": _recompiles,
     "health": _health,
 }
+
+
+def _guards(reader: sqlite3.Connection) -> list[str]:
+    run_id = _one(reader, "select run_id from guard_sets group by run_id order by count(*) desc limit 1")
+    page = f"/runs/{run_id}/guards"
+    sql = "select artifact_id from guard_sets where run_id = ? order by id limit 2"
+    one, other = (number for (number,) in reader.execute(sql, (run_id,)))
+    sorts = [f"{page}?sort={order}{way}&limit=1" for order in guard_sets.ORDERS for way in ("", ".asc")]
+    return [page, *sorts, f"{page}/{one}", f"{page}/{other}?q=x&order=largest&at=0", f"{page}/diff?a={one}&b={other}"]
+
+
+# The same of whole trace logs that were imported (tests/unit/app/explored.py).
+list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {"guards": _guards}

@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from collectors.store import connect
-from tests.unit.app.pages import list_pages
+from tests.unit.app.pages import list_explored, list_pages
 from tests.unit.app.plan import BIG, assert_no_scan, list_scans
 
 
@@ -32,12 +32,25 @@ def test_page_scans_no_table_of_events(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection, ran: list[str], kind: str
 ) -> None:
     for page in list_pages[kind](recorded_reader):
-        ran.clear()
-        assert recorded_client.get(page).status_code == 200, page
-        statements = [sql for sql in ran if sql.lstrip().lower().startswith(("select", "with"))]
-        assert statements, page
-        for sql in statements:
-            assert_no_scan(recorded_reader, sql)
+        check_plans(recorded_client, recorded_reader, ran, page)
+
+
+@pytest.mark.parametrize("kind", list_explored)
+def test_page_of_a_trace_log_scans_no_table_of_events(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection, ran: list[str], kind: str
+) -> None:
+    for page in list_explored[kind](explored_reader):
+        check_plans(explored_client, explored_reader, ran, page)
+
+
+def check_plans(client: FlaskClient, reader: sqlite3.Connection, ran: list[str], page: str) -> None:
+    """Ask for a page, then for the plan of every statement that it ran."""
+    ran.clear()
+    assert client.get(page).status_code == 200, page
+    statements = [sql for sql in ran if sql.lstrip().lower().startswith(("select", "with"))]
+    assert statements, page
+    for sql in statements:
+        assert_no_scan(reader, sql)
 
 
 def test_a_scan_is_noticed_under_any_name(recorded_reader: sqlite3.Connection) -> None:

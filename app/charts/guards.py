@@ -1,0 +1,50 @@
+"""Charts of a run's guards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.analysis.guard_words import describe_kind
+from app.charts.base import Chart, count_axis, finish
+from app.format import format_count, format_percent
+
+_SHOWN = 12
+_LONGEST_LABEL = 32
+
+
+def chart_kinds(kinds: Sequence[tuple[str, int]], guard_count: int) -> Chart:
+    """Draw a bar a kind of guard, the most frequent on top; the table has all of them with what they check."""
+    shown = kinds[:_SHOWN]
+    places = list(range(len(shown)))
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [count for _kind, count in shown],
+        "y": places,
+        "name": "guards",
+        "meta": {"color": "series-1"},
+        "text": [f"{kind}: {format_count(count)}\n{describe_kind(kind)}" for kind, count in shown],
+        "textposition": "none",
+        "hovertemplate": "%{text}",
+    }
+    figure = finish(
+        [trace],
+        xaxis=count_axis(shown[0][1] if shown else 0),
+        yaxis={
+            "tickmode": "array",
+            "tickvals": places,
+            "ticktext": [f"{kind[:_LONGEST_LABEL]} " for kind, _count in shown],
+            "autorange": "reversed",
+            "showgrid": False,
+            "zeroline": False,
+            "automargin": True,
+        },
+    )
+    columns = [("Kind", False), ("Guards", True), ("Share", True), ("What is checked", False)]
+    rows = [
+        [kind, format_count(count), format_percent(count / guard_count if guard_count else None), describe_kind(kind)]
+        for kind, count in kinds
+    ]
+    left_out = len(kinds) - len(shown)
+    note = f"the {len(shown)} most frequent of {len(kinds)}" if left_out else "all sets together"
+    return Chart("guard-kinds-chart", "Guards by kind", figure, columns, rows, note, "m" if len(shown) > 5 else "s")

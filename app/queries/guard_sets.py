@@ -1,0 +1,191 @@
+"""The guards of a run: one set a compile, summed up when it was recorded."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from app.queries.page import FilterError, Page, decode_cursor, make_page
+
+# What the list may be ordered by; each is never null.
+ORDERS = {"latency": ("coalesce(g.latency_us, -1.0)", float), "guards": ("coalesce(g.guard_count, -1)", int)}
+
+
+@dataclass(frozen=True)
+class GuardSet:
+    """Hold the guards of one compile, summed up; `kinds` and `roots` are counts, the largest first.
+
+    Units: latency_us is of the whole set, once measured by torch.
+    """
+
+    id: int
+    run_id: str
+    artifact_id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    guard_count: int | None
+    latency_us: float | None
+    kinds: tuple[tuple[str, int], ...]
+    roots: tuple[tuple[str, int], ...]
+    root_count: int | None
+
+
+@dataclass(frozen=True)
+class GuardTotals:
+    """Hold what a run's sets come to; latencies are of the `timed_count` sets that torch timed."""
+
+    set_count: int
+    guard_count: int | None
+    timed_count: int
+    median_us: float | None
+    highest_us: float | None
+
+
+_COLUMNS = """
+  g.id, g.run_id, g.artifact_id, a.process_id, coalesce(c.rank, p.rank) as rank, g.compile_key, g.compile_id,
+  f.name as function, f.file, c.line, g.guard_count, g.latency_us, g.summary
+"""
+_SOURCE = """
+from guard_sets as g
+join artifacts as a on a.id = g.artifact_id
+left join compiles as c on c.id = g.compile_key
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = a.process_id
+"""
+TOTALS_SQL = """
+select count(*) as set_count, sum(guard_count) as guard_count, count(latency_us) as timed_count,
+  max(latency_us) as highest_us
+from guard_sets
+where run_id = :run_id
+"""
+RANKED_SQL = """
+select latency_us
+from guard_sets
+where run_id = :run_id
+  and latency_us is not null
+order by latency_us desc, id
+limit 1
+offset :place
+"""
+SUMMARIES_SQL = """
+select summary
+from guard_sets
+where run_id = :run_id
+order by id
+limit :limit
+"""
+ONE_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where g.artifact_id = :artifact_id
+  and g.run_id = coalesce(:run_id, g.run_id)
+limit 1
+"""
+PREVIOUS_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+join compiles as own on own.id = :compile_key
+where c.process_id = own.process_id
+  and c.generation = own.generation
+  and c.frame_id = own.frame_id
+  and c.frame_compile_id < own.frame_compile_id
+order by c.frame_compile_id desc, g.id desc
+limit 1
+"""
+
+
+def list_sql(order: str, up: bool, after: bool) -> str:
+    """Write the list's statement; public for the query-plan test."""
+    key, direction, sign = ORDERS[order][0], "asc" if up else "desc", ">" if up else "<"
+    behind = f"and ({key}, g.id) {sign} (:after_key, :after_id)" if after else ""
+    # The rows are chosen by number first, so that sorting carries no summaries. Every part is this module's own text.
+    return f"""
+select {_COLUMNS}
+{_SOURCE}
+where g.id in (
+    select g.id
+    from guard_sets as g
+    where g.run_id = :run_id
+      {behind}
+    order by {key} {direction}, g.id {direction}
+    limit :limit
+  )
+order by {key} {direction}, g.id {direction}
+limit :limit
+"""  # noqa: S608
+
+
+def _load(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    return found if isinstance(found, dict) else {}
+
+
+def _to_set(row: sqlite3.Row) -> GuardSet:
+    values = dict(row)
+    summary = _load(values.pop("summary"))
+    return GuardSet(
+        **values,
+        kinds=tuple((summary.get("kinds") or {}).items()),
+        roots=tuple((root, count) for root, count in summary.get("roots") or ()),
+        root_count=summary.get("root_count"),
+    )
+
+
+def list_guard_sets(
+    connection: sqlite3.Connection, run_id: str, sort: str = "latency", cursor: str | None = None, limit: int = 50
+) -> Page[GuardSet]:
+    """List a run's sets of guards; `sort` is a name in ORDERS, largest first, or that name with ".asc".
+
+    Raises: FilterError if the sort or the cursor cannot be used.
+    """
+    order, _dot, direction = sort.partition(".")
+    if order not in ORDERS or direction not in ("", "asc", "desc"):
+        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    after = decode_cursor(cursor, ORDERS[order][1], int)
+    values: dict[str, Any] = {"run_id": run_id, "limit": limit + 1}
+    if after:
+        values |= {"after_key": after[0], "after_id": after[1]}
+    found = connection.execute(list_sql(order, direction == "asc", after is not None), values)
+    return make_page([_to_set(row) for row in found], limit, lambda row: (_key_of(row, order), row.id))
+
+
+def _key_of(row: GuardSet, order: str) -> float | int:
+    value = row.latency_us if order == "latency" else row.guard_count
+    return -1 if value is None else value
+
+
+def get_totals(connection: sqlite3.Connection, run_id: str) -> GuardTotals:
+    """Count a run's sets and their guards, and take the middle of their latencies."""
+    row = connection.execute(TOTALS_SQL, {"run_id": run_id}).fetchone()
+    # The index is in the order of latency: two steps into it are cheaper than a sort.
+    places = {(row["timed_count"] - 1) // 2, row["timed_count"] // 2} if row["timed_count"] else set()
+    middle = [connection.execute(RANKED_SQL, {"run_id": run_id, "place": place}).fetchone()[0] for place in places]
+    return GuardTotals(**dict(row), median_us=sum(middle) / len(middle) if middle else None)
+
+
+def list_summaries(connection: sqlite3.Connection, run_id: str, limit: int = 20_000) -> Iterator[dict[str, Any]]:
+    """Yield what was counted of each of a run's sets, in the order of the log."""
+    for row in connection.execute(SUMMARIES_SQL, {"run_id": run_id, "limit": limit}):
+        yield _load(row["summary"])
+
+
+def get_guard_set(connection: sqlite3.Connection, run_id: str | None, artifact_id: int) -> GuardSet | None:
+    """Return the set that one artifact of a run, or of any run, holds; None if that is no set of guards."""
+    row = connection.execute(ONE_SQL, {"run_id": run_id, "artifact_id": artifact_id}).fetchone()
+    return None if row is None else _to_set(row)
+
+
+def get_previous_set(connection: sqlite3.Connection, compile_key: int | None) -> GuardSet | None:
+    """Return the guards of the cache entry before this compile's: of the same frame, compiled last before it."""
+    if compile_key is None:
+        return None
+    row = connection.execute(PREVIOUS_SQL, {"compile_key": compile_key}).fetchone()
+    return None if row is None else _to_set(row)

@@ -1,0 +1,113 @@
+"""The guards of a run: how many, of which kinds, what checking them takes; one set as a tree; two sets compared."""
+
+from __future__ import annotations
+
+from flask import Blueprint, abort, request
+
+from app.analysis.guard_diff import compare_guards
+from app.analysis.guard_rows import filter_tree, list_rows, number_nodes, take_subtree
+from app.analysis.guard_sums import advise, list_origins, sum_guards
+from app.analysis.guard_tree import build_view, explain_cost
+from app.analysis.guard_words import describe_kind
+from app.charts.guards import chart_kinds
+from app.db import get_reader, get_settings
+from app.queries import guard_sets
+from app.queries.artifacts import Artifact, check_artifact_id, get_artifact
+from app.queries.guard_sets import GuardSet
+from app.queries.page import FilterError, check_limit
+from app.web.run_shell import find_run, render_run
+from collectors.payloads import GuardTree, is_check, parse_guards, walk
+
+blueprint = Blueprint("guards", __name__)
+
+ROOTS_SHOWN = 20
+ROWS = 600  # of a tree on one page; each subtree has a page of its own
+DIFF_ROWS = 200
+
+
+@blueprint.get("/runs/<run_id>/guards")
+def show(run_id: str) -> str:
+    """Show what a run's guards come to, and its sets of guards."""
+    detail, reader = find_run(run_id), get_reader()
+    sort = request.args.get("sort") or "latency"
+    limit = check_limit(request.args.get("limit"), get_settings().page_size)
+    listing = guard_sets.list_guard_sets(reader, run_id, sort, request.args.get("cursor"), limit)
+    totals = guard_sets.get_totals(reader, run_id)
+    sums = sum_guards(guard_sets.list_summaries(reader, run_id))
+    origins = list_origins(sums)
+    return render_run(
+        detail,
+        "run_guards.html",
+        tab="guards",
+        has_charts=bool(sums.kinds),
+        listing=listing,
+        sort=sort,
+        totals=totals,
+        sums=sums,
+        roots=sums.roots[:ROOTS_SHOWN],
+        origins=origins,
+        advice=advise(origins, totals.median_us),
+        chart=chart_kinds(sums.kinds, sums.guard_count) if sums.kinds else None,
+        describe_kind=describe_kind,
+    )
+
+
+def read_set(run_id: str | None, artifact_id: int) -> tuple[GuardSet, Artifact, GuardTree | None]:
+    """Return a set of a run, or of any run, with its tree, None where none is kept; or answer that there is none."""
+    it = guard_sets.get_guard_set(get_reader(), run_id, artifact_id)
+    artifact = get_artifact(get_reader(), it.run_id, artifact_id) if it is not None else None
+    if it is None or artifact is None:
+        abort(404, f"There are no guards with the number {artifact_id} here.")
+    return it, artifact, parse_guards(artifact.text) if artifact.text is not None else None
+
+
+@blueprint.get("/runs/<run_id>/guards/<int:artifact_id>")
+def show_one(run_id: str, artifact_id: int) -> str:
+    """Show the guards of one compile as a tree; `q` searches it, `at` shows one subtree whole."""
+    detail = find_run(run_id)
+    it, artifact, whole = read_set(run_id, artifact_id)
+    wanted, at = request.args.get("q", "").strip()[:200], request.args.get("at", "")
+    if at and not (at.isascii() and at.isdigit() and len(at) < 10):
+        raise FilterError(f"at: {at[:40]!r} is not the number of a line of this tree")
+    found = filter_tree(whole, wanted) if whole is not None and wanted else whole
+    part = take_subtree(found, int(at)) if found is not None and at else found
+    if at and found is not None and part is None:
+        abort(404, f"These guards have no line number {at}.")
+    largest_first = request.args.get("order") == "largest"
+    view = build_view(part, 5 if wanted or at else 3, ROWS, largest_first) if part is not None else None
+    whole_count = sum(is_check(node) for _depth, node in walk(whole)) if whole is not None else 0
+    return render_run(
+        detail,
+        "run_guards_one.html",
+        tab="guards",
+        artifact=artifact,
+        it=it,
+        previous=guard_sets.get_previous_set(get_reader(), artifact.compile_key),
+        view=view,
+        rows=list_rows(view, number_nodes(found)) if view is not None and found is not None else [],
+        whole_count=whole_count,
+        cost=explain_cost(whole.latency_us, whole_count) if whole is not None else None,
+        wanted=wanted,
+        at=at,
+        part=part.nodes[0] if at and part is not None else None,
+        largest_first=largest_first,
+        describe_kind=describe_kind,
+    )
+
+
+@blueprint.get("/runs/<run_id>/guards/diff")
+def show_diff(run_id: str) -> str:
+    """Compare the guards of two compiles: `a` is the earlier artifact, `b` the later one."""
+    detail = find_run(run_id)
+    sides = [check_artifact_id(name, request.args.get(name, "")) for name in ("a", "b")]
+    (before, _a, old), (after, _b, new) = (read_set(None, number) for number in sides)
+    return render_run(
+        detail,
+        "run_guards_diff.html",
+        tab="guards",
+        before=before,
+        after=after,
+        diff=compare_guards(old, new) if old is not None and new is not None else None,
+        most=DIFF_ROWS,
+        describe_kind=describe_kind,
+    )
