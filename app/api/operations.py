@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api import across, artifacts, guards, imports, run_lists, runs
+from app.api import across, artifacts, guards, imports, ranks, run_lists, runs
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
@@ -202,4 +202,5 @@ OPERATIONS = (
     *artifacts.OPERATIONS,
     *guards.OPERATIONS,
     *imports.OPERATIONS,
+    *ranks.OPERATIONS,
 )

@@ -65,6 +65,7 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("payloads", "Whether graphs, code and guards are kept; `yes` where it is not given.", _CHOICE),
     ("redact_source", "Whether every line of the user's code is left out; `no` where it is not given.", _CHOICE),
     ("again", "Whether it is imported even if its run was deleted here; `no` where it is not given.", _CHOICE),
+    ("rows", "`all`: also what does not differ.", {"type": "string", "enum": ["", "all"]}),
     ("category", "What kind of guard failed.", {"type": "string", "enum": [it.name for it in CATEGORIES]}),
 )
 _SAME_NAME = {"artifact_name": "name", "redact_source": "redact_source"}

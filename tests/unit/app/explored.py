@@ -5,7 +5,9 @@ zoo_recompiles has 0/0, 0/1, 0/2 and the recompile limit 0/8 of one function, zo
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from collectors.importer.command import import_paths
 from collectors.importer.loader import Options
@@ -14,8 +16,21 @@ from tests.tools.make_db import DATA
 LOGS = {name: DATA / "explored" / f"{name}.xz" for name in ("zoo_recompiles", "zoo_graph_breaks")}
 
 
+RANKS = [DATA / "trace" / f"torch2.11-cuda-ddp-rank{rank}.log.xz" for rank in (0, 1)]
+
+
+def import_ranks(database: Path) -> None:
+    """Import the events of a two-rank training as one run: at step 4 rank 1 saw another sequence length."""
+    with TemporaryDirectory() as folder:
+        for log in RANKS:
+            shutil.copy(log, folder)
+        options = Options(name="train_ddp", suite="captures")
+        import_paths([folder], str(database), options, say=lambda _line: None)
+
+
 def explore(database: Path, *, payloads: bool = True) -> None:
-    """Import each log as a run that has its name."""
+    """Import each log as a run that has its name, and a run of two ranks."""
+    import_ranks(database)
     for name, log in LOGS.items():
         options = Options(payloads=payloads, name=name, suite="captures")
         import_paths([str(log)], str(database), options, say=lambda _line: None)

@@ -1,0 +1,63 @@
+"""Ranks: how long each compiled, by phase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.analysis.ranks import RankSummary
+from app.analysis.words import PHASES
+from app.charts.base import Chart, duration_axis, finish
+from app.format import format_count, format_duration
+
+MOST_BARS = 128
+
+
+def chart_ranks(ranks: Sequence[RankSummary]) -> Chart:
+    """Stack each rank's phases; with many ranks the slowest."""
+    shown = sorted(sorted(ranks, key=lambda it: -it.total_us)[:MOST_BARS], key=lambda it: it.rank)
+    divisor, unit = duration_axis(max((sum(it.phases.values()) for it in shown), default=0))
+    names = [f"rank {it.rank}" for it in shown]
+    traces: list[dict[str, Any]] = []
+    for phase in PHASES:
+        values = [it.get(phase.name) or 0 for it in shown]
+        if any(values):
+            traces.append(
+                {
+                    "type": "bar",
+                    "x": names,
+                    "y": [float(f"{value / divisor:.4g}") for value in values],
+                    "name": phase.label,
+                    "meta": {"color": phase.color},
+                    "text": [format_duration(value) for value in values],
+                    "textposition": "none",
+                    "hovertemplate": f"%{{x}}, {phase.label}: %{{text}}<extra></extra>",
+                }
+            )
+    figure = finish(
+        traces,
+        barmode="stack",
+        xaxis={"type": "category", "showgrid": False, "automargin": True, "nticks": 16},
+        yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6},
+    )
+    note = "by phase" if len(shown) == len(ranks) else f"the {MOST_BARS} slowest of {len(ranks)}, by phase"
+    columns = [("Rank", False), ("Compiles", True), ("Recompiles", True), ("Compile time", True)]
+    rows = [
+        [
+            it.rank,
+            format_count(it.compile_count),
+            format_count(it.recompile_count),
+            format_duration(it.total_us),
+            *(None if (us := it.get(p.name)) is None else format_duration(us) for p in PHASES),
+        ]
+        for it in shown
+    ]
+    return Chart(
+        "ranks-chart",
+        "Compile time of each rank",
+        figure,
+        [*columns, *((p.label, True) for p in PHASES)],
+        rows,
+        note,
+        "s",
+    )
