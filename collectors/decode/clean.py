@@ -38,14 +38,12 @@ def clean(value: Any, depth: int = 0) -> Any:
 
 
 def _clean_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
-    if all(map(_is_plain, value.values())) and all(map(_is_name, value)):
+    if all(map(_is_name, value)) and all(_is_plain(it) or clean(it, depth + 1) is it for it in value.values()):
         return value
-    copy = {
+    return {
         key if _is_name(key) else clean_text(str(key)): entry if _is_plain(entry) else clean(entry, depth + 1)
         for key, entry in value.items()
     }
-    same = len(copy) == len(value) and all(map(is_, copy.values(), value.values())) and all(map(is_, copy, value))
-    return value if same else copy
 
 
 def _is_plain(value: Any) -> bool:
@@ -54,7 +52,7 @@ def _is_plain(value: Any) -> bool:
     if kind is str:
         return str.isascii(value)
     if kind is int:
-        return -_LARGEST <= value <= _LARGEST
+        return bool(-_LARGEST <= value <= _LARGEST)
     return value is None or kind is bool or kind is float
 
 

@@ -41,18 +41,18 @@ def decode_logged(captured: Captured, logged: Logged, context: dict[str, Any], n
 def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -> events.ArtifactSeen:
     """Keep a record under its own name, with its text, and sum up guards and AOTAutograd's metadata."""
     metadata = clean(captured.metadata) if isinstance(captured.metadata, dict) else {}
-    encoding = metadata.get("encoding") if captured.name.startswith(_ARTIFACT) else None
-    title = next((metadata[key] for key in _TITLES if isinstance(metadata.get(key), str)), None)
     text = captured.payload if isinstance(captured.payload, str) else None
-    name = clean_text(captured.name.removeprefix(_ARTIFACT))
-    if captured.name.startswith(_ARTIFACT):
+    name, encoding, title = captured.name, None, None
+    if name.startswith(_ARTIFACT):
+        name, encoding = name.removeprefix(_ARTIFACT), metadata.get("encoding")
         metadata = {key: value for key, value in metadata.items() if key not in ("name", "encoding")}
-        title = None
+    elif metadata:
+        title = next((metadata[key] for key in _TITLES if isinstance(metadata.get(key), str)), None)
     guards = _count_guards(text) if text is not None and captured.name in GUARDS else None
     aot = _sum_up_aot(text) if text is not None and captured.name == AOT_METADATA else None
     return events.ArtifactSeen(
         **context,
-        name=name,
+        name=clean_text(name),
         title=title.rsplit("/", 1)[-1] if title else None,
         encoding=encoding if isinstance(encoding, str) else "string",
         metadata=metadata,
@@ -77,13 +77,17 @@ def _sum_up_aot(text: str) -> dict[str, Any] | None:
 
 def make_plain_span(captured: Captured) -> events.SpanSeen | None:
     """Read a chromium_event that says no more than what began or ended and when; None for any other."""
-    plain = _PLAIN_SPAN.fullmatch(captured.payload) if isinstance(captured.payload, str) else None
-    if plain is None:
-        return None
-    name, ts, fraction, compile_id, phase, thread = plain.groups()
-    if not name.isascii():
-        return None
-    at_us = int(ts) + (fraction is not None and fraction >= ".5")
+    if isinstance(captured.metadata, tuple):  # the reader has taken it apart
+        name, phase, thread, compile_id = captured.metadata
+        at_us = captured.time_us
+    else:
+        plain = _PLAIN_SPAN.fullmatch(captured.payload) if isinstance(captured.payload, str) else None
+        if plain is None:
+            return None
+        name, ts, fraction, compile_id, phase, thread = plain.groups()
+        at_us = int(ts) + (fraction is not None and fraction >= ".5")
+        if not name.isascii():
+            return None
     compile_id = captured.compile_id or (None if compile_id == "None" else compile_id)  # written by str()
     return events.SpanSeen(
         captured.process_id,

@@ -12,7 +12,7 @@ from collectors.decode.captured import Captured
 from collectors.decode.decoder import Decoder
 from collectors.decode.names import is_event
 from collectors.decode.paths import PathNamer, Qualify
-from collectors.events import ArtifactSeen, Event, Noted, ProcessStarted, RunEnded, RunStarted, SpanSeen
+from collectors.events import Event, Noted, ProcessStarted, RunEnded, RunStarted
 from collectors.importer.withhold import withhold
 from collectors.read.head import HEAD_BYTES, Head, PeekedFile, read_head
 from collectors.read.rejects import Rejects
@@ -183,7 +183,7 @@ class Loader:
         if self._options.redact_source:
             captured = withhold(captured)
         events = self._decoder.decode(captured)
-        if any(isinstance(event, Noted) for event in events) and is_event(captured.name):
+        if events and type(events[0]) is Noted and is_event(captured.name):
             rejects.add("bad_field", None, f"{captured.name} at byte {captured.sequence}")
         return events
 
@@ -229,7 +229,8 @@ class Reading:
                 events = loader.decode(captured, stats.rejects)
                 batch += events
                 self.last_us = captured.time_us
-                text_bytes += sum(len(e.text or "") for e in events if isinstance(e, ArtifactSeen | SpanSeen))
+                if captured.logged is not None and captured.logged.state == "kept":
+                    text_bytes += captured.logged.size_bytes or 0
                 if len(batch) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES:
                     self._write(batch, captured.sequence + 1)
                     done.record_count = before + stats.records

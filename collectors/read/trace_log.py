@@ -17,8 +17,8 @@ from typing import Any
 
 from collectors.decode.captured import Captured, Logged
 from collectors.decode.names import SPAN, STRING, is_event, needs_payload
+from collectors.fast_json import loads
 from collectors.read.blocks import BlockReader, Piece, Readable
-from collectors.read.fast_json import loads
 from collectors.read.log_clock import LogClock
 from collectors.read.rejects import Rejects
 
@@ -33,12 +33,26 @@ _CONTEXT = frozenset(
 )
 _NUMBERS = frozenset(("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt"))
 _LONG_SPAN_BYTES = 2 << 10
+# A span that says no more than what began or ended and when, envelope and all: most of a log's records.
+_PLAIN_SPAN = re.compile(
+    rb"V\d{4} \d\d:\d\d:\d\d\.\d{6} +(?P<pid>\d{1,10}) [^\]{\n]*\] "
+    rb'\{"chromium_event": \{\}(?:, "rank": (?P<rank>\d{1,9}))?'
+    rb'(?:, "frame_id": (?P<frame_id>\d{1,9}), "frame_compile_id": (?P<again>\d{1,9}),'
+    rb' "attempt": (?P<attempt>\d{1,9}))?, "has_payload": "[0-9a-f]{32}"\}\n'
+    rb'\t\{\n\t"name": "(?P<name>[ !#-\[\]-~]*)",\n\t"ts": (?P<ts>\d{1,17})(?P<fraction>\.\d+)?,\n'
+    rb'\t"args": \{(?:\n\t"compile_id": "(?P<compile_id>[ !#-\[\]-~]*)"\n\t)?\},\n'
+    rb'\t"ph": "(?P<phase>[BEi])",\n\t"cat": "[^"\\\n]*",\n\t"tid": (?P<thread>\d{1,9}),\n'
+    rb'\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\}\n'
+)
 _SPAN_HEAD = re.compile(rb'\t\{\n\t"name": "[^"\\\n]*",\n\t"ts": [\d.]+')
 _SPAN_TAIL = re.compile(
     rb'(?:\n\t"compile_id": "(?P<compile_id>[^"\\\n]*)")?\n\t\},\n(?P<rest>\t"ph": "[BEi]",\n\t"cat": "[^"\\\n]*",\n'
     rb'\t"tid": \d+,\n\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\})\n?\Z'
 )
 KEY_RECORDS = 4  # of a log's first records' lines its identity is made
+
+
+_LEFT_OUT = Logged(state="left_out")
 
 
 @dataclass
@@ -147,6 +161,10 @@ class TraceLog:
                 self._intern(self._json(piece.buffer[found.end() : piece.line_end], None), piece, count=False)
 
     def _read_piece(self, piece: Piece) -> Captured | None:
+        if not self._texts and not piece.last:
+            plain = _PLAIN_SPAN.fullmatch(piece.buffer, piece.begin, piece.end)
+            if plain is not None:
+                return self._plain_span(piece, plain)
         buffer, line_end = piece.buffer, piece.line_end
         found = _PREFIX.match(buffer, piece.begin)
         named = _NAME.match(buffer, found.end()) if found else None
@@ -171,6 +189,28 @@ class TraceLog:
             return None
         time_us = self._clock.time_us(found["second"], found["micro"])
         return self._captured(piece, name, header, time_us, line_end)
+
+    def _plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:
+        """Take a span as one match has it: its text is neither kept nor, so, checked."""
+        self.stats.records += 1
+        pid, rank, frame_id, again, attempt, name, ts, fraction, compile_id, phase, thread = plain.groups()
+        if pid != self._pid:
+            self._enter(pid, piece)
+        at_us = int(ts) + (fraction is not None and fraction >= b".5")
+        return Captured(
+            self._segment.process_id,
+            piece.offset,
+            at_us,
+            SPAN,
+            (name.decode(), phase.decode(), int(thread), compile_id.decode() if compile_id else None),
+            None,
+            int(frame_id) if frame_id else None,
+            int(again) if again else None,
+            None,
+            int(attempt) if attempt else None,
+            int(rank) if rank else None,
+            logged=_LEFT_OUT,
+        )
 
     def _stray(self, piece: Piece, line_end: int) -> None:
         line = piece.buffer[piece.begin : line_end]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collectors.events import SpanSeen
+from collectors.fast_json import dumps
 from collectors.store.payload_rows import Pending
 from collectors.store.span_totals import SpanTotal, write_totals
 
@@ -184,7 +185,6 @@ class SpanRows:
         return lane
 
 
-_json = json.JSONEncoder(separators=(",", ":")).encode
 _INSERT = """
 insert into spans
   (lane_id, name_id, compile_key, compile_id, begin_us, duration_us, depth, instant, args, payload_id)
@@ -203,7 +203,7 @@ def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
         "duration_us": span.duration_us,
         "depth": span.depth,
         "instant": span.instant,
-        "args": _json(span.args) if span.args else None,
+        "args": dumps(span.args) if span.args else None,
         "payload_id": span.payload.row_id if isinstance(span.payload, Pending) else span.payload,
     }
 

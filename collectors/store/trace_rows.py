@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from typing import Any
 
 from collectors.events import ArtifactSeen, SymbolSeen
+from collectors.fast_json import dumps
 from collectors.store.codec import pack
 from collectors.store.payload_rows import PayloadRows, Pending
 from collectors.store.span_rows import SpanRows
@@ -49,7 +49,7 @@ class TraceRows:
                 "name": event.name,
                 "title": event.title,
                 "encoding": event.encoding,
-                "metadata": _json(event.metadata) if event.metadata else None,
+                "metadata": dumps(event.metadata) if event.metadata else None,
                 "state": event.state,
                 "size_bytes": event.size_bytes,
                 "md5": event.md5,
@@ -76,7 +76,7 @@ class TraceRows:
             if event.guards is not None:
                 self._write_guards(context, event.guards)
             if event.aot is not None:
-                self.connection.execute(_INSERT_AOT, {**context, "summary": _json(event.aot)})
+                self.connection.execute(_INSERT_AOT, {**context, "summary": dumps(event.aot)})
         self._artifacts.clear()
         self._summed_up.clear()
 
@@ -91,7 +91,7 @@ class TraceRows:
                 **context,
                 "guard_count": summary.get("guard_count"),
                 "latency_us": summary.get("latency_us"),
-                "summary": _json(summary),
+                "summary": dumps(summary),
             },
         )
 
@@ -114,7 +114,7 @@ class TraceRows:
                 "compile_key": compile_key,
                 "compile_id": event.compile_id,
                 "kind": event.symbol_kind,
-                "detail": pack(_json(event.detail)),
+                "detail": pack(dumps(event.detail)),
                 "time_us": event.time_us,
                 **{name: getattr(event, name) for name in names},
             },
@@ -134,4 +134,3 @@ _INSERT_AOT = """
 insert or ignore into aot_graphs (run_id, artifact_id, compile_key, compile_id, summary)
 values (:run_id, :artifact_id, :compile_key, :compile_id, :summary)
 """
-_json = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes a new one each time
