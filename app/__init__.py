@@ -20,8 +20,10 @@ def create_app(settings: Settings | None = None) -> Flask:
     from app import db
     from app.api import routes as api
     from app.web import (
+        artifacts,
         assets,
         compile,
+        directory,
         errors,
         filters,
         graph_breaks,
@@ -58,6 +60,8 @@ def create_app(settings: Settings | None = None) -> Flask:
         run.blueprint,
         traces.blueprint,
         compile.blueprint,
+        artifacts.blueprint,
+        directory.blueprint,
         ranks.blueprint,
         graph_breaks.blueprint,
         recompiles.blueprint,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.analysis.artifact_words import guess_language, lay_out
-from app.analysis.text_diff import NOISE, TextDiff, diff_texts
+from app.analysis.text_diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
 from app.queries.artifacts import Artifact
 
 COMPARED_CHARS = 1_000_000  # of each text; the largest of the recorded models has 421 000
@@ -21,7 +21,9 @@ class ArtifactDiff:
     remark: str
 
 
-def compare_artifacts(a: Artifact, b: Artifact, *, ignore: bool = True, context: int = 3) -> ArtifactDiff:
+def compare_artifacts(
+    a: Artifact, b: Artifact, *, ignore: bool = True, context: int = 3, shown_limit: int = SHOWN_LIMIT
+) -> ArtifactDiff:
     """Compare two artifacts by lines; `ignore` leaves out what two runs never have in common (NOISE)."""
     missing = [it for it in (a, b) if it.text is None]
     if missing:
@@ -31,4 +33,6 @@ def compare_artifacts(a: Artifact, b: Artifact, *, ignore: bool = True, context:
     if cut:
         texts = [text[:COMPARED_CHARS].rpartition("\n")[0] or text[:COMPARED_CHARS] for text in texts]
     remark = f"Only the first {COMPARED_CHARS:,} characters of each text are compared." if cut else ""
-    return ArtifactDiff(a, b, diff_texts(*texts, ignore=tuple(NOISE) if ignore else (), context=context), remark)
+    kinds = tuple(NOISE) if ignore else ()
+    diff = diff_texts(*texts, ignore=kinds, context=context, shown_limit=shown_limit)
+    return ArtifactDiff(a, b, diff, remark)

@@ -89,11 +89,12 @@ class TextDiff:
     ignored: tuple[str, ...]
     coarse_because: str = ""
     context: int = 3
+    shown_limit: int = SHOWN_LIMIT
 
     @cached_property
     def parts(self) -> tuple[ShownRow | Fold, ...]:
         """List what a page shows: changed lines with `context` equal ones around them, folds between."""
-        return tuple(islice(_fold(self.rows, self.context, _Noise(self.ignored)), SHOWN_LIMIT))
+        return tuple(islice(_fold(self.rows, self.context, _Noise(self.ignored)), self.shown_limit))
 
     @property
     def hidden_count(self) -> int:
@@ -101,7 +102,9 @@ class TextDiff:
         return len(self.rows) - sum(part.count if isinstance(part, Fold) else 1 for part in self.parts)
 
 
-def diff_texts(old: str, new: str, *, ignore: Collection[str] = (), context: int = 3) -> TextDiff:
+def diff_texts(
+    old: str, new: str, *, ignore: Collection[str] = (), context: int = 3, shown_limit: int = SHOWN_LIMIT
+) -> TextDiff:
     """Compare two texts by lines; `ignore` names kinds of NOISE that make no difference.
 
     Raises: ValueError for a kind that NOISE does not have.
@@ -130,6 +133,7 @@ def diff_texts(old: str, new: str, *, ignore: Collection[str] = (), context: int
         else "The texts repeat the same lines too often for an exact comparison: "
         "lines that occur often were not matched, so that more may be shown as changed than did change.",
         context=context,
+        shown_limit=shown_limit,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,29 @@ select name, count(*) as artifact_count
 from artifacts
 where run_id = :run_id
 group by name
+order by name
+limit :limit
+"""
+
+# One step into the index a name, where counting would walk over every row.
+DISTINCT_SQL = """
+with recursive names (name) as (
+  select min(name)
+  from artifacts
+  where run_id = :run_id
+  union all
+  select (
+    select min(a.name)
+    from artifacts as a
+    where a.run_id = :run_id
+      and a.name > n.name
+  )
+  from names as n
+  where n.name is not null
+)
+select name
+from names
+where name is not null
 order by name
 limit :limit
 """
@@ -223,6 +246,11 @@ def count_names(connection: sqlite3.Connection, run_id: str, limit: int = 500) -
     return dict(connection.execute(NAMES_SQL, {"run_id": run_id, "limit": limit}).fetchall())
 
 
+def list_names(connection: sqlite3.Connection, run_id: str, limit: int = 500) -> list[str]:
+    """List the names of a run's artifacts."""
+    return [row["name"] for row in connection.execute(DISTINCT_SQL, {"run_id": run_id, "limit": limit})]
+
+
 def neighbours_sql(artifact: ArtifactRow, forward: bool) -> str:
     """Write the statement that finds what is beside an artifact; public for the query-plan test."""
     sign, direction = (">", "asc") if forward else ("<", "desc")
@@ -288,6 +316,21 @@ def pair_artifacts(here: list[ArtifactRow], there: list[ArtifactRow]) -> Mapping
         same = waiting.get(_role(row, here))
         if same:
             found[row.id] = same.pop(0)
+    return found
+
+
+def list_pairs(
+    connection: sqlite3.Connection, older_key: int, newer_key: int, names: Iterable[str], limit: int = 8
+) -> list[tuple[Artifact, Artifact]]:
+    """List the artifacts of some names that two compiles both have, with their texts; at most `limit` of a name."""
+    found = []
+    for name in names:
+        here, there = list_named(connection, older_key, name), list_named(connection, newer_key, name)
+        matched = pair_artifacts(here, there)
+        for row in [row for row in here if row.id in matched][:limit]:
+            pair = [get_artifact(connection, it.run_id, it.id) for it in (row, matched[row.id])]
+            if pair[0] is not None and pair[1] is not None and None not in (pair[0].text, pair[1].text):
+                found.append((pair[0], pair[1]))
     return found
 
 

@@ -10,6 +10,8 @@ from app.queries.events import find_start, load_body
 from app.queries.page import FilterError, Page, decode_cursor, make_page
 
 OUTCOMES = ("compiled", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
+# How a compile ended, told finer than by its outcome: whether it went on after a graph break, or began again.
+ENDINGS = ("ok", "restarted", "broke", "empty", "skipped", "failed", "recompile_limit", "started", "announced")
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
 
 # What the table may be ordered by; each is never null.
@@ -80,6 +82,8 @@ class CompileFilter:
     outcome: str | None = None
     text: str | None = None
     recompiled: bool | None = None
+    ending: str | None = None  # of ENDINGS
+    artifact: str | None = None  # torch's name of one that it has
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,18 @@ _WHERE = """
   and (:outcome is null or c.outcome = :outcome)
   and (:recompiled is null or (c.recompiled_from is not null) = :recompiled)
   and (:text is null or instr(lower(coalesce(f.name, '') || ' ' || coalesce(f.file, '')), lower(:text)))
+  and (:ending is null or :ending = case
+    when c.outcome in ('compiled', 'empty') and c.graph_break_count > 0 then 'broke'
+    when c.outcome = 'compiled' and c.attempt_count > 1 then 'restarted'
+    when c.outcome = 'compiled' then 'ok'
+    else c.outcome
+  end)
+  and (:artifact is null or c.id in (
+    select a.compile_key
+    from artifacts as a
+    where a.run_id = :run_id
+      and a.name = :artifact
+  ))
 """
 COMPILATIONS_SQL = """
 select
@@ -168,6 +184,22 @@ where c.process_id = :process_id
   and c.frame_id = :frame_id
 order by c.frame_compile_id, c.id
 limit :limit
+"""
+BEFORE_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where c.run_id = :run_id
+  and (c.started_us, c.id) < (:after_us, :after_id)
+order by c.started_us desc, c.id desc
+limit 1
+"""
+AFTER_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where c.run_id = :run_id
+  and (c.started_us, c.id) > (:after_us, :after_id)
+order by c.started_us, c.id
+limit 1
 """
 OUTCOMES_SQL = """
 select c.outcome, count(*) as compile_count
@@ -215,6 +247,8 @@ def _bind(run_id: str, wanted: CompileFilter | None) -> dict[str, Any]:
         "outcome": wanted.outcome or None,
         "text": wanted.text or None,
         "recompiled": recompiled,
+        "ending": wanted.ending or None,
+        "artifact": wanted.artifact or None,
     }
 
 
@@ -248,6 +282,8 @@ def list_compiles(
         raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
     if wanted and wanted.outcome and wanted.outcome not in OUTCOMES:
         raise FilterError(f"outcome: {wanted.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
+    if wanted and wanted.ending and wanted.ending not in ENDINGS:
+        raise FilterError(f"outcome: {wanted.ending[:40]!r} is not one of {', '.join(ENDINGS)}")
     after = decode_cursor(cursor, ORDERS[order][1], int)
     values = _bind(run_id, wanted) | {"limit": limit + 1}
     if after:
@@ -278,6 +314,13 @@ def count_compiles(connection: sqlite3.Connection, run_id: str, wanted: CompileF
 def count_outcomes(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
     """Count a run's compiles by outcome."""
     return dict(connection.execute(OUTCOMES_SQL, {"run_id": run_id}).fetchall())
+
+
+def get_beside(connection: sqlite3.Connection, it: CompileRow, run_id: str, forward: bool) -> CompileRow | None:
+    """Return the compile that began before this one in its run, or the one after it."""
+    values = {"run_id": run_id, "after_us": it.started_us, "after_id": it.id}
+    found = connection.execute(AFTER_SQL if forward else BEFORE_SQL, values).fetchall()
+    return _to_rows(connection, found)[0] if found else None
 
 
 def get_compile(connection: sqlite3.Connection, run_id: str, key: int) -> CompileRow | None:

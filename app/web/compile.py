@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from flask import Blueprint, abort, render_template
+from flask import Blueprint, abort, current_app, render_template
 
 from app.analysis import words
+from app.analysis.artifact_words import describe_name
 from app.analysis.chains import label_category
+from app.analysis.directory import build_entries
 from app.analysis.phases import list_shares, sum_phases
 from app.charts.compile import chart_phases
 from app.db import get_reader
 from app.format import format_bytes, format_count, format_duration, format_number, format_time
-from app.queries import compiles, events, run_breaks, run_events, run_recompiles
+from app.queries import compiles, directory, events, run_breaks, run_events, run_recompiles
 from app.web.run_shell import find_run
 from collectors.fields import FIELDS
 
@@ -85,6 +87,11 @@ def show(run_id: str, key: str) -> str:
         records=[(record, list_fields(record), list_shares_of(record)) for record in records],
         chain=chain,
         older=older,
+        before=compiles.get_beside(reader, it, run_id, False),
+        after=compiles.get_beside(reader, it, run_id, True),
+        entry=build_entries([it], directory.list_steps(reader, [it.id]), detail.run.state == "running")[0],
+        has_shapes="shapes.show" in current_app.view_functions,
+        describe_name=describe_name,
         older_keys={other.compile_id: other.id for other in chain},
         recompiles=run_recompiles.list_compile_recompiles(reader, [it.id]),
         breaks=run_breaks.list_compile_breaks(reader, it.id),

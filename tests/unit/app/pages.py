@@ -74,5 +74,27 @@ def _guards(reader: sqlite3.Connection) -> list[str]:
     return [page, *sorts, f"{page}/{one}", f"{page}/{other}?q=x&order=largest&at=0", f"{page}/diff?a={one}&b={other}"]
 
 
+def _artifacts(reader: sqlite3.Connection) -> list[str]:
+    rows = reader.execute("select run_id, min(id), max(id) from artifacts group by run_id, name order by 1, 2")
+    found = [(run_id, first, last) for run_id, first, last in rows]
+    pages = [f"/runs/{run_id}/artifacts/{first}" for run_id, first, _last in found]
+    diffs = [f"/runs/{run_id}/artifacts/diff?a={first}&b={last}" for run_id, first, last in found]
+    keys = reader.execute("select run_id, id from compiles order by id").fetchall()
+    changes = [f"/runs/{run_id}/compiles/{key}/changes" for run_id, key in keys]
+    other = next(key for run_id, key in keys if run_id == found[0][0])
+    against = [f"{pages[0].rpartition('/')[0]}/diff?a={found[0][1]}&against={other}"]
+    return [*pages, *diffs, *changes, *against, *(f"/runs/{run_id}/compiles/{key}" for run_id, key in keys)]
+
+
+def _directory(reader: sqlite3.Connection) -> list[str]:
+    page = f"/runs/{_busiest(reader)}/directory"
+    queries = ["", "?outcome=ok", "?outcome=broke&q=forward", "?artifact=dynamo_output_graph", "?q=nothing"]
+    return [page + query for query in queries]
+
+
 # The same of whole trace logs that were imported (tests/unit/app/explored.py).
-list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {"guards": _guards}
+list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
+    "guards": _guards,
+    "artifacts": _artifacts,
+    "directory": _directory,
+}

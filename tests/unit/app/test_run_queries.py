@@ -137,7 +137,7 @@ def test_a_damaged_event_shows_what_the_columns_have(store: sqlite3.Connection, 
 def _plan(reader: sqlite3.Connection, sql: str) -> list[str]:
     names = {"run_id": RUN, "limit": 5, "after_us": 0, "after_id": 0, "after_key": START_US}
     others = ("outcome", "text", "recompiled", "distinct_id", "key", "process_id", "generation", "frame_id", "sequence")
-    values = dict.fromkeys(others) | {f"key{n}": n for n in range(3)} | names
+    values = dict.fromkeys((*others, "ending", "artifact")) | {f"key{n}": n for n in range(3)} | names
     return [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
 
 
@@ -149,6 +149,8 @@ def _plan(reader: sqlite3.Connection, sql: str) -> list[str]:
         compiles.RUN_COMPILATIONS_SQL,
         compiles.COMPILE_RECORDS_SQL,
         compiles.CHAIN_SQL,
+        compiles.BEFORE_SQL,
+        compiles.AFTER_SQL,
         compiles.PHASES_SQL,
         compiles.OUTCOMES_SQL,
         events.BEFORE_SQL,

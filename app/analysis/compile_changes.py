@@ -1,0 +1,70 @@
+"""What changed from one compile of a frame to another: guards, the captured graph, the generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.analysis.artifact_diff import ArtifactDiff, compare_artifacts
+from app.analysis.artifact_words import DYNAMO_GRAPH, GUARDS, OUTPUT_CODE
+from app.analysis.guard_diff import GuardDiff, compare_guards
+from app.queries.artifacts import Artifact, ArtifactRow
+from collectors.payloads import parse_guards
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Hold one artifact of each compile and what differs; `guards` is set where both are guards that could be read."""
+
+    a: ArtifactRow
+    b: ArtifactRow
+    diff: ArtifactDiff | None
+    guards: GuardDiff | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """Hold what changed in one kind of artifact."""
+
+    key: str
+    title: str
+    meaning: str
+    pairs: tuple[Pair, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Say whether nothing of it changed but what two compiles never have in common."""
+        return all(_is_same(pair) for pair in self.pairs)
+
+
+def _is_same(pair: Pair) -> bool:
+    if pair.guards is not None:
+        return not (pair.guards.added or pair.guards.removed or pair.guards.changed)
+    return pair.diff is not None and pair.diff.diff is not None and pair.diff.diff.equivalent
+
+
+SHOWN_ROWS = 250  # of one comparison; the page of both texts side by side has all of them
+COMPARED = (*GUARDS, DYNAMO_GRAPH, OUTPUT_CODE)
+_SECTIONS = (
+    ("guards", "Guards", "which calls the compiled code accepts", GUARDS),
+    ("graph", "Graph", "what dynamo captured of the function", (DYNAMO_GRAPH,)),
+    ("code", "Code", "what inductor generated", (OUTPUT_CODE,)),
+)
+
+
+def compare_pairs(pairs: Sequence[tuple[Artifact, Artifact]]) -> list[Section]:
+    """Compare the artifacts of two compiles, kind by kind; a kind without a pair has no section."""
+    sections = []
+    for key, title, meaning, names in _SECTIONS:
+        found = tuple(_compare(a, b) for a, b in pairs if a.name in names)
+        if found:
+            sections.append(Section(key, title, meaning, found))
+    return sections
+
+
+def _compare(a: Artifact, b: Artifact) -> Pair:
+    if a.name in GUARDS and a.text and b.text:
+        old, new = parse_guards(a.text), parse_guards(b.text)
+        if old is not None and new is not None:
+            return Pair(a, b, None, compare_guards(old, new))
+    return Pair(a, b, compare_artifacts(a, b, shown_limit=SHOWN_ROWS))
