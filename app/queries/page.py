@@ -77,6 +77,6 @@ def check_limit(value: str | None, default: int, most: int = 1000) -> int:
     """
     if not value:
         return default
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= most:
+    if not value.isascii() or not value.isdigit() or len(value) > 9 or not 1 <= int(value) <= most:
         raise FilterError(f"limit: {value[:40]!r} is not a whole number from 1 to {most}")
     return int(value)

@@ -148,6 +148,7 @@ def test_pinned_runs_are_first_and_filters_hold_for_them(client: FlaskClient) ->
         ("commit=xyz", "commit: 'xyz' is not the beginning"),
         ("limit=0", "limit: '0' is not a whole number from 1 to 1000"),
         ("limit=1001", "limit: '1001'"),
+        (f"limit=000000001{'9' * 19}", "limit: '000000001"),
         ("cursor=abc", "cursor: this link"),
         ("cursor=WzEsMl0", "cursor: this link"),
         ("colour=red", "colour: there is no such filter"),
