@@ -22,6 +22,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from app.web import (
         artifacts,
         assets,
+        caches,
         compile,
         directory,
         errors,
@@ -66,6 +67,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         graph_breaks.blueprint,
         recompiles.blueprint,
         guards.blueprint,
+        caches.blueprint,
         reports.blueprint,
         imports.blueprint,
         api.blueprint,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api import across, artifacts, guards, imports, ranks, run_lists, runs
+from app.api import across, artifacts, caches, guards, imports, ranks, run_lists, runs
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
@@ -201,6 +201,7 @@ OPERATIONS = (
     ),
     *artifacts.OPERATIONS,
     *guards.OPERATIONS,
+    *caches.OPERATIONS,
     *imports.OPERATIONS,
     *ranks.OPERATIONS,
 )

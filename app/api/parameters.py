@@ -58,6 +58,8 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("b", "Another artifact's `id`; its text is on the right.", {"type": "string", "pattern": "^[0-9]+$"}),
     ("ignore", "Leave out memory addresses, object ids and made-up paths.", {"type": "string", "enum": ["addresses"]}),
     ("context", "Equal lines around a changed one.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 3}),
+    ("differs", "`yes`: say what each miss differs in, of 20 look-ups.", {"type": "string", "enum": ["", "yes"]}),
+    ("runs", "`before`: compare with earlier runs of the same name.", {"type": "string", "enum": ["", "before"]}),
     ("filename", "What the log is called, where the body is the file itself.", TEXT),
     ("name_import", "The run's name; the program's file where it is not given.", TEXT),
     ("suite_import", "What the run belongs to.", TEXT),
@@ -79,6 +81,7 @@ PATH_PARAMETERS = {
     "cause_id": "A cause's `id`.",
     "import_id": "An import's `id`.",
     "artifact_id": "An artifact's `id`.",
+    "lookup_id": "The `id` of a look-up in a cache.",
     "guards_id": "The `artifact_id` of a set of guards.",
 }
 

@@ -31,6 +31,7 @@ READS = [it for it in OPERATIONS if it.method == "GET"]
 LOGS = ("torch2.13-breaks", "torch2.11-cuda-zoo_recompiles", "torch2.11-cuda-ddp-rank1")
 COMPILES = "select run_id, id from compiles where id % 4 = 0 or run_id like '01J%'"
 ARTIFACTS = "select run_id, id from artifacts where id % 4 = 0"
+LOOKUPS = "select run_id, id from cache_lookups"
 GUARDS = "select run_id, artifact_id from guard_sets"
 COMPARED = {"a": "1", "b": "2"}  # the two artifacts that are compared where an address compares two
 CONFIGS = "select distinct p.run_id, c.config_hash from process_configs as c join processes as p on p.id = c.process_id"
@@ -78,6 +79,7 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
     if "<run_id>" not in path:
         return [path]
     own = {"<key>": COMPILES, "<config_hash>": CONFIGS, "<artifact_id>": ARTIFACTS, "<guards_id>": GUARDS}
+    own["<lookup_id>"] = LOOKUPS
     mark = next((mark for mark in own if mark in path), "<run_id>")
     pairs = reader.execute(own.get(mark, "select id, id from runs")).fetchall()
     return [path.replace("<run_id>", run_id).replace(mark, str(key)) for run_id, key in pairs]

@@ -92,9 +92,16 @@ def _directory(reader: sqlite3.Connection) -> list[str]:
     return [page + query for query in queries]
 
 
+def _caches(reader: sqlite3.Connection) -> list[str]:
+    sql = "select run_id, max(id) from cache_lookups where result = 'miss' group by run_id, cache order by run_id"
+    pages = [f"/runs/{run_id}/caches/{number}" for run_id, number in reader.execute(sql)]
+    return [*pages, f"{pages[0]}?runs=before"]
+
+
 # The same of whole trace logs that were imported (tests/unit/app/explored.py).
 list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "guards": _guards,
+    "caches": _caches,
     "artifacts": _artifacts,
     "directory": _directory,
 }
