@@ -38,6 +38,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         run,
         runs,
         security,
+        stacks,
         traces,
         wire,
     )
@@ -64,6 +65,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         artifacts.blueprint,
         directory.blueprint,
         ranks.blueprint,
+        stacks.blueprint,
         graph_breaks.blueprint,
         recompiles.blueprint,
         guards.blueprint,

@@ -7,7 +7,17 @@ from functools import cache
 from typing import Any
 
 from app import __version__
-from app.api import schemas_across, schemas_artifacts, schemas_caches, schemas_events, schemas_guards, schemas_imports, schemas_ranks, schemas_run
+from app.api import (
+    schemas_across,
+    schemas_artifacts,
+    schemas_caches,
+    schemas_events,
+    schemas_guards,
+    schemas_imports,
+    schemas_ranks,
+    schemas_run,
+    schemas_stacks,
+)
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
 from app.api.parameters import PARAMETERS, PATH_PARAMETERS
@@ -36,6 +46,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_caches.SCHEMAS,
     **schemas_imports.SCHEMAS,
     **schemas_ranks.SCHEMAS,
+    **schemas_stacks.SCHEMAS,
     "Error": ERROR,
 }
 _FAILURES = {

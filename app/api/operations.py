@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api import across, artifacts, caches, guards, imports, ranks, run_lists, runs
+from app.api import across, artifacts, caches, guards, imports, ranks, run_lists, runs, stacks
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
@@ -204,4 +204,5 @@ OPERATIONS = (
     *caches.OPERATIONS,
     *imports.OPERATIONS,
     *ranks.OPERATIONS,
+    *stacks.OPERATIONS,
 )

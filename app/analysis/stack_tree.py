@@ -1,0 +1,280 @@
+"""Stacks of compiles as one tree: library frames folded away, chains of single callers drawn together, sums a subtree.
+
+Nothing here recurses: a stack may be 500 frames deep.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.analysis.directory import ENDINGS
+from app.queries.stacks import StackCompile, StackNode
+
+# Packages whose frames say how torch and its neighbours call each other, not where the program is.
+_PACKAGES = frozenset(
+    [
+        "accelerate",
+        "deepspeed",
+        "diffusers",
+        "functorch",
+        "ignite",
+        "IPython",
+        "ipykernel",
+        "joblib",
+        "lightning",
+        "lightning_fabric",
+        "numpy",
+        "pluggy",
+        "_pytest",
+        "pytest",
+        "pytorch_lightning",
+        "ray",
+        "timm",
+        "torch",
+        "torchao",
+        "torchaudio",
+        "torchgen",
+        "torchtune",
+        "torchvision",
+        "transformers",
+        "triton",
+    ]
+)
+_NO_FRAME = StackNode(0, None, "", None, "")
+
+MOST_BLOCKS = 100
+DEEPEST = 24
+_ENDS = (3, 6)  # of a long chain these many frames are shown at its beginning and at its end
+
+
+@dataclass(slots=True)
+class Place:
+    """Hold one frame of the tree that is shown, with the sums of all that was compiled at it and below.
+
+    Units: microseconds.
+    """
+
+    frame: StackNode
+    parent: Place | None = None
+    folded: tuple[StackNode, ...] = ()  # library frames between its parent and it
+    children: list[Place] = field(default_factory=list)
+    compiles: list[StackCompile] = field(default_factory=list)
+    compile_count: int = 0
+    total_us: int = 0
+    endings: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def id(self) -> int:
+        """Return the number of its frame, 0 for the root."""
+        return self.frame.id
+
+
+@dataclass
+class Block:
+    """Hold a chain of frames of which each called only the next; `hidden` counts places below that are not laid out."""
+
+    places: list[Place]
+    depth: int
+    children: list[Block] = field(default_factory=list)
+    hidden: list[Place] = field(default_factory=list)
+
+    @property
+    def last(self) -> Place:
+        """Return the innermost frame: its compiles are the block's, its children those of the block."""
+        return self.places[-1]
+
+    @property
+    def shown(self) -> list[Place | int]:
+        """List the frames that a page shows, and in place of the others their number."""
+        head, tail = _ENDS
+        if len(self.places) <= head + tail + 1:
+            return list(self.places)
+        return [*self.places[:head], len(self.places) - head - tail, *self.places[-tail:]]
+
+    @property
+    def first(self) -> Place:
+        """Return the outermost frame: its sums are the block's."""
+        return self.places[0]
+
+
+@dataclass(frozen=True)
+class StackTree:
+    """Hold the tree: its root stands above the outermost frames; `without_stack` are compiles that have none."""
+
+    root: Place
+    without_stack: tuple[StackCompile, ...]
+    places: dict[int, Place]
+
+
+def is_library_name(file: str) -> bool:
+    """Say whether a file, as the store names it, is a package's or Python's own and not the user's."""
+    head, slash, _rest = file.partition("/")
+    if not slash:
+        return head.removesuffix(".py") in sys.stdlib_module_names or file.startswith("<frozen")
+    return head in _PACKAGES or head in sys.stdlib_module_names
+
+
+def name_ending(it: StackCompile) -> str:
+    """Say how a compile ended, as the directory does: one of its ENDINGS."""
+    if it.outcome in ("compiled", "empty") and it.graph_break_count:
+        return "broke"
+    if it.outcome == "compiled":
+        return "restarted" if it.attempt_count > 1 else "ok"
+    return it.outcome
+
+
+def build_tree(nodes: Sequence[StackNode], compiles: Iterable[StackCompile], *, library: bool = False) -> StackTree:
+    """Build the tree of what was compiled; without `library`, frames of packages go, unless a compile starts there.
+
+    Frames that are the same once those are gone become one.
+    """
+    by_stack: dict[int, list[StackCompile]] = {}
+    without: list[StackCompile] = []
+    for it in compiles:
+        if it.stack_id is None:
+            without.append(it)
+        else:
+            by_stack.setdefault(it.stack_id, []).append(it)
+    by_id = {it.id: it for it in nodes}
+    used = _mark_used(by_id, by_stack)
+    root = Place(_NO_FRAME)
+    at: dict[int, tuple[Place, tuple[StackNode, ...]]] = {}  # a frame's place, and what was folded since
+    known: dict[tuple[int, str, int | None, str], Place] = {}
+    order = [root]
+    for node in nodes:
+        if node.id not in used:
+            continue
+        above, folded = at.get(node.parent_id or 0, (root, ()))
+        own = by_stack.get(node.id)
+        if not library and not own and is_library_name(node.file):
+            at[node.id] = (above, (*folded, node))
+            continue
+        key = (id(above), node.file, node.line, node.name)
+        place = known.get(key)
+        if place is None:
+            place = known[key] = Place(node, above, folded)
+            above.children.append(place)
+            order.append(place)
+        place.compiles.extend(own or ())
+        at[node.id] = (place, ())
+    for place in reversed(order):  # what is called comes after its caller: sums go up
+        _sum_up(place)
+    return StackTree(root, tuple(without), {place.id: place for place in order})
+
+
+def _mark_used(by_id: dict[int, StackNode], ends: Iterable[int]) -> set[int]:
+    used: set[int] = set()
+    for end in ends:
+        node = by_id.get(end)
+        while node is not None and node.id not in used:
+            used.add(node.id)
+            node = by_id.get(node.parent_id) if node.parent_id is not None else None
+    return used
+
+
+def _sum_up(place: Place) -> None:
+    for one in place.compiles:
+        ending = name_ending(one)
+        place.endings[ending] = place.endings.get(ending, 0) + 1
+        place.total_us += one.total_us
+    place.compile_count += len(place.compiles)
+    if len(place.children) > 1:
+        place.children.sort(key=lambda it: (-it.total_us, -it.compile_count, it.id))
+    above = place.parent
+    if above is not None:
+        above.compile_count += place.compile_count
+        above.total_us += place.total_us
+        for ending, count in place.endings.items():
+            above.endings[ending] = above.endings.get(ending, 0) + count
+
+
+def lay_out(top: Place, start: int = 0, most: int = MOST_BLOCKS) -> Block:
+    """Lay out what one page shows of a subtree: the blocks that took longest; `start` passes over the top's first."""
+    block = Block(_chain(top), 0)
+    waiting: list[tuple[int, int, Place, Block]] = []
+    number = 0
+    for place in block.last.children[start:]:
+        number += 1
+        waiting.append((-place.total_us, number, place, block))
+    heapq.heapify(waiting)
+    for _shown in range(most):
+        if not waiting:
+            break
+        _cost, _number, place, parent = heapq.heappop(waiting)
+        it = Block(_chain(place), parent.depth + 1)
+        parent.children.append(it)
+        if it.depth >= DEEPEST:
+            it.hidden = list(it.last.children)
+            continue
+        for below in it.last.children:
+            number += 1
+            heapq.heappush(waiting, (-below.total_us, number, below, it))
+    for _cost, _number, place, parent in waiting:
+        parent.hidden.append(place)
+    return block
+
+
+def _chain(place: Place) -> list[Place]:
+    """Follow a place down as long as it only calls one other and nothing was compiled at it."""
+    found = [place]
+    while len(found[-1].children) == 1 and not found[-1].compiles:
+        found.append(found[-1].children[0])
+    return found
+
+
+def list_callers(place: Place) -> list[Place]:
+    """List the frames above a place, outermost first."""
+    found = []
+    above = place.parent
+    while above is not None and above.id:
+        found.append(above)
+        above = above.parent
+    return found[::-1]
+
+
+def keep_matching(
+    nodes: Sequence[StackNode], compiles: Sequence[StackCompile], *, text: str, ending: str, rank: int | None
+) -> list[StackCompile]:
+    """Keep the compiles with this ending and rank that have the text in their function or in a frame of their stack."""
+    text = text.lower()
+    hits: set[int] = set()
+    if text:
+        for node in nodes:
+            if node.parent_id in hits or text in f"{node.file}:{node.line} {node.name}".lower():
+                hits.add(node.id)
+    return [
+        it
+        for it in compiles
+        if (not ending or name_ending(it) == ending)
+        and (rank is None or it.rank == rank)
+        and (not text or it.stack_id in hits or text in f"{it.function} {it.file} {it.compile_id}".lower())
+    ]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Hold one ending's part of a bar.
+
+    Units: percent of the bar.
+    """
+
+    ending: str
+    count: int
+    start: float
+    width: float
+
+
+def list_shares(endings: Mapping[str, int]) -> list[Share]:
+    """Split a bar among the endings that came, in the order of the legend."""
+    whole, start, found = sum(endings.values()), 0.0, []
+    for ending in sorted(endings, key=lambda it: _ORDER.get(it, len(_ORDER))):
+        width = 100 * endings[ending] / whole
+        found.append(Share(ending, endings[ending], round(start, 2), round(width, 2)))
+        start += width
+    return found
+
+
+_ORDER = {ending: number for number, ending in enumerate(ENDINGS)}

@@ -1,0 +1,22 @@
+"""Schema of a frame in the tree of stacks."""
+
+from __future__ import annotations
+
+from app.analysis.directory import ENDINGS
+from app.api.schema import Schema, count, duration_us, flag, mapping, maybe, record, rows, text, whole
+
+FRAME = record(
+    "One frame of the stacks that compiles were started from, shared by all that came through it.",
+    id=whole("Number of the frame; 0 stands for compiles that have no stack."),
+    parent_id=maybe(whole("The frame that called it, with a smaller `id`; null at the top.")),
+    file=text("Its file: path in the repository, or module path."),
+    line=maybe(whole("Line.")),
+    name=text("Name of the function."),
+    code=maybe(text("That line of the code; null with `--no-source`, and where torch gave none.")),
+    is_library=flag("Whether the file is Python's, torch's or a well-known package's."),
+    compile_count=count("Compiles started here and below."),
+    total_us=duration_us("Their time."),
+    endings=mapping(count("Compiles."), f"How those ended: {', '.join(f'`{it}`' for it in ENDINGS)}."),
+    compile_keys=rows(whole("`id` of the compile."), "The compiles that this very frame is: not those below."),
+)
+SCHEMAS: dict[str, Schema] = {"StackFrame": FRAME}

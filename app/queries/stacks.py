@@ -1,0 +1,83 @@
+"""Where a run's compiles were started from: the tree of their stacks, and the compiles at its ends."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple
+
+MOST_NODES = 200_000
+MOST_COMPILES = 100_000
+_AT_ONCE = 500
+
+
+class StackNode(NamedTuple):
+    """Hold one frame of a stack; a node's parent is the frame that called it and has a smaller id."""
+
+    id: int
+    parent_id: int | None
+    file: str
+    line: int | None
+    name: str
+
+
+class StackCompile(NamedTuple):
+    """Hold one compile; `stack_id` is its innermost frame, None where torch gave no stack."""
+
+    key: int
+    stack_id: int | None
+    compile_id: str
+    outcome: str
+    attempt_count: int
+    graph_break_count: int
+    total_us: int
+    rank: int | None
+    function: str | None
+    file: str | None
+
+
+NODES_SQL = """
+select id, parent_id, file, line, name
+from stack_nodes
+where run_id = :run_id
+order by id
+limit :limit
+"""
+COMPILES_SQL = """
+select
+  c.id as key, c.stack_id, c.compile_id, c.outcome, c.attempt_count, c.graph_break_count, c.total_us,
+  coalesce(c.rank, p.rank) as rank, f.name as function, f.file
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+where c.run_id = :run_id
+order by c.started_us, c.id
+limit :limit
+"""
+
+
+def list_nodes(connection: sqlite3.Connection, run_id: str) -> list[StackNode]:
+    """List the frames of all stacks of a run, callers before what they called."""
+    reader = connection.cursor()
+    reader.row_factory = None  # plain tuples: there may be 20 000
+    return list(map(StackNode._make, reader.execute(NODES_SQL, {"run_id": run_id, "limit": MOST_NODES})))
+
+
+def list_stack_compiles(connection: sqlite3.Connection, run_id: str) -> list[StackCompile]:
+    """List a run's compiles with the frame that each was started from."""
+    reader = connection.cursor()
+    reader.row_factory = None
+    return list(map(StackCompile._make, reader.execute(COMPILES_SQL, {"run_id": run_id, "limit": MOST_COMPILES})))
+
+
+def list_codes(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:
+    """Return the source line of frames, where it was kept."""
+    wanted, found = sorted(set(ids)), {}
+    for first in range(0, len(wanted), _AT_ONCE):
+        some = {f"id{n}": number for n, number in enumerate(wanted[first : first + _AT_ONCE])}
+        marks = ", ".join(f":{name}" for name in some)
+        sql = (
+            f"select id, code from stack_nodes where id in ({marks}) and code is not null order by id limit {_AT_ONCE}"  # noqa: S608
+        )
+        found.update({row["id"]: row["code"] for row in connection.execute(sql, some)})
+    return found

@@ -1,0 +1,126 @@
+"""The Stacks page of a run: where its compiles were started from, as one tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from flask import Blueprint, abort, request
+
+from app.analysis.directory import ENDINGS
+from app.analysis.stack_tree import (
+    Block,
+    Place,
+    StackTree,
+    build_tree,
+    is_library_name,
+    keep_matching,
+    lay_out,
+    list_callers,
+    list_shares,
+    name_ending,
+)
+from app.analysis.words import Word
+from app.db import get_reader
+from app.queries.page import FilterError
+from app.queries.stacks import StackCompile, list_codes, list_nodes, list_stack_compiles
+from app.web.run_shell import find_run, render_run
+
+blueprint = Blueprint("stacks", __name__)
+
+LISTED = 6  # compiles of one frame
+
+
+def _read_number(name: str) -> int | None:
+    given = request.args.get(name, "")
+    if given and not (given.isascii() and given.isdigit() and len(given) < 16):
+        raise FilterError(f"{name}: {given[:40]!r} is not a whole number")
+    return int(given) if given else None
+
+
+def read_wanted() -> dict[str, Any]:
+    """Read the filters of the tree from the address.
+
+    Raises: FilterError if one has a value that cannot be used.
+    """
+    ending, library = request.args.get("ending", ""), request.args.get("library", "")
+    if ending and ending not in ENDINGS:
+        raise FilterError(f"ending: {ending[:40]!r} is not one of {', '.join(ENDINGS)}")
+    if library not in ("", "shown"):
+        raise FilterError(f"library: {library[:40]!r} is not shown")
+    return {
+        "text": request.args.get("q", "").strip()[:200],
+        "ending": ending,
+        "rank": _read_number("rank"),
+        "library": bool(library),
+    }
+
+
+def describe(ending: str) -> Word:
+    """Return the word for how a compile ended."""
+    return ENDINGS.get(ending) or Word(ending, "quiet", "")
+
+
+def _pick(tree: StackTree) -> tuple[Place, int]:
+    number, start = _read_number("node"), _read_number("start") or 0
+    top = tree.places.get(number or 0)
+    if top is None:
+        abort(404, f"There is no frame number {number} in this tree; its run was imported anew, or a filter hides it.")
+    return top, start
+
+
+def _list_frames(block: Block) -> list[int]:
+    found, waiting = [], [block]
+    while waiting:
+        it = waiting.pop()
+        found += [place.id for place in it.shown if isinstance(place, Place)]
+        waiting += it.children
+    return found
+
+
+@blueprint.get("/runs/<run_id>/stacks")
+def show(run_id: str) -> str:
+    """Show the tree of a run's stacks, or a subtree of it."""
+    detail, reader, wanted = find_run(run_id), get_reader(), read_wanted()
+    nodes, compiles = list_nodes(reader, run_id), list_stack_compiles(reader, run_id)
+    library = wanted.pop("library")
+    kept = keep_matching(nodes, compiles, **wanted)
+    tree = build_tree(nodes, kept, library=library)
+    top, start = _pick(tree)
+    block = lay_out(top, start)
+    ranks = sorted({it.rank for it in compiles if it.rank is not None})
+    return render_run(
+        detail,
+        "run_stacks.html",
+        tab="stacks",
+        block=block,
+        callers=list_callers(top),
+        top=top,
+        start=start,
+        tree=tree,
+        compiles=compiles,
+        kept=kept,
+        codes=list_codes(reader, _list_frames(block)),
+        endings=_count(compiles),
+        shown_endings=[(ending, word.word) for ending, word, _number in _count(compiles)],
+        ranks=ranks,
+        shown_ranks=[(str(rank), f"rank {rank}") for rank in ranks],
+        given={key: request.args.get(key, "") for key in ("q", "ending", "rank", "library")},
+        filtered=bool(wanted["text"] or wanted["ending"] or wanted["rank"] is not None),
+        recorded_count=len(nodes),
+        describe=describe,
+        name_ending=name_ending,
+        list_shares=list_shares,
+        is_library=is_library_name,
+        listed=LISTED,
+    )
+
+
+def _count(compiles: Sequence[StackCompile]) -> list[tuple[str, Word, int]]:
+    counts = Counter(map(name_ending, compiles))
+    return [
+        (ending, describe(ending), counts[ending])
+        for ending in [*ENDINGS, *(counts.keys() - ENDINGS.keys())]
+        if counts[ending]
+    ]
