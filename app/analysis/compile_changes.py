@@ -62,6 +62,12 @@ def compare_pairs(pairs: Sequence[tuple[Artifact, Artifact]]) -> list[Section]:
     return sections
 
 
+def list_missing(sections: Sequence[Section]) -> list[str]:
+    """List the kinds that could not be compared: one of the two compiles has none, or no text of it was kept."""
+    there = {section.key for section in sections}
+    return [title for key, title, _meaning, _names in _SECTIONS if key not in there]
+
+
 def _compare(a: Artifact, b: Artifact) -> Pair:
     if a.name in GUARDS and a.text and b.text:
         old, new = parse_guards(a.text), parse_guards(b.text)

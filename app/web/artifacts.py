@@ -9,7 +9,7 @@ from app.analysis.artifact_diff import compare_artifacts
 from app.analysis.artifact_view import view_text
 from app.analysis.artifact_words import GUARDS, describe_name, describe_state, list_metadata
 from app.analysis.chains import label_category
-from app.analysis.compile_changes import COMPARED, compare_pairs
+from app.analysis.compile_changes import COMPARED, compare_pairs, list_missing
 from app.db import get_reader
 from app.queries import artifacts, compiles, run_recompiles
 from app.queries.artifacts import Artifact, ArtifactRow
@@ -154,7 +154,7 @@ def changes(run_id: str, key: str) -> str:
     chain = compiles.list_chain(reader, it.process_id, it.generation, it.frame_id)
     wanted = request.args.get("from") or it.recompiled_from
     older = next((other for other in chain if other.compile_id == wanted and other.id != it.id), None)
-    pairs = [] if older is None else artifacts.list_pairs(reader, older.id, it.id, COMPARED)
+    sections = [] if older is None else compare_pairs(artifacts.list_pairs(reader, older.id, it.id, COMPARED))
     return render_run(
         detail,
         "run_changes.html",
@@ -165,6 +165,7 @@ def changes(run_id: str, key: str) -> str:
         recompiles=run_recompiles.list_compile_recompiles(reader, [it.id]),
         words=words,
         label_category=label_category,
-        sections=compare_pairs(pairs),
+        sections=sections,
+        missing=list_missing(sections),
         guard_page=guard_page,
     )

@@ -6,6 +6,8 @@ import sqlite3
 
 import pytest
 from flask.testing import FlaskClient
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.analysis import artifact_view
 from app.analysis.artifact_words import NAMES, STATES, break_call, guess_language
@@ -152,3 +154,24 @@ def test_a_long_call_is_laid_out_over_lines() -> None:
     laid = break_call(text, 2)
     assert laid.split("\n")[:4] == ["Meta(", "  inputs=[", "    Info(a=1, b='x, (y'),", "    Info(a=2)"]
     assert "".join(line.strip() for line in laid.split("\n")).replace(",", ", ").replace(",  ", ", ") == text
+
+
+@given(st.text(alphabet="()[]{}, '\"ab=\n", max_size=200))
+def test_laying_out_changes_blanks_alone(text: str) -> None:
+    assert "".join(break_call(text).split()) == "".join(text.split())
+
+
+@given(st.text(max_size=300), st.sampled_from([*NAMES, "x"]), st.sampled_from(["string", "json", "?"]))
+def test_any_text_can_be_shown(text: str, name: str, encoding: str) -> None:
+    view = artifact_view.view_text(name, text, encoding)
+    assert len(view.lines) >= 1 and not view.remark
+
+
+def test_api_counts_what_the_page_counts(explored_client: FlaskClient, explored_reader) -> None:
+    run_id, a, b = _run(explored_reader), _one(explored_reader, "0/0"), _one(explored_reader, "0/1")
+    found = explored_client.get(f"/api/v1/runs/{run_id}/artifacts/diff?a={a}&b={b}&context=1&ignore=addresses").json
+    changed = [row for row in found["data"]["rows"] if row["kind"] == "changed"]
+    assert len(changed) == found["data"]["changed_count"] == 4
+    assert "f32[4, 32]" in changed[0]["left_text"] and "f32[8, 32]" in changed[0]["right_text"]
+    assert any(row["kind"] == "fold" and row["count"] > 1 for row in found["data"]["rows"])
+    assert explored_client.get(f"/api/v1/runs/{run_id}/artifacts/{a}").json["data"]["text"].startswith("class Graph")

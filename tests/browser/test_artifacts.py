@@ -1,0 +1,84 @@
+"""Artifacts and the Compile directory in a real browser, over whole recorded logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.tools.serving import serving
+from tests.unit.app.explored import explore
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+@pytest.fixture(scope="module")
+def explored_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path = tmp_path_factory.mktemp("explored") / "explored.db"
+    explore(path)
+    with serving(path) as server:
+        yield server.address
+
+
+def _open(page: Page, address: str, name: str = "zoo_recompiles") -> str:
+    """Open the directory of a run; return the run's address."""
+    page.goto(f"{address}/runs?q={name}")
+    page.locator("table.table a", has_text=name).first.click()
+    page.get_by_role("link", name="Directory").click()
+    return page.url.removesuffix("/directory")
+
+
+def test_a_line_of_an_artifact_is_an_address(tab: Page, explored_address: str) -> None:
+    _open(tab, explored_address)
+    tab.locator(".step a", has_text="inductor_output_code").first.click()
+    line = tab.locator("#L9")
+    line.locator(".no").click()
+    assert tab.url.endswith("#L9")
+    assert line.evaluate("it => it.matches(':target')")
+    tab.goto(tab.url.replace("#L9", "#L40"))
+    tab.reload()
+    assert tab.locator("#L40").is_visible()
+    before = tab.locator("h2").first.inner_text()
+    tab.locator("a[rel=prev]").click()
+    assert tab.locator("h2").first.inner_text() != before
+
+
+def test_a_recompile_shows_what_changed_in_one_click(tab: Page, explored_address: str) -> None:
+    run = _open(tab, explored_address)
+    tab.locator(".entry a", has_text="what changed against 0/0").click()
+    assert tab.locator("#guards tbody tr").count() == 2
+    assert tab.locator("#graph ins").first.inner_text() == "8"
+    tab.locator("#graph").get_by_role("link", name="Both texts side by side").click()
+    tab.wait_for_url(re.compile("/artifacts/diff"))
+    assert tab.locator(".diff__count--changed").inner_text() == "~ 4 lines changed"
+    assert tab.locator("del").first.inner_text() == "4"
+    tab.get_by_role("link", name="Swap sides").click()
+    assert tab.locator("del").first.inner_text() == "8"
+    tab.goto(f"{run}?tab=recompiles")
+    tab.get_by_role("link", name="graph", exact=True).first.click()
+    assert tab.url.endswith("/changes#graph")
+
+
+def test_the_other_artifact_is_chosen_without_javascript(open_tab: Callable[..., Page], explored_address: str) -> None:
+    page = open_tab(java_script_enabled=False)
+    _open(page, explored_address)
+    page.locator(".step a", has_text="dynamo_output_graph").first.click()
+    page.get_by_role("link", name="Compare with another").click()
+    page.get_by_label("The same of compile").select_option(label="0/2 forward")
+    page.get_by_role("button", name="Compare").first.click()
+    assert "dynamo_output_graph of 0/2" in page.locator("h2").first.inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_of_artifacts_fit_a_phone(open_tab: Callable[..., Page], explored_address: str, scheme: str) -> None:
+    page = open_tab(400, color_scheme=scheme)
+    run = _open(page, explored_address)
+    addresses = [it.get_attribute("href") for it in page.locator(".step a, .entry__head a").all()]
+    for part in ("/directory", "/artifacts/", "/changes"):
+        address = next((it for it in addresses if it and part in it), f"{run}/directory".removeprefix(explored_address))
+        page.goto(f"{explored_address}{address}")
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, address
