@@ -18,6 +18,7 @@ NAVIGATION = (
     ("Runs", "runs.index"),
     ("Graph breaks", "graph_breaks.index"),
     ("Recompiles", "recompiles.index"),
+    ("Search", "search.index"),
 )
 FORMATS: dict[str, Callable[..., str]] = {
     "duration": format.format_duration,
@@ -42,7 +43,7 @@ def recorded(value: object) -> object:
 
 def list_navigation() -> list[tuple[str, str, bool]]:
     """List label, address and whether we are there, of every page that exists."""
-    here = request.blueprint
+    here = None if "run_id" in (request.view_args or {}) else request.blueprint
     return [
         (label, url_for(endpoint), endpoint.split(".")[0] == here)
         for label, endpoint in NAVIGATION

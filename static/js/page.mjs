@@ -42,6 +42,17 @@ function wireOnce(form) {
   });
 }
 
+// A slash goes to the search box, as long as nobody is writing.
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
+  const box = document.querySelector("main [data-search-box]") ?? document.querySelector("[data-search-box]");
+  if (!box || box.offsetParent === null) return;
+  event.preventDefault();
+  box.focus();
+  box.select();
+});
+
 // "Back" brings the page from memory: forms may be sent again.
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
