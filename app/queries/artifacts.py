@@ -91,29 +91,6 @@ order by name
 limit :limit
 """
 
-# One step into the index a name, where counting would walk over every row.
-DISTINCT_SQL = """
-with recursive names (name) as (
-  select min(name)
-  from artifacts
-  where run_id = :run_id
-  union all
-  select (
-    select min(a.name)
-    from artifacts as a
-    where a.run_id = :run_id
-      and a.name > n.name
-  )
-  from names as n
-  where n.name is not null
-)
-select name
-from names
-where name is not null
-order by name
-limit :limit
-"""
-
 
 @dataclass(frozen=True)
 class ArtifactRow:
@@ -244,11 +221,6 @@ def _to_artifact(row: sqlite3.Row) -> Artifact:
 def count_names(connection: sqlite3.Connection, run_id: str, limit: int = 500) -> dict[str, int]:
     """Count a run's artifacts by name."""
     return dict(connection.execute(NAMES_SQL, {"run_id": run_id, "limit": limit}).fetchall())
-
-
-def list_names(connection: sqlite3.Connection, run_id: str, limit: int = 500) -> list[str]:
-    """List the names of a run's artifacts."""
-    return [row["name"] for row in connection.execute(DISTINCT_SQL, {"run_id": run_id, "limit": limit})]
 
 
 def neighbours_sql(artifact: ArtifactRow, forward: bool) -> str:

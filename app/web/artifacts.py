@@ -10,6 +10,7 @@ from app.analysis.artifact_view import view_text
 from app.analysis.artifact_words import GUARDS, describe_name, describe_state, list_metadata
 from app.analysis.chains import label_category
 from app.analysis.compile_changes import COMPARED, compare_pairs, list_missing
+from app.analysis.guard_words import describe_kind
 from app.db import get_reader
 from app.queries import artifacts, compiles, run_recompiles
 from app.queries.artifacts import Artifact, ArtifactRow
@@ -168,4 +169,5 @@ def changes(run_id: str, key: str) -> str:
         sections=sections,
         missing=list_missing(sections),
         guard_page=guard_page,
+        describe_kind=describe_kind,
     )

@@ -37,7 +37,7 @@ def show(run_id: str) -> str:
         entries=build_entries(page.rows, steps, detail.run.state == "running"),
         cut=len(steps) >= directory.MOST_STEPS,
         loose=[] if filtered or cursor else artifacts.list_loose(reader, run_id),
-        names=artifacts.list_names(reader, run_id),
+        names=[(name, f"{name} ({count:,})") for name, count in artifacts.count_names(reader, run_id).items()],
         endings=[(key, word.word) for key, word in ENDINGS.items()],
         legend=LEGEND,
         words=words,
