@@ -17,6 +17,7 @@ from collectors.record.progress import counts_text, progress_line
 from collectors.store.errors import StoreError, StoreMissing
 
 USAGE_ERROR = 2
+NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # of the collector's extra
 EPILOG = """examples:
   {collect} run -- python train.py --lr 3
   {collect} run --name nightly --suite llm --tag gpu=h200 -- torchrun --nproc-per-node 2 train.py
@@ -213,6 +214,11 @@ def main(argv: list[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
         say(str(error))
+        return USAGE_ERROR
+    except ModuleNotFoundError as error:
+        if error.name not in NEEDED:
+            raise
+        say(f"{NEEDED[error.name]} is not installed; pip install 'compileboard[collector]' brings what is needed here")
         return USAGE_ERROR
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

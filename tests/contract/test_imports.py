@@ -44,3 +44,10 @@ def test_importing_collectors_loads_nothing_else():
 def test_a_missing_attribute_says_what_there_is():
     done = import_with_blocked("import collectors; collectors.instal")
     assert "it has Run, install, observe, uninstall" in done.stderr
+
+
+def test_what_is_not_installed_is_named_in_one_sentence(tmp_path):
+    words = ["import", "--db", str(tmp_path / "t.db"), "-"]
+    done = import_with_blocked(f"from collectors.cli import main; sys.exit(main({words!r}))", "sqlite_utils")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "sqlite-utils is not installed; pip install 'compileboard[collector]'" in done.stderr

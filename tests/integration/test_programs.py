@@ -207,3 +207,13 @@ def test_a_trace_of_the_users_own_is_left_alone_and_read(place: Workplace) -> No
     (log,) = folder.glob("*.log")
     assert place.one("select end_offset_bytes from logs") == log.stat().st_size
     assert place.one("select count(*) from artifacts") > 6 and place.rows("select name from trace_files") == []
+
+
+def test_ranks_with_collectives_are_told_apart(place: Workplace) -> None:
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", PROGRAMS / "ranks.py")
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(place.folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    assert place.run(*launcher, env={"TORCH_TRACE": str(place.folder / "trace"), **env}).returncode == 0
+    found = place.rows("select rank, recompiled_from from compiles where recompiled_from is not null")
+    assert [row["rank"] for row in found] == [1, 1]
+    schedules = "select count(distinct process_id) from artifacts where name = 'inductor_collective_schedule'"
+    assert place.one(schedules) == 2 == place.one("select count(*) from logs")
