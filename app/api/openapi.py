@@ -16,6 +16,7 @@ from app.api import (
     schemas_imports,
     schemas_ranks,
     schemas_run,
+    schemas_search,
     schemas_stacks,
 )
 from app.api.operation import Operation
@@ -42,6 +43,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_events.SCHEMAS,
     **schemas_across.SCHEMAS,
     **schemas_artifacts.SCHEMAS,
+    **schemas_search.SCHEMAS,
     **schemas_guards.SCHEMAS,
     **schemas_caches.SCHEMAS,
     **schemas_imports.SCHEMAS,

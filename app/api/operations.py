@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api import across, artifacts, caches, guards, imports, ranks, run_lists, runs, stacks
+from app.api import across, artifacts, caches, guards, imports, ranks, run_lists, runs, search, stacks
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
@@ -199,6 +199,7 @@ OPERATIONS = (
         "The runs that have one cause of recompiles, newest first.",
         PAGE,
     ),
+    *search.OPERATIONS,
     *artifacts.OPERATIONS,
     *guards.OPERATIONS,
     *caches.OPERATIONS,

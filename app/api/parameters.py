@@ -8,6 +8,7 @@ from app.api.answer import DEFAULT_LIMIT, MOST
 from app.queries import compiles, graph_breaks, guard_sets, recompiles, runs
 from app.queries.scope import RUN_FILTERS
 from collectors.categories import CATEGORIES
+from collectors.store.search_texts import KINDS
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string", "maxLength": 200}
@@ -51,6 +52,9 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("distinct", "Only the events of this distinct graph break.", {"type": "string", "pattern": "^[0-9]*$"}),
     ("gb", "torch's id of a kind of graph break: `GB0059`.", TEXT),
     ("kind", "torch's name of a kind of graph break, whole.", TEXT),
+    ("q_search", "Words that a text must all have; quotes keep words together, `-word` leaves texts out.", TEXT),
+    ("run", "Only in this run: its id.", TEXT),
+    ("kind_search", "Only this kind of texts, page by page.", {"type": "string", "enum": list(KINDS)}),
     ("function", "Part of `file:function`; capitals do not matter.", TEXT),
     ("artifact_name", "torch's name of an artifact, whole.", TEXT),
     ("compile", "Only the artifacts of this compile: its `id`.", {"type": "string", "pattern": "^[0-9]*$"}),
