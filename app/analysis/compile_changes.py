@@ -20,6 +20,7 @@ class Pair:
     b: ArtifactRow
     diff: ArtifactDiff | None
     guards: GuardDiff | None = None
+    is_equal: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,10 @@ class Section:
 def _is_same(pair: Pair) -> bool:
     if pair.guards is not None:
         return not (pair.guards.added or pair.guards.removed or pair.guards.changed)
-    return pair.diff is not None and pair.diff.diff is not None and pair.diff.diff.equivalent
+    return pair.is_equal or bool(pair.diff and pair.diff.diff and pair.diff.diff.equivalent)
 
 
+TOGETHER_CHARS = 250_000  # of two texts that are compared at once with others; each alone has a page of its own
 SHOWN_ROWS = 250  # of one comparison; the page of both texts side by side has all of them
 COMPARED = (*GUARDS, DYNAMO_GRAPH, OUTPUT_CODE)
 _SECTIONS = (
@@ -73,4 +75,9 @@ def _compare(a: Artifact, b: Artifact) -> Pair:
         old, new = parse_guards(a.text), parse_guards(b.text)
         if old is not None and new is not None:
             return Pair(a, b, None, compare_guards(old, new))
+    length = len(a.text or "") + len(b.text or "")
+    if length > TOGETHER_CHARS:
+        same = a.text == b.text
+        said = "The two texts are the same." if same else f"Too long to be compared here: {length:,} characters."
+        return Pair(a, b, ArtifactDiff(a, b, None, said), is_equal=same)
     return Pair(a, b, compare_artifacts(a, b, shown_limit=SHOWN_ROWS))

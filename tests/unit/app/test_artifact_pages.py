@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis import artifact_view
+from app.analysis import artifact_view, compile_changes
 from app.analysis.artifact_words import NAMES, STATES, break_call, guess_language
 from collectors.store.codec import pack_large
 from tests.unit.app.artifacts import artifacts as recorded_texts
@@ -138,6 +138,14 @@ def test_changes_of_a_recompile_have_guards_graph_and_code(explored_client: Flas
     assert "first compile of its frame" in first
     compile_page = explored_client.get(f"/runs/{run_id}/compiles/{keys['0/1']}").text
     assert f"/runs/{run_id}/compiles/{keys['0/1']}/changes" in compile_page
+
+
+def test_long_texts_are_compared_on_their_own_page(explored_client: FlaskClient, explored_reader, monkeypatch) -> None:
+    monkeypatch.setattr(compile_changes, "TOGETHER_CHARS", 100)
+    run_id = _run(explored_reader)
+    key = explored_reader.execute("select compile_key from artifacts where id = ?", (_one(explored_reader, "0/1"),))
+    page = explored_client.get(f"/runs/{run_id}/compiles/{key.fetchone()[0]}/changes").text
+    assert "Too long to be compared here" in page and "Compare them on a page of their own" in page
 
 
 @pytest.mark.parametrize("name", sorted(recorded_texts()))
