@@ -5,17 +5,22 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from flask import Flask
 
+import collectors
 from app import create_app
 from app.format import format_plural
 from app.settings import Settings
 from collectors.store.connect import open_reader
 from collectors.store.migrations import migrate
+from collectors.store.search import list_pending
 
 
 class ServeError(Exception):
@@ -39,6 +44,7 @@ def prepare_database(path: str, environ: Mapping[str, str]) -> None:
         say(f"{path} {'did not exist' if missing else 'was empty'}: made an empty database")
     open_reader(path).close()
     _pick_up(environ)
+    _index(path, environ)
 
 
 def _pick_up(environ: Mapping[str, str]) -> None:
@@ -51,6 +57,25 @@ def _pick_up(environ: Mapping[str, str]) -> None:
         say(f"recorded {format_plural(picked.event_count, 'event')} of {runs} that no recorder had finished")
     for problem in picked.problems:
         say(f"not picked up: {problem}")
+
+
+def _index(path: str, environ: Mapping[str, str]) -> None:
+    """Let a child put into the search index what is not in it; pages say how far it is."""
+    with closing(open_reader(path)) as reader:
+        pending = list_pending(reader)
+    if not pending:
+        return
+    root = str(Path(collectors.__file__).resolve().parent.parent)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "collectors", "index", "--db", os.path.abspath(path)],
+        cwd=root,  # -m looks there first
+        env={**environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [environ.get("PYTHONPATH")])])},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    child.returncode = 0  # gunicorn reaps it; what it did not finish is found by the next start
+    say(f"indexing {format_plural(len(pending), 'run')} for search in the background")
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from collectors.record.indexing import index_runs
 from collectors.store.connect import checkpoint, open_writer
 from tests.tools.make_db import main as make_db
 from tests.tools.serving import Server, serving
@@ -47,6 +48,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
             more: dict[str, Any] = {"tags": {"lr": str(day)}, "totals": totals, "name": f"seed-{day}", "suite": "seeds"}
             add_run(store, f"SEED{day}", state=state, started_us=START_US - (9 - day) * DAY_US, **more)
         checkpoint(store)
+    index_runs(str(path), [], say=lambda _line: None)
     return path
 
 

@@ -29,7 +29,7 @@ def test_run_page_walks_through_every_tab(tab: Page, address: str) -> None:
         current = tab.locator(".tabs__link[aria-current=page]")
         assert current.inner_text() == label
         assert tab.locator("main .panel, main .empty").count() > 0
-    assert len(labels) == 8
+    assert len(labels) == 10  # eight of what happened; stacks and search
 
 
 def test_run_page_draws_its_chart_and_a_bar_opens_its_compile(tab: Page, address: str) -> None:

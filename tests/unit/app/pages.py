@@ -98,10 +98,22 @@ def _caches(reader: sqlite3.Connection) -> list[str]:
     return [*pages, f"{pages[0]}?runs=before"]
 
 
+def _search(reader: sqlite3.Connection) -> list[str]:
+    queries = [
+        "",
+        "?q=torch",
+        "?q=torch.ops.aten+-mm",
+        "?q=forw&kind=artifact",
+        "?q=size+mismatch&kind=recompile&limit=1",
+    ]
+    return [page + query for page in ("/search", f"/runs/{_busiest(reader)}/search") for query in queries]
+
+
 # The same of whole trace logs that were imported (tests/unit/app/explored.py).
 list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "guards": _guards,
     "caches": _caches,
     "artifacts": _artifacts,
     "directory": _directory,
+    "search": _search,
 }

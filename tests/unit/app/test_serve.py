@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from collectors.store.connect import open_reader
+from collectors.store.connect import open_reader, open_writer
 from tests.tools.killing import running
 from tests.tools.observed import PROGRAMS, Workplace, wait_for
 from tests.tools.serving import server_environ, serving
+from tests.unit.app.recorded import record_run
 
 
 def _get(address: str) -> str:
@@ -122,3 +123,13 @@ def test_serve_picks_up_what_no_recorder_finished(place: Workplace) -> None:
         assert place.only_run()["state"] == "interrupted"
         assert place.only_run()["id"] in _get(f"{server.address}/runs")
     assert not place.spools
+
+
+def test_serve_indexes_what_is_not_indexed_in_the_background(database: Path) -> None:
+    with closing(open_writer(database)) as store:
+        record_run(store)
+    with serving(database) as server:
+        assert "indexing 1 run for search in the background" in server.output
+        wait_for(lambda: "<mark>mismatch</mark>" in _get(f"{server.address}/search?q=mismatch"))
+    with serving(database) as server:
+        assert "indexing" not in server.output
