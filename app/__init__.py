@@ -20,6 +20,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from app import db
     from app.api import routes as api
     from app.web import (
+        aot,
         artifacts,
         assets,
         caches,
@@ -71,6 +72,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         recompiles.blueprint,
         guards.blueprint,
         caches.blueprint,
+        aot.blueprint,
         search.blueprint,
         reports.blueprint,
         imports.blueprint,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collectors.decode.aot import WRAPPER_ARTIFACTS, add_wrappers
 from collectors.decode.cache_keys import Component, parse_components
 from collectors.decode.guard_tree import GuardNode, GuardTree, find_root, is_check, parse_guards, summarize_guards, walk
 
 __all__ = [
+    "WRAPPER_ARTIFACTS",
     "Component",
     "GuardNode",
     "GuardTree",
+    "add_wrappers",
     "find_root",
     "is_check",
     "parse_components",

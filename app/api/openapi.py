@@ -9,6 +9,7 @@ from typing import Any
 from app import __version__
 from app.api import (
     schemas_across,
+    schemas_aot,
     schemas_artifacts,
     schemas_caches,
     schemas_events,
@@ -46,6 +47,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_search.SCHEMAS,
     **schemas_guards.SCHEMAS,
     **schemas_caches.SCHEMAS,
+    **schemas_aot.SCHEMAS,
     **schemas_imports.SCHEMAS,
     **schemas_ranks.SCHEMAS,
     **schemas_stacks.SCHEMAS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api import across, artifacts, caches, guards, imports, ranks, run_lists, runs, search, stacks
+from app.api import across, aot, artifacts, caches, guards, imports, ranks, run_lists, runs, search, stacks
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
@@ -203,6 +203,7 @@ OPERATIONS = (
     *artifacts.OPERATIONS,
     *guards.OPERATIONS,
     *caches.OPERATIONS,
+    *aot.OPERATIONS,
     *imports.OPERATIONS,
     *ranks.OPERATIONS,
     *stacks.OPERATIONS,

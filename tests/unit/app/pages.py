@@ -109,10 +109,16 @@ def _search(reader: sqlite3.Connection) -> list[str]:
     return [page + query for page in ("/search", f"/runs/{_busiest(reader)}/search") for query in queries]
 
 
+def _aot(reader: sqlite3.Connection) -> list[str]:
+    runs = reader.execute("select distinct run_id from aot_graphs order by run_id").fetchall()
+    return [f"/runs/{run_id}/aot{query}" for (run_id,) in runs for query in ("", "?limit=1")]
+
+
 # The same of whole trace logs that were imported (tests/unit/app/explored.py).
 list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "guards": _guards,
     "caches": _caches,
+    "aot": _aot,
     "artifacts": _artifacts,
     "directory": _directory,
     "search": _search,

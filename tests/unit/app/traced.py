@@ -34,7 +34,8 @@ def aot_text(said: str = "OutputType.non_alias") -> str:
     """Write AOTAutograd's metadata of a graph that writes to its first input."""
     return (
         "ViewAndMutationMeta(input_info=[InputAliasInfo(is_leaf=True, mutates_data=True, mutates_metadata=False, "
-        "mutations_hidden_from_autograd=False, mutates_storage_metadata=False, requires_grad=False, "
+        "mutations_hidden_from_autograd=False, mutations_under_no_grad_or_inference_mode=False, "
+        "mutation_inductor_storage_resize=False, mutates_storage_metadata=False, requires_grad=False, "
         f"keep_input_mutations=True)], output_info=[OutputAliasInfo(output_type=<{said}: 1>, base_idx=None, "
         "dynamic_dims=set(), requires_grad=False)], num_intermediate_bases=0, keep_input_mutations=True, "
         "subclass_inp_meta=[PlainTensorMeta(unwrapped_idx=0)], subclass_fw_graph_out_meta=[], tokens={}, "
