@@ -16,7 +16,7 @@ from app.queries.artifacts import Artifact, check_artifact_id, get_artifact
 from app.queries.guard_sets import GuardSet
 from app.queries.page import FilterError, check_limit
 from app.web.run_shell import find_run, render_run
-from collectors.payloads import GuardTree, is_check, parse_guards, walk
+from collectors.payloads import GuardTree, parse_guards
 
 blueprint = Blueprint("guards", __name__)
 
@@ -75,7 +75,7 @@ def show_one(run_id: str, artifact_id: int) -> str:
         abort(404, f"These guards have no line number {at}.")
     largest_first = request.args.get("order") == "largest"
     view = build_view(part, 5 if wanted or at else 3, ROWS, largest_first) if part is not None else None
-    whole_count = sum(is_check(node) for _depth, node in walk(whole)) if whole is not None else 0
+    whole_count = it.guard_count or 0
     return render_run(
         detail,
         "run_guards_one.html",

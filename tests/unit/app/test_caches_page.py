@@ -129,3 +129,19 @@ def test_api_compares_misses_only_where_it_is_asked_to(explored_client: FlaskCli
     assert any("shape [4, 32] → [8, 32]" in (it["differs"] or "") for it in compared)
     one = explored_client.get(f"/api/v1/runs/{run_id}/caches/{number}").json["data"]
     assert [it["name"] for it in one["changed"]] == ["example_inputs[2]"]
+
+
+def test_a_miss_is_compared_with_earlier_runs_of_its_name(client: FlaskClient, store: sqlite3.Connection) -> None:
+    record_traced_run(store)
+    first, second = (number for (number,) in store.execute("select id from cache_lookups order by id"))
+    names = [row["name"] for row in store.execute("pragma table_info(runs)")]
+    same = ", ".join(name for name in names if name not in ("id", "started_us"))
+    store.execute("begin immediate")
+    store.execute(f"insert into runs (id, started_us, {same}) select 'EARLIER', started_us - 1, {same} from runs")
+    store.execute("update cache_lookups set run_id = 'EARLIER' where id = ?", (first,))
+    store.execute("commit")
+    assert list_runs_before(store, RUN) == ["EARLIER"]
+    assert "nothing before it" in client.get(f"/runs/{RUN}/caches/{second}").text
+    page = client.get(f"/runs/{RUN}/caches/{second}?runs=before").text
+    assert "input 0: shape [0] → [1]" in page
+    assert f'href="/runs/EARLIER/caches/{first}"' in page
