@@ -18,6 +18,7 @@ from app.api import (
     schemas_ranks,
     schemas_run,
     schemas_search,
+    schemas_shapes,
     schemas_stacks,
 )
 from app.api.operation import Operation
@@ -51,6 +52,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_imports.SCHEMAS,
     **schemas_ranks.SCHEMAS,
     **schemas_stacks.SCHEMAS,
+    **schemas_shapes.SCHEMAS,
     "Error": ERROR,
 }
 _FAILURES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api import across, aot, artifacts, caches, guards, imports, ranks, run_lists, runs, search, stacks
+from app.api import across, aot, artifacts, caches, guards, imports, ranks, run_lists, runs, search, shapes, stacks
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
@@ -207,4 +207,5 @@ OPERATIONS = (
     *imports.OPERATIONS,
     *ranks.OPERATIONS,
     *stacks.OPERATIONS,
+    *shapes.OPERATIONS,
 )

@@ -1,6 +1,8 @@
 """Make a recording small and free of its machine: only what becomes an event, other paths, payloads hashed anew.
 
-python tests/data/trace/filter_log.py SOURCE.log TARGET.log.xz [OLD=NEW …]
+python tests/data/trace/filter_log.py SOURCE.log TARGET.log.xz [OLD=NEW …] [+NAME …]
+
++NAME keeps records of that name too, where a test needs more than events.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ def shorten(value: Any) -> Any:
     return value
 
 
-def rewrite(line: str, payload: str | None) -> str | None:
+def rewrite(line: str, payload: str | None, more: frozenset[str] = frozenset()) -> str | None:
     """Write a record again, or None for what nobody keeps."""
     prefix, _, body = line.partition("] {")
     header = json.loads("{" + body)
     name = next(iter(header))
     name = f"artifact:{header['artifact']['name']}" if name == "artifact" else name
-    if name != "str" and not is_event(name):
+    if name != "str" and name not in more and not is_event(name):
         return None
     lines = []
     if payload is not None:
@@ -54,11 +56,12 @@ def rewrite(line: str, payload: str | None) -> str | None:
 def main(source: str, target: str, *changes: str) -> None:
     """Filter one log."""
     out = []
+    more = frozenset(change[1:] for change in changes if change.startswith("+"))
     for line, payload in records(Path(source)):
-        for change in changes:
+        for change in (one for one in changes if not one.startswith("+")):
             old, _, new = change.partition("=")
             line, payload = line.replace(old, new), payload.replace(old, new) if payload is not None else None
-        written = rewrite(line, payload)
+        written = rewrite(line, payload, more)
         if written is not None:
             out.append(written)
     Path(target).write_bytes(lzma.compress("".join(out).encode(), preset=9 | lzma.PRESET_EXTREME))

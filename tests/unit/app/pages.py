@@ -114,6 +114,25 @@ def _aot(reader: sqlite3.Connection) -> list[str]:
     return [f"/runs/{run_id}/aot{query}" for (run_id,) in runs for query in ("", "?limit=1")]
 
 
+def _ranks(reader: sqlite3.Connection) -> list[str]:
+    run_id = _one(reader, "select run_id from processes where rank = 1 limit 1")
+    page = f"/runs/{run_id}/ranks"
+    return [page, f"{page}?rows=all", f"{page}?start=1&column=1"]
+
+
+def _stacks(reader: sqlite3.Connection) -> list[str]:
+    runs_of = reader.execute("select run_id, max(id) from stack_nodes group by run_id order by run_id").fetchall()
+    filters = ("", "?library=shown", "?q=forward&ending=ok&rank=0")
+    whole = [f"/runs/{run_id}/stacks{query}" for run_id, _node in runs_of for query in filters]
+    return [*whole, *(f"/runs/{run_id}/stacks?library=shown&node={node}" for run_id, node in runs_of)]
+
+
+def _shapes(reader: sqlite3.Connection) -> list[str]:
+    run_id = _one(reader, "select run_id from symbols order by run_id limit 1")
+    page = f"/runs/{run_id}/shapes"
+    return [page, f"{page}?limit=100"]
+
+
 # The same of whole trace logs that were imported (tests/unit/app/explored.py).
 list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "guards": _guards,
@@ -122,4 +141,7 @@ list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "artifacts": _artifacts,
     "directory": _directory,
     "search": _search,
+    "ranks": _ranks,
+    "stacks": _stacks,
+    "shapes": _shapes,
 }

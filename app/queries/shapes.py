@@ -1,0 +1,167 @@
+"""What torch said of symbolic shapes: symbols made, specialised and guarded, by compile and by the user's line."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from app.queries.page import Page, decode_cursor, make_page
+from collectors.store.codec import unpack
+
+MOST_RECORDS = 400  # of one compile
+MOST_LINES = 25
+
+
+@dataclass(frozen=True)
+class SymbolRecord:
+    """Hold one record: a symbol made (`created`, `unbacked`), `specialized`, `guarded`, or `other`."""
+
+    id: int
+    kind: str
+    symbol: str | None
+    expression: str | None
+    value: str | None
+    value_range: str | None
+    source: str | None
+    file: str | None
+    line: int | None
+    source_line: str | None
+    stack: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class ShapeCompile:
+    """Hold one compile with its records; `sizes` are torch's sizes of the graph's inputs and values by name."""
+
+    key: int
+    compile_id: str
+    rank: int | None
+    function: str | None
+    file: str | None
+    outcome: str
+    record_count: int
+    records: tuple[SymbolRecord, ...]
+    sizes: dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class ShapeLine:
+    """Hold a line of the user's with the guards and specialisations that it caused."""
+
+    file: str | None
+    line: int | None
+    source_line: str | None
+    guard_count: int
+    specialized_count: int
+    compile_count: int
+    expression: str | None
+
+
+COMPILES_SQL = """
+select
+  c.started_us, c.id as key, c.compile_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.outcome,
+  (select count(*) from symbols as s where s.compile_key = c.id) as record_count
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+where c.run_id = :run_id
+  and (c.started_us, c.id) > (:after_us, :after_id)
+  and exists (select 1 from symbols as s where s.compile_key = c.id)
+order by c.started_us, c.id
+limit :limit
+"""
+RECORDS_SQL = """
+select id, kind, symbol, expression, value, value_range, source, file, line, source_line, detail
+from symbols
+where compile_key = :key
+order by id
+limit :limit
+"""
+SIZES_SQL = """
+select metadata
+from artifacts
+where compile_key = :key
+  and name = 'dynamo_output_graph'
+order by sequence desc
+limit 1
+"""
+# A record without a line of the user's has torch's own generated code for its place: <string>.
+LINES_SQL = """
+select
+  case when s.source_line is not null or s.file not like '<%' then s.file end as file,
+  case when s.source_line is not null or s.file not like '<%' then s.line end as line, s.source_line,
+  sum(s.kind = 'guarded') as guard_count,
+  sum(s.kind = 'specialized') as specialized_count, count(distinct s.compile_key) as compile_count,
+  min(s.expression) as expression
+from symbols as s
+where s.run_id = :run_id
+  and s.kind in ('guarded', 'specialized')
+group by 1, 2, 3
+order by guard_count + specialized_count desc, 1, 2, 3
+limit :limit
+"""
+COUNTS_SQL = """
+select kind, count(*) as record_count
+from symbols
+where run_id = :run_id
+group by kind
+order by kind
+limit 20
+"""
+
+
+def count_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
+    """Count a run's records by kind."""
+    return {row["kind"]: row["record_count"] for row in connection.execute(COUNTS_SQL, {"run_id": run_id})}
+
+
+def list_lines(connection: sqlite3.Connection, run_id: str, limit: int = MOST_LINES) -> list[ShapeLine]:
+    """List the lines that caused most guards and specialisations."""
+    return [ShapeLine(**dict(row)) for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def list_shape_compiles(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10
+) -> Page[ShapeCompile]:
+    """List the compiles that have symbolic shapes, in the order they were started.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int) or (-(2**62), 0)
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    found = connection.execute(COMPILES_SQL, values).fetchall()
+    started = {row["key"]: row["started_us"] for row in found}
+    page = make_page(found, limit, lambda row: (started[row["key"]], row["key"]))
+    return Page(tuple(_read_compile(connection, row) for row in page.rows), page.next)
+
+
+def _read_compile(connection: sqlite3.Connection, row: sqlite3.Row) -> ShapeCompile:
+    values = {name: row[name] for name in row.keys() if name != "started_us"}  # noqa: SIM118 - a row iterates its values
+    records = connection.execute(RECORDS_SQL, {"key": row["key"], "limit": MOST_RECORDS})
+    sizes = connection.execute(SIZES_SQL, {"key": row["key"]}).fetchone()
+    return ShapeCompile(
+        **values, records=tuple(map(_read_record, records)), sizes=_read_sizes(sizes["metadata"] if sizes else None)
+    )
+
+
+def _read_record(row: sqlite3.Row) -> SymbolRecord:
+    values = dict(row)
+    try:
+        detail = json.loads(unpack(values.pop("detail")))
+        frames = detail.get("user_stack") if isinstance(detail, dict) else None
+    except ValueError:
+        frames = None
+    kept = [it for it in frames if isinstance(it, dict)] if isinstance(frames, list) else []
+    return SymbolRecord(
+        **values, stack=tuple({key: it.get(key) for key in ("file", "line", "name", "code")} for it in kept)
+    )
+
+
+def _read_sizes(metadata: str | None) -> dict[str, list[Any]]:
+    try:
+        sizes = json.loads(metadata or "{}").get("sizes")
+    except (ValueError, AttributeError):
+        return {}
+    return {name: it for name, it in sizes.items() if isinstance(it, list)} if isinstance(sizes, dict) else {}

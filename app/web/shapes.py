@@ -1,0 +1,38 @@
+"""The Symbolic shapes page of a run: what symbols stand for, what fixed or guarded them, which lines did."""
+
+from __future__ import annotations
+
+from flask import Blueprint, request
+
+from app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
+from app.analysis.words import describe_outcome
+from app.db import get_reader
+from app.queries.page import check_limit
+from app.queries.shapes import count_kinds, list_lines, list_shape_compiles
+from app.web.run_shell import find_run, render_run
+
+blueprint = Blueprint("shapes", __name__)
+
+COMPILES = 10
+MOST = 100
+
+
+@blueprint.get("/runs/<run_id>/shapes")
+def show(run_id: str) -> str:
+    """Show the symbolic shapes of a run, compile by compile."""
+    detail, reader = find_run(run_id), get_reader()
+    limit = check_limit(request.args.get("limit"), COMPILES, MOST)
+    listing = list_shape_compiles(reader, run_id, request.args.get("cursor"), limit)
+    return render_run(
+        detail,
+        "run_shapes.html",
+        tab="shapes",
+        listing=listing,
+        views=[build_shapes(it) for it in listing.rows],
+        counts=count_kinds(reader, run_id),
+        lines=list_lines(reader, run_id),
+        describe_guard=describe_guard,
+        describe_outcome=describe_outcome,
+        describe_range=describe_range,
+        describe_reason=describe_reason,
+    )
