@@ -12,10 +12,10 @@ from collectors.store.connect import checkpoint, write_transaction
 from collectors.store.errors import explain
 from collectors.store.search_texts import Document, read_documents
 
-BATCH_CHARACTERS = 500_000  # 10 to 30 ms under the write lock
+BATCH_CHARACTERS = 250_000  # 10 to 30 ms under the write lock
 BATCH_DOCUMENTS = 500
 CHECKPOINT_CHARACTERS = 32_000_000
-OPTIMIZE_PAGES = 500  # a step of folding the index's pieces together
+OPTIMIZE_PAGES = 100  # a step of folding the index's pieces together
 
 Progress = Callable[[int], None]  # bytes of text so far
 
