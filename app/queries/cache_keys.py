@@ -99,6 +99,7 @@ join cache_lookups as x on x.compile_key = c.id
 {_JOINED}
 where c.function_id = :function_id
   and c.run_id = :run_id
+  and x.run_id = :run_id
   {_BEFORE}
 """
 OF_RUN_SQL = f"""
