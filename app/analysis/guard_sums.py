@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.analysis.guard_diff import normalise_guard
+from app.format import format_percent
 
 _MODULE = re.compile(r"G\['(?:__import_)?(?P<name>\w+)'\]", re.ASCII)
 MUCH = 0.2  # what is worth a hint
@@ -126,7 +127,7 @@ def advise(origins: Sequence[Origin], median_us: float | None) -> list[Advice]:
 def _about_modules(share: float) -> Advice:
     return Advice(
         title="Leave out guards on torch.nn's own modules",
-        seen=f"{share:.0%} of all guards are about the module itself: torch checks that no attribute of it or of its"
+        seen=f"{format_percent(share)} of all guards are about the module itself: torch checks that no attribute of it or of its"
         " submodules has changed.",
         code=_FILTER.format("skip_guard_on_inbuilt_nn_modules_unsafe"),
         since=_SINCE,
@@ -139,7 +140,7 @@ def _about_modules(share: float) -> Advice:
 def _about_globals(share: float) -> Advice:
     return Advice(
         title="Leave out guards on globals",
-        seen=f"{share:.0%} of all guards are about globals: modules that were imported, their functions, constants.",
+        seen=f"{format_percent(share)} of all guards are about globals: modules that were imported, their functions, constants.",
         code=_FILTER.format("skip_guard_on_globals_unsafe"),
         since=_SINCE,
         risk="A global that changes after the compile goes unnoticed, and the old value is used.",
