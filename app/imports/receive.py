@@ -29,28 +29,28 @@ class Received:
     """Hold what came: files by number, their names as text, and the form's fields."""
 
     folder: Path
-    names: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
     size_bytes: int = 0
 
     @property
     def label(self) -> str:
         """Name them all: the folder they came from, the one file, or the first of several."""
-        tops = {name.partition("/")[0] for name in self.names if "/" in name}
-        if len(tops) == 1 and all("/" in name for name in self.names):
+        tops = {name.partition("/")[0] if "/" in name else "" for name in self.names.values()}
+        if len(tops) == 1 and tops != {""}:
             return tops.pop()
-        first = self.names[0] if self.names else ""
+        first = next(iter(self.names.values()), "")
         return first if len(self.names) == 1 else f"{first} and {len(self.names) - 1} more"
 
     @property
     def target(self) -> str:
         """Return what the import is given: the one file, or the folder."""
-        return f"{self.folder.name}/{_number(1)}" if len(self.names) == 1 else self.folder.name
+        return f"{self.folder.name}/{next(iter(self.names))}" if len(self.names) == 1 else self.folder.name
 
     def write_names(self, path: Path) -> None:
         """Write what files and folder are called, for the import."""
         top = f"{self.label}/"
-        names = {_number(place): name.removeprefix(top) for place, name in enumerate(self.names, 1)}
+        names = {number: name.removeprefix(top) for number, name in self.names.items()}
         path.write_text(json.dumps({self.folder.name: self.label, **names}), encoding="utf-8")
 
 
@@ -129,13 +129,10 @@ class _NumberedFile:
         self._file.close()
 
 
-def _number(place: int) -> str:
-    return f"{place:04d}"
-
-
 def _open_next(received: Received, name: str) -> _NumberedFile:
-    received.names.append(name)
-    return _NumberedFile(received.folder / _number(len(received.names)), received)
+    number = f"{len(received.names) + 1:04d}"
+    received.names[number] = name
+    return _NumberedFile(received.folder / number, received)
 
 
 def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received) -> None:
@@ -157,17 +154,15 @@ def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received)
         raise Refused(
             400, "The form cannot be read to its end: it was cut short, or is no multipart/form-data."
         ) from None
-    _drop_unnamed(received, [(key, file.filename or "") for key, file in files.items(multi=True)])
     received.fields = {key: value for key, value in form.items() if value}
-
-
-def _drop_unnamed(received: Received, parts: list[tuple[str, str]]) -> None:
-    """Refuse files under another field's name; a browser sends an empty part where no file was chosen."""
-    for key, _name in parts:
+    for key in files:
         if key != "files":
             raise Refused(400, f"{key[:40]!r}: there is no such file field; send files as `files`")
-    if received.size_bytes == 0 and all(not name for _key, name in parts):
-        received.names.clear()
+    # A browser sends an empty part without a name where no file was chosen.
+    for number, file in zip(list(received.names), files.getlist("files")):
+        if not file.filename and not (received.folder / number).stat().st_size:
+            del received.names[number]
+            (received.folder / number).unlink()
 
 
 def _receive_raw(stream: _Counted, received: Received, name: str) -> None:
