@@ -40,7 +40,9 @@ def decode_logged(captured: Captured, logged: Logged, context: dict[str, Any], n
 
 def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -> events.ArtifactSeen:
     """Keep a record under its own name, with its text, and sum up guards and AOTAutograd's metadata."""
-    metadata = clean(captured.metadata) if isinstance(captured.metadata, dict) else {}
+    metadata = captured.metadata if isinstance(captured.metadata, dict) else {}
+    if not captured.shallow:
+        metadata = clean(metadata)
     text = captured.payload if isinstance(captured.payload, str) else None
     name, encoding, title = captured.name, None, None
     if name.startswith(_ARTIFACT):
