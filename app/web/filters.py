@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from flask import Flask, current_app, request, url_for
 from jinja2 import StrictUndefined
@@ -58,8 +58,10 @@ def url_with(**changes: object) -> str:
     """
     query: dict[str, Any] = {k: v for k, v in request.args.to_dict(flat=False).items() if k != "cursor"}
     query.update(changes)
-    kept = {key: value for key, value in query.items() if value not in (None, "", [])}
-    return url_for(request.endpoint or "overview.index", **{**(request.view_args or {}), **kept})
+    kept = {key: value for key, value in query.items() if value not in (None, "", [], [""])}
+    here = url_for(request.endpoint or "overview.index", **(request.view_args or {}))
+    # Never through url_for: a reader's own key may be one of its arguments ("_scheme") or a part of the path ("run_id").
+    return f"{here}?{urlencode(kept, doseq=True)}" if kept else here
 
 
 def run_url(run_id: str) -> str:
