@@ -127,8 +127,8 @@ def advise(origins: Sequence[Origin], median_us: float | None) -> list[Advice]:
 def _about_modules(share: float) -> Advice:
     return Advice(
         title="Leave out guards on torch.nn's own modules",
-        seen=f"{format_percent(share)} of all guards are about the module itself: torch checks that no attribute of it or"
-        " of its submodules has changed.",
+        seen=f"{format_percent(share)} of all guards are about the module itself: torch checks that no"
+        " attribute of it or of its submodules has changed.",
         code=_FILTER.format("skip_guard_on_inbuilt_nn_modules_unsafe"),
         since=_SINCE,
         risk="Attributes of torch.nn's modules that change after the compile go unnoticed. With"
