@@ -87,19 +87,16 @@ where compile_key = :key
 order by sequence desc
 limit 1
 """
-# A record without a line of the user's has torch's own generated code for its place: <string>.
 LINES_SQL = """
 select
-  case when s.source_line is not null or s.file not like '<%' then s.file end as file,
-  case when s.source_line is not null or s.file not like '<%' then s.line end as line, s.source_line,
-  sum(s.kind = 'guarded') as guard_count,
+  s.file, s.line, min(s.source_line) as source_line, sum(s.kind = 'guarded') as guard_count,
   sum(s.kind = 'specialized') as specialized_count, count(distinct s.compile_key) as compile_count,
   min(s.expression) as expression
 from symbols as s
 where s.run_id = :run_id
   and s.kind in ('guarded', 'specialized')
-group by 1, 2, 3
-order by guard_count + specialized_count desc, 1, 2, 3
+group by s.file, s.line
+order by guard_count + specialized_count desc, s.file, s.line
 limit :limit
 """
 COUNTS_SQL = """
@@ -118,8 +115,16 @@ def count_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
 
 
 def list_lines(connection: sqlite3.Connection, run_id: str, limit: int = MOST_LINES) -> list[ShapeLine]:
-    """List the lines that caused most guards and specialisations."""
-    return [ShapeLine(**dict(row)) for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})]
+    """List the lines that caused most guards and specialisations; without a file those that torch caused itself."""
+    found = [ShapeLine(**dict(row)) for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})]
+    # A record without a line of the user's has torch's own generated code for its place: <string>.
+    own = [it for it in found if it.source_line is None and (it.file or "<").startswith("<")]
+    lines = [it for it in found if it not in own]
+    if own:
+        guards, fixed = sum(it.guard_count for it in own), sum(it.specialized_count for it in own)
+        most = max(it.compile_count for it in own)  # their compiles overlap: at least so many
+        lines.append(ShapeLine(None, None, None, guards, fixed, most, own[0].expression))
+    return sorted(lines, key=lambda it: -it.guard_count - it.specialized_count)
 
 
 def list_shape_compiles(

@@ -13,7 +13,7 @@ from app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("shapes", __name__)
 
-COMPILES = 10
+COMPILES = 6
 MOST = 100
 
 
