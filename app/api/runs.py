@@ -11,7 +11,7 @@ from app.analysis.diagnosis import diagnose
 from app.analysis.evidence import read_evidence
 from app.api.answer import Answer, find_run, read_cursor, read_limit, read_number, refuse
 from app.db import get_reader, get_settings
-from app.queries import compiles, events, run_breaks, run_detail, run_events, run_recompiles, runs
+from app.queries import compiles, events, logs, run_breaks, run_detail, run_events, run_recompiles, runs
 from app.queries.run_filter import read_run_filter
 from app.queries.runs import RunRow
 from app.queries.trace_files import list_trace_files
@@ -49,6 +49,11 @@ def get_run(run_id: str) -> Answer:
             "configs": [rows.plain_row(it) for it in run_detail.list_configs(reader, run_id)],
             "changed_settings": [rows.plain_row(it) for it in config_diff.list_changes(changed)],
             "trace_files": [rows.plain_row(it) for it in list_trace_files(reader, run_id)],
+            "logs": [rows.plain_row(it) for it in logs.list_logs(reader, run_id)],
+            "rejects": [
+                {"kind": it.kind, "count": it.count, "first_line": it.first_line}
+                for it in logs.sum_rejects(reader, run_id)
+            ],
         }
     )
 

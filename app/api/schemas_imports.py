@@ -28,7 +28,7 @@ REJECT = record(
     "What of a run's logs could not be read, for one reason.",
     kind=word("Reason.", KINDS),
     count=count("How often."),
-    first_line=maybe(whole("The line it happened at first, of the log that has the most.")),
+    first_line=maybe(whole("The line it happened at first, in the first of the logs that have it.")),
 )
 LOG = record(
     "One trace log that was imported.",

@@ -18,6 +18,7 @@ from app.api.schema import (
     whole,
     word,
 )
+from app.api.schemas_imports import LOG, REJECT
 from app.api.schemas_parts import FILE, FUNCTION, JSON, LINE, PHASES, PROCESS_ID
 from app.queries.runs import STATES
 
@@ -124,6 +125,8 @@ RUN_DETAIL = extend(
     trace_files=rows(
         record("torch's own trace log.", name=text("File."), size_bytes=count("Size.")), "Kept trace logs."
     ),
+    logs=rows(LOG, "The trace logs that the run was imported from: at most 1000."),
+    rejects=rows(REJECT, "What of these logs could not be read, summed by kind, the most first."),
 )
 PROCESS = record(
     "One process of a run.",

@@ -14,11 +14,12 @@ from app.analysis.evidence import read_evidence
 from app.analysis.phases import list_shares, sum_phases
 from app.charts.run import chart_compiles
 from app.db import get_reader, get_settings
-from app.queries import compiles, events, run_breaks, run_detail, run_events, run_recompiles
+from app.queries import compiles, events, logs, run_breaks, run_detail, run_events, run_recompiles
 from app.queries.page import FilterError, check_limit
 from app.queries.run_detail import RunDetail
 from app.queries.trace_files import list_trace_files
 from app.web.run_shell import find_run, render_run
+from collectors.rejects import KINDS
 
 blueprint = Blueprint("run", __name__)
 
@@ -149,6 +150,9 @@ def _processes(detail: RunDetail) -> dict[str, Any]:
         "processes": run_detail.list_processes(reader, run.id, limit=64),
         "notes": events.list_notes(reader, run.id),
         "traces": list_trace_files(reader, run.id),
+        "logs": logs.list_logs(reader, run.id),
+        "rejects": logs.sum_rejects(reader, run.id),
+        "reject_words": KINDS,
         "capabilities": words.CAPABILITIES,
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 from flask import abort, current_app, render_template, url_for
 
 from app.db import get_reader, get_settings
-from app.queries import run_detail
+from app.queries import logs, run_detail
 from app.queries.explored import Explored, get_explored
 from app.queries.run_detail import RunDetail
 from app.web.state import describe_state
@@ -94,6 +94,7 @@ def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) ->
         tab=tab,
         tabs=list_tabs(detail, explored),
         explored=explored,
+        reject_count=logs.count_rejects(get_reader(), run.id),
         reports=list_reports(run.id),
         live=run.state == "running",
         **context,
