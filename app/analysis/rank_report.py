@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
-from collections import OrderedDict
+from dataclasses import dataclass
 
+from app.analysis.kept import keep
+from app.analysis.rank_words import SaidDivergence, describe_divergence, explain_groups
 from app.analysis.ranks import RankComparison, compare_ranks, list_unclear, normalize
-from app.queries.ranks import get_state, list_ranks, read_texts
+from app.queries.ranks import list_names, list_ranks, read_texts
+from app.queries.run_recompiles import RecompileRow, list_compile_recompiles
 
 _MOST_TEXT_BYTES = 600_000  # of texts that differ as they are; reading and normalising them takes ≈ 0.15 s
-_MOST_KEPT = 4  # comparisons; one of 64 ranks with 500 compiles each is ≈ 10 MB
-_kept: OrderedDict[tuple[object, ...], RankComparison] = OrderedDict()
-_lock = threading.Lock()
+_MOST_REASONS = 8
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Hold where ranks part in words, why, and the recompiles besides that not every rank has."""
+
+    said: SaidDivergence | None
+    why: list[RecompileRow]
+    partial: list[RecompileRow]
+    partial_count: int
 
 
 def read_comparison(connection: sqlite3.Connection, run_id: str) -> RankComparison | None:
-    """Compare a run's ranks; None where it has fewer than two.
+    """Compare a run's ranks, 64 with 500 compiles each in a second, and keep it; None where it has fewer than two."""
+    return keep(connection, run_id, _compare)
 
-    Comparing 64 ranks with 500 compiles each takes a second, so it is kept for as long as nothing more is recorded.
-    """
-    file = connection.execute("pragma database_list").fetchone()[2]
-    key = (file, run_id, *get_state(connection, run_id))
-    with _lock:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
+
+def _compare(connection: sqlite3.Connection, run_id: str) -> RankComparison | None:
     sequences = list_ranks(connection, run_id)
     if len(sequences) < 2:
         return None
     unclear = list_unclear(sequences)
     texts = read_texts(connection, (number for _aspect, number in unclear), _MOST_TEXT_BYTES)
     digests = {number: normalize(texts[number], aspect) for aspect, number in unclear if number in texts}
-    found = compare_ranks(sequences, digests)
-    with _lock:
-        _kept[key] = found
-        while len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
-    return found
+    return compare_ranks(sequences, digests)
+
+
+def read_parting(connection: sqlite3.Connection, found: RankComparison) -> Parting:
+    """Read what happened where ranks part: names, and the guards that failed."""
+    groups = found.divergence.groups if found.divergence else ()
+    names = list_names(connection, {it.compile.function_id or 0 for it in groups if it.compile})
+    parted = explain_groups(found.divergence)[:_MOST_REASONS]
+    partial = [it.key for it in found.partial[:_MOST_REASONS] if it.key not in parted]
+    return Parting(
+        said=describe_divergence(found.divergence, names) if found.divergence else None,
+        why=list_compile_recompiles(connection, parted),
+        partial=list_compile_recompiles(connection, partial),
+        partial_count=len(found.partial),
+    )

@@ -80,13 +80,6 @@ where run_id = :run_id
 order by rank, started_us, id
 limit :limit
 """
-STATE_SQL = """
-select
-  count(*) as process_count, coalesce(sum(last_sequence), 0) as sequence_sum, max(last_seen_us) as seen_us,
-  (select c.id from compiles as c where c.run_id = :run_id order by c.started_us, c.id limit 1) as first_key
-from processes
-where run_id = :run_id
-"""
 # By start: that is the order of the index, and within one process the order of its own clock.
 COMPILES_SQL = """
 select process_id, id, generation, compile_id, function_id, outcome, total_us
@@ -150,11 +143,6 @@ group by k.process_id
 order by k.process_id
 limit :limit
 """
-
-
-def get_state(connection: sqlite3.Connection, run_id: str) -> tuple[object, ...]:
-    """Return what changes whenever something of the run is recorded."""
-    return tuple(connection.execute(STATE_SQL, {"run_id": run_id}).fetchone())
 
 
 def list_ranks(connection: sqlite3.Connection, run_id: str) -> list[RankSequence]:

@@ -8,13 +8,12 @@ from flask import Blueprint, request
 
 from app.analysis import words
 from app.analysis.chains import label_category
+from app.analysis.rank_parting import read_parting
 from app.analysis.rank_report import read_comparison
 from app.analysis.rank_words import (
     describe_caches,
     describe_differences,
-    describe_divergence,
     describe_times,
-    explain_groups,
     list_verdicts,
     name_ranks,
 )
@@ -23,7 +22,6 @@ from app.charts.ranks import chart_ranks
 from app.db import get_reader
 from app.queries.page import FilterError
 from app.queries.ranks import RankCompile, list_names
-from app.queries.run_recompiles import list_compile_recompiles
 from app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("ranks", __name__)
@@ -31,7 +29,6 @@ blueprint = Blueprint("ranks", __name__)
 ROWS = 50
 COLUMNS = 12
 SPREADS = 8
-REASONS = 8
 
 
 def _read_start(name: str) -> int:
@@ -64,21 +61,17 @@ def _explain(found: RankComparison, table: dict[str, Any]) -> dict[str, Any]:
     """Read the names and guards of what the page shows."""
     reader = get_reader()
     spreads = sorted((row for row in found.rows if row.rank_count > 1), key=lambda row: -row.spread_us)[:SPREADS]
-    groups = found.divergence.groups[:REASONS] if found.divergence else ()
     shown: list[RankCompile | None] = [cell for row, _cells in table["rows"] for cell in row.cells]
-    shown += (
-        [cell for row in spreads for cell in row.cells] + [it.compile for it in groups] + list(found.partial[:REASONS])
-    )
+    shown += [cell for row in spreads for cell in row.cells]
     names = list_names(reader, {it.function_id for it in shown if it and it.function_id is not None})
-    parted = explain_groups(found.divergence)[:REASONS]
-    partial = [it.key for it in found.partial[:REASONS] if it.key not in parted]
+    it = read_parting(reader, found)
     return {
         "names": names,
         "spreads": spreads,
-        "parting": describe_divergence(found.divergence, names) if found.divergence else None,
-        "why": list_compile_recompiles(reader, parted),
-        "partial": list_compile_recompiles(reader, partial),
-        "partial_count": len(found.partial),
+        "parting": it.said,
+        "why": it.why,
+        "partial": it.partial,
+        "partial_count": it.partial_count,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, request
 
+from app.analysis.kept import keep
 from app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
 from app.analysis.words import describe_outcome
 from app.db import get_reader
@@ -29,8 +30,8 @@ def show(run_id: str) -> str:
         tab="shapes",
         listing=listing,
         views=[build_shapes(it) for it in listing.rows],
-        counts=count_kinds(reader, run_id),
-        lines=list_lines(reader, run_id),
+        counts=keep(reader, run_id, count_kinds),
+        lines=keep(reader, run_id, list_lines),
         describe_guard=describe_guard,
         describe_outcome=describe_outcome,
         describe_range=describe_range,

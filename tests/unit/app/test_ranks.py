@@ -71,6 +71,19 @@ def test_a_comparison_is_kept_until_more_is_recorded(explored_reader: sqlite3.Co
     assert read_comparison(explored_reader, ddp) is first
 
 
+def test_more_of_a_run_is_compared_anew(client: FlaskClient, store: sqlite3.Connection) -> None:
+    record_run(store)
+    assert "No ranks to compare" in client.get(f"/runs/{RUN}/ranks").text
+    store.execute("update processes set rank = 0")
+    store.execute(
+        "insert into processes (id, run_id, rank, started_us, last_seen_us, last_sequence, capabilities, environment)"
+        " select 'other', run_id, 1, 1, 1, 1, '{}', '{}' from processes limit 1"
+    )
+    store.execute("update run_totals set process_count = 2")
+    store.commit()
+    assert "rank 1 compiled nothing" in client.get(f"/runs/{RUN}/ranks").text
+
+
 def test_a_run_without_ranks_says_so(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
     run = explored_reader.execute("select id from runs where name = 'zoo_recompiles'").fetchone()[0]
     assert "No ranks to compare" in explored_client.get(f"/runs/{run}/ranks").text
