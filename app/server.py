@@ -17,6 +17,7 @@ from flask import Flask
 import collectors
 from app import create_app
 from app.format import format_plural
+from app.imports.shelf import Shelf
 from app.settings import Settings
 from collectors.store.connect import open_reader
 from collectors.store.migrations import migrate
@@ -119,6 +120,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
     listener = bind(settings.host, settings.port)
     with listener:
         prepare_database(settings.db, environ)
+        Shelf(settings.db).clear()
         app = create_app(settings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

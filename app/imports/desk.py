@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.imports import child
-from app.imports.receive import Received, clean_path, receive, too_large
+from app.imports.receive import Received, clean_path, drain, receive, too_large
 from app.imports.refusal import Refused
 from app.imports.shelf import Import, Shelf, Slot
 from app.imports.wishes import Wishes, read_wishes
@@ -26,6 +26,14 @@ def accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings
 
     Raises: Refused; OSError.
     """
+    try:
+        return _accept(environ, query, settings)
+    except Refused:
+        drain(environ)
+        raise
+
+
+def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings) -> Import:
     if settings.uploads != "yes":
         raise Refused(403, FORBIDDEN)
     limit_bytes = settings.upload_mib * MIB

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import re
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -20,6 +22,7 @@ from app.imports.refusal import Refused
 MOST_FILES = 1000
 FIELD_BYTES = 500_000  # also werkzeug's buffer, which must hold more than its 64 KiB blocks
 BLOCK_BYTES = 256 * 1024
+DRAIN_S = 2.0
 STALL_S = 60  # a sender that falls silent gives its thread back
 _MOST_NAME = 200
 
@@ -32,6 +35,7 @@ class Received:
     names: dict[str, str] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
     size_bytes: int = 0
+    open_file: BinaryIO | None = None
 
     @property
     def label(self) -> str:
@@ -85,6 +89,10 @@ def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: s
         raise _cut() from None
     except OSError as error:
         raise _explain(error) from error
+    finally:
+        if received.open_file is not None:
+            with suppress(OSError):
+                received.open_file.close()
     if expected is not None and stream.count < expected:
         raise _cut()
     if not received.names:
@@ -115,6 +123,7 @@ class _NumberedFile:
     def __init__(self, path: Path, received: Received) -> None:
         self.name = None
         self._file: BinaryIO = path.open("xb")
+        received.open_file = self._file
         self._received = received
 
     def write(self, data: bytes) -> int:
@@ -174,6 +183,18 @@ def _receive_raw(stream: _Counted, received: Received, name: str) -> None:
         file.close()
     if not received.size_bytes:
         received.names.clear()
+
+
+def drain(environ: dict[str, Any]) -> None:
+    """Read on for a moment what is still coming, and drop it: a client that only writes would never see the refusal."""
+    connection = environ.get("gunicorn.socket")
+    if connection is None:
+        return
+    until_s = time.monotonic() + DRAIN_S
+    with suppress(OSError, ValueError):
+        connection.settimeout(DRAIN_S)
+        while time.monotonic() < until_s and environ["wsgi.input"].read(BLOCK_BYTES):
+            pass
 
 
 def _bound_silence(environ: dict[str, Any]) -> None:

@@ -1,0 +1,218 @@
+"""Real trace logs are sent to the real server, whole, packed, damaged, hostile and too large."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import io
+import lzma
+import os
+import signal
+import sqlite3
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools.make_db import DATA
+from tests.tools.serving import Server, serving
+from tests.tools.uploading import call, send, send_and_wait, wait
+
+SETTINGS = {
+    "COMPILEBOARD_UPLOAD_MIB": "2",
+    "COMPILEBOARD_UPLOAD_UNPACKED_MIB": "24",
+    "COMPILEBOARD_UPLOAD_QUEUE": "2",
+}
+
+
+def read_log(name: str) -> bytes:
+    return lzma.decompress((DATA / "trace" / f"{name}.log.xz").read_bytes())
+
+
+BREAKS = read_log("torch2.13-breaks")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("uploads") / "team.db"
+
+
+@pytest.fixture(scope="module")
+def server(database: Path) -> Iterator[Server]:
+    with serving(database, "--workers", "2", **SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture
+def base(server: Server, database: Path) -> Iterator[str]:
+    yield server.address
+    assert server.process.poll() is None
+    for _ in range(100):  # an import's folder goes just after it has said that it ended
+        left = [it for it in database.with_name("team.db-imports").glob("*/") if it.is_dir()]
+        if not left:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"left behind: {left}")
+
+
+def test_a_log_becomes_a_run_that_has_what_was_asked_for(base: str) -> None:
+    done = send_and_wait(base, [("breaks.log", BREAKS)], name="my run", suite="nightly", tags="lr=3, host=a")
+    assert (done["state"], done["message"], done["read_bytes"]) == ("done", "", len(BREAKS))
+    run = call(f"{base}/api/v1/runs/{done['run_id']}")[1]["data"]
+    assert (run["name"], run["suite"], run["tags"], run["source"]) == (
+        "my run",
+        "nightly",
+        {"lr": "3", "host": "a"},
+        "import",
+    )
+    assert [(it["name"], it["payloads"]) for it in run["logs"]] == [("breaks.log", "kept")]
+    again = send_and_wait(base, [("copy.log", BREAKS)])
+    assert (again["run_id"], again["record_count"]) == (done["run_id"], 0)
+    assert "Nothing new" in again["message"]
+
+
+def test_an_archive_of_two_ranks_becomes_one_run(base: str) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for rank in (0, 1):
+            body = read_log(f"torch2.11-cuda-ddp-rank{rank}")
+            member = tarfile.TarInfo(f"trace/dedicated_log_torch_trace_rank_{rank}_x.log")
+            member.size = len(body)
+            archive.addfile(member, io.BytesIO(body))
+    done = send_and_wait(base, [("ddp.tar.gz", packed.getvalue())], payloads="no")
+    assert (done["state"], done["log_count"], done["rejects"]) == ("done", 2, {})
+    logs = call(f"{base}/api/v1/runs/{done['run_id']}")[1]["data"]["logs"]
+    assert [it["name"] for it in logs] == [
+        f"ddp.tar.gz: trace/dedicated_log_torch_trace_rank_{it}_x.log" for it in (0, 1)
+    ]
+    assert {it["payloads"] for it in logs} == {"left_out"}
+
+
+def test_a_raw_body_is_a_log_too(base: str) -> None:
+    body = read_log("torch2.13-guards")
+    address = f"{base}/api/v1/imports?filename=guards.log.gz&redact_source=yes"
+    status, said = call(address, gzip.compress(body), "application/octet-stream")
+    assert status == 202
+    done = wait(base, said["data"]["id"])
+    assert (done["name"], done["state"], done["read_bytes"]) == ("guards.log.gz", "done", len(body))
+    assert call(f"{base}/api/v1/runs/{done['run_id']}")[1]["data"]["logs"][0]["redacted"] is True
+
+
+def test_what_a_client_calls_its_files_is_text_and_never_a_path(base: str, database: Path) -> None:
+    names = ["../../escape.log", "/etc/cron.d/x", "<img src=x onerror=alert(1)>.log", "C:\\x\\..\\y.log"]
+    done = send_and_wait(base, [(name, gzip.compress(BREAKS)) for name in names])
+    assert done["name"] == "escape.log and 3 more"
+    assert not list(database.parent.parent.rglob("escape*"))
+    folder = send_and_wait(base, [("up/../a/x.log", BREAKS), ("up/b.log", BREAKS[:2000])])
+    assert folder["name"] == "up"
+
+
+def test_a_damaged_archive_gives_what_it_has_and_says_so(base: str) -> None:
+    body = read_log("torch2.11-cuda-zoo_graph_breaks")
+    done = send_and_wait(base, [("cut.log.gz", gzip.compress(body)[:-9000])])
+    assert (done["state"], done["rejects"].get("damaged_file")) == ("done", 1)
+    run = call(f"{base}/api/v1/runs/{done['run_id']}")[1]["data"]
+    assert {"kind": "damaged_file", "count": 1, "first_line": None} in run["rejects"]
+    page = _read_page(f"{base}/runs/{done['run_id']}")
+    assert "could not be read" in page
+    assert "cannot be read to its end" in _read_page(f"{base}/runs/{done['run_id']}?tab=processes")
+
+
+def test_a_bomb_is_ended_and_the_message_names_the_limit(base: str) -> None:
+    body = read_log("torch2.11-cuda-zoo_recompiles")
+    bomb = lzma.compress(body + b"x" * (60 << 20), preset=1)
+    assert len(bomb) < 2 << 20
+    ended = send_and_wait(base, [("bomb.log.xz", bomb)])
+    assert ended["state"] == "failed"
+    assert "the limit is 25,165,824 bytes" in ended["message"]
+    assert "COMPILEBOARD_UPLOAD_UNPACKED_MIB" in ended["message"]
+
+
+def test_a_body_that_is_too_large_is_refused_announced_or_not(base: str) -> None:
+    status, said = send(base, [("big.log", b"x" * (3 << 20))])
+    assert status == 413
+    assert "takes 2 MiB" in said["error"] and "COMPILEBOARD_UPLOAD_MIB" in said["error"]
+    host, _, port = base.removeprefix("http://").partition(":")
+    import http.client
+
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection.request(
+        "POST",
+        "/api/v1/imports",
+        body=iter([b"x" * 65536] * 40),
+        headers={"Content-Type": "application/octet-stream"},
+        encode_chunked=True,
+    )
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"colour": "red"}, "no such field"),
+        ({"payloads": "perhaps"}, "neither yes nor no"),
+        ({"tags": "x"}, "key=value"),
+    ],
+)
+def test_a_field_that_cannot_be_used_is_400(base: str, fields: dict[str, str], sentence: str) -> None:
+    status, said = send(base, [("a.log", BREAKS)], **fields)
+    assert (status, sentence in said["error"]) == (400, True)
+
+
+def test_an_upload_without_a_file_is_400_and_another_sites_is_403(base: str) -> None:
+    assert send(base, [("", b"")])[0] == 400
+    assert call(f"{base}/api/v1/imports", b"x", "text/plain")[0] == 415
+    assert (
+        call(f"{base}/api/v1/imports", b"x", "application/octet-stream", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+    )
+
+
+def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(base: str, database: Path) -> None:
+    send_and_wait(base, [("a.log", BREAKS)])
+    with (database.with_name("team.db-imports") / "running").open("rb") as running:
+        fcntl.flock(running, fcntl.LOCK_EX)  # as if a long import ran
+        waiting = [send(base, [(f"{it}.log", BREAKS)])[1]["data"]["id"] for it in "ab"]
+        status, said = send(base, [("c.log", BREAKS)])
+        assert (status, said["retry_after"]) == (429, "10")
+        for _ in range(12):  # a connection each: both workers are asked
+            assert [wait(base, it, "waiting")["state"] for it in waiting] == ["waiting", "waiting"]
+    assert [wait(base, it)["state"] for it in waiting] == ["done", "done"]
+
+
+def test_a_killed_child_leaves_a_sentence_and_a_run_that_is_not_running(base: str, database: Path) -> None:
+    body = read_log("torch2.11-cuda-hf_Bert_train")
+    with sqlite3.connect(database, isolation_level=None) as connection:
+        connection.execute("begin immediate")  # the child waits for it
+        import_id = send(base, [("bert.log", body)])[1]["data"]["id"]
+        wait(base, import_id, "running")
+        os.kill(_find_child(database), signal.SIGKILL)
+        ended = wait(base, import_id)
+        connection.execute("rollback")
+    assert ended["state"] == "failed"
+    assert "It was killed" in ended["message"]
+    assert send_and_wait(base, [("bert.log", body)])["state"] == "done"
+
+
+def _find_child(database: Path) -> int:
+    for _ in range(200):
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                if (
+                    f"--db={database}".encode() in (place / "cmdline").read_bytes()
+                    and b"import" in (place / "cmdline").read_bytes()
+                ):
+                    return int(place.name)
+            except OSError:
+                continue
+        time.sleep(0.02)
+    raise AssertionError("no child")
+
+
+def _read_page(address: str) -> str:
+    import urllib.request
+
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return str(answer.read().decode())

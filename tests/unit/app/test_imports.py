@@ -1,0 +1,187 @@
+"""Imports at rest: how they stand in files, who looks after them, and what a child may use."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.imports import child
+from app.imports.receive import clean_path, receive
+from app.imports.refusal import Refused
+from app.imports.shelf import KEEP_US, STOPPED, Shelf, Slot
+from app.imports.wishes import Wishes, read_wishes
+from app.settings import Settings
+from tests.tools.make_db import DATA
+from tests.tools.uploading import BOUNDARY, write_form
+
+LOG = DATA / "trace" / "torch2.13-breaks.log.xz"
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(str(tmp_path / "team.db"))
+
+
+def admit(shelf: Shelf, **most: int) -> Slot:
+    return shelf.admit("a.log", **({"most_receiving": 4, "most_waiting": 8} | most))
+
+
+def form_environ(body: bytes, **more: object) -> dict[str, object]:
+    kind = f"multipart/form-data; boundary={BOUNDARY}"
+    return {"wsgi.input": io.BytesIO(body), "CONTENT_TYPE": kind, "CONTENT_LENGTH": str(len(body)), **more}
+
+
+def test_only_the_server_may_read_what_was_sent(shelf: Shelf) -> None:
+    slot = admit(shelf)
+    assert [stat.S_IMODE(it.stat().st_mode) for it in (shelf.root, slot.folder)] == [0o700, 0o700]
+    slot.close()
+    assert [it.name for it in shelf.root.iterdir() if it.is_dir()] == []
+
+
+def test_a_folder_of_somebody_else_is_not_used(shelf: Shelf, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    shelf.root.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match="not a folder of this server's own"):
+        admit(shelf)
+
+
+def test_an_import_whose_server_died_has_failed_and_its_files_go(shelf: Shelf) -> None:
+    slot = admit(shelf)
+    slot.save(state="running")
+    running = shelf.load(slot.it.id)
+    os.close(slot._alive)  # what the system does when a process ends
+    dead = shelf.load(slot.it.id)
+    assert running and dead and (running.state, dead.state, dead.message) == ("running", "failed", STOPPED)
+    shelf.clear()
+    assert not slot.folder.exists()
+    kept = shelf.load(slot.it.id)
+    assert kept and kept.state == "failed"
+
+
+def test_what_ended_is_known_for_a_day(shelf: Shelf) -> None:
+    slot = admit(shelf)
+    slot.save(state="done")
+    slot.close()
+    shelf.clear()
+    assert [it.id for it in shelf.list_newest(9)] == [slot.it.id]
+    shelf.write(replace(slot.it, updated_us=slot.it.updated_us - KEEP_US - 1))
+    shelf.clear()
+    assert shelf.list_newest(9) == []
+
+
+def test_too_many_at_a_time_are_refused_and_room_comes_back(shelf: Shelf) -> None:
+    first = admit(shelf, most_receiving=1)
+    with pytest.raises(Refused, match="takes no more") as refused:
+        admit(shelf, most_receiving=1)
+    assert (refused.value.status, refused.value.retry_after_s) == (429, 10)
+    first.discard()
+    admit(shelf, most_receiving=1).discard()
+
+
+@pytest.mark.parametrize("import_id", ["../team", "a/b", ".", "", "x" * 65, "é", "admit"])
+def test_an_id_is_never_a_path(shelf: Shelf, import_id: str) -> None:
+    admit(shelf).discard()
+    assert shelf.load(import_id) is None
+
+
+@given(st.text(max_size=400))
+def test_any_name_becomes_printable_text_below_its_folder(name: str) -> None:
+    cleaned = clean_path(name)
+    assert cleaned.isprintable() and 0 < len(cleaned) <= 200
+    assert not {"", ".", ".."} & set(cleaned.split("/")) or len(name) > 200
+
+
+@given(st.binary(max_size=300), st.integers(0, 400))
+def test_a_form_that_is_cut_or_broken_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, junk: bytes, cut: int
+) -> None:
+    body = write_form([("a.log", b"x" * 100)], name="n")[:cut] + junk
+    folder = tmp_path_factory.mktemp("form") / "files"
+    try:
+        received = receive(form_environ(body), folder, 1000, None)
+    except Refused as refused:
+        assert refused.status in (400, 413)
+    else:
+        assert received.names and received.size_bytes >= 0
+
+
+def test_a_body_that_ends_early_is_refused(tmp_path: Path) -> None:
+    raw = {"wsgi.input": io.BytesIO(b"x" * 10), "CONTENT_TYPE": "application/octet-stream", "CONTENT_LENGTH": "20"}
+    with pytest.raises(Refused, match="cut short"):
+        receive(raw | {"wsgi.input_terminated": True}, tmp_path / "files", 1000, "a.log")
+
+
+def test_a_thousand_files_hold_no_thousand_descriptors(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    received = receive(
+        form_environ(write_form([(f"f/{n}.log", b"x") for n in range(1000)])), tmp_path / "files", 1 << 20, None
+    )
+    assert (len(received.names), received.label, received.target) == (1000, "f", "files")
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    with pytest.raises(Refused, match="1000 files"):
+        receive(form_environ(write_form([("a", b"x")] * 1100)), tmp_path / "more", 1 << 20, None)
+
+
+def test_wishes_become_options_that_cannot_be_others() -> None:
+    wishes = read_wishes({"name": "--db=/x", "suite": "s", "tags": "a=b,\nc=-d", "payloads": "no", "again": "yes"})
+    assert wishes.options() == ["--name=--db=/x", "--suite=s", "--tag=a=b", "--tag=c=-d", "--no-payloads", "--again"]
+    for bad in ({"name": "a\nb"}, {"suite": "x" * 201}, {"tags": "=b"}, {"tags": ",".join(["a=b"] * 21)}):
+        with pytest.raises(Refused):
+            read_wishes(bad)
+
+
+def test_a_child_knows_nothing_of_the_servers_environment(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
+    environ = child.build_environ(shelf.root)
+    assert "DATABASE_PASSWORD" not in environ and "HOME" not in environ
+
+
+def run_child(shelf: Shelf, command: list[str] | None = None, **settings: int) -> Slot:
+    slot = admit(shelf)
+    (slot.folder / "files").mkdir()
+    (slot.folder / "files" / "0001").write_bytes(LOG.read_bytes())
+    (slot.folder / "names.json").write_text('{"0001": "a.log.xz"}')
+    known = Settings(db=str(shelf.root.with_name("team.db")), **settings)  # type: ignore[arg-type]
+    child.run(slot, command or child.build_command(known, Wishes(), "files/0001"), known)
+    slot.close()
+    return slot
+
+
+def test_a_child_has_what_a_real_log_needs(shelf: Shelf) -> None:
+    done = run_child(shelf, upload_memory_mib=256).it
+    assert (done.state, done.log_count, done.total_bytes) == ("done", 1, None)
+    assert done.record_count > 100
+
+
+def test_a_child_without_memory_says_which_setting(shelf: Shelf) -> None:
+    ended = run_child(shelf, upload_memory_mib=32).it
+    assert ended.state == "failed"
+    assert "COMPILEBOARD_UPLOAD_MEMORY_MIB" in ended.message or "ended unexpectedly" in ended.message
+
+
+def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(shelf: Shelf) -> None:
+    sleep = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    began_s = time.monotonic()
+    ended = run_child(shelf, [sys.executable, "-c", sleep], upload_timeout_s=1).it
+    assert time.monotonic() - began_s < 20
+    assert (ended.state, "COMPILEBOARD_UPLOAD_TIMEOUT_S" in ended.message) == ("failed", True)
+
+
+def test_the_limits_outlive_exec() -> None:
+    import subprocess
+
+    code = "import os, resource as r; print(r.getrlimit(r.RLIMIT_AS)[0], r.getrlimit(r.RLIMIT_CPU)[0], os.nice(0))"
+    bounds = [str(1 << 30), "7", str(1 << 20)]
+    command = [sys.executable, "-I", "-S", str(child.CONFINE), *bounds, sys.executable, "-c", code]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+    assert said[:2] == [str(1 << 30), "7"]
+    assert int(said[2]) >= 10
