@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.analysis.directory import ENDINGS
+from app.analysis.words import Word
 from app.queries.stacks import StackCompile, StackNode
 
 # Packages whose frames say how torch and its neighbours call each other, not where the program is.
@@ -126,6 +127,11 @@ def name_ending(it: StackCompile) -> str:
     return it.outcome
 
 
+def describe_ending(ending: str) -> Word:
+    """Return the word for how a compile ended."""
+    return ENDINGS.get(ending) or Word(ending, "quiet", "")
+
+
 def build_tree(nodes: Sequence[StackNode], compiles: Iterable[StackCompile], *, library: bool = False) -> StackTree:
     """Build the tree of what was compiled; without `library`, frames of packages go, unless a compile starts there.
 
@@ -222,6 +228,16 @@ def _chain(place: Place) -> list[Place]:
     found = [place]
     while len(found[-1].children) == 1 and not found[-1].compiles:
         found.append(found[-1].children[0])
+    return found
+
+
+def list_frames(block: Block) -> list[int]:
+    """List the numbers of the frames that are shown of a block and of those below it."""
+    found, waiting = [], [block]
+    while waiting:
+        it = waiting.pop()
+        found += [place.id for place in it.shown if isinstance(place, Place)]
+        waiting += it.children
     return found
 
 

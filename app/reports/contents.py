@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,17 @@ from app.analysis import config_diff
 from app.analysis.chains import Step, build_steps, shorten_steps
 from app.analysis.diagnosis import Evidence, Finding, diagnose
 from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
+from app.queries.explored import Explored, get_explored
 from app.queries.run_detail import RunDetail
+from app.reports.explored import Section, read_sections
 from app.reports.source import select_source, without_source
 
-MOST_COMPILES = 500
+MOST_COMPILES = 200
 MOST_BREAKS = 200
 MOST_CAUSES = 200
-MOST_CHAINS = 50
+MOST_CHAINS = 30
 MOST_STEPS = 20
-MOST_FAILURES = 50
+MOST_FAILURES = 20
 MOST_SKIPS = 200
 MOST_PROCESSES = 64
 STATE_KINDS = {"running": "busy", "finished": "good", "failed": "bad", "killed": "bad", "interrupted": "warn"}
@@ -57,6 +59,8 @@ class Contents:
     changes: Sequence[config_diff.Change]
     changed_recorded: bool
     processes: Sequence[run_detail.ProcessRow]
+    explored: Explored
+    sections: Mapping[str, Section]
 
     @property
     def run(self) -> Any:
@@ -76,6 +80,7 @@ class Contents:
 def read_contents(connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int) -> Contents:
     """Read what a report for people shows of a run."""
     run = detail.run
+    explored = get_explored(connection, run.id)
     changed = run_detail.list_changed_configs(connection, run.id)
     phases = compiles.get_phases(connection, run.id)
     breaks = select_source(run_breaks.list_distinct_breaks(connection, run.id, limit=MOST_BREAKS).rows, source)
@@ -117,6 +122,8 @@ def read_contents(connection: sqlite3.Connection, detail: RunDetail, source: boo
         changes=select_source(config_diff.list_changes(changed), source),
         changed_recorded=bool(changed),
         processes=select_source(run_detail.list_processes(connection, run.id, limit=MOST_PROCESSES), source),
+        explored=explored,
+        sections=read_sections(connection, run.id, explored, source),
     )
 
 

@@ -9,23 +9,32 @@ from collections.abc import Iterator
 from app.queries.run_detail import RunDetail
 from app.reports.contents import read_contents
 from app.reports.csv import write_csv
-from app.reports.html import render_html
+from app.reports.html import write_html
 from app.reports.json import write_json
 from app.reports.markdown import render_markdown
 
 
 def write_report(
-    connection: sqlite3.Connection, detail: RunDetail, format: str, table: str, source: bool, written_us: int
+    connection: sqlite3.Connection,
+    detail: RunDetail,
+    format: str,
+    table: str,
+    source: bool,
+    written_us: int,
+    *,
+    payloads: bool = False,
 ) -> Iterator[bytes]:
-    """Yield a run's report in one of FORMATS, in pieces; `table` is csv's."""
+    """Yield a run's report in one of FORMATS, in pieces; `table` is csv's, `payloads` html's."""
     if format == "json":
         yield from write_json(connection, detail, source, written_us)
     elif format == "csv":
         yield from write_csv(connection, detail, table, source)
     else:
         contents = read_contents(connection, detail, source, written_us)
-        text = render_html(contents) if format == "html" else render_markdown(contents)
-        yield text.encode("utf-8", "replace")
+        if format == "html":
+            yield from write_html(connection, contents, payloads)
+        else:
+            yield render_markdown(contents).encode("utf-8", "replace")
 
 
 def file_name(detail: RunDetail, format: str, table: str) -> str:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 from app.analysis import words
+from app.analysis.artifact_words import describe_name
 from app.analysis.chains import label_category
 from app.analysis.phases import list_shares, sum_phases
 from app.charts.base import Chart
 from app.charts.run import chart_compiles
 from app.reports import contents as limits
+from app.reports import directory
 from app.reports.contents import Contents
-from app.reports.page import STYLES, list_scripts, make_environment, make_policy, read_static
+from app.reports.page import EXPLORED_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
 from app.resources import __version__
 
 CHARTED = 24
+_CHUNK_CHARACTERS = 64 * 1024
 
 
 def is_charted(contents: Contents) -> bool:
@@ -28,31 +33,62 @@ def policy_of(contents: Contents) -> str:
     return make_policy(is_charted(contents))
 
 
-def render_html(contents: Contents) -> str:
-    """Write the report as one HTML file."""
+def write_html(connection: sqlite3.Connection, contents: Contents, payloads: bool = False) -> Iterator[bytes]:
+    """Yield the report as one HTML file in pieces of some size; with `payloads` it has the run's graphs and code."""
+    template = make_environment().get_template("reports/run.html")
+    pieces: list[str] = []
+    size = 0
+    for piece in template.generate(**_list_values(contents), **_list_directory(connection, contents, payloads)):
+        pieces.append(piece)
+        size += len(piece)
+        if size >= _CHUNK_CHARACTERS:
+            yield "".join(pieces).encode("utf-8", "replace")
+            pieces, size = [], 0
+    yield "".join(pieces).encode("utf-8", "replace")
+
+
+def _list_values(contents: Contents) -> dict[str, Any]:
     charted = is_charted(contents)
     highest = max((sum_phases(it.phases) or 0 for it in contents.compiles), default=0)
-    template = make_environment().get_template("reports/run.html")
-    return template.render(
-        it=contents,
-        run=contents.run,
-        detail=contents.detail,
-        state_kind=limits.STATE_KINDS.get(contents.run.state, "quiet"),
-        styles=read_static(STYLES),
-        scripts=list_scripts(charted),
-        policy=make_policy(charted),
-        chart=_chart(contents) if charted else None,
-        shares=list_shares(contents.phases),
-        phases_us=sum_phases(contents.phases),
-        compiles=[(row, list_shares(row.phases, highest)) for row in contents.compiles],
-        environment=sorted({pair for it in contents.processes for pair in it.environment.items()}),
-        ranked=contents.run.process_count > 1,
-        first_steps=limits.MOST_STEPS // 4,
-        words=words,
-        label_category=label_category,
-        version=__version__,
-        live=False,
-    )
+    return {
+        "it": contents,
+        "run": contents.run,
+        "detail": contents.detail,
+        "sections": contents.sections,
+        "state_kind": limits.STATE_KINDS.get(contents.run.state, "quiet"),
+        "scripts": list_scripts(charted),
+        "policy": make_policy(charted),
+        "chart": _chart(contents) if charted else None,
+        "shares": list_shares(contents.phases),
+        "phases_us": sum_phases(contents.phases),
+        "compiles": [(row, list_shares(row.phases, highest)) for row in contents.compiles],
+        "environment": sorted({pair for it in contents.processes for pair in it.environment.items()}),
+        "ranked": contents.run.process_count > 1,
+        "most_ranks": limits.MOST_PROCESSES,
+        "first_steps": limits.MOST_STEPS // 4,
+        "words": words,
+        "label_category": label_category,
+        "describe_name": describe_name,
+        "version": __version__,
+        "live": False,
+    }
+
+
+def _list_directory(connection: sqlite3.Connection, contents: Contents, payloads: bool) -> dict[str, Any]:
+    """List what the directory and the texts are made of; they are read while they are written."""
+    run = contents.run
+    choice = directory.choose_texts(connection, run.id) if payloads else directory.TextChoice(())
+    most = directory.MOST_ENTRIES_WITH_TEXTS if choice.texts else directory.MOST_ENTRIES
+    listed = contents.explored.has_artifacts
+    return {
+        "styles": read_static(STYLES + EXPLORED_STYLES if listed or contents.sections else STYLES),
+        "listed": listed,
+        "listed_count": min(most, run.compile_count),
+        "entries": directory.iterate_entries(connection, run.id, choice, run.state == "running", most),
+        "loose": directory.list_loose(connection, run.id, choice) if listed else [],
+        "choice": choice,
+        "texts": directory.iterate_texts(connection, choice),
+    }
 
 
 def _chart(contents: Contents) -> Chart:

@@ -15,6 +15,8 @@ from app import format
 from app.resources import resource_folder
 
 STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css")
+# For what comes from torch's own logs; other reports are as small as they were.
+EXPLORED_STYLES = ("css/artifacts.css", "css/explore.css", "css/report-explored.css")
 PLOTLY = "vendor/plotly/plotly-basic.min.js"
 # One script: report.mjs calls what charts.mjs has.
 MODULES = ("js/charts.mjs", "js/report.mjs")

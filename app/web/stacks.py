@@ -10,14 +10,15 @@ from flask import Blueprint, abort, request
 
 from app.analysis.directory import ENDINGS
 from app.analysis.stack_tree import (
-    Block,
     Place,
     StackTree,
     build_tree,
+    describe_ending,
     is_library_name,
     keep_matching,
     lay_out,
     list_callers,
+    list_frames,
     list_shares,
     name_ending,
 )
@@ -57,26 +58,12 @@ def read_wanted() -> dict[str, Any]:
     }
 
 
-def describe(ending: str) -> Word:
-    """Return the word for how a compile ended."""
-    return ENDINGS.get(ending) or Word(ending, "quiet", "")
-
-
 def _pick(tree: StackTree) -> tuple[Place, int]:
     number, start = _read_number("node"), _read_number("start") or 0
     top = tree.places.get(number or 0)
     if top is None:
         abort(404, f"There is no frame number {number} in this tree; its run was imported anew, or a filter hides it.")
     return top, start
-
-
-def _list_frames(block: Block) -> list[int]:
-    found, waiting = [], [block]
-    while waiting:
-        it = waiting.pop()
-        found += [place.id for place in it.shown if isinstance(place, Place)]
-        waiting += it.children
-    return found
 
 
 @blueprint.get("/runs/<run_id>/stacks")
@@ -101,7 +88,7 @@ def show(run_id: str) -> str:
         tree=tree,
         compiles=compiles,
         kept=kept,
-        codes=list_codes(reader, _list_frames(block)),
+        codes=list_codes(reader, list_frames(block)),
         endings=_count(compiles),
         shown_endings=[(ending, word.word) for ending, word, _number in _count(compiles)],
         ranks=ranks,
@@ -109,7 +96,7 @@ def show(run_id: str) -> str:
         given={key: request.args.get(key, "") for key in ("q", "ending", "rank", "library")},
         filtered=bool(wanted["text"] or wanted["ending"] or wanted["rank"] is not None),
         recorded_count=len(nodes),
-        describe=describe,
+        describe=describe_ending,
         name_ending=name_ending,
         list_shares=list_shares,
         is_library=is_library_name,
@@ -120,7 +107,7 @@ def show(run_id: str) -> str:
 def _count(compiles: Sequence[StackCompile]) -> list[tuple[str, Word, int]]:
     counts = Counter(map(name_ending, compiles))
     return [
-        (ending, describe(ending), counts[ending])
+        (ending, describe_ending(ending), counts[ending])
         for ending in [*ENDINGS, *(counts.keys() - ENDINGS.keys())]
         if counts[ending]
     ]
