@@ -71,6 +71,7 @@ CAPABILITIES = {
     "compile_times": "torch's own table of phase times",
     "cudagraph_skips": "reasons for CUDA graphs that were not used",
     "config_defaults": "what differs from torch's default configuration",
+    "trace": "all that torch's own trace log says",
 }
 
 

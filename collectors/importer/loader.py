@@ -297,7 +297,7 @@ class Reading:
             torch_version=head.torch_version,
             torch_git=head.torch_git,
             cuda_version=head.cuda_version,
-            capabilities={"trace": "read from its log"},
+            capabilities={"trace": "ok (read from its log)"},
         )
 
 
