@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.analysis.aot_report import GraphReport, RunFinding, explain_graphs, report_run
+from app.analysis.aot_report import RunFinding, explain_graphs, report_run
+from app.analysis.explored_rows import graph_row
 from app.analysis.rows import plain_row
 from app.api.answer import Answer, find_run, read_cursor, read_limit
 from app.api.operation import Operation
@@ -39,12 +40,6 @@ def _finding_row(it: RunFinding) -> dict[str, Any]:
         "graph_count": it.graph_count,
         "graphs": graphs,
     }
-
-
-def graph_row(it: GraphReport) -> dict[str, Any]:
-    """Return one graph with its metadata summed up, what its wrappers do and what is not told."""
-    row = plain_row(it.graph) | {"summary": dict(it.summary), "trained": it.trained, "wrappers": list(it.wrappers)}
-    return row | {"findings": [plain_row(found) for found in it.findings], "unknown": list(it.unknown)}
 
 
 OPERATIONS = (

@@ -7,7 +7,8 @@ from typing import Any
 from flask import request
 
 from app.analysis.artifact_diff import compare_artifacts
-from app.analysis.artifact_words import describe_name, describe_state
+from app.analysis.artifact_words import describe_state
+from app.analysis.explored_rows import artifact_row
 from app.analysis.text_diff import Fold
 from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_number, read_word, refuse
 from app.api.operation import Operation
@@ -18,14 +19,6 @@ from app.queries.page import FilterError, check_limit
 
 MOST_CONTEXT = 1000
 _RUN = "/runs/<run_id>/artifacts"
-
-
-def artifact_row(it: artifacts.ArtifactRow) -> dict[str, Any]:
-    """Return one artifact without its text."""
-    row = dict(vars(it))
-    row.pop("text", None)
-    row.pop("unreadable", None)
-    return row | {"meaning": describe_name(it.name), "state_meaning": describe_state(it.state).meaning}
 
 
 def list_artifacts(run_id: str) -> Answer:

@@ -6,6 +6,7 @@ from typing import Any
 
 from flask import request
 
+from app.analysis.explored_rows import guard_set_row
 from app.analysis.guard_diff import GuardChange, compare_guards
 from app.analysis.guard_sums import advise, list_origins, sum_guards
 from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_number, refuse
@@ -31,12 +32,6 @@ NODE_FIELDS = (
     "hint",
     "remark",
 )
-
-
-def guard_set_row(it: guard_sets.GuardSet) -> dict[str, Any]:
-    """Return one set of guards as it was summed up."""
-    roots = [{"root": root, "guard_count": count} for root, count in it.roots]
-    return dict(vars(it)) | {"kinds": dict(it.kinds), "roots": roots}
 
 
 def list_guard_sets(run_id: str) -> Answer:

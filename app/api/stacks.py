@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from app.analysis.stack_tree import Place, build_tree, is_library_name
+from app.analysis.explored_rows import no_stack_row, stack_row
+from app.analysis.stack_tree import build_tree
 from app.api.answer import Answer, find_run, read_cursor, read_limit
 from app.api.operation import Operation
 from app.api.parameters import PAGE
 from app.db import get_reader
 from app.queries.page import decode_cursor, encode_cursor
-from app.queries.stacks import StackCompile, StackNode, list_codes, list_nodes, list_stack_compiles
+from app.queries.stacks import list_codes, list_nodes, list_stack_compiles
 
 
 def list_trie(run_id: str) -> Answer:
@@ -20,33 +19,11 @@ def list_trie(run_id: str) -> Answer:
     after = int((decode_cursor(read_cursor(), int) or (-1,))[0])
     tree = build_tree(list_nodes(reader, run_id), list_stack_compiles(reader, run_id), library=True)
     places = [it for number, it in tree.places.items() if number > max(after, 0)][: limit + 1]
-    rows = [_nowhere_row(tree.without_stack)] if after < 0 and tree.without_stack else []
+    rows = [no_stack_row(tree.without_stack)] if after < 0 and tree.without_stack else []
     codes = list_codes(reader, (it.id for it in places[:limit]))
-    rows += [_place_row(it, codes.get(it.id)) for it in places]
+    rows += [stack_row(it, codes.get(it.id)) for it in places]
     more = len(rows) > limit
     return Answer(rows[:limit], encode_cursor(rows[limit - 1]["id"]) if more else None)
-
-
-def _place_row(it: Place, code: str | None) -> dict[str, Any]:
-    return {
-        "id": it.id,
-        "parent_id": it.frame.parent_id,
-        "file": it.frame.file,
-        "line": it.frame.line,
-        "name": it.frame.name,
-        "code": code,
-        "is_library": is_library_name(it.frame.file),
-        "compile_count": it.compile_count,
-        "total_us": it.total_us,
-        "endings": dict(it.endings),
-        "compile_keys": [one.key for one in it.compiles],
-    }
-
-
-def _nowhere_row(compiles: tuple[StackCompile, ...]) -> dict[str, Any]:
-    nowhere = StackNode(0, None, "", None, "")
-    place = build_tree([nowhere], [it._replace(stack_id=0) for it in compiles]).root.children[0]
-    return _place_row(place, None)
 
 
 OPERATIONS = (

@@ -13,6 +13,7 @@ class Explored:
     has_spans: bool
     has_stacks: bool
     has_artifacts: bool
+    has_texts: bool
     has_guards: bool
     has_symbols: bool
     has_aot: bool
@@ -28,6 +29,8 @@ def get_explored(reader: sqlite3.Connection, run_id: str) -> Explored:
           exists (select 1 from lanes where run_id = :id and span_count > 0) as has_spans,
           exists (select 1 from stack_nodes where run_id = :id) as has_stacks,
           exists (select 1 from artifacts where run_id = :id) as has_artifacts,
+          exists (select 1 from logs where run_id = :id and payloads = 'kept')
+            and exists (select 1 from artifacts where run_id = :id) as has_texts,
           exists (select 1 from guard_sets where run_id = :id) as has_guards,
           exists (select 1 from symbols where run_id = :id) as has_symbols,
           exists (select 1 from aot_graphs where run_id = :id) as has_aot,

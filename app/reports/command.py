@@ -24,7 +24,8 @@ EPILOG = """\
 formats:
   html   one file to read and forward: opens offline, with charts, light and dark, printable
   json   everything recorded of the run, under the API's names
-  csv    one table for a spreadsheet or a program: --table compilations, graph_breaks or recompiles
+         --payloads puts the run's graphs, generated code and guards into it, up to 64 MiB
+  csv    one table for a spreadsheet or a program: --table names it
   md     a summary for a pull request's comment
 
 examples:
@@ -57,6 +58,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--table", choices=tuple(COLUMNS), help=f"Which table csv has. Default: {DEFAULT_TABLE}. For csv alone."
     )
+    parser.add_argument("--payloads", action="store_true", help="Put graphs and code into the file. For html alone.")
     parser.add_argument("--no-source", action="store_true", help="Leave out the lines of the program's source code.")
     parser.set_defaults(function=export)
 
@@ -65,6 +67,12 @@ def export(arguments: argparse.Namespace) -> int:
     """Write the report; return the exit code."""
     if arguments.table and arguments.format != "csv":
         return _fail(f"--table is for csv alone; --format is {arguments.format}", 2)
+    if arguments.payloads and arguments.format != "html":
+        return _fail(f"--payloads is for html alone; --format is {arguments.format}", 2)
+    if arguments.payloads and arguments.no_source:
+        return _fail(
+            "--payloads and --no-source exclude each other: graphs and code have lines of the program inside", 2
+        )
     path = load_settings(os.environ, {"db": arguments.db}).db
     try:
         with closing(open_reader(path)) as reader:
@@ -87,7 +95,8 @@ def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
         known = "python -m collectors list"
         return _fail(f"there is no run {arguments.run!r} in this database; `{known}` lists the runs")
     table, source = arguments.table or DEFAULT_TABLE, not arguments.no_source
-    pieces = write_report(reader, detail, arguments.format, table, source, time.time_ns() // 1000)
+    now_us, payloads = time.time_ns() // 1000, arguments.payloads
+    pieces = write_report(reader, detail, arguments.format, table, source, now_us, payloads=payloads)
     try:
         if arguments.output == "-":
             return _write_stdout(pieces)

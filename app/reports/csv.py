@@ -10,13 +10,17 @@ import dataclasses
 import io
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from app.queries.artifacts import ArtifactRow
 from app.queries.compiles import PHASES, Compilation
+from app.queries.guard_sets import GuardSet
+from app.queries.logs import RejectSum
 from app.queries.run_breaks import GraphBreakRow
 from app.queries.run_detail import RunDetail
 from app.queries.run_recompiles import RecompileRow
+from app.queries.timeline import NameTotal
 from app.reports.tables import BY_NAME, read_rows
 from collectors.fields import FIELDS
 
@@ -34,10 +38,14 @@ _RECORD = [
     *_names(Compilation, "metrics", "phases_us"),
     *(f"phase_{phase}_us" for phase in PHASES if phase != "first_calls"),
 ]
-COLUMNS: dict[str, tuple[str, ...]] = {
+COLUMNS: dict[str, Sequence[str]] = {
     "compilations": (*_RECORD, *(name for name in FIELDS if name not in _RECORD), "other_metrics"),
     "graph_breaks": (*_names(GraphBreakRow), "page_url"),
     "recompiles": (*_names(RecompileRow, "guards"), "guard_count", *(f"guard_{name}" for name in _GUARD), "guards"),
+    "artifacts": (*_names(ArtifactRow, "metadata"), "meaning"),
+    "spans_by_name": (*_names(NameTotal), "open_count"),
+    "guards": _names(GuardSet),
+    "rejects": _names(RejectSum),
 }
 
 

@@ -1,4 +1,4 @@
-"""The Compile directory of a report and the texts behind it, read a page at a time: a large run needs no more memory."""
+"""The Compile directory of a report and the texts behind it, read a page at a time: memory stays flat."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from app.analysis.explored_rows import ranks_row
 from app.analysis.rows import run_detail_row
 from app.format import format_iso_time
 from app.queries.run_detail import RunDetail
@@ -60,4 +61,6 @@ def _write(connection: sqlite3.Connection, detail: RunDetail, source: bool, writ
         for number, row in enumerate(read_rows(connection, detail.run.id, table, source)):
             yield (b",\n  " if number else b"\n  ") + dump(row)
         yield b"\n]"
+    ranks = ranks_row(connection, detail.run.id)
+    yield b',\n"ranks": ' + dump(ranks if source else clean_row(ranks))
     yield b"\n}\n"

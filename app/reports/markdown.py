@@ -2,61 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from app.analysis import words
 from app.analysis.chains import label_category
 from app.analysis.diagnosis import Finding
-from app.format import NOT_RECORDED, format_count, format_duration, format_percent, format_plural, format_time
+from app.format import format_count, format_duration, format_percent, format_plural, format_time
 from app.queries.run_breaks import DistinctBreak
 from app.reports.contents import Contents
+from app.reports.markdown_explored import write_sections
+from app.reports.markdown_words import MOST_ROWS, code, prose, table
 from app.resources import __version__
-
-MOST_ROWS = 10
-_LONGEST = 200
-_APART = "\u200b"  # zero-width: shows nothing, and keeps @name, #12 and http:// from becoming links
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
-_SPECIAL = re.compile(r"([\\`*_\[\]|~$#>])")
-
-
-def prose(text: str | None, longest: int = _LONGEST) -> str:
-    """Write other people's words on one line, as words: no markup, no link, nobody mentioned."""
-    flat = _flat(text, longest)
-    if not flat:
-        return f"_{NOT_RECORDED}_"
-    flat = _SPECIAL.sub(r"\\\1", flat.replace("&", "&amp;").replace("<", "&lt;"))
-    flat = re.sub(r"(@|\\#|://|\bwww(?=\.)|\bGH(?=-\d))", rf"\1{_APART}", flat)
-    return re.sub(r"^(\d+)([.)]\s)", r"\1\\\2", re.sub(r"^([-+=])", r"\\\1", flat))
-
-
-def code(text: str | None, longest: int = _LONGEST) -> str:
-    """Write other people's code on one line, in as many backticks as it takes; a pipe is escaped for tables."""
-    flat = _flat(text, longest)
-    if not flat:
-        return f"_{NOT_RECORDED}_"
-    fence = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
-    space = " " if flat.startswith("`") or flat.endswith("`") or len(fence) > 1 else ""
-    # A table cell ends at a pipe even inside backticks, and a backslash before it stays one.
-    return f"{fence}{space}{flat}{space}{fence}".replace("\\|", "\\\u200b|").replace("|", "\\|")
-
-
-def _flat(text: str | None, longest: int) -> str:
-    flat = " ".join(_CONTROL.sub(" ", text or "").split())
-    return flat if len(flat) <= longest else flat[: longest - 1].rstrip() + "…"
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Write a table; a heading that ends in ">" is of a column of numbers."""
-    heads = [column.removesuffix(">") for column in columns]
-    lines = [heads, ["--:" if column.endswith(">") else ":--" for column in columns], *rows]
-    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def render_markdown(contents: Contents) -> str:
     """Write the report as Markdown that GitHub shows as it should."""
     parts = [_head(contents), _todo(contents.findings, bool(contents.run.compile_count))]
-    parts += [_breaks(contents), _recompiles(contents), _failures(contents), _foot(contents)]
+    parts += [_breaks(contents), _recompiles(contents), _failures(contents)]
+    parts += [*write_sections(contents.sections), _foot(contents)]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 

@@ -5,24 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from app.analysis import rows
 from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
 from app.queries.page import Page
+from app.reports.explored_tables import EXPLORED_TABLES
 from app.reports.source import clean_row
+from app.reports.table import Row, Table
 
 PAGE = 200
-Row = dict[str, Any]
-List = Callable[..., Page[Any]]
-
-
-class Table(NamedTuple):
-    """Hold a table's name, what lists a page of it, and what makes a plain row."""
-
-    name: str
-    list: List
-    to_row: Callable[[Any], Row]
 
 
 def _list_all(read: Callable[..., Any], connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
@@ -34,7 +26,11 @@ def _list_changed(connection: sqlite3.Connection, run_id: str, **_page: Any) -> 
     return Page(tuple({"process_id": process_id, "changed": changed} for process_id, changed in found), None)
 
 
-TABLES = (
+def _list_caches(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
+    return Page(tuple(run_events.count_cache_results(connection, run_id)), None)
+
+
+TABLES: tuple[Table, ...] = (
     Table("processes", partial(_list_all, run_detail.list_processes), rows.process_row),
     Table("changed_configuration", _list_changed, dict),
     Table("compiles", compiles.list_compiles, rows.compile_row),
@@ -46,7 +42,9 @@ TABLES = (
     Table("recompile_limit_hits", partial(_list_all, run_recompiles.list_limit_hits), rows.limit_hit_row),
     Table("failures", run_events.list_failures, rows.failure_row),
     Table("cache_lookups", run_events.list_cache_lookups, rows.cache_lookup_row),
+    Table("caches", _list_caches, rows.plain_row),
     Table("cudagraph_skips", run_events.list_cudagraph_skips, rows.cudagraph_skip_row),
+    *EXPLORED_TABLES,
 )
 BY_NAME = {table.name: table for table in TABLES}
 

@@ -59,11 +59,15 @@ def find_run(run_id: str) -> RunDetail:
     return detail
 
 
-def list_reports(run_id: str) -> list[tuple[str, str]]:
+def list_reports(run_id: str, has_texts: bool) -> list[tuple[str, str]]:
     """List label and address of each way to save a run's report; none while nothing can make them."""
     if "reports.download" not in current_app.view_functions:
         return []
-    return [(label, f"{url_for('run.show', run_id=run_id)}/report.{format}") for format, label in REPORTS]
+    report = f"{url_for('run.show', run_id=run_id)}/report"
+    found = [(label, f"{report}.{format}") for format, label in REPORTS]
+    if has_texts:
+        found.insert(1, ("HTML with graphs and code", f"{report}.html?payloads=yes"))
+    return found
 
 
 def list_tabs(detail: RunDetail, explored: Explored) -> list[TabGroup]:
@@ -95,7 +99,7 @@ def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) ->
         tabs=list_tabs(detail, explored),
         explored=explored,
         reject_count=logs.count_rejects(get_reader(), run.id),
-        reports=list_reports(run.id),
+        reports=list_reports(run.id, explored.has_texts),
         live=run.state == "running",
         **context,
     )

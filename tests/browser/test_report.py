@@ -12,6 +12,7 @@ import pytest
 from app.cli import main
 from collectors.store.connect import checkpoint, open_writer
 from collectors.store.migrations import migrate
+from tests.unit.app.explored import explore
 from tests.unit.app.hostile import BAD, record_hostile_run
 from tests.unit.app.hostile import RUN as HOSTILE
 from tests.unit.app.recorded import RUN, record_run
@@ -90,3 +91,21 @@ def test_report_prints_on_white_paper(from_disk: Open) -> None:
     assert len(page.pdf()) > 10_000
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("getComputedStyle(document.body).color") != "rgb(24, 32, 44)"
+
+
+def test_report_with_texts_leads_from_the_directory_to_one(from_disk: Open, reports: Path) -> None:
+    database = reports / "explored.db"
+    explore(database)
+    with closing(open_writer(database)) as store:
+        checkpoint(store)
+        run = store.execute("select id from runs where name = 'zoo_recompiles'").fetchone()["id"]
+    where = ["--db", str(database), "--output", str(reports / f"{run}.html")]
+    assert main(["export", "--run", run, "--format", "html", "--payloads", *where]) == 0
+    page = from_disk(run)
+    words = page.locator("details.text pre").filter(has_text="async_compile").first
+    assert not words.is_visible()
+    page.locator("#directory").get_by_role("link", name="inductor_output_code").first.click()
+    page.locator("details.text[open] pre:target").wait_for()
+    assert "async_compile" in page.locator("pre:target").inner_text()
+    assert page.locator("#timeline svg rect").first.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0

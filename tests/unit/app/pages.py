@@ -133,6 +133,11 @@ def _shapes(reader: sqlite3.Connection) -> list[str]:
     return [page, f"{page}?limit=100"]
 
 
+def _reports(reader: sqlite3.Connection) -> list[str]:
+    rows = reader.execute("select id from runs order by id").fetchall()
+    return [f"/runs/{run_id}/report.{format}" for (run_id,) in rows for format in ("html", "md")]
+
+
 # The same of whole trace logs that were imported (tests/unit/app/explored.py).
 list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "guards": _guards,
@@ -144,4 +149,5 @@ list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "ranks": _ranks,
     "stacks": _stacks,
     "shapes": _shapes,
+    "reports": _reports,
 }
