@@ -20,6 +20,7 @@ from app.api import (
     schemas_search,
     schemas_shapes,
     schemas_stacks,
+    schemas_timeline,
 )
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
@@ -53,6 +54,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_ranks.SCHEMAS,
     **schemas_stacks.SCHEMAS,
     **schemas_shapes.SCHEMAS,
+    **schemas_timeline.SCHEMAS,
     "Error": ERROR,
 }
 _FAILURES = {

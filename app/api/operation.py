@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from flask import Response
+
 from app.api.answer import Answer
 
 
@@ -12,7 +14,7 @@ class Operation(NamedTuple):
     """Describe one address. `schema` names the schema of its data, or of one row where it is a list."""
 
     path: str
-    view: Callable[..., Answer]
+    view: Callable[..., Answer | Response]
     schema: str
     is_list: bool
     summary: str

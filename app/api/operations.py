@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from app.api import across, aot, artifacts, caches, guards, imports, ranks, run_lists, runs, search, shapes, stacks
+from app.api import (
+    across,
+    aot,
+    artifacts,
+    caches,
+    guards,
+    imports,
+    ranks,
+    run_lists,
+    runs,
+    search,
+    shapes,
+    stacks,
+    timeline,
+)
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
@@ -208,4 +222,5 @@ OPERATIONS = (
     *ranks.OPERATIONS,
     *stacks.OPERATIONS,
     *shapes.OPERATIONS,
+    *timeline.OPERATIONS,
 )

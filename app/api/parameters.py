@@ -13,6 +13,7 @@ from collectors.store.search_texts import KINDS
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string", "maxLength": 200}
 _CHOICE: Schema = {"type": "string", "enum": ["yes", "no"]}
+MOMENT: Schema = {"type": "integer", "minimum": 0, "description": "Microseconds since 1970, UTC."}
 PAGE = ("limit", "cursor")
 RUNS = ("q", *RUN_FILTERS, "sort_runs", *PAGE)
 BREAKS = (*graph_breaks.FILTERS, *RUN_FILTERS)
@@ -72,9 +73,14 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("redact_source", "Whether every line of the user's code is left out; `no` where it is not given.", _CHOICE),
     ("again", "Whether it is imported even if its run was deleted here; `no` where it is not given.", _CHOICE),
     ("rows", "`all`: also what does not differ.", {"type": "string", "enum": ["", "all"]}),
+    ("download", "`1`: the bare trace file.", {"type": "string", "enum": ["", "1"]}),
+    ("from_us", "Where the window begins; the run's first moment where it is not given.", MOMENT),
+    ("to_us", "Where the window ends; the run's last moment where it is not given.", MOMENT),
+    ("width", "How many columns the window is drawn with.", {"type": "integer", "minimum": 1, "maximum": 100_000}),
+    ("idle", "`1`: also when the run was busy.", {"type": "string", "enum": ["", "1"]}),
     ("category", "What kind of guard failed.", {"type": "string", "enum": [it.name for it in CATEGORIES]}),
 )
-_SAME_NAME = {"artifact_name": "name", "redact_source": "redact_source"}
+_SAME_NAME = {"artifact_name": "name", "redact_source": "redact_source", "from_us": "from_us", "to_us": "to_us"}
 PARAMETERS = {key: (_SAME_NAME.get(key, key.partition("_")[0]), said, schema) for key, said, schema in _TABLE}
 
 PATH_PARAMETERS = {

@@ -21,6 +21,8 @@ def _serve(operation: Operation) -> Callable[..., Response]:
     def view(**path: str) -> Response:
         check_query(known)
         found = operation.view(**path)
+        if isinstance(found, Response):  # streamed: it writes the envelope itself
+            return found
         answer = jsonify({"ok": True, "data": found.data, "next": found.next})
         answer.status_code = operation.status
         return answer

@@ -60,7 +60,7 @@ def url_with(**changes: object) -> str:
     query.update(changes)
     kept = {key: value for key, value in query.items() if value not in (None, "", [], [""])}
     here = url_for(request.endpoint or "overview.index", **(request.view_args or {}))
-    # Never through url_for: a reader's own key may be one of its arguments ("_scheme") or a part of the path ("run_id").
+    # Never through url_for: a key may be one of its arguments ("_scheme") or a part of the path ("run_id").
     return f"{here}?{urlencode(kept, doseq=True)}" if kept else here
 
 

@@ -1,0 +1,133 @@
+"""The timeline as a page draws it and as trace viewers read it: phases of names, compact windows, Chrome's events."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from app.analysis.words import PHASES, Phase
+from app.queries.timeline import Lane, LaneWindow
+
+# The first that fits. Names are torch's: dynamo_timed, CompileEventLogger and the passes of inductor.
+_RULES = tuple(
+    (re.compile(pattern, re.IGNORECASE), phase)
+    for pattern, phase in (
+        (r"compile_attempt_(?!0$)|restart", "restart"),
+        (r"cudagraph", "cudagraph"),
+        (r"triton|async_compile|autotun|precompile", "triton"),
+        (r"codegen$|codegen\.|code_gen|codecache\.|compile_file|compile_to_fn|cutlass|cpp_builder", "codegen"),
+        (
+            r"inductor_|fx_codegen|fx_graph|compile_fx|graphlowering|scheduler|pass\.|_passes$|fake_tensor_prop",
+            "inductor",
+        ),
+        (r"aot|autograd|backward|min_cut|joint|backend_compile", "aot"),
+        (
+            r"dynamo|frame_compile|bytecode|build_guards|guard|compile_attempt_0|automatic_dynamic|pgo|runtime_asserts",
+            "dynamo",
+        ),
+    )
+)
+OTHER = Phase("other", "other", "phase-other", "anything else that torch timed, garbage collection among it")
+LEGEND = (*(phase for phase in PHASES if phase.name != "first_calls"), OTHER)
+_PLACES = {phase.name: place for place, phase in enumerate(LEGEND)}
+
+
+@lru_cache(maxsize=4096)
+def find_phase(name: str) -> Phase:
+    """Say which phase of a compile a span's name belongs to."""
+    found = next((phase for pattern, phase in _RULES if pattern.search(name)), OTHER.name)
+    return LEGEND[_PLACES[found]]
+
+
+def label_lane(lane: Lane, threads: int) -> str:
+    """Name a lane as people do: rank and pid, and the thread where a process has several."""
+    parts = [f"rank {lane.rank}"] if lane.rank is not None else []
+    parts += [f"pid {lane.pid}"] if lane.pid is not None else []
+    parts = parts or [f"process {lane.process_id[:8]}"]
+    return " · ".join([*parts, f"thread {lane.thread}"] if threads > 1 else parts)
+
+
+def describe_lanes(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
+    """Say what is drawn of each lane's frame: its label and how many rows it has."""
+    processes = [lane.process_id for lane in lanes]
+    return [
+        {"label": label_lane(lane, processes.count(lane.process_id)), "rows": lane.deepest + 1, "last": lane.last_us}
+        for lane in lanes
+    ]
+
+
+def write_window(
+    lanes: Sequence[Lane],
+    windows: Sequence[LaneWindow],
+    compiles: Mapping[int, tuple[str, str | None]],
+    from_us: int,
+    to_us: int,
+) -> dict[str, Any]:
+    """Write a window as flat lists, so that thousands of spans are a few lists of numbers.
+
+    Times in lists are since `first_us`, the run's first moment.
+    """
+    first_us = min(lane.first_us for lane in lanes)
+    names: dict[str, int] = {}
+    drawn = []
+    for lane, window in zip(describe_lanes(lanes), windows):
+        spans: list[int] = []
+        for it in window.spans:
+            end = -1 if it.duration_us is None else it.duration_us
+            place = names.setdefault(it.name, len(names))
+            spans += (place, it.begin_us - first_us, end, it.depth, it.compile_key or 0)
+        short = [value for it in window.short for value in (it.depth, it.bucket, it.span_count, it.busy_us)]
+        marks: list[int] = []
+        for mark in window.marks:
+            marks += (names.setdefault(mark.name, len(names)), mark.first_us - first_us, mark.mark_count)
+        drawn.append(lane | {"last": lane["last"] - first_us, "spans": spans, "short": short, "marks": marks})
+    return {
+        "first_us": first_us,
+        "last_us": max(lane.last_us for lane in lanes),
+        "from_us": from_us,
+        "to_us": to_us,
+        "names": [[name, _PLACES[find_phase(name).name]] for name in names],
+        "compiles": {str(key): list(said) for key, said in compiles.items()},
+        "lanes": drawn,
+    }
+
+
+def number_processes(lanes: Sequence[Lane]) -> dict[str, int]:
+    """Give each process the number that tells it apart: its rank, else its pid, else its place."""
+    ids = list(dict.fromkeys(lane.process_id for lane in lanes))
+    by_id = {lane.process_id: lane for lane in lanes}
+    for numbers in ([by_id[it].rank for it in ids], [by_id[it].pid for it in ids]):
+        told = [number for number in numbers if number is not None]
+        if len(set(told)) == len(ids):
+            return dict(zip(ids, told))
+    return {it: place for place, it in enumerate(ids)}
+
+
+def name_processes(lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:
+    """Make the events that name processes and threads in a trace viewer."""
+    numbers = number_processes(lanes)
+    for lane in lanes:
+        place = {"ph": "M", "ts": 0, "pid": numbers[lane.process_id], "tid": lane.thread}
+        yield place | {"name": "process_name", "args": {"name": label_lane(lane, 1)}}
+        yield place | {"name": "process_sort_index", "args": {"sort_index": numbers[lane.process_id]}}
+        yield place | {"name": "thread_name", "args": {"name": f"thread {lane.thread}"}}
+
+
+def make_events(rows: Iterable[sqlite3.Row], pid: int, tid: int) -> Iterator[dict[str, Any]]:
+    """Make the trace events of a lane's spans: X is a phase, i a moment, B a phase whose end was not recorded."""
+    for row in rows:
+        event: dict[str, Any] = {"name": row["name"], "ts": row["begin_us"], "pid": pid, "tid": tid}
+        if row["instant"]:
+            event |= {"ph": "i", "s": "t"}
+        elif row["duration_us"] is None:
+            event["ph"] = "B"
+        else:
+            event |= {"ph": "X", "dur": row["duration_us"]}
+        event["cat"] = find_phase(row["name"]).name
+        args = json.loads(row["args"]) if row["args"] else {}
+        event["args"] = ({"compile_id": row["compile_id"]} if row["compile_id"] else {}) | args
+        yield event

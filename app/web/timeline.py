@@ -1,0 +1,76 @@
+"""The timeline of a run: every phase that torch timed, by rank and thread, and sums by name."""
+
+from __future__ import annotations
+
+from flask import Blueprint, request
+
+from app.analysis.timeline import LEGEND, describe_lanes, find_phase, write_window
+from app.db import get_reader
+from app.queries import timeline
+from app.queries.page import FilterError
+from app.queries.timeline import Lane
+from app.web.run_shell import find_run, render_run
+
+blueprint = Blueprint("timeline", __name__)
+
+WIDTH = 1200  # columns of the window that comes with the page
+ROW_PX, HEAD_PX, RULER_PX = 18, 30, 22  # as in static/js/timeline-layout.mjs
+MOST_PX = 620  # of the box; more lanes are moved to
+
+
+@blueprint.get("/runs/<run_id>/timeline")
+def show(run_id: str) -> str:
+    """Show a run's timeline, at the window that the address names, and what each phase took."""
+    detail, reader = find_run(run_id), get_reader()
+    lanes = timeline.list_lanes(reader, run_id)
+    idle = bool(request.args.get("idle"))
+    data = read_lanes(lanes, *read_window(lanes, "from", "to"), WIDTH, idle=idle) if lanes else None
+    height = RULER_PX + sum(HEAD_PX + ROW_PX * (lane.deepest + 1) for lane in lanes)
+    return render_run(
+        detail,
+        "run_timeline.html",
+        tab="timeline",
+        lanes=describe_lanes(lanes),
+        totals=timeline.list_totals(reader, run_id),
+        find_phase=find_phase,
+        legend=LEGEND,
+        data=data,
+        height=min(MOST_PX, height),
+    )
+
+
+def read_window(lanes: list[Lane], start: str = "from_us", end: str = "to_us") -> tuple[int, int]:
+    """Read from when to when; the whole run where the address does not say.
+
+    Raises: FilterError if it is no window.
+    """
+    first_us, last_us = min(lane.first_us for lane in lanes), max(lane.last_us for lane in lanes)
+    from_us = read_whole(start, first_us, 0, 1 << 60)
+    to_us = read_whole(end, max(last_us, first_us + 1), 0, 1 << 60)
+    if to_us <= from_us:
+        raise FilterError(f"{end}: {to_us} is not behind {start}, {from_us}")
+    return from_us, to_us
+
+
+def read_lanes(lanes: list[Lane], from_us: int, to_us: int, width: int, *, idle: bool = False) -> dict[str, object]:
+    """Read a window of every lane, written as the page draws it; with `idle` also when the run was busy."""
+    reader = get_reader()
+    windows = [timeline.get_window(reader, lane, from_us, to_us, width, lane_count=len(lanes)) for lane in lanes]
+    keys = sorted({it.compile_key for window in windows for it in window.spans if it.compile_key is not None})
+    found = write_window(lanes, windows, timeline.list_functions(reader, keys), from_us, to_us)
+    first_us, last_us = min(lane.first_us for lane in lanes), max(lane.last_us for lane in lanes)
+    busy = timeline.list_busy(reader, lanes, (last_us - first_us) // 200) if idle else []
+    return found | {"busy": [at - first_us for stretch in busy for at in stretch]}
+
+
+def read_whole(name: str, default: int, least: int, most: int) -> int:
+    """Read a whole number of the address.
+
+    Raises: FilterError if it is none, or not within its limits.
+    """
+    text = request.args.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or not least <= int(text) <= most:
+        raise FilterError(f"{name}: {text[:40]!r} is not a whole number from {least} to {most}")
+    return int(text)
