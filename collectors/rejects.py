@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Kinds that a later reading of the same log may do away with: only what the last one met counts.
+OF_LAST_READING = frozenset(("truncated", "damaged_file", "empty_log"))
+
 # kind -> what it means, in words for people
 KINDS: dict[str, str] = {
     "stray_line": "a line that is no record",

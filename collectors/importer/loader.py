@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collectors.decode.captured import Captured
 from collectors.decode.decoder import Decoder
@@ -16,14 +16,23 @@ from collectors.events import Event, Noted, ProcessStarted, RunEnded, RunStarted
 from collectors.importer.withhold import withhold
 from collectors.read.head import HEAD_BYTES, Head, PeekedFile, read_head
 from collectors.read.rejects import Rejects
-from collectors.read.sources import LogSource, NoSuchLog, SourceDamaged, SourceGroup
+from collectors.read.sources import LimitExceeded, LogSource, NoSuchLog, SourceDamaged, SourceGroup
 from collectors.read.trace_log import ReadStats, TraceLog
 from collectors.record.home import new_run_id
 from collectors.record.source_index import qualify
 from collectors.record.traces import list_rejects
+from collectors.rejects import OF_LAST_READING
 from collectors.store.connect import checkpoint
 from collectors.store.ingest import Ingestor
-from collectors.store.logs import LogRow, advance_log, find_logs, forget_deletion, keep_rejects
+from collectors.store.logs import (
+    LEARNT_LATE,
+    LogRow,
+    advance_log,
+    complete_process,
+    find_logs,
+    forget_deletion,
+    keep_rejects,
+)
 
 BATCH_EVENTS = 2_000
 BATCH_BYTES = 8 << 20  # of texts
@@ -54,6 +63,7 @@ class Imported:
     known_run: bool = False
     deleted: bool = False
     without_payloads: bool = False  # imported so before, and left so
+    with_source: bool = False  # the same
     record_count: int = 0
     event_count: int = 0
     read_bytes: int = 0
@@ -73,22 +83,23 @@ class Loader:
         self._ingestor = Ingestor(connection, database)
         self._decoder = Decoder(PathNamer(options.roots), _qualifier(options))
         self._readings: dict[str, Reading] = {}
-        self._empty: list[LogSource] = []
-        self._single: dict[int, PeekedFile] = {}  # a stream that can be opened only once
-        heads = self._peek()
-        if not heads:
+        self._heads: dict[str, tuple[LogSource, Head]] = {}
+        self._known: dict[str, LogRow] = {}
+        self._replaced: set[str] = set()
+        self._single: PeekedFile | None = None  # a stream that can be opened only once
+        self._unread: dict[str, tuple[str, str]] = {}  # files of which nothing could be read: kind, example
+        self._look(group.sources)
+        if not self._heads:
             self._close()
-            raise NoSuchLog(f"{group.label}: there is no record of torch's trace in it.")
-        self._heads = heads
-        known = find_logs(connection, [head.key for _source, head in heads if head.key])
-        first = min((head for _source, head in heads), key=lambda head: (head.first_us or 0, head.key or ""))
-        self.first = first
+            why = " ".join(example for kind, example in self._unread.values() if kind == "damaged_file")
+            raise NoSuchLog(f"{group.label}: there is no record of torch's trace in it. {why}".strip())
+        heads = [head for _source, head in self._heads.values()]
+        self.first = min(heads, key=lambda head: (head.first_us or 0, head.key or ""))
         self.imported = Imported(
-            run_id=next((row.run_id for row in known.values()), None) or _run_id(first),
-            name=options.name or next((head.program for _s, head in heads if head.program), None) or group.label,
-            known_run=bool(known),
+            run_id=next((row.run_id for row in self._known.values()), None) or _run_id(self.first),
+            name=options.name or next((head.program for head in heads if head.program), None) or group.label,
+            known_run=bool(self._known),
         )
-        self._known = known
 
     def read(self, progress: Progress = lambda _bytes: None) -> Imported:
         """Import what is new.
@@ -99,19 +110,23 @@ class Loader:
         if self._options.again:
             forget_deletion(self._connection, done.run_id)
         self._begin_run()
-        for place, (source, head) in enumerate(self._heads):
-            if done.deleted:
-                break
-            reading = self._readings.get(head.key or "")
+        for key, (source, head) in self._heads.items():
+            if done.deleted or key in self._replaced:
+                continue
+            reading = self._readings.get(key)
             if reading is None:
-                row = self._known.get(head.key or "")
+                row = self._known.get(key)
                 done.without_payloads |= bool(row and row.payloads == "left_out" and self._options.payloads)
-                file = self._single.pop(place, None) or PeekedFile(source.open())
-                reading = Reading(self, source, head, file, row)
-                self._readings[head.key or ""] = reading
+                done.with_source |= bool(row and not row.redacted and self._options.redact_source)
+                file, self._single = self._single or PeekedFile(source.open()), None
+                reading = self._readings[key] = Reading(self, source, head, file, row)
                 done.log_count += 1
             before = sum(it.offset for it in self._readings.values() if it is not reading)
             reading.read(lambda offset, before=before: progress(before + offset))  # type: ignore[misc]
+        done.rejects = Rejects()
+        for met in (self.unread(), *(reading.met for reading in self._readings.values())):
+            for kind, it in met.by_kind.items():
+                done.rejects.add(kind, it.first_line, it.example, it.count)
         return done
 
     def finish(self) -> None:
@@ -127,34 +142,67 @@ class Loader:
         self._ingest([RunEnded(run_id, end, last, run_id, STATE)])
         checkpoint(self._connection)
 
+    def look(self, group: SourceGroup) -> None:
+        """Take what came since: other logs, and those whose file was begun anew.
+
+        Raises: OSError, ValueError.
+        """
+        for source in group.sources:
+            held = {key: it for key, it in self._readings.items() if it.path == source.path and not it.is_replaced()}
+            if source.path is None or held:
+                continue
+            for key in [key for key, it in self._readings.items() if it.path == source.path]:
+                self._replaced.add(key)
+                self._readings[key].close()
+            begun = self._look([source])
+            if begun in self._replaced:  # the same log in another file, as a copy makes it
+                self._replaced.remove(begun)
+                del self._readings[begun]
+
+    def unread(self) -> Rejects:
+        """Count the files of which nothing could be read."""
+        rejects = Rejects()
+        for kind, example in self._unread.values():
+            rejects.add(kind, None, example)
+        return rejects
+
     def touch(self) -> None:
         """Say that the logs are still followed."""
         self._ingestor.touch(self.imported.run_id)
 
     def _close(self) -> None:
-        for file in self._single.values():
-            file.close()
-        self._single.clear()
+        if self._single is not None:
+            self._single.close()
+            self._single = None
 
-    def _peek(self) -> list[tuple[LogSource, Head]]:
-        heads: dict[str, tuple[LogSource, Head]] = {}
-        for source in self._group.sources:
+    def _look(self, sources: list[LogSource]) -> str | None:
+        """Take the logs among the sources, and return the last; a copy of another, or it packed, is the same log."""
+        key = None
+        for source in sources:
             file = PeekedFile(source.open())
             head = read_head(file.peek(HEAD_BYTES), source.modified_us)
-            if len(self._group.sources) == 1:
-                self._single[0] = file
+            if len(sources) == 1 and source.path is None:
+                self._single = file
             else:
                 file.close()
+            if isinstance(file.damage, LimitExceeded):
+                raise file.damage
             if head.key is None:
-                self._empty.append(source)
-            elif head.key not in heads:  # else the same log twice: a copy, or packed beside itself
-                heads[head.key] = (source, head)
-        return list(heads.values())
+                kind = "empty_log" if file.damage is None else "damaged_file"
+                self._unread[source.label] = kind, str(file.damage or source.label)
+                continue
+            self._unread.pop(source.label, None)
+            # It may have been read when it had fewer records than what names it now.
+            known = find_logs(self._connection, [head.key, *head.earlier_keys])
+            key = next(iter(known), head.key)
+            self._known.update(known)
+            self._heads.setdefault(key, (source, replace(head, key=key)))
+        return key
 
     def _begin_run(self) -> None:
         run_id, options, first = self.imported.run_id, self._options, self.first
-        gpu = next((head.gpu_name for _source, head in self._heads if head.gpu_name), None)
-        ranks = {head.rank for _source, head in self._heads if head.rank is not None}
+        gpu = next((head.gpu_name for _source, head in self._heads.values() if head.gpu_name), None)
+        ranks = {head.rank for _source, head in self._heads.values() if head.rank is not None}
         self._ingest(
             [
                 RunStarted(
@@ -170,21 +218,30 @@ class Loader:
                     keep_source=not options.redact_source,
                     gpus=[{"name": gpu}] * max(1, len(ranks)) if gpu else [],
                 )
-            ]
+            ],
+            self._complete,
         )
+
+    def _complete(self) -> None:
+        """Say of what was read when it was shorter what the beginnings of its logs tell now."""
+        for key, row in self._known.items():
+            head = self._heads[key][1] if key in self._heads else None
+            if head is not None:
+                facts = {name: getattr(head, name) for name in LEARNT_LATE}
+                complete_process(self._connection, row, facts, name=self.imported.name, label=self._group.label)
 
     def _ingest(self, events: list[Event], also: Callable[[], None] = lambda: None) -> int:
         result = self._ingestor.ingest(self.imported.run_id, events, also=also)
         self.imported.deleted |= result.deleted_run
         return result.new_count
 
-    def decode(self, captured: Captured, rejects: Rejects) -> list[Event]:
+    def decode(self, captured: Captured, log: TraceLog) -> list[Event]:
         """Make events of a record, without the user's code if so asked."""
         if self._options.redact_source:
             captured = withhold(captured)
         events = self._decoder.decode(captured)
         if events and type(events[0]) is Noted and is_event(captured.name):
-            rejects.add("bad_field", None, f"{captured.name} at byte {captured.sequence}")
+            log.stats.rejects.add("bad_field", log.line, captured.name)
         return events
 
 
@@ -194,12 +251,14 @@ class Reading:
     def __init__(self, loader: Loader, source: LogSource, head: Head, file: PeekedFile, row: LogRow | None) -> None:
         self._loader = loader
         self._source = source
+        self.path = source.path
         self._head = head
         self._file = file
         self.offset = row.end_offset_bytes if row else 0
         self._started: set[str] = set()
         self._payloads = loader._options.payloads and not (row and row.payloads == "left_out")
         self.last_us: int | None = None
+        self.met = Rejects()  # all that was, by any of its readings; a torn end only by the last
         self._stats = ReadStats()
         self._log = TraceLog(
             file,
@@ -215,6 +274,14 @@ class Reading:
         """Close the log."""
         self._file.close()
 
+    def is_replaced(self) -> bool:
+        """Say whether its file is another one now, or was begun anew."""
+        try:
+            now, held = os.stat(self.path or ""), os.fstat(self._file.fileno())
+        except (OSError, ValueError):
+            return True
+        return (now.st_dev, now.st_ino) != (held.st_dev, held.st_ino) or now.st_size < self.offset
+
     def read(self, progress: Progress) -> None:
         """Import what is new in the log."""
         loader, stats = self._loader, self._stats
@@ -226,7 +293,7 @@ class Reading:
             for captured in self._log.read():
                 if captured.process_id not in self._started:
                     batch.append(self._start(captured))
-                events = loader.decode(captured, stats.rejects)
+                events = loader.decode(captured, self._log)
                 batch += events
                 self.last_us = captured.time_us
                 if captured.logged is not None and captured.logged.state == "kept":
@@ -248,7 +315,9 @@ class Reading:
         run_id = loader.imported.run_id
         if final and not self._started:
             batch.insert(0, self._start(None))
-        rejects = self._stats.rejects
+        rejects = Rejects(dict(self._stats.rejects.by_kind))
+        if final and self is next(iter(loader._readings.values())):
+            rejects.by_kind.update(loader.unread().by_kind)
         values = {
             "process_id": self._head.key,
             "run_id": run_id,
@@ -267,15 +336,16 @@ class Reading:
 
         def advance() -> None:
             advance_log(loader._connection, begin, values)
-            if final:
-                keep_rejects(loader._connection, self._head.key or "", list_rejects(rejects))
+            shown = list_rejects(rejects, examples=not loader._options.redact_source)
+            keep_rejects(loader._connection, self._head.key or "", shown)
 
         loader.imported.event_count += loader._ingest(batch, advance)
         self.offset = end_offset
-        if final:
-            for kind, reject in rejects.by_kind.items():
-                loader.imported.rejects.add(kind, reject.first_line, reject.example, reject.count)
-            rejects.by_kind.clear()
+        for kind in OF_LAST_READING:
+            self.met.by_kind.pop(kind, None)
+        for kind, it in self._stats.rejects.by_kind.items():
+            self.met.add(kind, it.first_line, it.example, it.count)
+        self._stats.rejects.by_kind.clear()
         if end_offset >= self._checkpoint_at:
             checkpoint(loader._connection)
             self._checkpoint_at = end_offset + CHECKPOINT_BYTES

@@ -51,6 +51,7 @@ class BlockReader:
         self._counted_from = counted_from  # what was damaged before it was counted by an earlier reading
         self._base_offset = 0  # of the buffer's first byte
         self._base_line = 1
+        self._counted = (0, 1)  # a place in the buffer and its line: a log of stray lines asks for every one
 
     @property
     def offset(self) -> int:
@@ -64,7 +65,9 @@ class BlockReader:
 
     def line_of(self, piece: Piece) -> int:
         """Count the line a record begins at, from 1."""
-        return self._base_line + self._buffer.count(b"\n", 0, piece.begin)
+        place, line = self._counted if self._counted[0] <= piece.begin else (0, self._base_line)
+        self._counted = (piece.begin, line + self._buffer.count(b"\n", place, piece.begin))
+        return self._counted[1]
 
     def __iter__(self) -> Iterator[Piece]:
         scanned = 0
@@ -90,6 +93,7 @@ class BlockReader:
         self._base_line += self._buffer.count(b"\n", 0, count)
         self._base_offset += count
         self._buffer = self._buffer[count:]
+        self._counted = (0, self._base_line)
 
     def _pass_over(self) -> int:
         """Give up a record that would not fit into memory, up to the next one's beginning."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from collectors.read.log_clock import LogClock
-from collectors.read.trace_log import log_key
+from collectors.read.trace_log import log_keys
 
 HEAD_BYTES = 4 << 20  # the first compile's metrics are within this in every log seen so far
 _PID = re.compile(rb"^(?:\[rank\d+\]:)?[VDIWEC]\d{4} \S+ +(\d{1,10}) ", re.MULTILINE)
@@ -20,7 +20,7 @@ _CUDA = re.compile(r"\+cu(\d+)(\d)$")
 # Of a cache key's components; torch says nowhere else which GPU it compiles for.
 _GPU = re.compile(rb"system_info\[device\]: \{'name': '([^'\\]{1,80})'")
 _STACK = re.compile(rb'\{"dynamo_start": \{"stack": \[\{[^{}]*?"filename": ?(\d{1,9})\b')
-_STRING = re.compile(rb'\] \{"str": (\[.*?, \d+\])')
+_STRING = re.compile(rb'\] \{"str": (\["(?:[^"\\\n]|\\.)*", \d{1,9}\])')
 _NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python\d")
 
 
@@ -29,6 +29,7 @@ class Head:
     """Hold what a log's beginning tells."""
 
     key: str | None  # None: no whole record in it
+    earlier_keys: tuple[str, ...]  # what it was named while it had fewer records
     clock: LogClock
     first_us: int | None
     pid: int | None
@@ -48,8 +49,10 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
     pid, rank = _PID.search(head), _RANK.search(head)
     torch_version = _first(_TORCH, head)
     cuda = _CUDA.search(torch_version or "")
+    keys = log_keys(head)
     return Head(
-        key=log_key(head),
+        key=keys[0] if keys else None,
+        earlier_keys=tuple(keys[1:]),
         clock=clock,
         first_us=clock.time_us(first[1], first[2]) if first else None,
         pid=int(pid[1]) if pid else None,
@@ -90,14 +93,15 @@ class PeekedFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._ahead = b""
+        self.damage: Exception | None = None  # met while looking, and met again by `read`
 
     def peek(self, size: int) -> bytes:
         """Return the stream's first bytes, without taking them; an error in them is left for `read`."""
         try:
             while len(self._ahead) < size and (block := self._file.read(size - len(self._ahead))):
                 self._ahead += block
-        except (OSError, ValueError, EOFError):
-            pass
+        except (OSError, ValueError, EOFError) as error:
+            self.damage = error
         return self._ahead[:size]
 
     def read(self, size: int = -1, /) -> bytes:
@@ -106,6 +110,13 @@ class PeekedFile:
             taken, self._ahead = (self._ahead, b"") if size < 0 else (self._ahead[:size], self._ahead[size:])
             return taken
         return self._file.read(size)
+
+    def fileno(self) -> int:
+        """Give the file's descriptor.
+
+        Raises: OSError if it is no file.
+        """
+        return self._file.fileno()
 
     def close(self) -> None:
         """Close the stream beneath."""

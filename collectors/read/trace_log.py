@@ -77,11 +77,10 @@ class _Segment:
     strings: dict[int, str] = field(default_factory=dict)
 
 
-def log_key(head: bytes) -> str | None:
-    """Name a log by its first records; None if there is no whole one in its beginning."""
-    lines = (line for line in head.split(b"\n")[:-1] if _PREFIX.match(line))
-    first = b"\n".join(islice(lines, KEY_RECORDS))
-    return blake2b(first, digest_size=16).hexdigest() if first else None
+def log_keys(head: bytes) -> list[str]:
+    """Name a log by its first records; then what it was named while it had fewer. None if it has no whole one."""
+    lines = list(islice((line for line in head.split(b"\n")[:-1] if _PREFIX.match(line)), KEY_RECORDS))
+    return [blake2b(b"\n".join(lines[:count]), digest_size=16).hexdigest() for count in range(len(lines), 0, -1)]
 
 
 def read_trace_log(
@@ -133,6 +132,7 @@ class TraceLog:
         self._segment = _Segment(process_id)
         self._segments: dict[int, _Segment] = {}  # by pid
         self._pid = b""
+        self._piece: Piece | None = None
         self._blocks = BlockReader(file, self.stats.rejects, start_offset)
 
     @property
@@ -140,17 +140,31 @@ class TraceLog:
         """Say whose record was read last."""
         return int(self._pid) if self._pid else None
 
+    @property
+    def line(self) -> int | None:
+        """Say at which line the record begins that was read last."""
+        return self._blocks.line_of(self._piece) if self._piece else None
+
     def read(self) -> Iterator[Captured]:
         """Yield the records from `start_offset` on; those before it are read for the names they give."""
         self.stats.rejects.by_kind.pop("truncated", None)
-        for piece in self._blocks:
-            if piece.offset < self._start_offset:
-                self._learn(piece)
-                continue
-            made = self._read_piece(piece)
-            if made is not None:
-                self.stats.yielded += 1
-                yield made
+        try:
+            for piece in self._blocks:
+                if piece.offset < self._start_offset:
+                    self._learn(piece)
+                    continue
+                self._piece = piece
+                made = self._read_piece(piece)
+                if made is not None:
+                    self.stats.yielded += 1
+                    yield made
+        except (ValueError, OSError, EOFError):  # what was read is read: a whole copy goes on behind it
+            self._end()
+            raise
+        self._end()
+
+    def _end(self) -> None:
+        self._piece = None
         self.stats.end_offset, self.stats.end_line = self._blocks.offset, self._blocks.line
 
     def _learn(self, piece: Piece) -> None:

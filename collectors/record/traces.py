@@ -160,7 +160,7 @@ class TraceReader:
         }
 
 
-def list_rejects(rejects: Rejects) -> Iterator[tuple[str, int, int | None, str | None]]:
-    """List what could not be read, as the store keeps it."""
+def list_rejects(rejects: Rejects, *, examples: bool = True) -> Iterator[tuple[str, int, int | None, str | None]]:
+    """List what could not be read, as the store keeps it; examples may be lines of the user's code."""
     for kind, reject in sorted(rejects.by_kind.items()):
-        yield kind, reject.count, reject.first_line, reject.example
+        yield kind, reject.count, reject.first_line, reject.example if examples else None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from collectors.rejects import OF_LAST_READING
 from collectors.store.errors import StoreError
 
 
@@ -22,6 +23,7 @@ class LogRow:
     run_id: str
     end_offset_bytes: int
     payloads: str
+    redacted: bool
 
 
 def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dict[str, LogRow]:
@@ -29,11 +31,11 @@ def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dic
     found = {}
     for process_id in process_ids:
         row = connection.execute(
-            "select process_id, run_id, end_offset_bytes, payloads from logs where process_id = :process_id",
+            "select process_id, run_id, end_offset_bytes, payloads, redacted from logs where process_id = :process_id",
             {"process_id": process_id},
         ).fetchone()
         if row is not None:
-            found[process_id] = LogRow(row["process_id"], row["run_id"], row["end_offset_bytes"], row["payloads"])
+            found[process_id] = LogRow(*row)
     return found
 
 
@@ -69,7 +71,10 @@ def keep_rejects(
 ) -> None:
     """Add what could not be read: kind, count, first line, example. A torn end is only ever the last reading's."""
     key = {"process_id": process_id}
-    connection.execute("delete from log_rejects where process_id = :process_id and kind = 'truncated'", key)
+    connection.executemany(
+        "delete from log_rejects where process_id = :process_id and kind = :kind",
+        [{**key, "kind": kind} for kind in OF_LAST_READING],
+    )
     connection.executemany(
         """
         insert into log_rejects (process_id, kind, reject_count, first_line, example)
@@ -80,6 +85,40 @@ def keep_rejects(
             {**key, "kind": kind, "reject_count": count, "first_line": line, "example": example}
             for kind, count, line, example in rejects
         ],
+    )
+
+
+LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_version", "gpu_name")
+
+
+def complete_process(
+    connection: sqlite3.Connection, log: LogRow, facts: Mapping[str, Any], *, name: str, label: str
+) -> None:
+    """Say of a process and its run what its log did not tell yet when it was read first.
+
+    `facts` are those of LEARNT_LATE; a run that was called by its `label`, for want of better, gets its name.
+    """
+    values = {**facts, "process_id": log.process_id, "run_id": log.run_id, "name": name, "label": label}
+    connection.execute(
+        """
+        update processes set
+          rank = coalesce(rank, :rank), python_version = coalesce(python_version, :python_version),
+          torch_version = coalesce(torch_version, :torch_version), torch_git = coalesce(torch_git, :torch_git),
+          cuda_version = coalesce(cuda_version, :cuda_version)
+        where id = :process_id
+        """,
+        values,
+    )
+    connection.execute(
+        """
+        update runs set
+          python_version = coalesce(python_version, :python_version),
+          torch_version = coalesce(torch_version, :torch_version), cuda_version = coalesce(cuda_version, :cuda_version),
+          gpu_count = case when gpu_name is null and :gpu_name is not null then 1 else gpu_count end,
+          gpu_name = coalesce(gpu_name, :gpu_name), name = case when name = :label then :name else name end
+        where id = :run_id
+        """,
+        values,
     )
 
 
