@@ -68,6 +68,12 @@ def read_static(names: Sequence[str]) -> Markup:
     return Markup(text)  # noqa: S704  our own files
 
 
+@lru_cache(maxsize=1)
+def read_plotly() -> bytes:
+    """Read the script that draws charts, as it is written into a report."""
+    return read_static((PLOTLY,)).encode()
+
+
 def hash_script(text: str) -> str:
     """Name an inlined script by its content, as Content-Security-Policy does."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

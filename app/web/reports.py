@@ -16,6 +16,8 @@ from app.reports.contents import Contents, read_contents
 from app.reports.csv import COLUMNS, DEFAULT_TABLE
 from app.reports.formats import file_name, write_report
 from app.reports.html import policy_of, write_html
+from app.reports.page import read_plotly
+from app.web.packing import pack_around
 from app.web.run_shell import find_run
 from collectors.store.connect import open_reader
 
@@ -42,8 +44,10 @@ def download(run_id: str, format: str) -> Response:
     now_us = time.time_ns() // 1000
     if format == "html":
         contents = read_contents(get_reader(), detail, source, now_us)
-        pieces = _stream_html(get_settings().db, contents) if payloads else write_html(get_reader(), contents)
-        response = Response(pieces if payloads else b"".join(pieces), content_type=FORMATS[format])
+        if payloads:
+            response = Response(_stream_html(get_settings().db, contents), content_type=FORMATS[format])
+        else:
+            response = _send_packed(b"".join(write_html(get_reader(), contents)))
         response.headers["Content-Security-Policy"] = f"{policy_of(contents)}; frame-ancestors 'none'"
     elif format == "md":
         body = b"".join(write_report(get_reader(), detail, format, table, source, now_us))
@@ -53,6 +57,16 @@ def download(run_id: str, format: str) -> Response:
         response = Response(pieces, content_type=FORMATS[format])
     response.headers.set("Content-Disposition", "attachment", filename=file_name(detail, format, table))
     response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _send_packed(body: bytes) -> Response:
+    """Send an HTML report; most of it is the script that draws, which is the same in each."""
+    response = Response(body, content_type=FORMATS["html"])
+    response.vary.add("Accept-Encoding")
+    if request.accept_encodings["gzip"] > 0:
+        response.set_data(pack_around(body, read_plotly()))
+        response.headers["Content-Encoding"] = "gzip"
     return response
 
 
