@@ -15,7 +15,11 @@ from .hashing import source_hash  # relative: the observed process loads this pa
 _FILE = re.compile(r'^(?P<indent>[ \t]*)(?:-\s*)?File ".*?", line \d+(?:, in .*)?$')
 _MARKS = re.compile(r"^[\s^~]+$")
 # "k == 1      # x = self.l(x) * k  # models.py:83 in forward": the middle part is the user's line.
-_COMMENT = re.compile(r"(?P<before>\s{2}# )(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+:\d+ in [^\s()]+)")
+# A guard of several places has them all: "… (utils.py:42 in run_node) and y = k + 1  # models.py:84 in forward".
+_COMMENT = re.compile(
+    r"(?P<before>\s{2}# |\([^\s()]+:\d+ in [^\s()]+\) and )(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+?:\d+ in [^\s()]+)"
+)
+_LONG_LINE = 20_000  # torch writes none with a comment; a made one would take for ever to look through
 # How FX prints where a node came from, in graphs and in 2.13's hints: # File "m.py", line 3, in f, code: y = x + 1
 _NODE = re.compile(r"(?P<before># File:? .*?, code: )(?P<code>.*\S)")
 # Structured stacks carry the line under `loc`; SyntaxError's text and a frame's `code` are the same thing.
@@ -108,6 +112,8 @@ def _text(text: str) -> str:
 
 
 def _in_comment(line: str) -> str:
+    if len(line) > _LONG_LINE:
+        return withhold_line(line)
     if _NODE.search(line):
         return _NODE.sub(lambda found: found["before"] + withhold_line(found["code"]), line)
     return _COMMENT.sub(lambda found: found["before"] + withhold_line(found["code"]) + found["after"], line)

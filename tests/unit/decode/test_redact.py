@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,3 +135,17 @@ def test_loads_under_another_name_and_without_the_rest() -> None:
 def test_redaction_never_raises_and_is_idempotent(value: object) -> None:
     once = withhold_source(value)
     assert withhold_source(once) == once
+
+
+def test_a_guard_of_several_places_loses_the_line_of_each() -> None:
+    guard = "LAMBDA_GUARD: 0 <= L['x'].item() <= 9"
+    place = "n = x.item(); check(n >= 0)  # m.py:22 in f (_dynamo/utils.py:42 in run_node)"
+    told = withhold_source(f"+- {guard}  # {place} and {place}")
+    assert told.startswith(f"+- {guard}  # <source withheld ") and "x.item(); " not in told
+    assert told.count("# m.py:22 in f (_dynamo/utils.py:42 in run_node)") == told.count("<source withheld") == 2
+
+
+def test_a_made_line_without_end_is_withheld_at_once() -> None:
+    began_s = time.process_time()
+    assert withhold_source("  # a" * 200_000 + " # m.py:1 in f").lstrip().startswith("<source withheld")
+    assert time.process_time() - began_s < 2
