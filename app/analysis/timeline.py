@@ -17,11 +17,12 @@ _RULES = tuple(
     (re.compile(pattern, re.IGNORECASE), phase)
     for pattern, phase in (
         (r"compile_attempt_(?!0$)|restart", "restart"),
+        (r"^pass\.", "inductor"),
         (r"cudagraph", "cudagraph"),
         (r"triton|async_compile|autotun|precompile", "triton"),
         (r"codegen$|codegen\.|code_gen|codecache\.|compile_file|compile_to_fn|cutlass|cpp_builder", "codegen"),
         (
-            r"inductor_|fx_codegen|fx_graph|compile_fx|graphlowering|scheduler|pass\.|_passes$|fake_tensor_prop",
+            r"inductor_|fx_codegen|fx_graph|compile_fx|graphlowering|scheduler|_passes$|fake_tensor_prop",
             "inductor",
         ),
         (r"aot|autograd|backward|min_cut|joint|backend_compile", "aot"),
@@ -93,6 +94,7 @@ def write_window(
         "names": [[name, _PLACES[find_phase(name).name]] for name in names],
         "compiles": {str(key): list(said) for key, said in compiles.items()},
         "lanes": drawn,
+        "is_coarse": any(window.is_coarse for window in windows),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, anything, count, mapping, maybe, record, rows, text, time_us, whole
+from app.api.schema import Schema, anything, count, flag, mapping, maybe, record, rows, text, time_us, whole
 
 _NUMBERS = {"type": "integer"}
 _EVENT: Schema = {
@@ -55,25 +55,19 @@ SCHEMAS: dict[str, Schema] = {
         ),
         traceEvents=rows(_EVENT, "Every phase, parents before their children."),
     ),
-    "TimelineWindow": maybe(
-        record(
-            "A window of a timeline; null where no phase was recorded.",
-            first_us=time_us("When the run's first phase began."),
-            last_us=time_us("When its last phase ended."),
-            from_us=time_us("Where the window begins."),
-            to_us=time_us("Where it ends."),
-            names=rows(
-                rows({"type": ["string", "integer"]}, "Name, and place of its phase in the legend."),
-                "What phases are called.",
-            ),
-            compiles=mapping(
-                rows(maybe(text("A text.")), "Its compile id and its function."), "Compiles by their key."
-            ),
-            lanes=rows(_LANE, "By rank, process and thread."),
-            busy=rows(
-                _NUMBERS,
-                "With `idle`: when any lane was busy, two numbers each, begin and end since `first_us`.",
-            ),
-        )
+    "TimelineWindow": record(
+        "A window of a timeline; without lanes and moments where no phase was recorded.",
+        first_us=maybe(time_us("When the run's first phase began.")),
+        last_us=maybe(time_us("When its last phase ended.")),
+        from_us=maybe(time_us("Where the window begins.")),
+        to_us=maybe(time_us("Where it ends.")),
+        names=rows(
+            rows({"type": ["string", "integer"]}, "Name, and place of its phase in the legend."),
+            "What phases are called.",
+        ),
+        compiles=mapping(rows(maybe(text("A text.")), "Its compile id and its function."), "Compiles by their key."),
+        lanes=rows(_LANE, "By rank, process and thread."),
+        is_coarse=flag("Whether the shortest phases are in no sum: more began in the window than are looked at."),
+        busy=rows(_NUMBERS, "With `idle`: when any lane was busy, two numbers each, begin and end since `first_us`."),
     ),
 }

@@ -71,12 +71,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class LaneWindow:
-    """Hold what is seen of one lane; parents stand before their children."""
+    """Hold what is seen of one lane; parents stand before their children.
+
+    `is_coarse`: the shortest phases are in no sum, because more began in the window than are looked at.
+    """
 
     lane_id: int
     spans: tuple[Span, ...]
     short: tuple[Short, ...]
     marks: tuple[Mark, ...]
+    is_coarse: bool
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,15 @@ limit :most
 """
 WIDE_SQL = {"begin": _BEGIN + _WIDE, "longest": _LONGEST + _WIDE}
 SHORT_SQL = {"begin": _BEGIN + _SHORT, "longest": _LONGEST + _SHORT}
+# How long the longest is that is not looked at.
+CUT_SQL = """
+select duration_us
+from spans
+where lane_id = :lane_id
+  and duration_us < :most_us
+order by duration_us desc
+limit 1 offset :scanned
+"""
 # Of each depth the one that began before the window and may reach into it.
 BEFORE_SQL = f"""
 {_DEPTHS}
@@ -316,8 +329,11 @@ def get_window(
     most = max(1000, READ // lane_count)
     count = reader.execute(COUNT_SQL, values | {"most": most + 1}).fetchone()[0]
     way = "begin" if count <= most else "longest"
-    # The longest that would not be seen add up to what would be; a sixty-fourth of a column adds nothing.
+    # Of what is too short the longest fill the most; a sixty-fourth of a column fills nothing.
     short = values | {"least_us": wide_us // 64, "most_us": wide_us, "scanned": 2 * most, "most": BUCKETS * 64}
+    cut = reader.execute(CUT_SQL, short).fetchone() if way == "longest" else None
+    if cut:  # all of one duration or none of it, else the sums would lean to one side
+        short["least_us"] = max(short["least_us"], cut["duration_us"] + 1)
     wide = values | {
         "least_us": wide_us,
         "most_us": _NEVER_US,
@@ -333,6 +349,7 @@ def get_window(
         tuple(_list_spans(reader, ids)),
         tuple(Short(**dict(row)) for row in reader.execute(SHORT_SQL[way], short)),
         tuple(Mark(**dict(row)) for row in marks),
+        is_coarse=cut is not None,
     )
 
 

@@ -90,10 +90,13 @@ export function clamp(from, width, total) {
   return { from: start, to: start + width };
 }
 
+const CLOCK_S = [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200];
+
 export function ticks(view, most) {
   const rough = (view.to - view.from) / Math.max(2, most);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = Math.max(1, power * [1, 2, 5, 10].find((it) => it * power >= rough));
+  const round = Math.max(1, power * [1, 2, 5, 10].find((it) => it * power >= rough));
+  const step = rough <= 5e6 ? round : (CLOCK_S.find((it) => it * 1e6 >= rough) ?? Math.ceil(rough / 8.64e10) * 86_400) * 1e6;
   const found = [];
   for (let at = Math.ceil(view.from / step) * step; at <= view.to; at += step) found.push(at);
   return { step, found };
@@ -101,7 +104,15 @@ export function ticks(view, most) {
 
 // As app/format.py writes durations; `step` keeps as many digits as neighbouring ticks need.
 export function duration(us, step = 0) {
-  if (us >= 3.6e9) return `${Math.floor(us / 3.6e9)} h ${String(Math.floor(us / 6e7) % 60).padStart(2, "0")} min`;
+  if (step && us < 0.5) return "0";
+  const two = (value) => String(Math.floor(value)).padStart(2, "0");
+  if (us >= 5.995e7) {
+    const seconds = Math.round(us / 1e6);
+    const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, two(seconds % 60)];
+    if (step && step % 6e7) return hours ? `${hours} h ${two(minutes)} min ${rest} s` : `${minutes} min ${rest} s`;
+    if (step) return hours ? `${hours} h ${two(minutes)} min` : `${minutes} min`;
+    return hours ? `${hours} h ${two(minutes)} min` : `${minutes} min ${rest} s`;
+  }
   const [divisor, unit] = us >= 999_500 ? [1e6, "s"] : us >= 999.5 ? [1e3, "ms"] : [1, "µs"];
   const value = us / divisor;
   const digits = step ? Math.max(0, -Math.floor(Math.log10(step / divisor))) : value >= 100 ? 0 : value >= 10 ? 1 : 2;

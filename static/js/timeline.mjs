@@ -28,7 +28,7 @@ function draw() {
   colors ??= readColors(canvas);
   marks = paint({ ctx, width, height, ratio, colors, data, rects, tops: stack.tops, axis, view, scroll, matches, chosen });
   const shown = axis.time(view.to) - axis.time(view.from);
-  get("flame-status").textContent = `${duration(shown)} of ${duration(length)}, from ${duration(axis.time(view.from))}`;
+  get("flame-status").textContent = `${duration(shown)} of ${duration(length)}, from ${duration(axis.time(view.from))}${data.is_coarse ? "; zoom in for the shortest" : ""}`;
   canvas.dataset.drawn = `${Math.round(view.from)}-${Math.round(view.to)}`;
 }
 
