@@ -18,7 +18,7 @@ from app.queries import timeline
 from app.queries.page import FilterError
 from app.queries.run_detail import RunDetail
 from app.queries.timeline import Lane
-from app.web.timeline import read_lanes, read_whole, read_window
+from app.web.timeline import read_idle, read_lanes, read_whole, read_window
 from collectors.store.connect import open_reader
 
 MOST_COLUMNS = 100_000
@@ -49,11 +49,12 @@ def get_window(run_id: str) -> Answer:
     """Return what of a window is wide enough to be seen."""
     find_run(run_id)
     lanes = timeline.list_lanes(get_reader(), run_id)
+    width, idle = read_whole("width", 1200, 1, MOST_COLUMNS), read_idle()
     if not lanes:
-        return Answer(None)
+        nothing = dict.fromkeys(("first_us", "last_us", "from_us", "to_us"))
+        return Answer({**nothing, "names": [], "compiles": {}, "lanes": [], "is_coarse": False, "busy": []})
     from_us, to_us = read_window(lanes)
-    width = read_whole("width", 1200, 1, MOST_COLUMNS)
-    return Answer(read_lanes(lanes, from_us, to_us, width, idle=bool(request.args.get("idle"))))
+    return Answer(read_lanes(lanes, from_us, to_us, width, idle=idle))
 
 
 def _write_document(database: str, detail: RunDetail, lanes: list[Lane]) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ READ = 20_000  # spans of one window that are looked at to draw them, all lanes 
 SCANNED = 100_000  # places in an index that are passed over for those that are drawn
 BUCKETS = 240  # columns of a window that short spans are summed up in
 OPEN = 100  # spans of a lane without an end
+_LEAST_READ = 1000  # of each lane
 _NEVER_US = 1 << 62
 
 
@@ -326,7 +327,7 @@ def get_window(
     wide_us = max(1, round((to_us - from_us) / width))
     bucket_us = max(1, -(-(to_us - from_us) // BUCKETS))
     values = {"lane_id": lane.id, "deepest": lane.deepest, "from_us": from_us, "to_us": to_us, "bucket_us": bucket_us}
-    most = max(1000, READ // lane_count)
+    most = max(_LEAST_READ, READ // lane_count)
     count = reader.execute(COUNT_SQL, values | {"most": most + 1}).fetchone()[0]
     way = "begin" if count <= most else "longest"
     # Of what is too short the longest fill the most; a sixty-fourth of a column fills nothing.

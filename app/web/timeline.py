@@ -23,7 +23,7 @@ def show(run_id: str) -> str:
     """Show a run's timeline, at the window that the address names, and what each phase took."""
     detail, reader = find_run(run_id), get_reader()
     lanes = timeline.list_lanes(reader, run_id)
-    idle = bool(request.args.get("idle"))
+    idle = read_idle()
     data = read_lanes(lanes, *read_window(lanes, "from", "to"), WIDTH, idle=idle) if lanes else None
     height = RULER_PX + sum(HEAD_PX + ROW_PX * (lane.deepest + 1) for lane in lanes)
     return render_run(
@@ -61,6 +61,17 @@ def read_lanes(lanes: list[Lane], from_us: int, to_us: int, width: int, *, idle:
     first_us, last_us = min(lane.first_us for lane in lanes), max(lane.last_us for lane in lanes)
     busy = timeline.list_busy(reader, lanes, (last_us - first_us) // 200) if idle else []
     return found | {"busy": [at - first_us for stretch in busy for at in stretch]}
+
+
+def read_idle() -> bool:
+    """Read whether idle time is hidden.
+
+    Raises: FilterError if it is said in another way.
+    """
+    wanted = request.args.get("idle", "")
+    if wanted not in ("", "1"):
+        raise FilterError(f"idle: {wanted[:40]!r} is not 1; leave it out to keep idle time")
+    return wanted == "1"
 
 
 def read_whole(name: str, default: int, least: int, most: int) -> int:

@@ -133,6 +133,14 @@ def _shapes(reader: sqlite3.Connection) -> list[str]:
     return [page, f"{page}?limit=100"]
 
 
+def _timeline(reader: sqlite3.Connection) -> list[str]:
+    rows = reader.execute("select run_id, min(first_us), max(last_us) from lanes group by run_id order by run_id")
+    windows = [(f"/runs/{run_id}/timeline", first_us, (first_us + last_us) // 2) for run_id, first_us, last_us in rows]
+    pages = [f"{page}{query}" for page, start, end in windows for query in ("", "?idle=1", f"?from={start}&to={end}")]
+    asked = [f"/api/v1{page}/window?from_us={start}&to_us={end}&width=9" for page, start, end in windows]
+    return [*pages, *asked]
+
+
 def _reports(reader: sqlite3.Connection) -> list[str]:
     rows = reader.execute("select id from runs order by id").fetchall()
     return [f"/runs/{run_id}/report.{format}" for (run_id,) in rows for format in ("html", "md")]
@@ -149,5 +157,6 @@ list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "ranks": _ranks,
     "stacks": _stacks,
     "shapes": _shapes,
+    "timeline": _timeline,
     "reports": _reports,
 }

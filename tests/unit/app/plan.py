@@ -7,7 +7,7 @@ import sqlite3
 
 BIG = frozenset(
     {"events", "compiles", "compilations", "graph_breaks", "recompiles", "guard_failures", "failures", "cache_lookups"}
-) | frozenset({"artifacts", "guard_sets", "aot_graphs", "search_documents", "stack_nodes", "symbols"})
+) | frozenset({"artifacts", "guard_sets", "aot_graphs", "search_documents", "stack_nodes", "symbols", "spans"})
 _NAMED = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+as\s+(\w+))?", re.IGNORECASE)
 _SCAN = re.compile(r"^SCAN (\w+)")
 
