@@ -1,0 +1,145 @@
+"""The timeline in a real browser: drawn, zoomed, searched, chosen, shared, and without a script."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.tools.serving import serving
+from tests.unit.app.explored import explore
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+CANVAS = "#flame canvas"
+
+
+@pytest.fixture(scope="module")
+def timeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve a run of a whole log; give its timeline's address."""
+    database: Path = tmp_path_factory.mktemp("timeline") / "explored.db"
+    explore(database, payloads=False)
+    with closing(sqlite3.connect(database)) as reader:
+        (run_id,) = reader.execute("select run_id from lanes order by span_count desc").fetchone()
+    with serving(database) as server:
+        yield f"{server.address}/runs/{run_id}/timeline"
+
+
+def pixels(page: Page) -> str:
+    drawn: str = page.evaluate(f"document.querySelector('{CANVAS}').toDataURL()")
+    return drawn
+
+
+def settle(page: Page) -> None:
+    """Wait until the window that is looked at has come from the server and is drawn."""
+    page.wait_for_timeout(150)
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(50)
+
+
+def window(page: Page) -> tuple[int, int]:
+    asked = parse_qs(urlsplit(page.url).query)
+    return int(asked["from"][0]), int(asked["to"][0])
+
+
+def test_timeline_is_drawn_and_zoomed_by_keyboard_wheel_and_button(tab: Page, timeline: str) -> None:
+    tab.goto(timeline)
+    first = pixels(tab)
+    blank = tab.evaluate(
+        f"(() => {{ const it = document.querySelector('{CANVAS}'); const c = document.createElement('canvas');"
+        " c.width = it.width; c.height = it.height; return c.toDataURL(); })()"
+    )
+    assert first != blank
+    tab.focus(CANVAS)
+    tab.keyboard.press("+")
+    settle(tab)
+    one = window(tab)
+    tab.hover(CANVAS)
+    tab.mouse.wheel(0, -300)
+    settle(tab)
+    two = window(tab)
+    assert one[0] <= two[0] < two[1] <= one[1] and two != one
+    assert pixels(tab) != first
+    tab.get_by_role("button", name="All").click()
+    settle(tab)
+    assert urlsplit(tab.url).query == ""
+
+
+def test_a_shared_window_shows_the_same(tab: Page, open_tab: Callable[..., Page], timeline: str) -> None:
+    tab.goto(timeline)
+    tab.focus(CANVAS)
+    for key in ("+", "+", "ArrowRight"):
+        tab.keyboard.press(key)
+    settle(tab)
+    shared = tab.locator("#share input").input_value()
+    assert shared == tab.url
+    other = open_tab()
+    other.goto(shared)
+    status = "#flame-status"
+    assert other.inner_text(status) == tab.inner_text(status)
+    assert other.get_attribute(CANVAS, "data-drawn") == tab.get_attribute(CANVAS, "data-drawn")
+
+
+def test_a_phase_is_chosen_by_keys_and_opens_its_compile(tab: Page, timeline: str) -> None:
+    tab.goto(timeline)
+    tab.focus(CANVAS)
+    tab.keyboard.press("Shift+ArrowRight")
+    said = tab.inner_text("#flame-said")
+    assert said.startswith("dynamo, compile ")
+    tab.keyboard.press("Shift+ArrowDown")
+    assert "% of dynamo" in tab.inner_text("#flame-said")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(re.compile(r"/compiles/\d+$"))
+
+
+def test_pointing_says_what_it_is_and_a_click_opens_it(tab: Page, timeline: str) -> None:
+    tab.goto(timeline)
+    box = tab.locator(CANVAS).bounding_box()
+    assert box is not None
+    for share in range(1, 100):
+        tab.mouse.move(box["x"] + box["width"] * share / 100, box["y"] + 60)
+        if tab.locator("#flame-tip").is_visible() and "compile " in tab.inner_text("#flame-tip"):
+            break
+    tab.mouse.down()
+    tab.mouse.up()
+    tab.wait_for_url(re.compile(r"/compiles/\d+$"))
+
+
+def test_search_highlights_and_idle_time_is_cut(tab: Page, timeline: str) -> None:
+    tab.goto(timeline)
+    plain = pixels(tab)
+    tab.fill("#flame-search", "inductor")
+    tab.wait_for_timeout(100)
+    assert pixels(tab) != plain
+    tab.get_by_role("button", name="Hide idle time").click()
+    tab.wait_for_url(re.compile("idle=1"))
+    assert tab.get_by_role("button", name="Hide idle time").get_attribute("aria-pressed") == "true"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_timeline_fits_a_phone_and_moves_nothing(open_tab: Callable[..., Page], timeline: str, scheme: str) -> None:
+    page = open_tab(400, color_scheme=scheme)
+    page.add_init_script(
+        "globalThis.shift = 0; new PerformanceObserver((list) => { for (const it of list.getEntries())"
+        " globalThis.shift += it.value; }).observe({ type: 'layout-shift', buffered: true });"
+    )
+    page.goto(timeline)
+    settle(page)
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert page.evaluate("globalThis.shift") < 0.02
+
+
+def test_without_a_script_the_table_says_it(open_tab: Callable[..., Page], timeline: str) -> None:
+    page = open_tab(java_script_enabled=False)
+    page.goto(timeline)
+    assert not page.locator("#flame").is_visible()
+    row = page.locator("#names tbody tr", has_text="entire_frame_compile").first
+    assert "dynamo" in row.inner_text()
+    assert page.get_by_role("link", name="Chrome trace file").get_attribute("href", timeout=1000).endswith("download=1")
