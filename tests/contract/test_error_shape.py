@@ -117,7 +117,6 @@ def test_a_parameter_that_cannot_be_used_is_400(client: FlaskClient, address: st
         "x",
         "W10",
         "WyIiXQ",
-        "WyJcXHVkODAwIiwxXQ",
         "WyJcdWQ4MDAiLDFd",
         "WzEsMSwiXHVkODAwIl0",
         "WzEsIlx1ZDgwMCJd",
