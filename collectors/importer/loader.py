@@ -29,6 +29,7 @@ from collectors.store.logs import (
     LogRow,
     advance_log,
     complete_process,
+    find_last_us,
     find_logs,
     forget_deletion,
     keep_rejects,
@@ -90,7 +91,7 @@ class Loader:
         self._unread: dict[str, tuple[str, str]] = {}  # files of which nothing could be read: kind, example
         self._look(group.sources)
         if not self._heads:
-            self._close()
+            self.close()
             why = " ".join(example for kind, example in self._unread.values() if kind == "damaged_file")
             raise NoSuchLog(f"{group.label}: there is no record of torch's trace in it. {why}".strip())
         heads = [head for _source, head in self._heads.values()]
@@ -131,12 +132,10 @@ class Loader:
 
     def finish(self) -> None:
         """Say that this is all for now, and close the logs."""
-        for reading in self._readings.values():
-            reading.close()
-        self._close()
+        self.close()
         if self.imported.deleted:
             return
-        last = max((it.last_us for it in self._readings.values() if it.last_us), default=self.first.first_us or 0)
+        last = find_last_us(self._connection, self.imported.run_id) or self.first.first_us or 0
         end = sum(it.offset for it in self._readings.values()) + 1  # a longer copy ends anew
         run_id = self.imported.run_id
         self._ingest([RunEnded(run_id, end, last, run_id, STATE)])
@@ -170,7 +169,10 @@ class Loader:
         """Say that the logs are still followed."""
         self._ingestor.touch(self.imported.run_id)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the logs."""
+        for reading in self._readings.values():
+            reading.close()
         if self._single is not None:
             self._single.close()
             self._single = None

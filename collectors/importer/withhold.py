@@ -46,10 +46,15 @@ KNOWN_TEXTS = frozenset(
     )
 )
 
+# A Triton kernel of the user's stands as source in a text that is known otherwise; what says that one does.
+_KERNELS = {"inductor_output_code": "user_autotune", "artifact:fx_graph_runnable": "@triton.jit"}
+
 
 def withhold(captured: Captured) -> Captured:
     """Return a record without the user's code: lines become their hashes, texts of unknown form are dropped."""
     known = is_event(captured.name) or captured.name in KNOWN_TEXTS or captured.name in SYMBOLS
+    kernel = _KERNELS.get(captured.name)
+    known = known and not (kernel and isinstance(captured.payload, str) and kernel in captured.payload)
     metadata = withhold_source(captured.metadata)
     logged = captured.logged
     if logged is not None and logged.whole is not None:

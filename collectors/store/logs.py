@@ -39,6 +39,13 @@ def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dic
     return found
 
 
+def find_last_us(connection: sqlite3.Connection, run_id: str) -> int | None:
+    """Return when the last record of a run's logs was written."""
+    row = connection.execute("select max(last_us) as last_us from logs where run_id = :run_id", {"run_id": run_id})
+    found: int | None = row.fetchone()["last_us"]
+    return found
+
+
 def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mapping[str, Any]) -> None:
     """Say in a batch's own transaction how far a log is read now, so that no record is written twice.
 
@@ -48,7 +55,10 @@ def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mappin
         "select end_offset_bytes from logs where process_id = :process_id", {"process_id": values["process_id"]}
     ).fetchone()
     if (row["end_offset_bytes"] if row else 0) != from_offset:
-        raise ReadElsewhere(f"{values['file_name']} is being imported by another command at the same time.")
+        raise ReadElsewhere(
+            f"{values['file_name']} is being imported by another command at the same time; "
+            "when that one is done, importing again adds what it left."
+        )
     connection.execute(
         """
         insert into logs

@@ -197,3 +197,15 @@ def test_any_damage_gives_counted_rejects_and_never_an_exception(
     done = load(tmp_path / "t.db", log)
     assert set(done.rejects.by_kind) <= set(KINDS)
     assert one(tmp_path / "t.db", "select count(*) from compilations") <= 11
+
+
+def test_the_users_triton_kernels_are_not_kept_when_redacting(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    kernel = "@triton_heuristics.user_autotune(\n)\n@triton.jit\ndef secret_kernel(a):\n    pass"
+    texts = {"inductor_output_code": {"filename": "/tmp/a.py"}, "artifact": {"name": "fx_graph_runnable"}}
+    log.write_text("".join(record({name: said}, kernel) for name, said in texts.items()))
+    load(tmp_path / "t.db", log, redact_source=True)
+    assert [tuple(it) for it in rows(tmp_path / "t.db", "select state, payload_id from artifacts")] == [
+        ("withheld", None),
+        ("withheld", None),
+    ]

@@ -120,3 +120,15 @@ def test_foreign_lines_cost_no_more_than_reading_them(tmp_path: Path, log: Path,
     done = load(tmp_path / "t.db", log)
     assert done.rejects.count("stray_line") == junk.count(b"\n")
     assert time.process_time() - began_s < 10  # a minute and more, when each asked anew for its line
+
+
+def test_a_run_that_was_killed_before_its_end_gets_it(tmp_path: Path, log: Path) -> None:
+    load(tmp_path / "whole.db", log)
+    with closing(open_writer(tmp_path / "t.db")) as connection:
+        migrate_connection(connection)
+        loader = Loader(connection, "t.db", find_sources(str(log)), Options())
+        loader.read()
+        loader.close()
+    load(tmp_path / "t.db", log)
+    ended = "select ended_us - started_us from runs"
+    assert one(tmp_path / "t.db", ended) == one(tmp_path / "whole.db", ended) > 100_000
