@@ -290,12 +290,14 @@ join span_names as n on n.id = s.name_id
 where s.lane_id = :lane_id
 order by s.depth, s.begin_us, s.duration_us
 """
+# The outermost phases hold all others; one without an end goes on to the lane's.
 BUSY_SQL = """
-select begin_us, coalesce(begin_us + duration_us, :last_us) as end_us
+select begin_us, begin_us + coalesce(duration_us, :last_us - begin_us) as end_us
 from spans
 where lane_id = :lane_id
-  and duration_us >= :least_us
-order by duration_us desc
+  and depth = 0
+  and coalesce(duration_us, :last_us - begin_us) >= :least_us
+order by begin_us
 limit :most
 """
 FUNCTIONS_SQL = """
@@ -369,7 +371,7 @@ def list_busy(reader: sqlite3.Connection, lanes: Sequence[Lane], gap_us: int) ->
     """List the times in which any lane is busy, joined where no more than `gap_us` lies between."""
     stretches: list[tuple[int, int]] = []
     for lane in lanes:
-        values = {"lane_id": lane.id, "last_us": lane.last_us, "least_us": gap_us // 64, "most": READ // len(lanes)}
+        values = {"lane_id": lane.id, "last_us": lane.last_us, "least_us": gap_us // 64, "most": SCANNED}
         stretches += [tuple(row) for row in reader.execute(BUSY_SQL, values)]
     joined: list[tuple[int, int]] = []
     for begin_us, end_us in sorted(stretches):

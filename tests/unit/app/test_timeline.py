@@ -85,6 +85,15 @@ def test_crowded_windows_give_the_longest(
     assert crowded.is_coarse and 0 < sum(it.span_count for it in crowded.short) <= 40
 
 
+def test_busy_times_hold_every_compile(explored_reader: sqlite3.Connection, lane: Lane) -> None:
+    gap_us = (lane.last_us - lane.first_us) // 200
+    busy = timeline.list_busy(explored_reader, [lane], gap_us)
+    assert all(later[0] - sooner[1] > gap_us for sooner, later in zip(busy, busy[1:]))
+    sql = "select begin_us, begin_us + duration_us from spans where lane_id = ? and duration_us >= ?"
+    for begin_us, end_us in explored_reader.execute(sql, (lane.id, gap_us)):
+        assert any(start <= begin_us and end_us <= end for start, end in busy)
+
+
 @pytest.mark.parametrize("way", ["begin", "longest"])
 def test_windows_read_indexes_alone(explored_reader: sqlite3.Connection, lane: Lane, way: str) -> None:
     values = dict.fromkeys(
