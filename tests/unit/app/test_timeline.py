@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_crowded_windows_give_the_longest(
 def test_busy_times_hold_every_compile(explored_reader: sqlite3.Connection, lane: Lane) -> None:
     gap_us = (lane.last_us - lane.first_us) // 200
     busy = timeline.list_busy(explored_reader, [lane], gap_us)
-    assert all(later[0] - sooner[1] > gap_us for sooner, later in zip(busy, busy[1:]))
+    assert all(later[0] - sooner[1] > gap_us for sooner, later in pairwise(busy))
     sql = "select begin_us, begin_us + duration_us from spans where lane_id = ? and duration_us >= ?"
     for begin_us, end_us in explored_reader.execute(sql, (lane.id, gap_us)):
         assert any(start <= begin_us and end_us <= end for start, end in busy)
