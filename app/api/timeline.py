@@ -54,7 +54,7 @@ def get_window(run_id: str) -> Answer:
         nothing = dict.fromkeys(("first_us", "last_us", "from_us", "to_us"))
         return Answer({**nothing, "names": [], "compiles": {}, "lanes": [], "is_coarse": False, "busy": []})
     from_us, to_us = read_window(lanes)
-    return Answer(read_lanes(lanes, from_us, to_us, width, idle=idle))
+    return Answer(read_lanes(run_id, lanes, from_us, to_us, width, idle=idle))
 
 
 def _write_document(database: str, detail: RunDetail, lanes: list[Lane]) -> Iterator[bytes]:

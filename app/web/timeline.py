@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from flask import Blueprint, request
 
+from app.analysis.kept import keep
 from app.analysis.timeline import LEGEND, describe_lanes, find_phase, write_window
 from app.db import get_reader
 from app.queries import timeline
@@ -24,7 +27,7 @@ def show(run_id: str) -> str:
     detail, reader = find_run(run_id), get_reader()
     lanes = timeline.list_lanes(reader, run_id)
     idle = read_idle()
-    data = read_lanes(lanes, *read_window(lanes, "from", "to"), WIDTH, idle=idle) if lanes else None
+    data = read_lanes(run_id, lanes, *read_window(lanes, "from", "to"), WIDTH, idle=idle) if lanes else None
     height = RULER_PX + sum(HEAD_PX + ROW_PX * (lane.deepest + 1) for lane in lanes)
     return render_run(
         detail,
@@ -44,23 +47,47 @@ def read_window(lanes: list[Lane], start: str = "from_us", end: str = "to_us") -
 
     Raises: FilterError if it is no window.
     """
-    first_us, last_us = min(lane.first_us for lane in lanes), max(lane.last_us for lane in lanes)
-    from_us = read_whole(start, first_us, 0, 1 << 60)
-    to_us = read_whole(end, max(last_us, first_us + 1), 0, 1 << 60)
+    first_us, last_us = _whole(lanes)
+    from_us, to_us = read_whole(start, first_us, 0, 1 << 60), read_whole(end, last_us, 0, 1 << 60)
     if to_us <= from_us:
         raise FilterError(f"{end}: {to_us} is not behind {start}, {from_us}")
     return from_us, to_us
 
 
-def read_lanes(lanes: list[Lane], from_us: int, to_us: int, width: int, *, idle: bool = False) -> dict[str, object]:
+def read_lanes(
+    run_id: str, lanes: list[Lane], from_us: int, to_us: int, width: int, *, idle: bool = False
+) -> dict[str, object]:
     """Read a window of every lane, written as the page draws it; with `idle` also when the run was busy."""
     reader = get_reader()
+    first_us, last_us = _whole(lanes)
+    if (from_us, to_us, width) == (first_us, last_us, WIDTH):
+        found = keep(reader, run_id, _write_whole)  # what everyone sees first, and of a large run the slowest
+    else:
+        found = _write(reader, lanes, from_us, to_us, width)
+    busy = keep(reader, run_id, _list_busy) if idle else []
+    return found | {"busy": [at - first_us for stretch in busy for at in stretch]}
+
+
+def _write_whole(reader: sqlite3.Connection, run_id: str) -> dict[str, object]:
+    lanes = timeline.list_lanes(reader, run_id)
+    return _write(reader, lanes, *_whole(lanes), WIDTH)
+
+
+def _list_busy(reader: sqlite3.Connection, run_id: str) -> list[tuple[int, int]]:
+    lanes = timeline.list_lanes(reader, run_id)
+    first_us, last_us = _whole(lanes)
+    return timeline.list_busy(reader, lanes, (last_us - first_us) // 200)
+
+
+def _whole(lanes: list[Lane]) -> tuple[int, int]:
+    first_us = min(lane.first_us for lane in lanes)
+    return first_us, max(first_us + 1, *(lane.last_us for lane in lanes))
+
+
+def _write(reader: sqlite3.Connection, lanes: list[Lane], from_us: int, to_us: int, width: int) -> dict[str, object]:
     windows = [timeline.get_window(reader, lane, from_us, to_us, width, lane_count=len(lanes)) for lane in lanes]
     keys = sorted({it.compile_key for window in windows for it in window.spans if it.compile_key is not None})
-    found = write_window(lanes, windows, timeline.list_functions(reader, keys), from_us, to_us)
-    first_us, last_us = min(lane.first_us for lane in lanes), max(lane.last_us for lane in lanes)
-    busy = timeline.list_busy(reader, lanes, (last_us - first_us) // 200) if idle else []
-    return found | {"busy": [at - first_us for stretch in busy for at in stretch]}
+    return write_window(lanes, windows, timeline.list_functions(reader, keys), from_us, to_us)
 
 
 def read_idle() -> bool:
