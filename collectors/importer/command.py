@@ -8,8 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
+from collectors.importer.follow import await_log
+from collectors.importer.follow import follow as go_on
 from collectors.importer.lines import ProgressLines
 from collectors.importer.loader import Imported, Loader, Options, Progress
 from collectors.read.sources import NO_LIMITS, NO_NAMES, Limits, SourceGroup, find_sources
@@ -19,8 +22,6 @@ from collectors.rejects import KINDS
 from collectors.store.connect import open_writer
 from collectors.store.migrations import migrate_connection
 
-FOLLOW_INTERVAL_S = 0.5
-HEARTBEAT_S = 5.0
 REJECTED = 1
 
 Say = Callable[[str], None]
@@ -46,19 +47,31 @@ def import_paths(
     """
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)  # records come and go by the thousand, and none of them in circles
-    groups = [find_sources(path, latest=latest, limits=limits, names=names) for path in paths]
+    if follow and len(paths) > 1:
+        raise ValueError("--follow takes one PATH and several were given; give the folder that the logs are in.")
+    if follow and paths == ["-"]:
+        raise ValueError("--follow takes a log or a folder; standard input is read to its end without it.")
+    found = {path: partial(find_sources, path, latest=latest, limits=limits, names=names) for path in paths}
+    # What is not there is said before anything is written.
+    groups = {path: None if follow else find() for path, find in found.items()}
     rejected = False
     with closing(open_writer(database)) as connection:
         migrate_connection(connection)
-        for group in groups:
+        for path, find in found.items():
             began_s = time.monotonic()
-            loader = Loader(connection, database, group, options)
+
+            def begin(group: SourceGroup) -> Loader:
+                return Loader(connection, database, group, options)
+
+            group = groups[path]
+            loader = begin(group) if group else await_log(path, find, begin, say)
+            group = loader.group
             try:
                 show = lines.begin(group, loader.imported) if lines else _progress_line(group)
                 done = loader.read(show)
                 if follow and not done.deleted:
                     say(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
-                    _follow(loader, show)
+                    go_on(loader, find, show)
             finally:
                 loader.finish()
             say(_outcome(done, time.monotonic() - began_s, database))
@@ -85,19 +98,6 @@ def read_names(path: str | None) -> Mapping[str, str]:
     return names
 
 
-def _follow(loader: Loader, progress: Progress) -> None:
-    beat_s = 0.0
-    try:
-        while True:
-            time.sleep(FOLLOW_INTERVAL_S)
-            loader.read(progress)
-            if time.monotonic() >= beat_s:
-                loader.touch()
-                beat_s = time.monotonic() + HEARTBEAT_S
-    except KeyboardInterrupt:
-        return
-
-
 def _outcome(done: Imported, took_s: float, database: str) -> str:
     if done.deleted:
         return (
@@ -117,6 +117,10 @@ def _outcome(done: Imported, took_s: float, database: str) -> str:
 
 def _remarks(done: Imported, group: SourceGroup) -> list[str]:
     remarks = []
+    if done.with_source:
+        remarks.append(
+            "the log was imported with its source before, which stays; delete the run and use --again to drop it"
+        )
     if done.without_payloads:
         remarks.append(
             "the log was imported without its texts before and goes on so; delete the run and use --again to have them"

@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 from collectors.decode.captured import Captured
 from collectors.decode.decoder import Decoder
 from collectors.decode.names import is_event
 from collectors.decode.paths import PathNamer, Qualify
-from collectors.events import Event, Noted, ProcessStarted, RunEnded, RunStarted
+from collectors.events import Event, Noted, RunEnded, RunStarted
+from collectors.importer.reading import Reading
 from collectors.importer.withhold import withhold
 from collectors.read.head import HEAD_BYTES, Head, PeekedFile, read_head
 from collectors.read.rejects import Rejects
-from collectors.read.sources import LimitExceeded, LogSource, NoSuchLog, SourceDamaged, SourceGroup
-from collectors.read.trace_log import ReadStats, TraceLog
+from collectors.read.sources import LimitExceeded, LogSource, NoSuchLog, SourceGroup
+from collectors.read.trace_log import TraceLog
 from collectors.record.home import new_run_id
 from collectors.record.source_index import qualify
-from collectors.record.traces import list_rejects
-from collectors.rejects import OF_LAST_READING
 from collectors.store.connect import checkpoint
 from collectors.store.ingest import Ingestor
 from collectors.store.logs import (
     LEARNT_LATE,
     LogRow,
-    advance_log,
     complete_process,
     find_last_us,
     find_logs,
     forget_deletion,
-    keep_rejects,
 )
 
-BATCH_EVENTS = 2_000
-BATCH_BYTES = 8 << 20  # of texts
-CHECKPOINT_BYTES = 64 << 20  # of log: the write-ahead log must not grow with it
 STATE = "imported"  # how the program ended is not in its log
 
 
@@ -80,7 +74,7 @@ class Loader:
     def __init__(self, connection: sqlite3.Connection, database: str, group: SourceGroup, options: Options) -> None:
         self._connection = connection
         self._options = options
-        self._group = group
+        self.group = group
         self._ingestor = Ingestor(connection, database)
         self._decoder = Decoder(PathNamer(options.roots), _qualifier(options))
         self._readings: dict[str, Reading] = {}
@@ -150,13 +144,31 @@ class Loader:
             held = {key: it for key, it in self._readings.items() if it.path == source.path and not it.is_replaced()}
             if source.path is None or held:
                 continue
-            for key in [key for key, it in self._readings.items() if it.path == source.path]:
+            for key in [it for it in self._readings if it not in self._replaced]:
+                if self._readings[key].path != source.path:
+                    continue
                 self._replaced.add(key)
+                self._readings[key].read(lambda _bytes: None)  # what was written before it was moved away
                 self._readings[key].close()
             begun = self._look([source])
-            if begun in self._replaced:  # the same log in another file, as a copy makes it
+            if begun in self._replaced:  # the same log in another file: renamed, or copied anew
                 self._replaced.remove(begun)
                 del self._readings[begun]
+
+    def learn(self) -> None:
+        """Look again at the beginnings of followed logs that were short: what they tell names the run."""
+        for key, reading in self._readings.items():
+            source, head = self._heads[key]
+            if source.path is None or key in self._replaced or reading.learnt_bytes >= HEAD_BYTES:
+                continue
+            with suppress(OSError, ValueError), closing(source.open()) as file:
+                reading.learnt_bytes = reading.offset
+                head = replace(read_head(file.read(HEAD_BYTES), source.modified_us), key=key)
+                self._heads[key] = source, head
+                reading.set_clock(head.clock)
+        self._known.update(find_logs(self._connection, self._readings))
+        named = next((head.program for _source, head in self._heads.values() if head.program), None)
+        self.imported.name = self._options.name or named or self.imported.name
 
     def unread(self) -> Rejects:
         """Count the files of which nothing could be read."""
@@ -198,13 +210,13 @@ class Loader:
             known = find_logs(self._connection, [head.key, *head.earlier_keys])
             key = next(iter(known), head.key)
             self._known.update(known)
-            self._heads.setdefault(key, (source, replace(head, key=key)))
+            if key not in self._heads or key in self._replaced:
+                self._heads[key] = source, replace(head, key=key)
         return key
 
     def _begin_run(self) -> None:
         run_id, options, first = self.imported.run_id, self._options, self.first
         gpu = next((head.gpu_name for _source, head in self._heads.values() if head.gpu_name), None)
-        ranks = {head.rank for _source, head in self._heads.values() if head.rank is not None}
         self._ingest(
             [
                 RunStarted(
@@ -218,11 +230,14 @@ class Loader:
                     source="import",
                     level="full" if options.payloads else "light",
                     keep_source=not options.redact_source,
-                    gpus=[{"name": gpu}] * max(1, len(ranks)) if gpu else [],
+                    gpus=[{"name": gpu}] * self._gpu_count() if gpu else [],
                 )
             ],
             self._complete,
         )
+
+    def _gpu_count(self) -> int:
+        return max(1, len({head.rank for _source, head in self._heads.values() if head.rank is not None}))
 
     def _complete(self) -> None:
         """Say of what was read when it was shorter what the beginnings of its logs tell now."""
@@ -230,7 +245,8 @@ class Loader:
             head = self._heads[key][1] if key in self._heads else None
             if head is not None:
                 facts = {name: getattr(head, name) for name in LEARNT_LATE}
-                complete_process(self._connection, row, facts, name=self.imported.name, label=self._group.label)
+                facts["gpu_count"] = self._gpu_count() if head.gpu_name else 0
+                complete_process(self._connection, row, facts, name=self.imported.name, label=self.group.label)
 
     def _ingest(self, events: list[Event], also: Callable[[], None] = lambda: None) -> int:
         result = self._ingestor.ingest(self.imported.run_id, events, also=also)
@@ -245,132 +261,6 @@ class Loader:
         if events and type(events[0]) is Noted and is_event(captured.name):
             log.stats.rejects.add("bad_field", log.line, captured.name)
         return events
-
-
-class Reading:
-    """Read one log of a run, from where it was last read."""
-
-    def __init__(self, loader: Loader, source: LogSource, head: Head, file: PeekedFile, row: LogRow | None) -> None:
-        self._loader = loader
-        self._source = source
-        self.path = source.path
-        self._head = head
-        self._file = file
-        self.offset = row.end_offset_bytes if row else 0
-        self._started: set[str] = set()
-        self._payloads = loader._options.payloads and not (row and row.payloads == "left_out")
-        self.last_us: int | None = None
-        self.met = Rejects()  # all that was, by any of its readings; a torn end only by the last
-        self._stats = ReadStats()
-        self._log = TraceLog(
-            file,
-            head.key or "",
-            self._head.clock,
-            start_offset=self.offset,
-            stats=self._stats,
-            texts=self._payloads,
-        )
-        self._checkpoint_at = CHECKPOINT_BYTES
-
-    def close(self) -> None:
-        """Close the log."""
-        self._file.close()
-
-    def is_replaced(self) -> bool:
-        """Say whether its file is another one now, or was begun anew."""
-        try:
-            now, held = os.stat(self.path or ""), os.fstat(self._file.fileno())
-        except (OSError, ValueError):
-            return True
-        return (now.st_dev, now.st_ino) != (held.st_dev, held.st_ino) or now.st_size < self.offset
-
-    def read(self, progress: Progress) -> None:
-        """Import what is new in the log."""
-        loader, stats = self._loader, self._stats
-        done, begun = loader.imported, self.offset
-        before = done.record_count - stats.records
-        batch: list[Event] = []
-        text_bytes = 0
-        try:
-            for captured in self._log.read():
-                if captured.process_id not in self._started:
-                    batch.append(self._start(captured))
-                events = loader.decode(captured, self._log)
-                batch += events
-                self.last_us = captured.time_us
-                if captured.logged is not None and captured.logged.state == "kept":
-                    text_bytes += captured.logged.size_bytes or 0
-                if len(batch) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES:
-                    self._write(batch, captured.sequence + 1)
-                    done.record_count = before + stats.records
-                    progress(captured.sequence)
-                    batch, text_bytes = [], 0
-        except (SourceDamaged, EOFError) as error:
-            stats.rejects.add("damaged_file", None, str(error))
-        self._write(batch, max(stats.end_offset, self.offset), final=True)
-        done.record_count = before + stats.records
-        done.read_bytes += max(0, self.offset - begun)
-        progress(self.offset)
-
-    def _write(self, batch: list[Event], end_offset: int, *, final: bool = False) -> None:
-        loader, begin = self._loader, self.offset
-        run_id = loader.imported.run_id
-        if final and not self._started:
-            batch.insert(0, self._start(None))
-        rejects = Rejects(dict(self._stats.rejects.by_kind))
-        if final and self is next(iter(loader._readings.values())):
-            rejects.by_kind.update(loader.unread().by_kind)
-        values = {
-            "process_id": self._head.key,
-            "run_id": run_id,
-            "name": self._source.label,
-            "file_name": self._source.file_name,
-            "size_bytes": end_offset,
-            "end_offset_bytes": end_offset,
-            "line_count": self._stats.end_line - 1,
-            "record_count": 0,
-            "payloads": "kept" if self._payloads else "left_out",
-            "redacted": int(loader._options.redact_source),
-            "first_us": self._head.first_us,
-            "last_us": self.last_us,
-            "read_us": time.time_ns() // 1000,
-        }
-
-        def advance() -> None:
-            advance_log(loader._connection, begin, values)
-            shown = list_rejects(rejects, examples=not loader._options.redact_source)
-            keep_rejects(loader._connection, self._head.key or "", shown)
-
-        loader.imported.event_count += loader._ingest(batch, advance)
-        self.offset = end_offset
-        for kind in OF_LAST_READING:
-            self.met.by_kind.pop(kind, None)
-        for kind, it in self._stats.rejects.by_kind.items():
-            self.met.add(kind, it.first_line, it.example, it.count)
-        self._stats.rejects.by_kind.clear()
-        if end_offset >= self._checkpoint_at:
-            checkpoint(loader._connection)
-            self._checkpoint_at = end_offset + CHECKPOINT_BYTES
-
-    def _start(self, captured: Captured | None) -> ProcessStarted:
-        head = self._head
-        process_id = captured.process_id if captured else head.key or ""
-        self._started.add(process_id)
-        rank = captured.rank if captured and captured.rank is not None else head.rank
-        return ProcessStarted(
-            process_id=process_id,
-            sequence=-1,
-            time_us=captured.time_us if captured else head.first_us or 0,
-            run_id=self._loader.imported.run_id,
-            pid=self._log.pid or head.pid or 0,
-            rank=rank,
-            level="full" if self._payloads else "light",
-            python_version=head.python_version,
-            torch_version=head.torch_version,
-            torch_git=head.torch_git,
-            cuda_version=head.cuda_version,
-            capabilities={"trace": "ok (read from its log)"},
-        )
 
 
 def _qualifier(options: Options) -> Qualify | None:

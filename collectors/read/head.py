@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
 from typing import BinaryIO
 
 from collectors.read.log_clock import LogClock
-from collectors.read.trace_log import log_keys
+from collectors.read.trace_log import PREFIX
 
 HEAD_BYTES = 4 << 20  # the first compile's metrics are within this in every log seen so far
 _PID = re.compile(rb"^(?:\[rank\d+\]:)?[VDIWEC]\d{4} \S+ +(\d{1,10}) ", re.MULTILINE)
@@ -22,6 +24,9 @@ _GPU = re.compile(rb"system_info\[device\]: \{'name': '([^'\\]{1,80})'")
 _STACK = re.compile(rb'\{"dynamo_start": \{"stack": \[\{[^{}]*?"filename": ?(\d{1,9})\b')
 _STRING = re.compile(rb'\] \{"str": (\["(?:[^"\\\n]|\\.)*", \d{1,9}\])')
 _NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python\d")
+
+
+KEY_RECORDS = 4  # of a log's first records' lines its identity is made
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,12 @@ def _program(head: bytes) -> str | None:
         if isinstance(path, str) and not _NO_PROGRAM.search(path):
             return path.replace("\\", "/").rsplit("/", 1)[-1][:200] or None
     return None
+
+
+def log_keys(head: bytes) -> list[str]:
+    """Name a log by its first records; then what it was named while it had fewer. None if it has no whole one."""
+    lines = list(islice((line for line in head.split(b"\n")[:-1] if PREFIX.match(line)), KEY_RECORDS))
+    return [blake2b(b"\n".join(lines[:count]), digest_size=16).hexdigest() for count in range(len(lines), 0, -1)]
 
 
 class PeekedFile:

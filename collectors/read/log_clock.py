@@ -18,7 +18,8 @@ _HALF_YEAR_US = 180 * 86_400 * 1_000_000
 class LogClock:
     """Turn prefixes into microseconds since the epoch; a log that goes past New Year stays in order."""
 
-    def __init__(self, year: int, offset_us: int) -> None:
+    def __init__(self, year: int, offset_us: int, *, is_set: bool = True) -> None:
+        self.is_set = is_set  # by a time since the epoch, and not guessed
         self._year = year
         self._offset_us = offset_us
         self._last_us = 0
@@ -47,7 +48,7 @@ class LogClock:
             if stamp is not None and epoch is not None:
                 return cls._anchored(stamp, epoch)
         year = datetime.fromtimestamp((fallback_us or 0) / 1e6, timezone.utc).year
-        return cls(year, 0)
+        return cls(year, 0, is_set=False)
 
     @classmethod
     def _anchored(cls, stamp: tuple[int, ...], epoch_us: int) -> LogClock:

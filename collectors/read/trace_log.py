@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b, md5
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from collectors.read.blocks import BlockReader, Piece, Readable
 from collectors.read.log_clock import LogClock
 from collectors.read.rejects import Rejects
 
-_PREFIX = re.compile(
+PREFIX = re.compile(
     rb"(?:\[rank\d+\]:)?[VDIWEC](?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) +(?P<pid>\d{1,10}) "
     rb"[^\]\n]*\][^{\n]*(?=\{)"
 )
@@ -50,7 +49,6 @@ _SPAN_TAIL = re.compile(
     rb'(?:\n\t"compile_id": "(?P<compile_id>[^"\\\n]*)")?\n\t\},\n(?P<rest>\t"ph": "[BEi]",\n\t"cat": "[^"\\\n]*",\n'
     rb'\t"tid": \d+,\n\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\})\n?\Z'
 )
-KEY_RECORDS = 4  # of a log's first records' lines its identity is made
 
 
 _LEFT_OUT = Logged(state="left_out")
@@ -75,12 +73,6 @@ class _Segment:
 
     process_id: str
     strings: dict[int, str] = field(default_factory=dict)
-
-
-def log_keys(head: bytes) -> list[str]:
-    """Name a log by its first records; then what it was named while it had fewer. None if it has no whole one."""
-    lines = list(islice((line for line in head.split(b"\n")[:-1] if _PREFIX.match(line)), KEY_RECORDS))
-    return [blake2b(b"\n".join(lines[:count]), digest_size=16).hexdigest() for count in range(len(lines), 0, -1)]
 
 
 def read_trace_log(
@@ -145,6 +137,10 @@ class TraceLog:
         """Say at which line the record begins that was read last."""
         return self._blocks.line_of(self._piece) if self._piece else None
 
+    def set_clock(self, clock: LogClock) -> None:
+        """Tell the times of what is read from now on by another clock."""
+        self._clock = clock
+
     def read(self) -> Iterator[Captured]:
         """Yield the records from `start_offset` on; those before it are read for the names they give."""
         self.stats.rejects.by_kind.pop("truncated", None)
@@ -168,7 +164,7 @@ class TraceLog:
         self.stats.end_offset, self.stats.end_line = self._blocks.offset, self._blocks.line
 
     def _learn(self, piece: Piece) -> None:
-        found = _PREFIX.match(piece.buffer, piece.begin)
+        found = PREFIX.match(piece.buffer, piece.begin)
         if found:
             self._clock.time_us(found["second"], found["micro"])
             self._enter(found["pid"], piece, count=False)
@@ -181,7 +177,7 @@ class TraceLog:
             if plain is not None:
                 return self._plain_span(piece, plain)
         buffer, line_end = piece.buffer, piece.line_end
-        found = _PREFIX.match(buffer, piece.begin)
+        found = PREFIX.match(buffer, piece.begin)
         named = _NAME.match(buffer, found.end()) if found else None
         if found is None or named is None:
             self._stray(piece, line_end)

@@ -106,7 +106,7 @@ def complete_process(
 ) -> None:
     """Say of a process and its run what its log did not tell yet when it was read first.
 
-    `facts` are those of LEARNT_LATE; a run that was called by its `label`, for want of better, gets its name.
+    `facts` are those of LEARNT_LATE and gpu_count; a run that is called by its `label` gets its name.
     """
     values = {**facts, "process_id": log.process_id, "run_id": log.run_id, "name": name, "label": label}
     connection.execute(
@@ -124,7 +124,7 @@ def complete_process(
         update runs set
           python_version = coalesce(python_version, :python_version),
           torch_version = coalesce(torch_version, :torch_version), cuda_version = coalesce(cuda_version, :cuda_version),
-          gpu_count = case when gpu_name is null and :gpu_name is not null then 1 else gpu_count end,
+          gpu_count = max(gpu_count, :gpu_count),
           gpu_name = coalesce(gpu_name, :gpu_name), name = case when name = :label then :name else name end
         where id = :run_id
         """,

@@ -77,8 +77,8 @@ def test_files_of_which_nothing_can_be_read_are_counted_each_time_anew(tmp_path:
 def test_damage_before_a_kill_stays_counted(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.write_bytes(log.read_bytes().replace(b"\nV", b"\nstray\nV", 3))
     load(tmp_path / "whole.db", log)
-    monkeypatch.setattr("collectors.importer.loader.BATCH_EVENTS", 8)
-    monkeypatch.setattr("collectors.importer.loader.keep_rejects", _killed_at_the_third(), raising=True)
+    monkeypatch.setattr("collectors.importer.reading.BATCH_EVENTS", 8)
+    monkeypatch.setattr("collectors.importer.reading.keep_rejects", _killed_at_the_third(), raising=True)
     with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)
         loader = Loader(connection, "t.db", find_sources(str(log)), Options())
