@@ -41,6 +41,8 @@ def decode_logged(captured: Captured, logged: Logged, context: dict[str, Any], n
 def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -> events.ArtifactSeen:
     """Keep a record under its own name, with its text, and sum up guards and AOTAutograd's metadata."""
     metadata = captured.metadata if isinstance(captured.metadata, dict) else {}
+    if captured.metadata is not None and not isinstance(captured.metadata, dict):
+        metadata = clean({"value": captured.metadata})  # of others than torch, which writes objects
     if not captured.shallow:
         metadata = clean(metadata)
     text = captured.payload if isinstance(captured.payload, str) else None

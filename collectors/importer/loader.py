@@ -87,7 +87,8 @@ class Loader:
         if not self._heads:
             self.close()
             why = " ".join(example for kind, example in self._unread.values() if kind == "damaged_file")
-            raise NoSuchLog(f"{group.label}: there is no record of torch's trace in it. {why}".strip())
+            why = why or "give a log that torch wrote with TORCH_TRACE=DIR set."
+            raise NoSuchLog(f"{group.label}: there is no record of torch's trace in it; {why}")
         heads = [head for _source, head in self._heads.values()]
         self.first = min(heads, key=lambda head: (head.first_us or 0, head.key or ""))
         self.imported = Imported(

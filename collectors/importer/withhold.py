@@ -45,6 +45,13 @@ KNOWN_TEXTS = frozenset(
         "artifact:torch_version",
     )
 )
+# Torch's own records without a text of known form, whose fields are names and numbers.
+KNOWN_METADATA = frozenset(
+    (
+        *("describe_tensor", "describe_storage", "describe_source", "dump_file", "link", "graph_dump", "export"),
+        *("exported_program", "missing_fake_kernel", "mismatched_fake_kernel"),
+    )
+)
 
 # A Triton kernel of the user's stands as source in a text that is known otherwise; what says that one does.
 _KERNELS = {"inductor_output_code": "user_autotune", "artifact:fx_graph_runnable": "@triton.jit"}
@@ -56,6 +63,8 @@ def withhold(captured: Captured) -> Captured:
     kernel = _KERNELS.get(captured.name)
     known = known and not (kernel and isinstance(captured.payload, str) and kernel in captured.payload)
     metadata = withhold_source(captured.metadata)
+    if not known and not kernel and not captured.name.startswith("artifact:") and captured.name not in KNOWN_METADATA:
+        metadata = None
     logged = captured.logged
     if logged is not None and logged.whole is not None:
         logged = replace(logged, whole=None)

@@ -209,3 +209,21 @@ def test_the_users_triton_kernels_are_not_kept_when_redacting(tmp_path: Path) ->
         ("withheld", None),
         ("withheld", None),
     ]
+
+
+def test_what_others_than_torch_write_is_kept_unless_the_source_is_not(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_text(record({"theirs": {"line": "y = f(x)"}}, "z = g(y)") + record({"list": [1, "a"]}) + record({"n": 5}))
+    load(tmp_path / "t.db", log)
+    sql = "select name, metadata, state from artifacts order by id"
+    assert [tuple(it) for it in rows(tmp_path / "t.db", sql)] == [
+        ("theirs", '{"line":"y = f(x)"}', "kept"),
+        ("list", '{"value":[1,"a"]}', "none"),
+        ("n", '{"value":5}', "none"),
+    ]
+    load(tmp_path / "redacted.db", log, redact_source=True)
+    assert [tuple(it) for it in rows(tmp_path / "redacted.db", sql)] == [
+        ("theirs", None, "withheld"),
+        ("list", None, "none"),
+        ("n", None, "none"),
+    ]
