@@ -91,7 +91,7 @@ def test_a_running_run_refreshes_and_keeps_what_is_open(tab: Page, tmp_path: Pat
         ingestor.ingest(RUN, told[:8])
         with serving(database) as server:
             tab.goto(f"{server.address}/runs/{RUN}?tab=breaks&view=each")
-            tab.get_by_text(re.compile("^Stack")).click()
+            tab.get_by_text(re.compile(r"^Stack \(")).click()
             ingestor.ingest(RUN, told[8:])
             tab.locator(".tabs__count", has_text="4").first.wait_for(timeout=15_000)
             assert tab.locator("details.fold[open]").count() == 1

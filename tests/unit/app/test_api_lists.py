@@ -73,7 +73,7 @@ def list_paths(client: FlaskClient, path: str) -> list[str]:
     return [path.replace("<run_id>", run).replace("<distinct_id>", "1").replace("<cause_id>", "1") for run in runs]
 
 
-@pytest.mark.parametrize("path", [it.path for it in LISTS])
+@pytest.mark.parametrize("path", [it.path for it in LISTS if it.path != "/imports"])  # of this server, not the database
 def test_pages_of_any_size_have_every_row_once(client: FlaskClient, path: str) -> None:
     seen = 0
     for one in list_paths(client, path):
