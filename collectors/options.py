@@ -94,7 +94,12 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         epilog="example: TORCH_TRACE=/tmp/trace python train.py; %(prog)s /tmp/trace",
     )
     _add_db(importing)
-    importing.add_argument("paths", nargs="+", metavar="PATH", help="a log, a folder, an archive, or -")
+    importing.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="a log, a folder, an archive, or -; each is a run of its own, but for logs of one folder",
+    )
     importing.add_argument("--latest", action="store_true", help="of a folder, only the newest log and its ranks")
     importing.add_argument("--follow", action="store_true", help="keep reading logs that grow, until Ctrl-C")
     importing.add_argument("--strict", action="store_true", help="end with 1 if anything could not be read")

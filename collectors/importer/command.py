@@ -6,7 +6,7 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from collectors.importer.follow import await_log
 from collectors.importer.follow import follow as go_on
 from collectors.importer.lines import ProgressLines
-from collectors.importer.loader import Imported, Loader, Options, Progress
+from collectors.importer.loader import APART_US, Imported, Loader, Options, Progress
 from collectors.read.sources import NO_LIMITS, NO_NAMES, Limits, SourceGroup, find_sources
 from collectors.record import hints
 from collectors.record.indexing import index_after
@@ -41,7 +41,7 @@ def import_paths(
     names: Mapping[str, str] = NO_NAMES,
     lines: ProgressLines | None = None,
 ) -> int:
-    """Import each path as a run of its own; return the exit code.
+    """Import the paths, each as a run of its own but for the logs of one folder; return the exit code.
 
     Raises: ValueError where there is no log, StoreError, OSError.
     """
@@ -51,31 +51,31 @@ def import_paths(
         raise ValueError("--follow takes one PATH and several were given; give the folder that the logs are in.")
     if follow and paths == ["-"]:
         raise ValueError("--follow takes a log or a folder; standard input is read to its end without it.")
-    found = {path: partial(find_sources, path, latest=latest, limits=limits, names=names) for path in paths}
+    find = partial(find_sources, latest=latest, limits=limits, names=names)
     # What is not there is said before anything is written.
-    groups = {path: None if follow else find() for path, find in found.items()}
+    groups = [] if follow else join_folders([find(path) for path in paths])
     rejected = False
     with closing(open_writer(database)) as connection:
         migrate_connection(connection)
-        for path, find in found.items():
+
+        def begin(group: SourceGroup) -> Loader:
+            return Loader(connection, database, group, options)
+
+        def waited() -> Iterator[Loader]:
+            yield await_log(paths[0], partial(find, paths[0]), begin, say)
+
+        for loader in waited() if follow else map(begin, groups):
             began_s = time.monotonic()
-
-            def begin(group: SourceGroup) -> Loader:
-                return Loader(connection, database, group, options)
-
-            group = groups[path]
-            loader = begin(group) if group else await_log(path, find, begin, say)
-            group = loader.group
             try:
-                show = lines.begin(group, loader.imported) if lines else _progress_line(group)
+                show = lines.begin(loader.group, loader.imported) if lines else _progress_line(loader.group)
                 done = loader.read(show)
                 if follow and not done.deleted:
                     say(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
-                    go_on(loader, find, show)
+                    go_on(loader, partial(find, paths[0]), show)
             finally:
                 loader.finish()
             say(_outcome(done, time.monotonic() - began_s, database))
-            for line in _remarks(done, group):
+            for line in _remarks(done, loader.group):
                 say(line)
             if lines:
                 lines.end(done)
@@ -83,6 +83,20 @@ def import_paths(
                 index_after(connection, done.run_id, say)
             rejected |= bool(done.rejects.total) or done.deleted
     return REJECTED if strict and rejected else 0
+
+
+def join_folders(groups: list[SourceGroup]) -> list[SourceGroup]:
+    """Make one group of the logs that were given one by one and lie in one folder: `import /tmp/trace/*.log`."""
+    joined: dict[object, SourceGroup] = {}
+    for number, group in enumerate(groups):
+        path = group.sources[0].path if len(group.sources) == 1 else None
+        folder = path.resolve().parent if path is not None else None
+        first = joined.get(folder) if folder is not None else None
+        if first is None:
+            joined[folder or number] = group
+        else:
+            joined[folder] = SourceGroup(str(folder.name if folder else ""), [*first.sources, *group.sources])
+    return list(joined.values())
 
 
 def read_names(path: str | None) -> Mapping[str, str]:
@@ -124,6 +138,16 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
     if done.without_payloads:
         remarks.append(
             "the log was imported without its texts before and goes on so; delete the run and use --again to have them"
+        )
+    for label, run_id in done.elsewhere:
+        remarks.append(
+            f"{label} is in run {run_id}, imported by itself before, and stays there; delete that run and import the "
+            "folder with --again to have one run of both"
+        )
+    if done.apart:
+        remarks.append(
+            f"the logs lie apart: some began more than {APART_US // 60_000_000} minutes after all others had ended; if "
+            "they are of several jobs, delete the run and import each by itself (--latest takes the newest)"
         )
     for kind, reject in sorted(done.rejects.by_kind.items()):
         where = f", first at line {reject.first_line}" if reject.first_line else ""

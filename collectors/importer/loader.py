@@ -33,6 +33,7 @@ from collectors.store.logs import (
 )
 
 STATE = "imported"  # how the program ended is not in its log
+APART_US = 10 * 60 * 1_000_000  # ranks and workers of one job are not that long apart
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Imported:
     deleted: bool = False
     without_payloads: bool = False  # imported so before, and left so
     with_source: bool = False  # the same
+    elsewhere: list[tuple[str, str]] = field(default_factory=list)  # logs of other runs: name, run
+    apart: bool = False  # some logs began long after the others had ended
     record_count: int = 0
     event_count: int = 0
     read_bytes: int = 0
@@ -110,8 +113,12 @@ class Loader:
             if done.deleted or key in self._replaced:
                 continue
             reading = self._readings.get(key)
+            row = self._known.get(key)
+            if row is not None and row.run_id != done.run_id:
+                if (source.label, row.run_id) not in done.elsewhere:
+                    done.elsewhere.append((source.label, row.run_id))
+                continue
             if reading is None:
-                row = self._known.get(key)
                 done.without_payloads |= bool(row and row.payloads == "left_out" and self._options.payloads)
                 done.with_source |= bool(row and not row.redacted and self._options.redact_source)
                 file, self._single = self._single or PeekedFile(source.open()), None
@@ -119,11 +126,25 @@ class Loader:
                 done.log_count += 1
             before = sum(it.offset for it in self._readings.values() if it is not reading)
             reading.read(lambda offset, before=before: progress(before + offset))  # type: ignore[misc]
+        done.apart = self._are_apart()
         done.rejects = Rejects()
         for met in (self.unread(), *(reading.met for reading in self._readings.values())):
             for kind, it in met.by_kind.items():
                 done.rejects.add(kind, it.first_line, it.example, it.count)
         return done
+
+    def _are_apart(self) -> bool:
+        """Say whether the logs look like several jobs': one began long after all before it had ended."""
+        readings = self._readings.values()
+        if self.imported.known_run or not readings:
+            return False
+        spans = sorted((it.first_us or 0, it.last_us or it.first_us or 0) for it in readings)
+        ended_us = spans[0][1]
+        for first_us, last_us in spans[1:]:
+            if first_us > ended_us + APART_US:
+                return True
+            ended_us = max(ended_us, last_us)
+        return False
 
     def finish(self) -> None:
         """Say that this is all for now, and close the logs."""
@@ -244,7 +265,7 @@ class Loader:
         """Say of what was read when it was shorter what the beginnings of its logs tell now."""
         for key, row in self._known.items():
             head = self._heads[key][1] if key in self._heads else None
-            if head is not None:
+            if head is not None and row.run_id == self.imported.run_id:
                 facts = {name: getattr(head, name) for name in LEARNT_LATE}
                 facts["gpu_count"] = self._gpu_count() if head.gpu_name else 0
                 complete_process(self._connection, row, facts, name=self.imported.name, label=self.group.label)

@@ -39,6 +39,7 @@ class Reading:
         self._started: set[str] = set()
         self.learnt_bytes = 0  # of the beginning that was looked at
         self._payloads = loader._options.payloads and not (row and row.payloads == "left_out")
+        self.first_us = head.first_us
         self.last_us: int | None = None
         self.met = Rejects()  # all that was, by any of its readings; a torn end only by the last
         self._stats = ReadStats()

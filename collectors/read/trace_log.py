@@ -26,7 +26,6 @@ PREFIX = re.compile(
     rb"[^\]\n]*\][^{\n]*(?=\{)"
 )
 _NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
-_ARTIFACT = re.compile(rb'\{"artifact": ?\{"name": ?"(?P<name>(?:[^"\\]|\\.)*)"')
 _CONTEXT = frozenset(
     ("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "has_payload", "stack", "subgraph_name")
 )
@@ -178,8 +177,7 @@ class TraceLog:
                 return self._plain_span(piece, plain)
         buffer, line_end = piece.buffer, piece.line_end
         found = PREFIX.match(buffer, piece.begin)
-        named = _NAME.match(buffer, found.end()) if found else None
-        if found is None or named is None:
+        if found is None or not _NAME.match(buffer, found.end()):
             self._stray(piece, line_end)
             return None
         body = buffer[found.end() : line_end]
@@ -189,13 +187,12 @@ class TraceLog:
         self.stats.records += 1
         if found["pid"] != self._pid:
             self._enter(found["pid"], piece)
-        name = named["name"].decode("utf-8", "replace")
+        name = next(iter(header))
         if name == STRING:
             self._intern(header, piece)
             return None
-        if name == "artifact":
-            artifact = _ARTIFACT.match(body)
-            name = f"artifact:{artifact['name'].decode('utf-8', 'replace')}" if artifact else name
+        if name == "artifact" and isinstance(header[name], dict):
+            name = f"artifact:{header[name].get('name')}"
         if not self._wanted(name) and not piece.last:
             return None
         time_us = self._clock.time_us(found["second"], found["micro"])

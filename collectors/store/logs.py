@@ -74,6 +74,13 @@ def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mappin
         """,
         values,
     )
+    connection.execute(
+        """
+        update processes set last_seen_us = max(last_seen_us, :last_us)
+        where id = :process_id and :last_us is not null
+        """,
+        {"process_id": values["process_id"], "last_us": values["last_us"]},
+    )
 
 
 def keep_rejects(

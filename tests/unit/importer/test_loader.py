@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collectors.importer.command import import_paths
 from collectors.importer.loader import Loader, Options
 from collectors.read.sources import find_sources
 from collectors.rejects import KINDS
@@ -81,6 +82,28 @@ def test_a_rank_that_comes_later_joins_the_run(tmp_path: Path) -> None:
     both = load(tmp_path / "t.db", folder)
     assert both.run_id == first.run_id and counts(tmp_path / "t.db")["processes"] == 2
     assert load(tmp_path / "t.db", DDP).record_count == 0
+
+
+def test_ranks_imported_one_by_one_stay_apart_and_it_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "ddp"
+    folder.mkdir()
+    for source in find_sources(str(DDP)).sources:
+        with source.open() as file:
+            (folder / source.file_name).write_bytes(file.read())
+    one_by_one = [load(tmp_path / "t.db", path).run_id for path in sorted(folder.iterdir())]
+    before = counts(tmp_path / "t.db")
+    both = load(tmp_path / "t.db", folder)
+    assert [run_id for _label, run_id in both.elsewhere] == [it for it in one_by_one if it != both.run_id]
+    assert counts(tmp_path / "t.db") == before and both.log_count == 1
+
+
+def test_logs_given_one_by_one_of_one_folder_are_one_run(tmp_path: Path, log: Path) -> None:
+    other = tmp_path / "second.log"
+    other.write_bytes(log.read_bytes().replace(b" 4386 ", b" 4387 ").replace(b" 17952", b" 17953"))
+    said: list[str] = []
+    import_paths([str(log), str(other)], str(tmp_path / "t.db"), Options(), say=said.append, index=False)
+    assert counts(tmp_path / "t.db")["runs"] == 1 and counts(tmp_path / "t.db")["processes"] == 2
+    assert any("the logs lie apart" in line for line in said)
 
 
 def test_a_deleted_run_stays_away_until_it_is_asked_for(tmp_path: Path, log: Path) -> None:
