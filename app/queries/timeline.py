@@ -104,6 +104,11 @@ class NameTotal:
         """Return how many have no end."""
         return self.span_count - self.instant_count - self.ended_count
 
+    @property
+    def is_moment(self) -> bool:
+        """Say whether none of them is a phase."""
+        return self.span_count == self.instant_count
+
 
 LANES_SQL = """
 select

@@ -201,3 +201,11 @@ def test_bad_windows_are_refused_in_words(client: FlaskClient, store: sqlite3.Co
     answer = client.get(f"/runs/{RUN}/timeline?{query}")
     assert answer.status_code == 400
     assert "whole number" in answer.text or "is not behind" in answer.text
+
+
+def test_all_but_the_largest_names_are_folded(client: FlaskClient, store: sqlite3.Connection) -> None:
+    tell(store, *(told for n in range(20) for told in ((f"name{n:02}", "B", 900 * n), (f"name{n:02}", "E", 901 * n))))
+    shown, folded = client.get(f"/runs/{RUN}/timeline").text.split('<details class="fold" id="more-names">')
+    assert "5 more phases" in folded
+    assert ">name19<" in shown and ">name05<" in shown and ">name04<" not in shown
+    assert ">name04<" in folded and ">name00<" in folded
