@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from app.web.run import FILLS
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 
-TAB_KEYS = [key for key in FILLS]
+TAB_KEYS = list(FILLS)
 
 
 @pytest.fixture(autouse=True)
