@@ -21,7 +21,7 @@ IMPORT = record(
     record_count=count("New records read so far."),
     rejects=mapping(count("Records."), "What could not be read, by kind; see `rejects` of a run for the words."),
     run_id=maybe(text("The run that the logs became.")),
-    message=text("What went wrong and what to do, else empty."),
+    message=text("What went wrong and what to do, or what else to know of it; empty where there is nothing."),
     status_url=text("Where to ask again how it stands."),
 )
 REJECT = record(

@@ -128,10 +128,13 @@ def _finish(slot: Slot, last: dict[str, Any], code: int, late: bool, errors: Pat
 
 def _outcome(last: dict[str, Any], code: int) -> str:
     if code:  # what follows the last line is the search index alone
-        return "All of it is read, but not all of its texts can be searched yet."
-    if last["known_run"] and not last["record_count"]:
-        return "Nothing new: it had been imported before."
-    return ""
+        said = ["All of it is read, but not all of its texts can be searched yet."]
+    elif last["known_run"] and not last["record_count"]:
+        said = ["Nothing new: it had been imported before."]
+    else:
+        said = []
+    # A wish that could not be met, a log that is in another run: else only the terminal says so.
+    return " ".join([*said, *(f"Note: {remark}." for remark in last["remarks"])])
 
 
 def _explain(last: dict[str, Any], code: int, late: bool, said: str, settings: Settings) -> str:

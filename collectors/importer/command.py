@@ -75,10 +75,11 @@ def import_paths(
             finally:
                 loader.finish()
             say(_outcome(done, time.monotonic() - began_s, database))
-            for line in _remarks(done, loader.group):
+            remarks = _remarks(done, loader.group)
+            for line in [*remarks, *_damage(done)]:
                 say(line)
             if lines:
-                lines.end(done)
+                lines.end(done, remarks)
             if index and not done.deleted:
                 index_after(connection, done.run_id, say)
             rejected |= bool(done.rejects.total) or done.deleted
@@ -149,13 +150,18 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
             f"the logs lie apart: some began more than {APART_US // 60_000_000} minutes after all others had ended; if "
             "they are of several jobs, delete the run and import each by itself (--latest takes the newest)"
         )
-    for kind, reject in sorted(done.rejects.by_kind.items()):
-        where = f", first at line {reject.first_line}" if reject.first_line else ""
-        remarks.append(f"{reject.count} × {KINDS.get(kind, kind)}{where}")
     if group.ignored:
         names = ", ".join(group.ignored[:3]) + (" …" if len(group.ignored) > 3 else "")
         remarks.append(f"passed over, being no trace logs: {names}")
     return remarks
+
+
+def _damage(done: Imported) -> list[str]:
+    said = []
+    for kind, reject in sorted(done.rejects.by_kind.items()):
+        where = f", first at line {reject.first_line}" if reject.first_line else ""
+        said.append(f"{reject.count} × {KINDS.get(kind, kind)}{where}")
+    return said
 
 
 def _logs(done: Imported) -> str:

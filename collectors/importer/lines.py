@@ -40,9 +40,9 @@ class ProgressLines:
         show(0)
         return show
 
-    def end(self, imported: Imported) -> None:
-        """Say what the import did."""
-        self._write("done", imported, deleted=imported.deleted, known_run=imported.known_run)
+    def end(self, imported: Imported, remarks: list[str]) -> None:
+        """Say what the import did, and what a person should know of it."""
+        self._write("done", imported, deleted=imported.deleted, known_run=imported.known_run, remarks=remarks)
 
     def fail(self, error: Exception) -> None:
         """Say why it ended."""

@@ -145,13 +145,13 @@ def test_a_child_knows_nothing_of_the_servers_environment(shelf: Shelf, monkeypa
     assert "DATABASE_PASSWORD" not in environ and "HOME" not in environ
 
 
-def run_child(shelf: Shelf, command: list[str] | None = None, **settings: int) -> Slot:
+def run_child(shelf: Shelf, command: list[str] | None = None, wishes: Wishes | None = None, **settings: int) -> Slot:
     slot = admit(shelf)
     (slot.folder / "files").mkdir()
     (slot.folder / "files" / "0001").write_bytes(LOG.read_bytes())
     (slot.folder / "names.json").write_text('{"0001": "a.log.xz"}')
     known = Settings(db=str(shelf.root.with_name("team.db")), **settings)  # type: ignore[arg-type]
-    child.run(slot, command or child.build_command(known, Wishes(), "files/0001"), known)
+    child.run(slot, command or child.build_command(known, wishes or Wishes(), "files/0001"), known)
     slot.close()
     return slot
 
@@ -160,6 +160,15 @@ def test_a_child_has_what_a_real_log_needs(shelf: Shelf) -> None:
     done = run_child(shelf, upload_memory_mib=256).it
     assert (done.state, done.log_count, done.total_bytes) == ("done", 1, None)
     assert done.record_count > 100
+
+
+def test_a_wish_that_comes_too_late_is_said(shelf: Shelf) -> None:
+    assert run_child(shelf).it.message == ""
+    late = run_child(shelf, wishes=Wishes(redact_source=True)).it
+    assert late.state == "done"
+    assert late.message.startswith(
+        "Nothing new: it had been imported before. Note: the log was imported with its source"
+    )
 
 
 def test_a_child_without_memory_says_which_setting(shelf: Shelf) -> None:
