@@ -51,6 +51,10 @@ def handle_http(error: HTTPException) -> Response:
     message = error.description or error.name
     if status == 404 and (error.response is None and message.startswith("The requested URL")):
         message = f"There is no page at {request.path}."
+    if isinstance(error, MethodNotAllowed) and error.valid_methods:
+        message = (
+            f"{request.method} is not possible at {request.path}; it takes {', '.join(sorted(error.valid_methods))}."
+        )
     if status == 500:
         message = "The server failed while making this page. Its log has the details; the recorded data is untouched."
     response = render_error(status, message)

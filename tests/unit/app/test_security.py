@@ -92,6 +92,7 @@ def test_other_methods_change_nothing(client: FlaskClient, method: str) -> None:
     answer = getattr(client, method)(PIN)
     assert answer.status_code == 405
     assert answer.headers["Allow"]
+    assert f"{method.upper()} is not possible at {PIN}; it takes " in answer.text
 
 
 @pytest.mark.parametrize(
