@@ -23,8 +23,8 @@ from collectors.store.errors import StoreError, explain
 EPILOG = """\
 formats:
   html   one file to read and forward: opens offline, with charts, light and dark, printable
-  json   everything recorded of the run, under the API's names
          --payloads puts the run's graphs, generated code and guards into it, up to 64 MiB
+  json   everything recorded of the run, under the API's names
   csv    one table for a spreadsheet or a program: --table names it
   md     a summary for a pull request's comment
 
