@@ -29,10 +29,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Terms:
-    """Hold what every found text has, and what none of them has."""
+    """Hold what every found text has, and what none of them has; `is_cut` where more was typed than is looked for."""
 
     wanted: tuple[Term, ...] = ()
     excluded: tuple[Term, ...] = ()
+    is_cut: bool = False
 
     @property
     def match(self) -> str | None:
@@ -48,14 +49,18 @@ def read_terms(text: str) -> Terms:
     """Read words, "quoted phrases" and -words; the last word may be the beginning of one."""
     wanted: list[Term] = []
     excluded: list[Term] = []
+    is_cut = len(text) > LONGEST
     text = text[:LONGEST]
     for found in _TERM.finditer(text):
         quoted = found[3] is None
         minus, body = (found[1], found[2]) if quoted else ("-" if found[3].startswith("-") else "", found[3])
         words = tuple(_WORD.findall(body)[:MOST_WORDS])
-        if not words or len(wanted) + len(excluded) >= MOST_TERMS:
+        if not words:
             continue
+        if len(wanted) + len(excluded) >= MOST_TERMS:
+            is_cut = True
+            break
         last = not quoted and found.end() == len(text.rstrip())
         prefix = last and not minus and body[-1:].isalnum() and len(words[-1]) >= SHORTEST_PREFIX
         (excluded if minus else wanted).append(Term(words, prefix))
-    return Terms(tuple(wanted), tuple(excluded))
+    return Terms(tuple(wanted), tuple(excluded), is_cut)

@@ -66,6 +66,7 @@ def _find(run_id: str | None) -> dict[str, object]:
         "groups": [_show(group, terms) for group in groups],
         "labels": KIND_WORDS,
         "has_terms": terms.match is not None,
+        "is_cut": terms.is_cut,
         "index": search.get_index_state(reader, run_id),
         "run_id": run_id,
         "has_search": True,

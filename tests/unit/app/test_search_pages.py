@@ -128,3 +128,9 @@ def test_a_kind_or_cursor_that_is_none_is_refused(explored_client: FlaskClient) 
     assert explored_client.get("/search?q=x&kind=artifact&cursor=zz").status_code == 400
     assert explored_client.get("/api/v1/search?q=x&cursor=zz").status_code == 400
     assert explored_client.get("/search?q=x&run=nothing").status_code == 404
+
+
+def test_more_words_than_are_looked_for_are_said() -> None:
+    assert not read_terms("a " * 12).is_cut
+    assert read_terms("a " * 13).is_cut
+    assert read_terms("a" * 301).is_cut
