@@ -119,3 +119,8 @@ def test_empty_run_page_says_so(client: FlaskClient, store: sqlite3.Connection, 
 def test_a_key_of_the_address_stays_a_key(client: FlaskClient, key: str) -> None:
     page = _get(client, f"/runs/{RUN}?tab=compiles&{key}=x")
     assert f"/runs/{RUN}?tab=compiles&amp;{key}=x&amp;sort=time" in page
+
+
+def test_a_run_without_a_trace_says_where_more_would_come_from(client: FlaskClient) -> None:
+    page = client.get(f"/runs/{RUN}").text
+    assert "--level full" in page and 'href="/imports"' in page
