@@ -64,6 +64,11 @@ limit :limit
 """  # noqa: S608  own texts only
 
 
+STRETCH_SQL = """
+select min(begin_us) as from_us, max(begin_us + coalesce(duration_us, 0)) as to_us from spans where compile_key = :key
+"""
+
+
 @dataclass(frozen=True)
 class Step:
     """Hold one thing that a compile's log says.
@@ -91,3 +96,12 @@ def list_steps(connection: sqlite3.Connection, keys: Sequence[int], limit: int =
         return []
     found = connection.execute(STEPS_SQL, {"keys": json.dumps(list(keys)), "limit": limit})
     return [Step(**dict(row)) for row in found]
+
+
+def get_stretch(reader: sqlite3.Connection, key: int) -> tuple[int, int] | None:
+    """Return when the first timed phase of a compile began and its last one ended; None where none was timed.
+
+    Units: µs since 1970.
+    """
+    row = reader.execute(STRETCH_SQL, {"key": key}).fetchone()
+    return None if row["from_us"] is None else (row["from_us"], row["to_us"])

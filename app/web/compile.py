@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from flask import Blueprint, abort, current_app, render_template
+from flask import Blueprint, abort, current_app, render_template, url_for
 
 from app.analysis import words
-from app.analysis.artifact_words import describe_name
+from app.analysis.artifact_words import GUARDS, describe_name
 from app.analysis.chains import label_category
-from app.analysis.directory import build_entries
+from app.analysis.directory import Entry, build_entries
 from app.analysis.phases import list_shares, sum_phases
 from app.charts.compile import chart_phases
 from app.db import get_reader
 from app.format import format_bytes, format_count, format_duration, format_number, format_time
 from app.queries import compiles, directory, events, run_breaks, run_events, run_recompiles
+from app.queries.explored import get_explored
 from app.web.run_shell import find_run
 from collectors.fields import FIELDS
 
@@ -67,6 +68,25 @@ def list_fields(record: compiles.Compilation) -> list[dict[str, Any]]:
     return found
 
 
+def list_places(run_id: str, it: compiles.CompileRow, entry: Entry) -> list[tuple[str, str]]:
+    """List where else a run shows this compile, as (word, address); only what was recorded of it."""
+    found = []
+    stretch = directory.get_stretch(get_reader(), it.id)
+    if stretch is not None and stretch[0] < stretch[1]:
+        window: dict[str, Any] = {"from": stretch[0], "to": stretch[1]}  # "from" is no name in Python
+        found.append(("On the timeline", url_for("timeline.show", run_id=run_id, **window)))
+    steps = [step for attempt in entry.attempts for line in attempt.lines for step in line.steps]
+    guards = [step for step in steps if step.kind == "artifact" and step.name in GUARDS]
+    if guards:
+        found.append(("Guards as a tree", url_for("guards.show_one", run_id=run_id, artifact_id=guards[-1].ref_id)))
+    if it.recompiled_from and entry.artifact_count and it.outcome != "recompile_limit":
+        changes = url_for("artifacts.changes", run_id=run_id, key=it.id)
+        found.append((f"What changed against {it.recompiled_from}", changes))
+    if it.function and get_explored(get_reader(), run_id).has_stacks:
+        found.append(("Among all stacks", url_for("stacks.show", run_id=run_id, q=it.function)))
+    return found
+
+
 @blueprint.get("/runs/<run_id>/compiles/<key>")
 def show(run_id: str, key: str) -> str:
     """Show one compile of a run."""
@@ -79,6 +99,7 @@ def show(run_id: str, key: str) -> str:
     start = compiles.get_start(reader, it, records)
     chain = compiles.list_chain(reader, it.process_id, it.generation, it.frame_id)
     older = next((other for other in chain if other.compile_id == it.recompiled_from), None)
+    entry = build_entries([it], directory.list_steps(reader, [it.id]), detail.run.state == "running")[0]
     return render_template(
         "compile.html",
         run=detail.run,
@@ -89,7 +110,8 @@ def show(run_id: str, key: str) -> str:
         older=older,
         before=compiles.get_beside(reader, it, run_id, False),
         after=compiles.get_beside(reader, it, run_id, True),
-        entry=build_entries([it], directory.list_steps(reader, [it.id]), detail.run.state == "running")[0],
+        entry=entry,
+        places=list_places(run_id, it, entry),
         has_shapes="shapes.show" in current_app.view_functions,
         describe_name=describe_name,
         older_keys={other.compile_id: other.id for other in chain},

@@ -112,3 +112,16 @@ def test_a_run_without_payloads_says_so(tmp_path: Path, shared_app: Flask) -> No
 def test_an_empty_run_says_what_to_do(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_run(store, "EMPTY")
     assert "No compiles" in client.get("/runs/EMPTY/directory").text
+
+
+def test_a_compile_leads_to_every_other_view_of_it(explored_client: FlaskClient, explored_reader) -> None:
+    run_id = _run(explored_reader, "zoo_recompiles")
+    key = explored_reader.execute(
+        "select id from compiles where run_id = ? and compile_id = '0/1'", (run_id,)
+    ).fetchone()[0]
+    page = explored_client.get(f"/runs/{run_id}/compiles/{key}").text
+    row = page.split('aria-label="This compile elsewhere"')[1].split("</nav>")[0]
+    places = dict(reversed(found) for found in re.findall(r'href="([^"]+)">([^<]+)<', row))
+    assert list(places) == ["On the timeline", "Guards as a tree", "What changed against 0/0", "Among all stacks"]
+    for address in places.values():
+        assert explored_client.get(address.replace("&amp;", "&")).status_code == 200, address
