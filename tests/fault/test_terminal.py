@@ -24,20 +24,28 @@ from tests.tools.screen import Screen
 ROWS, COLUMNS = 12, 60
 FILL = 'import sys, time\nfor n in range(14): print("line", n)\n'
 COMPILE = "import torch\ndef f(x): return x + 1\ng = torch.compile(f, backend='eager')\n"
+UNTIL = """
+import pathlib
+def until(words):  # the terminal shows them: a slow machine takes its time, a broken one a minute
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (pathlib.Path("seen").exists() and words in pathlib.Path("seen").read_text()):
+        time.sleep(0.02)
+"""
 PROGRAM = (
     FILL
+    + UNTIL
     + COMPILE
     + """
 sys.stdout.write("Loading the model ... ")
 sys.stdout.flush()
 g(torch.ones(3))
-time.sleep(1.5)
+until("compileboard: 1 compile, 0 graph")
 print("done")
 for n in range(4):
     sys.stdout.write(f"\\r{n + 1}/4 " + "#" * n)
     sys.stdout.flush()
     g(torch.ones(3 + n))
-    time.sleep(0.7)
+    until("compileboard: 1 compile, 0 graph" if n == 0 else "compileboard: 2 compiles, 0 graph breaks, 1 recompile")
 print()
 print("over")
 """
@@ -68,6 +76,8 @@ def watch(place: Workplace, command: list[str], do: Callable[[Any, Screen], None
             written += piece
             screen.feed(piece)
             seen.append(screen.text())
+            (place.folder / "next").write_text("\n".join([f"{screen.region_count} regions", *screen.text()]))
+            (place.folder / "next").rename(place.folder / "seen")
             if do:
                 do(started, screen)
     os.close(ours)
@@ -113,7 +123,7 @@ def test_the_row_is_given_back_however_the_program_ends(place: Workplace, how: s
             told.append(started.pid)
             os.kill(started.pid, signal.SIGTERM)
 
-    text = FILL + COMPILE + f"g(torch.ones(3)); time.sleep(1.2)\n{last}\n"
+    text = FILL + UNTIL + COMPILE + f"g(torch.ones(3)); until('1 compile,')\n{last}\n"
     started, written, screen, _ = watch(place, collect(place, text), do)
     assert started.returncode == {"killed": -9, "raised": 1, "terminated": -15, "read by key": 0}[how]
     assert "\x1b[1;11r" in written
@@ -140,7 +150,7 @@ def test_the_row_is_given_back_before_the_job_is_suspended(place: Workplace) -> 
             told.append(started.pid)
             os.kill(started.pid, signal.SIGTSTP)  # nobody could continue a session's leader: the kernel lets it go on
 
-    text = FILL + COMPILE + "g(torch.ones(3)); time.sleep(2)\n"
+    text = FILL + UNTIL + COMPILE + "g(torch.ones(3)); until('2 regions')\n"
     started, written, screen, _ = watch(place, collect(place, text), do)
     assert started.returncode == 0
     assert written.count("\x1b[1;11r") == written.count("\x1b[r") == 2

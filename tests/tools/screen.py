@@ -16,6 +16,7 @@ class Screen:
         self.row = self.column = self.top = 0
         self.bottom = rows - 1
         self.saved = (0, 0)
+        self.region_count = 0  # how often a scroll region was set
 
     def feed(self, text: str) -> None:
         for numbers, final, single, character in _TOKEN.findall(text):
@@ -60,6 +61,7 @@ class Screen:
         if final == "r":
             self.top, self.bottom = (numbers[0] - 1, numbers[1] - 1) if numbers else (0, self.rows - 1)
             self.row = self.column = 0
+            self.region_count += bool(numbers)
         elif final == "H":
             row, column = numbers or [1, 1]
             self.row, self.column = min(row, self.rows) - 1, column - 1
