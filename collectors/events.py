@@ -35,7 +35,7 @@ class RunStarted(Event):
     name: str
     suite: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
-    source: str = "live"  # live | import
+    source: str = "live"  # live | import | bench
     level: str = "light"
     keep_source: bool = True
     argv: list[str] = field(default_factory=list)
@@ -68,6 +68,7 @@ class ProcessStarted(Event):
     rank: int | None = None
     local_rank: int | None = None
     world_size: int | None = None
+    task: str | None = None  # which of a benchmark's tasks it works on; its breaks and recompiles are that result's
     argv: list[str] = field(default_factory=list)
     level: str = "light"
     python_version: str | None = None
@@ -291,6 +292,41 @@ class SymbolSeen(FrameContext):
 
 
 @dataclass(frozen=True)
+class BenchMeasured(Event):
+    """Carry what one experiment said of one model. What was not measured is None; a failure is a status, never a 0.
+
+    `values` holds every number by upstream's own column name and in its unit (speedup, abs_latency in ms,
+    compilation_latency in s, eager_peak_mem in GB, graph_breaks), other people's columns too.
+    """
+
+    KIND = "bench_measured"
+    suite: str
+    model: str
+    experiment: str  # performance | accuracy | tolerance | coverage | overhead | ...
+    mode: str | None = None  # inference | training
+    dtype: str | None = None  # float32 | float16 | bfloat16 | amp
+    device: str | None = None  # cpu | cuda
+    hardware: str | None = None  # the GPU's model, or the processor's
+    backend: str | None = None  # with its config label: inductor, inductor_no_cudagraphs
+    dynamic: bool = False
+    batch_size: int | None = None
+    world_size: int = 1
+    status: str = "measured"  # measured | failed | skipped | not_run
+    reason: str | None = None  # of failed: upstream's word (OOM, timeout, fail_to_run); of the others, why
+    accuracy: str | None = None  # upstream's verdict
+    values: dict[str, float] = field(default_factory=dict)
+    repeats: dict[str, list[float]] = field(default_factory=dict)  # eager, compiled, shape=…/eager: ms, in their order
+    facts: dict[str, Json] = field(default_factory=dict)  # settings, noise, texts of unknown columns
+    message: str | None = None  # the exception's own line
+    traceback: str | None = None
+    task: str | None = None
+    started_us: int | None = None
+    duration_us: int | None = None
+    command: str | None = None  # what makes it again
+    origin: str | None = None  # file and line, of an imported one
+
+
+@dataclass(frozen=True)
 class Noted(FrameContext):
     """Keep a record that this version has no decoder for; it loses nothing and shows under its own name."""
 
@@ -318,6 +354,7 @@ KINDS: dict[str, type[Event]] = {
         ArtifactSeen,
         SpanSeen,
         SymbolSeen,
+        BenchMeasured,
         Noted,
     )
 }

@@ -183,6 +183,7 @@ class Hooks:
             "pid": os.getpid(),
             "argv": argv if self.keep_source else withhold_code(argv),
             "level": self.level,
+            "task": environment.get("COMPILEBOARD_TASK") or None,
             "python_version": sys.version.split()[0],
             "capabilities": dict(self.capabilities),
             "environment": scrub_environment(environment, self.capture_env),

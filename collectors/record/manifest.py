@@ -20,6 +20,7 @@ class Manifest:
     name: str
     started_us: int
     suite: str | None = None
+    source: str = "live"  # live | bench
     tags: dict[str, str] = field(default_factory=dict)
     level: str = "light"
     keep_source: bool = True

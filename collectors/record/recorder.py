@@ -18,6 +18,7 @@ from collectors.decode.paths import PathNamer
 from collectors.events import Event, RecordsLost, RunEnded, RunStarted
 from collectors.read.spool import SpoolReader, writers_alive
 from collectors.record.manifest import Manifest
+from collectors.record.said import SaidEvents
 from collectors.record.source_index import qualify
 from collectors.record.traces import TraceReader
 from collectors.store.connect import BUSY_TIMEOUT_MS, checkpoint, open_reader, open_writer
@@ -49,6 +50,7 @@ class Recorder:
             raise
         self.ingestor = Ingestor(self.connection, manifest.database)
         self.reader = SpoolReader(folder)
+        self.said = SaidEvents(folder)
         roots = [root for root in (manifest.git.get("root"), manifest.cwd) if root]
         self.decoder = Decoder(PathNamer(roots), qualify if manifest.keep_source else None)
         self._beat_s = 0.0
@@ -68,6 +70,7 @@ class Recorder:
                     run_id=m.run_id,
                     name=m.name,
                     suite=m.suite,
+                    source=m.source,
                     tags=m.tags,
                     level=m.level,
                     keep_source=m.keep_source,
@@ -87,7 +90,7 @@ class Recorder:
         Raises: StoreError in words; what could not be recorded is read again by the next step.
         """
         self._check_place()
-        mark = self.reader.mark()
+        mark, said_mark = self.reader.mark(), self.said.offset
         events = self._events()
         new = 0
         try:
@@ -95,6 +98,7 @@ class Recorder:
                 new += self._ingest(batch)
         except BaseException:
             self.reader.rewind(mark)
+            self.said.offset = said_mark
             raise
         if time.monotonic() >= self._beat_s:
             with explained(self.manifest.database):
@@ -116,6 +120,7 @@ class Recorder:
             if isinstance(registry_path, str):
                 registry.learn(registry_path)
             yield from self.decoder.decode(captured)
+        yield from self.said.read()
 
     def _ingest(self, batch: list[Event]) -> int:
         result = self.ingestor.ingest(self.manifest.run_id, batch)
@@ -188,7 +193,7 @@ class Recorder:
         # anew for the next command.
         aside = self.folder.with_name(f"{self.folder.name}~{os.getpid()}")
         self.folder.rename(aside)
-        self.folder = self.reader.folder = aside
+        self.folder = self.reader.folder = self.said.folder = aside
         if writers_alive(aside):
             return False
         self.step()

@@ -19,6 +19,7 @@ DELETE_ORPHANS = (
     where id not in (select payload_id from artifacts where payload_id is not null)
       and id not in (select payload_id from spans where payload_id is not null)
     """,
+    "delete from series where id not in (select series_id from results)",
     "delete from span_names where id not in (select name_id from span_totals)",
     "delete from configs where hash not in (select config_hash from process_configs)",
     """

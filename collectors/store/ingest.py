@@ -224,6 +224,8 @@ class Ingestor:
             state: dict[str, Any] = {"state": "running", "ended_us": None, "exit_code": None, "signal": None}
         else:
             worst = min(ends, key=lambda end: (STATES.index(end.state) if end.state in STATES else -1, end.time_us))
+            if self._source(run_id) == "bench":  # its ends follow one another: each but the last was resumed
+                worst = max(ends, key=lambda end: end.time_us)
             state = {
                 "state": worst.state,
                 "ended_us": max(end.time_us for end in ends),
@@ -237,6 +239,10 @@ class Ingestor:
             """,
             {**key, **state},
         )
+
+    def _source(self, run_id: str) -> str:
+        (source,) = self.connection.execute("select source from runs where id = :id", {"id": run_id}).fetchone()
+        return str(source)
 
     def _describe_run(self, run_id: str, event: ProcessStarted) -> None:
         """Copy the versions that lists filter by from the first process that knows them."""

@@ -17,6 +17,7 @@ from collectors.store.stacks import grow_stacks
 SCHEMA = Path(__file__).with_name("schema.sql")
 SCHEMA_2 = Path(__file__).with_name("schema_2.sql")
 SCHEMA_3 = Path(__file__).with_name("schema_3.sql")
+SCHEMA_4 = Path(__file__).with_name("schema_4.sql")
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
@@ -89,6 +90,11 @@ def _migrations() -> Any:
     @steps(name="0003_timeline")  # type: ignore[untyped-decorator]
     def timeline(database: Any) -> None:
         for statement in split_statements(SCHEMA_3.read_text(encoding="utf-8")):
+            database.conn.execute(statement)
+
+    @steps(name="0004_benchmark_results")  # type: ignore[untyped-decorator]
+    def benchmark_results(database: Any) -> None:
+        for statement in split_statements(SCHEMA_4.read_text(encoding="utf-8")):
             database.conn.execute(statement)
 
     return steps

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from collectors.events import (
     ArtifactSeen,
+    BenchMeasured,
     CacheLookedUp,
     Compiled,
     CompileFailed,
@@ -23,6 +24,7 @@ from collectors.events import (
     SymbolSeen,
 )
 from collectors.store.codec import pack
+from collectors.store.rows_bench import write_result
 from collectors.store.rows_compile import write_break, write_compiled, write_start
 from collectors.store.rows_recompile import write_recompile
 from collectors.store.rows_shared import Batch, pick
@@ -34,11 +36,11 @@ def write_process(batch: Batch, event: ProcessStarted) -> None:
     cursor = batch.connection.execute(
         """
         insert into processes
-          (id, run_id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us,
+          (id, run_id, parent_id, pid, rank, local_rank, world_size, task, level, command, started_us, last_seen_us,
            last_sequence, python_version, torch_version, torch_git, cuda_version, cudnn_version, triton_version,
            capabilities, environment)
         values
-          (:id, :run_id, :parent_id, :pid, :rank, :local_rank, :world_size, :level, :command, :time_us, :time_us,
+          (:id, :run_id, :parent_id, :pid, :rank, :local_rank, :world_size, :task, :level, :command, :time_us, :time_us,
            :sequence, :python_version, :torch_version, :torch_git, :cuda_version, :cudnn_version, :triton_version,
            :capabilities, :environment)
         on conflict (id) do nothing
@@ -57,6 +59,7 @@ def write_process(batch: Batch, event: ProcessStarted) -> None:
                     "rank",
                     "local_rank",
                     "world_size",
+                    "task",
                     "level",
                     "time_us",
                     "sequence",
@@ -225,4 +228,5 @@ WRITERS: dict[type, Callable[..., None]] = {
     ArtifactSeen: write_artifact,
     SpanSeen: write_span,
     SymbolSeen: write_symbol,
+    BenchMeasured: write_result,
 }

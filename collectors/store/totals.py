@@ -25,6 +25,8 @@ RUN_COLUMNS = (
     "loss_count",
     "compile_us",
     "recompile_us",
+    "result_count",
+    "failed_result_count",
 )
 
 

@@ -24,6 +24,9 @@ BY_HINT: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
     dict[str, int]: st.dictionaries(TEXT, NUMBER, max_size=3),
     dict[str, float]: st.dictionaries(TEXT, st.floats(allow_nan=False, allow_infinity=False), max_size=3),
+    dict[str, list[float]]: st.dictionaries(
+        TEXT, st.lists(st.floats(allow_nan=False, allow_infinity=False)), max_size=3
+    ),
     list[str]: st.lists(TEXT, max_size=3),
     Any: JSON,
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),

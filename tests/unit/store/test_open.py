@@ -14,7 +14,14 @@ import pytest
 
 from collectors.events import ProcessStarted
 from collectors.store.codec import pack, unpack
-from collectors.store.connect import APPLICATION_ID, checkpoint, open_reader, open_writer, write_transaction
+from collectors.store.connect import (
+    APPLICATION_ID,
+    DATABASE_VERSION,
+    checkpoint,
+    open_reader,
+    open_writer,
+    write_transaction,
+)
 from collectors.store.errors import (
     NotAStore,
     StoreBusy,
@@ -81,7 +88,7 @@ def test_a_new_file_that_another_is_about_to_write_is_waited_for(tmp_path: Path)
 
 
 def test_migrating_again_takes_no_step(tmp_path: Path) -> None:
-    assert migrate(tmp_path / "t.db") == 3
+    assert migrate(tmp_path / "t.db") == DATABASE_VERSION
     assert migrate(tmp_path / "t.db") == 0
 
 

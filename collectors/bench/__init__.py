@@ -1,0 +1,23 @@
+"""The benchmark harness. `model` marks a function of yours as something to measure; nothing here imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+MARK = "__compileboard_model__"
+
+
+def model(function: F | None = None, *, name: str | None = None, batch_size: int = 8, trains: bool = True) -> Any:
+    """Mark a function that takes a batch size and returns a module and its example inputs.
+
+    Use it bare (`@model`) or with words (`@model(name="Mine", batch_size=4)`). The function may also return a
+    `collectors.bench.loaded.Loaded`, which says more: a loss, other shapes.
+    """
+
+    def mark(function: F) -> F:
+        setattr(function, MARK, {"name": name or function.__name__, "batch_size": batch_size, "trains": trains})
+        return function
+
+    return mark if function is None else mark(function)

@@ -1,0 +1,41 @@
+"""What a command of ours says about its run, kept in the run's spool until it is recorded: bench's results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from collectors.events import Event, dump_event, load_event
+
+NAME = "said.events"
+
+
+def say_event(folder: Path, event: Event) -> None:
+    """Append an event to a run's spool, whole and at once: it is safe from whatever happens to us afterwards."""
+    line = dump_event(event).encode() + b"\n"
+    descriptor = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+class SaidEvents:
+    """Follow the events that were said, only whole lines."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.offset = 0
+
+    def read(self) -> Iterator[Event]:
+        """Yield what was said since the last call."""
+        try:
+            with (self.folder / NAME).open("rb") as file:
+                file.seek(self.offset)
+                body = file.read()
+        except FileNotFoundError:
+            return
+        for line in body[: body.rfind(b"\n") + 1].splitlines(keepends=True):
+            self.offset += len(line)
+            yield load_event(line.decode())
