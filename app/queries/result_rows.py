@@ -1,0 +1,176 @@
+"""What was measured of a model, and how the results of several experiments become one row. Pure: no SQL.
+
+An experiment writes a result of its own (performance, accuracy, coverage, …). People, HUD and the API want one row a
+model and metric set, so the others complete the one that leads: performance where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from itertools import groupby
+
+LEADING = ("performance", "accuracy")  # then the others, by name
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Said:
+    """Hold a series, a status and its numbers; None is what was not said, and never 0.
+
+    Units: time_us is since the epoch.
+    """
+
+    id: int
+    run_id: str
+    suite: str
+    model: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    hardware: str | None
+    backend: str | None
+    dynamic: bool
+    batch_size: int | None
+    world_size: int
+    status: str
+    reason: str | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    abs_latency_ms: float | None
+    eager_latency_ms: float | None
+    compilation_latency_s: float | None
+    warm_compilation_latency_s: float | None
+    compression_ratio: float | None
+    eager_peak_mem_gb: float | None
+    dynamo_peak_mem_gb: float | None
+    cache_lookup_latency_us: float | None
+    accuracy: str | None
+    calls_captured: int | None
+    unique_graphs: int | None
+    graph_breaks: int | None
+    unique_graph_breaks: int | None
+    recompiles: int | None
+    fallbacks_to_eager: int | None
+    autograd_captures: int | None
+    autograd_compiles: int | None
+    cudagraph_skips: int | None
+    time_us: int
+    command: str | None
+    message: str | None
+
+    @property
+    def gpu(self) -> str | None:
+        """Return the GPU's model, None for a result that no GPU made."""
+        return self.hardware if self.device == "cuda" else None
+
+
+@dataclass(frozen=True)
+class Measured(Said):
+    """Hold what one experiment said of one model."""
+
+    experiment: str
+    task: str | None
+
+    @property
+    def key(self) -> Key:
+        """Return what the results of one model have in common; experiments differ in their batch sizes."""
+        return (
+            self.suite,
+            self.model,
+            self.mode or "",
+            self.dtype or "",
+            self.device or "",
+            self.hardware or "",
+            self.backend or "",
+            self.dynamic,
+            self.world_size,
+        )
+
+
+@dataclass(frozen=True)
+class ResultRow(Said):
+    """Hold one model and metric set of a run; `experiments` and `tasks` name what was merged into it."""
+
+    experiments: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+
+# What belongs together comes from one experiment: an interval is of its own speedup.
+_TIMES = ("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms")
+_MEMORY = ("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb")
+_ALONE = (
+    ("warm_compilation_latency_s",),
+    ("cache_lookup_latency_us",),
+    ("calls_captured",),
+    ("unique_graphs",),
+    ("graph_breaks",),
+    ("unique_graph_breaks",),
+    ("recompiles",),
+    ("fallbacks_to_eager",),
+    ("autograd_captures",),
+    ("autograd_compiles",),
+    ("cudagraph_skips",),
+    ("command",),
+    ("message",),
+)
+_MERGED = {"compilation_latency_s", "accuracy", *_TIMES, *_MEMORY, *(name for (name,) in _ALONE)}
+_OWN = tuple(it.name for it in fields(Said) if it.name not in _MERGED)
+
+
+def merge_results(measured: Iterable[Measured]) -> list[ResultRow]:
+    """Make one row a model and metric set of what its experiments said."""
+    return [row for row, _parts in merge_with_parts(measured)]
+
+
+def merge_with_parts(measured: Iterable[Measured]) -> list[tuple[ResultRow, tuple[Measured, ...]]]:
+    """Make the rows, each with the results that it was made of, the leading one first."""
+    ordered = sorted(measured, key=lambda it: (it.key, _rank(it.experiment), it.batch_size or 0, it.id))
+    found = []
+    for _key, group in groupby(ordered, key=lambda it: it.key):
+        results = list(group)
+        leads = [it for it in results if it.experiment == results[0].experiment]
+        others = results[len(leads) :]
+        for lead in leads:
+            parts = (lead, *_pick_others(lead, others))
+            found.append((_complete(parts), parts))
+    return found
+
+
+def _rank(experiment: str) -> tuple[int, str]:
+    return (LEADING.index(experiment) if experiment in LEADING else len(LEADING), experiment)
+
+
+def _pick_others(lead: Measured, others: Sequence[Measured]) -> list[Measured]:
+    """Pick one result of each other experiment: of the same batch size where there is one."""
+    found = []
+    for _experiment, group in groupby(others, key=lambda it: it.experiment):
+        found.append(min(group, key=lambda it: (it.batch_size != lead.batch_size, it.batch_size or 0, it.id)))
+    return found
+
+
+def _complete(parts: tuple[Measured, ...]) -> ResultRow:
+    lead = parts[0]
+    performed = lead.experiment == "performance"
+    values: dict[str, object] = {name: getattr(lead, name) for name in _OWN}
+    # Another experiment's speedup would stand beside a performance that failed.
+    values |= _first(parts[:1] if performed else parts, _TIMES)
+    # By this column upstream's accuracy file means all of torch's compile time, not the warm-up's.
+    values["compilation_latency_s"] = lead.compilation_latency_s if performed else None
+    for names in (_MEMORY, *_ALONE):
+        values |= _first(parts, names)
+    judges = sorted(parts, key=lambda it: it.experiment != "accuracy")
+    values |= _first(judges, ("accuracy",))
+    tasks = dict.fromkeys(it.task for it in parts if it.task is not None)
+    return ResultRow(**values, experiments=tuple(it.experiment for it in parts), tasks=tuple(tasks))  # type: ignore[arg-type]
+
+
+def _first(parts: Sequence[Measured], names: tuple[str, ...]) -> dict[str, object]:
+    """Return the values of the first result that has any of them."""
+    for it in parts:
+        values = {name: getattr(it, name) for name in names}
+        if any(value is not None for value in values.values()):
+            return values
+    return dict.fromkeys(names)

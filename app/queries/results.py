@@ -1,0 +1,126 @@
+"""Benchmark results of a run: one row a model and metric set, and all that is kept of one result."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from app.queries.result_rows import Measured, ResultRow, merge_results, merge_with_parts
+from collectors.events import BenchMeasured, load_event
+from collectors.store.codec import unpack
+
+__all__ = [
+    "Measured",
+    "ResultParts",
+    "ResultRow",
+    "get_result_parts",
+    "list_measured",
+    "list_results",
+    "load_measured",
+    "merge_results",
+    "merge_with_parts",
+]
+
+MOST_RESULTS = 100_000
+
+COLUMNS = """
+  x.id, x.run_id, s.suite, s.model, s.mode, s.dtype, s.device, s.hardware, s.backend, s.dynamic, s.batch_size,
+  s.world_size, x.status, x.reason, x.speedup, x.speedup_low, x.speedup_high, x.abs_latency_ms, x.eager_latency_ms,
+  x.compilation_latency_s, x.warm_compilation_latency_s, x.compression_ratio, x.eager_peak_mem_gb,
+  x.dynamo_peak_mem_gb, x.cache_lookup_latency_us, x.accuracy, x.calls_captured, x.unique_graphs, x.graph_breaks,
+  x.unique_graph_breaks, x.recompiles, x.fallbacks_to_eager, x.autograd_captures, x.autograd_compiles,
+  x.cudagraph_skips, x.time_us, x.command, x.message, x.experiment, x.task
+"""
+OF_RUN_SQL = f"""
+select {COLUMNS}
+from results as x
+join series as s on s.id = x.series_id
+where x.run_id = :run_id
+order by x.series_id, x.experiment
+limit :limit
+"""  # noqa: S608  COLUMNS is ours
+PARTS_SQL = """
+select facts, traceback
+from results
+where id = :result_id
+limit 1
+"""
+VALUES_SQL = """
+select name, value
+from result_values
+where result_id = :result_id
+order by name
+limit 10000
+"""
+REPEATS_SQL = """
+select name, body
+from result_repeats
+where result_id = :result_id
+order by name
+limit 1000
+"""
+EVENTS_SQL = """
+select body
+from events
+where run_id = :run_id
+  and kind = 'bench_measured'
+order by process_id, sequence
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class ResultParts:
+    """Hold what a result has beside its columns.
+
+    Units: repeats are ms, in the order in which they were measured; values are in the unit of their upstream column.
+    """
+
+    values: dict[str, float]
+    repeats: dict[str, list[float]]
+    facts: dict[str, Any]
+    traceback: str | None
+
+
+def to_measured(row: sqlite3.Row) -> Measured:
+    """Make a result of a row that has COLUMNS; a series keeps '' and 0 for what was not said."""
+    values = dict(row)
+    for name in ("mode", "dtype", "device", "hardware", "backend", "batch_size"):
+        values[name] = values[name] or None
+    values["dynamic"] = bool(values["dynamic"])
+    return Measured(**values)
+
+
+def list_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS) -> list[Measured]:
+    """List a run's results as the experiments gave them."""
+    return [to_measured(row) for row in connection.execute(OF_RUN_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def list_results(connection: sqlite3.Connection, run_id: str) -> list[ResultRow]:
+    """List a run's results: one row a model and metric set, by suite and model."""
+    return merge_results(list_measured(connection, run_id))
+
+
+def get_result_parts(connection: sqlite3.Connection, result_id: int) -> ResultParts | None:
+    """Return what a result has beside its columns, or None if there is no such result."""
+    row = connection.execute(PARTS_SQL, {"result_id": result_id}).fetchone()
+    if row is None:
+        return None
+    values = connection.execute(VALUES_SQL, {"result_id": result_id})
+    repeats = connection.execute(REPEATS_SQL, {"result_id": result_id})
+    facts = json.loads(row["facts"])
+    return ResultParts(
+        values={it["name"]: it["value"] for it in values},
+        repeats={it["name"]: json.loads(unpack(it["body"])) for it in repeats},
+        facts=facts if isinstance(facts, dict) else {},
+        traceback=None if row["traceback"] is None else unpack(row["traceback"]),
+    )
+
+
+def load_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS) -> list[BenchMeasured]:
+    """Load a run's results as the events that they came as: every column, with upstream's names."""
+    rows = connection.execute(EVENTS_SQL, {"run_id": run_id, "limit": limit})
+    events = [load_event(unpack(row["body"])) for row in rows]
+    return [event for event in events if isinstance(event, BenchMeasured)]
