@@ -67,7 +67,8 @@ create table results (
   facts text not null                 -- JSON
 ) strict;
 create unique index results_key on results (run_id, series_id, experiment);
-create index results_series on results (series_id, time_us desc, id desc);
+-- The newest of each experiment is one step; the history of a series is read whole.
+create index results_series on results (series_id, experiment, time_us desc, id desc);
 
 -- Every other number, by the name it came with.
 create table result_values (
