@@ -6,28 +6,22 @@ import os
 import resource
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collectors.read.spool import writers_alive
 from collectors.record.command import default_name
 from collectors.record.facts import program_folder
 from collectors.record.group import GroupWatch
 from collectors.record.manifest import Manifest
 from collectors.record.opening import describe_run, joined_run_id, kept_words, make_spool, spool_folder
-from collectors.record.recorder import Recorder, SpoolLock
-from collectors.record.sidecar import spawn_sidecar
-from collectors.store.connect import BUSY_TIMEOUT_MS, set_patience
-from collectors.store.errors import StoreBusy, StoreError, StoreFull
+from collectors.record.recorder import Recorder
+from collectors.record.recording import Recording
 
 INJECT = Path(__file__).resolve().parent.parent / "observe" / "inject"
 STEP_S = 0.2
-PATIENCE_MS = 200  # for a database that another program holds: meanwhile signals are to be passed on
 # Passed on to the program, unless the terminal has already sent them to it as well.
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 SENT_BY_KERNEL = 0x80  # SI_KERNEL: a key on the terminal, which reaches the whole foreground group
@@ -130,49 +124,21 @@ def child_environment(request: Request, environment: Mapping[str, str], run_id: 
     return child
 
 
-def open_recorder(folder: Path, manifest: Manifest, say: Callable[[str], None]) -> Recorder | None:
-    """Open the database; a passing trouble is said and the run goes on into its spool.
-
-    Raises: StoreError if the database can never take this run.
-    """
-    recorder = None
-    try:
-        recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
-        recorder.start()
-        return recorder
-    except StoreError as error:
-        if recorder is not None:
-            recorder.close()
-        if not isinstance(error, (StoreBusy, StoreFull)):
-            raise
-        say(f"not recording yet: {error}")
-        return None
-
-
 class Launch:
     """Start the program, record while it runs, and end as it ended."""
 
     def __init__(self, request: Request, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
         self.request = request
-        self.say = say
-        self.folder, self.manifest = prepare(request, environment, os.getcwd())
-        self.lock = SpoolLock(self.folder)
-        self.lock.take()
-        self.environment = child_environment(request, environment, self.manifest.run_id, self.folder)
-        self.recorder: Recorder | None = None
-        self.trouble: str | None = None
+        folder, self.manifest = prepare(request, environment, os.getcwd())
+        self.recording = Recording(folder, self.manifest, say)
+        self.environment = child_environment(request, environment, self.manifest.run_id, folder)
 
     def open(self) -> None:
         """Open the database, before anything is started or said.
 
         Raises: StoreError if it can never take this run; the run is then as if it had not been asked for.
         """
-        try:
-            self.recorder = open_recorder(self.folder, self.manifest, self.say)
-        except StoreError:
-            self.lock.release()
-            _remove_empty_spool(self.folder)
-            raise
+        self.recording.open()
 
     def run(self, show_progress: Callable[[Recorder], None] | None) -> Outcome:
         """Run the program to its end and record it.
@@ -187,7 +153,7 @@ class Launch:
                 received = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, STEP_S)
                 if received is not None and _is_for_program(received, group) and program.poll() is None:
                     program.send_signal(received.si_signo)
-                self._step(show_progress)
+                self.recording.step(show_progress)
         finally:
             group.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -212,66 +178,11 @@ class Launch:
         self._finish(Outcome(code))
         raise CannotRun(f"{problem}. {AS_TYPED}", code)
 
-    def _step(self, show_progress: Callable[[Recorder], None] | None) -> None:
-        """Record what is there. Whatever goes wrong with that is said once and is never the program's trouble."""
-        try:
-            if self.recorder is None:
-                self.recorder = open_recorder(self.folder, self.manifest, lambda _: None)
-            if self.recorder is not None:
-                self.recorder.step()
-                self.trouble = None
-                if show_progress:
-                    show_progress(self.recorder)
-        except (StoreError, OSError, sqlite3.Error) as error:
-            self._note_trouble(error)
-
-    def _note_trouble(self, error: Exception) -> None:
-        if self.trouble is None:
-            self.say(f"not recorded yet: {error}")
-        self.trouble = str(error)
-        if self.recorder is not None and not isinstance(error, StoreBusy):
-            self.recorder.close()  # opened anew by the next step, which reads the spool from its beginning
-            self.recorder = None
-
     def _finish(self, outcome: Outcome) -> None:
-        manifest = self.manifest
-        manifest.ended_us = time.time_ns() // 1000
-        manifest.exit_code = outcome.exit_code
         if outcome.signal_number is not None:
-            manifest.signal, manifest.state = signal_name(outcome.signal_number), "killed"
+            self.recording.end("killed", signal=signal_name(outcome.signal_number))
         else:
-            manifest.state = "finished" if outcome.exit_code == 0 else "failed"
-        try:
-            manifest.write(self.folder)
-        except OSError as error:
-            self.trouble = str(error)
-        self._step(None)
-        self._close_books()
-        self.lock.release()
-        if not self.folder.exists():
-            if self.trouble is not None:
-                self.say(f"the spool {self.folder} was deleted; what came after that is lost: {self.trouble}")
-        elif self.recorder is None or self.trouble is not None:
-            self.say(f"the run is kept in {self.folder} and the next command records it: {self.trouble}")
-        elif orphans := writers_alive(self.folder):
-            self.say(f"{orphans} of the program's processes still run; they go on being recorded")
-            spawn_sidecar(self.folder)
-
-    def _close_books(self) -> None:
-        """Record the end and drop the spool. A busy database is waited for now: the program is over."""
-        recorder = self.recorder
-        if recorder is None:
-            return
-        try:
-            set_patience(recorder.connection, BUSY_TIMEOUT_MS)
-            recorder.step()
-            recorder.end()
-            self.trouble = None
-            recorder.discard_spool()
-        except (StoreError, OSError, sqlite3.Error) as error:
-            self.trouble = str(error)
-        self.folder = recorder.folder
-        recorder.close()
+            self.recording.end("finished" if outcome.exit_code == 0 else "failed", exit_code=outcome.exit_code)
 
 
 def _is_for_program(received: signal.struct_siginfo, group: GroupWatch) -> bool:
@@ -300,9 +211,3 @@ def end_like(outcome: Outcome) -> int:
         signal.signal(outcome.signal_number, signal.SIG_DFL)
     os.kill(os.getpid(), outcome.signal_number)
     return 128 + outcome.signal_number
-
-
-def _remove_empty_spool(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()

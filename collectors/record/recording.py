@@ -1,0 +1,128 @@
+"""Record a run from its first moment to its end: its spool, the lock on it, and the recorder that follows it.
+
+`run` and `bench` each hold one. Whatever goes wrong with recording is said once and is never the program's trouble.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from collectors.read.spool import writers_alive
+from collectors.record.manifest import Manifest
+from collectors.record.recorder import Recorder, SpoolLock
+from collectors.record.sidecar import spawn_sidecar
+from collectors.store.connect import BUSY_TIMEOUT_MS, set_patience
+from collectors.store.errors import StoreBusy, StoreError, StoreFull
+
+PATIENCE_MS = 200  # for a database that another program holds: meanwhile signals are to be passed on
+
+
+def open_recorder(folder: Path, manifest: Manifest, say: Callable[[str], None]) -> Recorder | None:
+    """Open the database; a passing trouble is said and the run goes on into its spool.
+
+    Raises: StoreError if the database can never take this run.
+    """
+    recorder = None
+    try:
+        recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
+        recorder.start()
+        return recorder
+    except StoreError as error:
+        if recorder is not None:
+            recorder.close()
+        if not isinstance(error, (StoreBusy, StoreFull)):
+            raise
+        say(f"not recording yet: {error}")
+        return None
+
+
+class Recording:
+    """Hold a run's spool and recorder. Step it while the run goes on; end it once."""
+
+    def __init__(self, folder: Path, manifest: Manifest, say: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.say = say
+        self.lock = SpoolLock(folder)
+        self.lock.take()
+        self.recorder: Recorder | None = None
+        self.trouble: str | None = None
+
+    def open(self) -> None:
+        """Open the database, before anything is started or said.
+
+        Raises: StoreError if it can never take this run; the run is then as if it had not been asked for.
+        """
+        try:
+            self.recorder = open_recorder(self.folder, self.manifest, self.say)
+        except StoreError:
+            self.lock.release()
+            _remove_empty_spool(self.folder)
+            raise
+
+    def step(self, show_progress: Callable[[Recorder], None] | None = None) -> None:
+        """Record what is there."""
+        try:
+            if self.recorder is None:
+                self.recorder = open_recorder(self.folder, self.manifest, lambda _: None)
+            if self.recorder is not None:
+                self.recorder.step()
+                self.trouble = None
+                if show_progress:
+                    show_progress(self.recorder)
+        except (StoreError, OSError, sqlite3.Error) as error:
+            self._note_trouble(error)
+
+    def _note_trouble(self, error: Exception) -> None:
+        if self.trouble is None:
+            self.say(f"not recorded yet: {error}")
+        self.trouble = str(error)
+        if self.recorder is not None and not isinstance(error, StoreBusy):
+            self.recorder.close()  # opened anew by the next step, which reads the spool from its beginning
+            self.recorder = None
+
+    def end(self, state: str, *, exit_code: int | None = None, signal: str | None = None) -> None:
+        """Record how the run ended, and say what is left to record."""
+        manifest = self.manifest
+        manifest.ended_us = time.time_ns() // 1000
+        manifest.state, manifest.exit_code, manifest.signal = state, exit_code, signal
+        try:
+            manifest.write(self.folder)
+        except OSError as error:
+            self.trouble = str(error)
+        self.step()
+        self._close_books()
+        self.lock.release()
+        if not self.folder.exists():
+            if self.trouble is not None:
+                self.say(f"the spool {self.folder} was deleted; what came after that is lost: {self.trouble}")
+        elif self.recorder is None or self.trouble is not None:
+            self.say(f"the run is kept in {self.folder} and the next command records it: {self.trouble}")
+        elif orphans := writers_alive(self.folder):
+            self.say(f"{orphans} of the program's processes still run; they go on being recorded")
+            spawn_sidecar(self.folder)
+
+    def _close_books(self) -> None:
+        """Record the end and drop the spool. A busy database is waited for now: the program is over."""
+        recorder = self.recorder
+        if recorder is None:
+            return
+        try:
+            set_patience(recorder.connection, BUSY_TIMEOUT_MS)
+            recorder.step()
+            recorder.end()
+            self.trouble = None
+            recorder.discard_spool()
+        except (StoreError, OSError, sqlite3.Error) as error:
+            self.trouble = str(error)
+        self.folder = recorder.folder
+        recorder.close()
+
+
+def _remove_empty_spool(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
