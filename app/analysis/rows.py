@@ -13,6 +13,7 @@ from app.analysis.words import gb_url
 from app.queries.compiles import PHASES, Compilation, CompileRow, Phases
 from app.queries.graph_breaks import DistinctBreak
 from app.queries.recompiles import RecompileCause
+from app.queries.result_rows import ResultRow
 from app.queries.run_breaks import DistinctBreak as RunBreak
 from app.queries.run_breaks import GraphBreakRow
 from app.queries.run_detail import ProcessRow, RunDetail
@@ -113,3 +114,8 @@ def cudagraph_skip_row(it: CudagraphSkip) -> Row:
 def process_row(it: ProcessRow) -> Row:
     """Return one process with its capabilities, counters and losses."""
     return plain_row(it) | {"label": it.label}
+
+
+def result_row(it: ResultRow) -> Row:
+    """Return one model and metric set of a run; `gpu` is null for what no GPU made."""
+    return plain_row(it) | {"gpu": it.gpu, "experiments": list(it.experiments), "tasks": list(it.tasks)}

@@ -16,6 +16,7 @@ from app.api import (
     schemas_guards,
     schemas_imports,
     schemas_ranks,
+    schemas_results,
     schemas_run,
     schemas_search,
     schemas_shapes,
@@ -51,6 +52,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_caches.SCHEMAS,
     **schemas_aot.SCHEMAS,
     **schemas_imports.SCHEMAS,
+    **schemas_results.SCHEMAS,
     **schemas_ranks.SCHEMAS,
     **schemas_stacks.SCHEMAS,
     **schemas_shapes.SCHEMAS,
@@ -81,7 +83,7 @@ def _describe_parameter(key: str) -> dict[str, Any]:
 
 
 def _describe_path(path: str) -> list[dict[str, Any]]:
-    names = re.findall(r"<(\w+)>", path)
+    names = re.findall(r"<(?:path:)?(\w+)>", path)
     return [
         {
             "name": name,
@@ -136,7 +138,7 @@ def _describe_paths() -> dict[str, dict[str, Any]]:
 
 def write_path(rule: str) -> str:
     """Write a rule's path as OpenAPI does: `{run_id}` for `<run_id>`."""
-    return re.sub(r"<(\w+)>", r"{\1}", rule)
+    return re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule)
 
 
 _ITSELF = {

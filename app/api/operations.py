@@ -10,6 +10,7 @@ from app.api import (
     guards,
     imports,
     ranks,
+    results,
     run_lists,
     runs,
     search,
@@ -223,4 +224,5 @@ OPERATIONS = (
     *stacks.OPERATIONS,
     *shapes.OPERATIONS,
     *timeline.OPERATIONS,
+    *results.OPERATIONS,
 )

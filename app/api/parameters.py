@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.analysis.model_table import ORDERS as MODEL_ORDERS
 from app.api.answer import DEFAULT_LIMIT, MOST
-from app.queries import compiles, graph_breaks, guard_sets, recompiles, runs
+from app.queries import compiles, graph_breaks, guard_sets, models, recompiles, runs
 from app.queries.scope import RUN_FILTERS
 from collectors.categories import CATEGORIES
 from collectors.store.search_texts import KINDS
@@ -18,6 +19,7 @@ PAGE = ("limit", "cursor")
 RUNS = ("q", *RUN_FILTERS, "sort_runs", *PAGE)
 BREAKS = (*graph_breaks.FILTERS, *RUN_FILTERS)
 CAUSES = (*recompiles.FILTERS, *RUN_FILTERS)
+MODELS = ("q", "suite_model", "mode", "dtype", "device", "backend", "status", "run_results", "sort_models", *PAGE)
 
 
 def _orders(orders: Any) -> Schema:
@@ -48,6 +50,14 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("sort_breaks", "The order, largest first; with `.asc` smallest first.", _orders(graph_breaks.ORDERS)),
     ("sort_causes", "The order, largest first; with `.asc` smallest first.", _orders(recompiles.ORDERS)),
     ("sort_guards", "The order, largest first; with `.asc` smallest first.", _orders(guard_sets.ORDERS)),
+    ("sort_models", "The order, largest first; with `.asc` smallest first.", _orders(MODEL_ORDERS)),
+    ("suite_model", "A suite of models, whole: `builtin`.", TEXT),
+    ("mode", "`inference` or `training`.", TEXT),
+    ("dtype", "`float32`, `float16`, `bfloat16` or `amp`.", TEXT),
+    ("device", "`cpu` or `cuda`.", TEXT),
+    ("backend", "A backend with its config label, whole: `inductor`.", TEXT),
+    ("status", "What became of the model.", {"type": "string", "enum": list(models.STATUSES)}),
+    ("run_results", "A run's id: its results instead of the newest of each model.", TEXT),
     ("outcome", "What became of the compile.", {"type": "string", "enum": list(compiles.OUTCOMES)}),
     ("recompiled", "Only compiles that are recompiles, or only the others.", {"type": "string", "enum": ["yes", "no"]}),
     ("distinct", "Only the events of this distinct graph break.", {"type": "string", "pattern": "^[0-9]*$"}),
@@ -93,6 +103,7 @@ PATH_PARAMETERS = {
     "artifact_id": "An artifact's `id`.",
     "lookup_id": "The `id` of a look-up in a cache.",
     "guards_id": "The `artifact_id` of a set of guards.",
+    "name": "A model's name, whole.",
 }
 
 

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
@@ -21,6 +22,7 @@ from collectors.store.connect import open_writer
 from tests.tools.json_schema import list_faults
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
+from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import explore
 from tests.unit.app.recorded import record_run
 
@@ -44,6 +46,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_db([str(path), *(str(DATA / "trace" / f"{name}.log.xz") for name in LOGS)])
     with closing(open_writer(path)) as connection:
         record_run(connection)
+        bench_suite(connection)
     explore(path)
     slot = Shelf(str(path)).admit("ddp.tar.gz", most_receiving=1, most_waiting=1)
     slot.save(state="done")
@@ -76,6 +79,9 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
         return [
             path.replace(f"<{name}>", str(key)) for (key,) in reader.execute(f"select distinct {name} from {table}")
         ]
+    if "<path:name>" in path:
+        names = reader.execute("select distinct model from series").fetchall()
+        return [path.replace("<path:name>", quote(name)) for (name,) in names]
     if "<run_id>" not in path:
         return [path]
     own = {"<key>": COMPILES, "<config_hash>": CONFIGS, "<artifact_id>": ARTIFACTS, "<guards_id>": GUARDS}
@@ -160,8 +166,10 @@ SECTIONS = re.findall(
 
 
 def test_docs_have_every_address_in_order_with_its_parameters() -> None:
-    documented = [(re.sub(r"<\w+>", "<>", address), said) for address, said, _curl, _answer in SECTIONS]
-    assert [address for address, _said in documented] == [re.sub(r"<\w+>", "<>", f"/api/v1{it.path}") for it in READS]
+    documented = [(re.sub(r"<[\w:]+>", "<>", address), said) for address, said, _curl, _answer in SECTIONS]
+    assert [address for address, _said in documented] == [
+        re.sub(r"<[\w:]+>", "<>", f"/api/v1{it.path}") for it in READS
+    ]
     for operation, (_address, said) in zip(READS, documented):
         names = [f"`{DOCUMENT['components']['parameters'][key]['name']}`" for key in operation.parameters]
         assert " ".join(said.split()).endswith(f"Parameters: {', '.join(names) or 'none'}."), operation.path
@@ -172,5 +180,5 @@ def test_answers_in_the_docs_are_as_the_document_says(operation, section: tuple[
     schema = DOCUMENT["paths"][write_path("/api/v1" + operation.path)]["get"]["responses"]["200"]
     faults = list_faults(json.loads(section[3]), schema["content"]["application/json"]["schema"], SCHEMAS)
     assert [fault for fault in faults if not fault.endswith("is missing")] == []  # they are shortened
-    address = re.sub(r"<\w+>", r"[^/?]+", section[0])
+    address = re.sub(r"<[\w:]+>", r"[^/?]+", section[0])
     assert re.fullmatch(rf'curl -s "\$BOARD{address}(\?.*)?"', section[2])

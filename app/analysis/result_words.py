@@ -1,0 +1,87 @@
+"""The words for what became of a model in a benchmark, the same on pages and in reports.
+
+Not run, skipped, failed, not measured and a measured zero are five different things, and read so.
+"""
+
+from __future__ import annotations
+
+from app.analysis.words import Word
+from app.queries.models import STATUSES
+from app.queries.result_rows import ResultRow
+
+__all__ = [
+    "ACCURACIES",
+    "REASONS",
+    "STATUSES",
+    "describe_accuracy",
+    "describe_missing",
+    "describe_speedup",
+    "describe_status",
+]
+
+# Upstream's words for how a model failed.
+REASONS = {
+    "OOM": "out of memory",
+    "timeout": "timed out",
+    "fail_accuracy": "wrong answer",
+    "fail_to_run": "does not run compiled",
+    "model_fail_to_load": "the model does not load",
+    "infra_error": "the machine or its software failed",
+    "warmup_failed": "the warm-up failed",
+    "eager_1st_run_OOM": "out of memory in eager mode",
+    "eager_1st_run_fail": "does not run in eager mode",
+    "eager_2nd_run_OOM": "out of memory in the second eager run",
+    "eager_2nd_run_fail": "the second eager run failed",
+    "eager_two_runs_differ": "two eager runs differ",
+    "not_bitwise_equivalent": "not bitwise equal",
+}
+ACCURACIES = {
+    "pass": Word("pass", "good", "The compiled model's answers agree with eager mode's."),
+    "pass_due_to_skip": Word("pass, not checked", "quiet", "A rule says that this model's answers are not compared."),
+    "eager_variation": Word("pass, eager varies", "quiet", "Eager mode's own answers vary; HUD takes it as passed."),
+    "fail_accuracy": Word("wrong answer", "bad", "The compiled model's answers differ from eager mode's."),
+}
+
+
+def describe_status(row: ResultRow) -> Word:
+    """Say in words what became of a model."""
+    reason = REASONS.get(row.reason or "", row.reason or "")
+    if row.status == "measured":
+        return Word("measured", "good", "It was measured.")
+    if row.status == "failed":
+        said = f"failed: {reason}" if reason else "failed"
+        word = f"Upstream's word for it is {row.reason}." if row.reason in REASONS else "It was tried, and failed."
+        return Word(said, "bad", word)
+    if row.status == "skipped":
+        return Word(f"skipped: {reason}" if reason else "skipped", "quiet", "It was left out on purpose.")
+    if row.status == "not_run":
+        return Word(f"not run: {reason}" if reason else "not run", "warn", "It was due, and was never started.")
+    return Word(row.status, "quiet", "")
+
+
+def describe_accuracy(accuracy: str | None) -> Word:
+    """Say in words what the accuracy check came to."""
+    if accuracy is None:
+        return Word("not measured", "quiet", "The accuracy experiment has no result for this model here.")
+    known = ACCURACIES.get(accuracy)
+    if known is not None:
+        return known
+    said = f"Upstream's word for it is {accuracy}."
+    return Word(REASONS.get(accuracy, accuracy), "quiet" if accuracy.startswith("pass") else "bad", said)
+
+
+def describe_missing(row: ResultRow) -> str:
+    """Say why a cell has no number."""
+    return {"failed": "failed", "skipped": "skipped", "not_run": "not run"}.get(row.status, "not measured")
+
+
+def describe_speedup(row: ResultRow) -> Word | None:
+    """Say whether a speedup is more than noise; None where there is none, or no interval."""
+    low, high = row.speedup_low, row.speedup_high
+    if row.speedup is None or low is None or high is None:
+        return None
+    if low <= 1 <= high:
+        return Word("no clear difference", "quiet", "The 95 % interval spans 1: it may be faster or slower than eager.")
+    if low > 1:
+        return Word("faster", "good", "The whole 95 % interval is above 1.")
+    return Word("slower", "bad", "The whole 95 % interval is below 1: eager mode is faster.")

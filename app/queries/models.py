@@ -1,0 +1,220 @@
+"""Models across runs: the newest result of each, and one model's history."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from app.queries.page import FilterError
+from app.queries.result_rows import Key, Measured, ResultRow, merge_results, merge_with_parts
+from app.queries.results import COLUMNS, MOST_RESULTS, list_measured, to_measured
+
+STATUSES = ("measured", "failed", "skipped", "not_run")
+FILTERS = ("q", "suite", "mode", "dtype", "device", "backend", "status", "run")
+_SERIES_FILTERS = ("suite", "mode", "dtype", "device", "backend")
+_OTHERS = ("sort", "cursor", "limit")
+_LONGEST = 200
+# Of one model: 2 000 runs of 10 series.
+MOST_HISTORY = 20_000
+
+_WANTED = """
+  (:suite is null or s.suite = :suite)
+  and (:mode is null or s.mode = :mode)
+  and (:dtype is null or s.dtype = :dtype)
+  and (:device is null or s.device = :device)
+  and (:backend is null or s.backend = :backend)
+  and (:q is null or instr(lower(s.model), lower(:q)) or instr(lower(s.suite), lower(:q)))
+"""
+# The experiments of a series, each one step further in results_series; then the newest result of each.
+LATEST_SQL = f"""
+with recursive newest (series_id, experiment) as (
+  select s.id, (select min(r.experiment) from results as r where r.series_id = s.id)
+  from series as s
+  where {_WANTED}
+  union all
+  select
+    n.series_id,
+    (select min(r.experiment) from results as r where r.series_id = n.series_id and r.experiment > n.experiment)
+  from newest as n
+  where n.experiment is not null
+)
+select {COLUMNS}
+from newest as n
+join series as s on s.id = n.series_id
+join results as x on x.id = (
+  select r.id
+  from results as r
+  where r.series_id = n.series_id
+    and r.experiment = n.experiment
+  order by r.time_us desc, r.id desc
+  limit 1
+)
+where n.experiment is not null
+order by x.id
+limit :limit
+"""  # noqa: S608  own texts only
+HISTORY_SQL = f"""
+select {COLUMNS}
+from series as s
+join results as x on x.series_id = s.id
+where s.model = :model
+  and (:suite is null or s.suite = :suite)
+order by x.time_us desc, x.id desc
+limit :limit
+"""  # noqa: S608
+CHOICES_SQL = """
+select distinct suite, mode, dtype, device, backend
+from series
+order by suite, mode, dtype, device, backend
+limit 10000
+"""
+RUNS_SQL = """
+select r.id, coalesce(a.title, r.name) as name, r.started_us, t.result_count
+from runs as r
+join run_totals as t on t.run_id = r.id
+left join run_annotations as a on a.run_id = r.id
+where t.result_count > 0
+order by r.started_us desc, r.id desc
+limit :limit
+"""
+COMMITS_SQL = """
+select r.id, coalesce(a.title, r.name) as name, r.started_us, r.git_commit, r.git_dirty, r.torch_version
+from json_each(:ids) as wanted
+join runs as r on r.id = wanted.value
+left join run_annotations as a on a.run_id = r.id
+order by r.started_us, r.id
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class ModelFilter:
+    """Say which models; None is no limit. `run` is a run's id: its results instead of the newest ones."""
+
+    q: str | None = None
+    suite: str | None = None
+    mode: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    backend: str | None = None
+    status: str | None = None
+    run: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelChoices:
+    """Hold the values that filters offer."""
+
+    suites: tuple[str, ...]
+    modes: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    devices: tuple[str, ...]
+    backends: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BenchRun:
+    """Hold a run that has results."""
+
+    id: str
+    name: str
+    started_us: int
+    result_count: int
+
+
+@dataclass(frozen=True)
+class PointRun:
+    """Hold what of a run stands beside a point of a model's history."""
+
+    id: str
+    name: str
+    started_us: int
+    git_commit: str | None
+    git_dirty: bool | None
+    torch_version: str | None
+
+
+def read_model_filter(query: Mapping[str, str], others: Iterable[str] = _OTHERS) -> ModelFilter:
+    """Turn an address's query into a filter; what is empty is no limit.
+
+    Raises: FilterError if a key is unknown or a value cannot be used.
+    """
+    for key in query:
+        if key not in FILTERS and key not in others:
+            raise FilterError(f"{key[:40]}: there is no such filter; known are {', '.join(FILTERS)}")
+    given = {key: query.get(key, "").strip() or None for key in FILTERS}
+    for key, value in given.items():
+        if value and len(value) > _LONGEST:
+            raise FilterError(f"{key}: at most {_LONGEST} characters, this has {len(value)}")
+    if given["status"] and given["status"] not in STATUSES:
+        raise FilterError(f"status: {given['status']!r} is not one of {', '.join(STATUSES)}")
+    return ModelFilter(**given)
+
+
+def list_models(connection: sqlite3.Connection, wanted: ModelFilter) -> list[ResultRow]:
+    """List the newest result of each model and metric set, or all of one run's, by suite and model."""
+    if wanted.run:
+        measured = [it for it in list_measured(connection, wanted.run) if _fits(it, wanted)]
+    else:
+        measured = list_newest(connection, wanted)
+    return [row for row in merge_results(measured) if wanted.status in (None, row.status)]
+
+
+def list_newest(connection: sqlite3.Connection, wanted: ModelFilter) -> list[Measured]:
+    """List what each experiment said last of each model, from whichever run."""
+    values = {key: getattr(wanted, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
+    return _keep_newest(to_measured(row) for row in connection.execute(LATEST_SQL, values))
+
+
+def _keep_newest(measured: Iterable[Measured]) -> list[Measured]:
+    """Leave the newest of each experiment; performance has one a batch size."""
+    found: dict[tuple[Key, str, int | None], Measured] = {}
+    for it in measured:
+        place = (it.key, it.experiment, it.batch_size if it.experiment == "performance" else None)
+        known = found.get(place)
+        if known is None or (known.time_us, known.id) < (it.time_us, it.id):
+            found[place] = it
+    return list(found.values())
+
+
+def _fits(it: Measured, wanted: ModelFilter) -> bool:
+    text = (wanted.q or "").lower()
+    named = text in it.model.lower() or text in it.suite.lower()
+    return named and all(getattr(wanted, key) in (None, getattr(it, key)) for key in _SERIES_FILTERS)
+
+
+def list_history(
+    connection: sqlite3.Connection, model: str, suite: str | None = None
+) -> list[tuple[ResultRow, tuple[Measured, ...]]]:
+    """List every result of a model, newest first, each with the experiments that it was made of."""
+    values = {"model": model, "suite": suite, "limit": MOST_HISTORY}
+    by_run: dict[str, list[Measured]] = {}
+    for row in connection.execute(HISTORY_SQL, values):
+        it = to_measured(row)
+        by_run.setdefault(it.run_id, []).append(it)
+    found = [pair for measured in by_run.values() for pair in merge_with_parts(measured)]
+    return sorted(found, key=lambda pair: (pair[0].time_us, pair[0].id), reverse=True)
+
+
+def list_model_choices(connection: sqlite3.Connection) -> ModelChoices:
+    """List what results can be filtered by."""
+    columns = list(zip(*connection.execute(CHOICES_SQL).fetchall())) or [()] * 5
+    return ModelChoices(*(tuple(sorted({value for value in column if value})) for column in columns))
+
+
+def list_bench_runs(connection: sqlite3.Connection, limit: int = 200) -> list[BenchRun]:
+    """List the newest runs that have results."""
+    return [BenchRun(**dict(row)) for row in connection.execute(RUNS_SQL, {"limit": limit})]
+
+
+def list_point_runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> dict[str, PointRun]:
+    """Return the runs of a history's points, by id."""
+    ids = sorted(set(run_ids))
+    rows = connection.execute(COMMITS_SQL, {"ids": json.dumps(ids), "limit": len(ids)})
+    return {row["id"]: PointRun(**(dict(row) | {"git_dirty": _flag(row["git_dirty"])})) for row in rows}
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
