@@ -18,5 +18,13 @@ KINDS: dict[str, str] = {
     "second_log": "another process's log in the same file; read as a process of its own",
     "truncated": "a last record that is not whole; a longer copy of the log completes it",
     "empty_log": "a file without a record",
+    "bad_row": "a row that does not fit its table's heading, or names no model; left out",
+    "bad_record": "a record of results without a model, a metric or a value; left out",
+    "not_finite": "a number that is not finite; kept as text, because it is no measurement",
+    "duplicate_row": "a row that repeats what an earlier one said; the first is kept",
+    "duplicate_column": "a column whose name another one has; kept under a name of its own",
+    "conflict_marker": "a line that a merge conflict left behind",
+    "misplaced_phases": "compile phases that lie under another model's heading; left out: the JSON has them",
+    "unknown_table": "a table of which no column is known; left out",
     "damaged_file": "an archive or a compressed file that cannot be read to its end",
 }

@@ -1,0 +1,228 @@
+"""The benchmark database's JSON: one metric a record, to one result a model and configuration.
+
+Source: benchmarks/dynamo/common.py output_json, pytorch/test-infra upload_benchmark_results.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from collectors.events import BenchMeasured
+from collectors.formats import words
+from collectors.formats.csv_text import clean
+from collectors.formats.file_names import Named, read_name, stem_of
+from collectors.formats.json_text import read_objects
+from collectors.formats.results import Addition, ResultFile, task_of
+
+METRICS_FILE = "_compilation_metrics"
+_PLAIN = (str, int, float, bool)
+_ABOUT_RUN = {
+    "head_sha": "commit",
+    "head_branch": "branch",
+    "timestamp": "timestamp",
+    "workflow_id": "workflow",
+    "repo": "repository",
+}
+_EXPERIMENTS = ("accuracy", "performance", "coverage", "tolerance", "overhead")
+
+
+class _Pending:
+    """Gather the records of one result."""
+
+    def __init__(self, number: int, line: int, record: dict[str, Any]) -> None:
+        self.number, self.line, self.record = number, line, record
+        self.numbers: dict[str, float] = {}
+        self.texts: dict[str, str] = {}
+        self.lists: dict[str, list[float]] = {}
+
+
+def read_database(file: ResultFile, text: str, suite: str | None) -> None:
+    """Read all records of a text into the file's results."""
+    pending: dict[tuple[Any, ...], _Pending] = {}
+    for line, record in read_objects(text, file.rejects):
+        metric, model = _part(record, "metric"), _part(record, "model")
+        name, who = metric.get("name"), model.get("name")
+        if not isinstance(name, str) or not isinstance(who, str) or not who:
+            file.rejects.add("bad_record", line, str(record)[:200])
+            continue
+        values = _values(metric)
+        file.mark({"model": who, "metric": name, "value": values[0] if values else None})
+        key = _key(file, record)
+        it = pending.setdefault(key, _Pending(file.row_count, line, record))
+        if name in it.numbers or name in it.texts:
+            file.rejects.add("duplicate_row", line, f"{who}: {name}")
+            continue
+        _take(file, it, name, values, line)
+    for it in pending.values():
+        _finish(file, it, suite)
+
+
+def _part(record: dict[str, Any], name: str) -> dict[str, Any]:
+    part = record.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _extra(record: dict[str, Any]) -> dict[str, Any]:
+    return _part(_part(record, "benchmark"), "extra_info")
+
+
+def _values(metric: dict[str, Any]) -> list[Any]:
+    # A text is no number, so it stands in extra_info.
+    for place in (metric, _part(metric, "extra_info")):
+        values = place.get("benchmark_values")
+        if isinstance(values, list) and values:
+            return values
+        if isinstance(values, _PLAIN):
+            return [values]
+    return []
+
+
+def _key(file: ResultFile, record: dict[str, Any]) -> tuple[Any, ...]:
+    benchmark, model, extra = _part(record, "benchmark"), _part(record, "model"), _extra(record)
+    parts = (
+        *(benchmark.get(name) for name in ("name", "mode", "dtype")),
+        *(model.get(name) for name in ("name", "backend", "origins")),
+        *(extra.get(name) for name in ("device", "arch", "batch_size", "output", "tag", "is_dynamic")),
+        *(extra.get(name) for name in _EXPERIMENTS),
+        *(record.get(name) for name in _ABOUT_RUN),
+        # HUD's own merge keeps accuracy and performance of a model apart by their files, which a dump has not.
+        _part(record, "metric").get("name") == "accuracy" if not extra.get("output") else None,
+    )
+    return tuple(str(part) for part in parts)
+
+
+def _take(file: ResultFile, it: _Pending, name: str, values: list[Any], line: int) -> None:
+    name = clean(name)
+    numbers = [value for value in map(_number, values) if value is not None]
+    if len(numbers) == len(values) and numbers:
+        it.numbers[name] = sum(numbers) / len(numbers)
+        if len(numbers) > 1:
+            it.lists[name] = numbers  # HUD shows their average; the spread is kept
+    elif values:
+        it.texts[name] = clean(str(values[0]))
+        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+            file.rejects.add("not_finite", line, f"{name}: {values[0]}")
+    else:
+        file.rejects.add("bad_record", line, f"{name}: no value")
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str):
+        return words.read_number(value)
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _finish(file: ResultFile, it: _Pending, suite: str | None) -> None:
+    extra, model = _extra(it.record), _part(it.record, "model")
+    output = _text(extra.get("output"))
+    who, tag = clean(str(model["name"])), _text(extra.get("tag"))
+    if file.kind == "compilation_metrics":
+        file.additions.append(Addition(who, tag, phases_s={name: value for name, value in it.numbers.items() if value}))
+        return
+    named = read_name(output or file.name)
+    accuracy = it.texts.pop("accuracy", None)
+    experiment = _experiment(extra, named, accuracy, it)
+    numbers = {name: value for name, value in it.numbers.items() if value or name not in words.FLOATS}
+    status, reason = _status(experiment, accuracy, numbers)
+    if status != "measured" and experiment != "accuracy":
+        numbers = {name: value for name, value in numbers.items() if value}
+    result = BenchMeasured(
+        process_id="",
+        sequence=it.number,
+        time_us=0,
+        suite=_suite(it.record, suite, named),
+        model=who,
+        experiment=experiment,
+        **_series(it.record, named, tag),
+        status=status,
+        reason=reason,
+        accuracy=accuracy if experiment == "accuracy" else None,
+        values=numbers,
+        facts=_facts(it, extra, tag),
+        task=task_of(stem_of(output) if output else file.stem, who, tag),
+        origin=f"{file.name}:{it.line}",
+    )
+    file.add(result, it.line)
+
+
+def _series(record: dict[str, Any], named: Named, tag: str | None) -> dict[str, Any]:
+    benchmark, extra = _part(record, "benchmark"), _extra(record)
+    said = _text(_part(record, "model").get("backend"))
+    # The file's name has the configuration's label too: inductor_no_cudagraphs.
+    longer = bool(named.backend and said and named.backend.startswith(f"{said}_"))
+    backend = named.backend if longer or not said else said
+    batch_size, world_size = extra.get("batch_size"), extra.get("world_size")
+    return {
+        "mode": _text(benchmark.get("mode")) or named.mode,
+        "dtype": _text(benchmark.get("dtype")) or named.dtype,
+        "device": _text(extra.get("device")) or named.device,
+        "hardware": _text(extra.get("arch")) or _gpu(record) or named.hardware,
+        "backend": f"{backend or ''}:{tag}" if tag else backend,
+        "dynamic": any(extra.get(it) is True for it in ("dynamic_shapes", "dynamic_batch_only", "is_dynamic"))
+        or named.dynamic,
+        "batch_size": batch_size if isinstance(batch_size, int) and 0 < batch_size < 1 << 40 else None,
+        "world_size": world_size if isinstance(world_size, int) and 0 < world_size < 1 << 40 else 1,
+    }
+
+
+def _gpu(record: dict[str, Any]) -> str | None:
+    runners = record.get("runners")
+    first = runners[0] if isinstance(runners, list) and runners else None
+    return _text(first.get("gpu_info")) if isinstance(first, dict) else None
+
+
+def _suite(record: dict[str, Any], suite: str | None, named: Named) -> str:
+    origins = _part(record, "model").get("origins")
+    origin = _text(origins[0]) if isinstance(origins, list) and origins else None
+    benchmark = _text(_part(record, "benchmark").get("name"))
+    other = benchmark if benchmark != "TorchInductor" else None
+    return origin or suite or named.suite or other or ""
+
+
+def _experiment(extra: dict[str, Any], named: Named, accuracy: str | None, it: _Pending) -> str:
+    flagged = next((name for name in _EXPERIMENTS if extra.get(name) is True), None)
+    if accuracy is not None:
+        return "accuracy"
+    if flagged or named.experiment:
+        return str(flagged or named.experiment)
+    if any(name.endswith("instruction_count") for name in it.numbers):
+        return "pr_time"
+    return "performance"
+
+
+def _status(experiment: str, accuracy: str | None, numbers: dict[str, float]) -> tuple[str, str | None]:
+    if experiment == "accuracy":
+        return words.status_of(accuracy or "")
+    if any(value for name, value in numbers.items() if name not in words.COUNTS):
+        return "measured", None
+    return "failed", words.UNKNOWN_FAILURE
+
+
+def _facts(it: _Pending, extra: dict[str, Any], tag: str | None) -> dict[str, Any]:
+    record = it.record
+    facts: dict[str, Any] = {
+        ours: clean(str(record[name])) for name, ours in _ABOUT_RUN.items() if record.get(name) not in (None, "")
+    }
+    if tag:
+        facts["tag"] = tag
+    settings = {
+        clean(str(key)): clean(value) if isinstance(value, str) else value
+        for key, value in extra.items()
+        if isinstance(value, _PLAIN) and value not in (False, "")
+    }
+    others = {"settings": settings, "columns": it.texts, "value_lists": it.lists}
+    facts |= {name: said for name, said in others.items() if said}
+    description = _part(record, "dependencies")
+    if description:
+        facts["dependencies"] = clean(str(description))[:2_000]
+    return facts
+
+
+def _text(value: Any) -> str | None:
+    return clean(value).strip()[:500] or None if isinstance(value, str) else None

@@ -1,0 +1,128 @@
+"""What reading a file of results gives: results, graph breaks and what completes them, with the file's identity."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+from collectors.events import BenchMeasured
+from collectors.formats.file_names import Named, read_name, stem_of
+from collectors.read.rejects import Rejects
+
+KEY_RECORDS = 16  # of a file's first records its identity is made; the JSON of one result has as many
+
+
+@dataclass(frozen=True)
+class BreakRow:
+    """Hold one row of a graph-breaks file."""
+
+    model: str
+    reason: str
+    stack: tuple[tuple[str, int, str], ...]  # file, line, function; outermost first
+    line: int
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Hold what one file says of a result that another file has: phases, or repeats."""
+
+    model: str
+    tag: str | None
+    phases_s: dict[str, float] = field(default_factory=dict)
+    repeats: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass
+class ResultFile:
+    """Hold what a file of results says."""
+
+    name: str
+    kind: str  # performance | accuracy | … | graph_breaks | compilation_metrics | raw_timings | summary | unknown
+    results: list[BenchMeasured] = field(default_factory=list)
+    breaks: list[BreakRow] = field(default_factory=list)
+    additions: list[Addition] = field(default_factory=list)
+    rejects: Rejects = field(default_factory=Rejects)
+    row_count: int = 0
+    line_count: int = 0
+    records: list[tuple[str, bool]] = field(default_factory=list)  # the first ones, and whether a clock is in them
+    is_full: bool = False  # it holds numbers in full precision: it goes before its twin
+    _by_key: dict[tuple[Any, ...], int] = field(default_factory=dict, repr=False)
+
+    @property
+    def stem(self) -> str:
+        """Return what the name shares with the other files of the same table."""
+        return stem_of(self.name)
+
+    @cached_property
+    def named(self) -> Named:
+        """Return what the name tells."""
+        return read_name(self.name)
+
+    def mark(self, said: dict[str, Any]) -> None:
+        """Count a record, and remember the first ones: they name the file."""
+        self.row_count += 1
+        if len(self.records) < KEY_RECORDS:
+            # Padding comes later, when a later row has more columns: it is no part of what a row said first.
+            kept = {name: value for name, value in said.items() if value not in ("", "0", 0, None)}
+            timed = any(_is_timed(value) for value in kept.values())
+            self.records.append((json.dumps(kept, sort_keys=True, default=str), timed))
+
+    def add(self, result: BenchMeasured, line: int) -> None:
+        """Add a result; the first of several that say the same stays."""
+        if self._by_key.setdefault(key_of(result), len(self.results)) < len(self.results):
+            self.rejects.add("duplicate_row", line, result.model)
+        else:
+            self.results.append(result)
+
+    def keys(self, salt: str = "") -> list[str]:
+        """Name the file by its first records; then what it was named while it had fewer.
+
+        Without a salt only records that hold a measured time name a file: two nights on which every model passed write
+        the same verdicts, and are not the same night. None if there are none.
+        """
+        texts = [text for text, _timed in self.records]
+        timed = [is_timed for _text, is_timed in self.records]
+        return [
+            digest("results", salt, self.kind, self.stem, *texts[:count])
+            for count in range(len(texts), 0, -1)
+            if salt or any(timed[:count])
+        ]
+
+
+def digest(*parts: str) -> str:
+    """Name a content: 32 hexadecimal digits."""
+    return blake2b("\x1e".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _is_timed(value: Any) -> bool:
+    try:
+        number = float(value) if isinstance(value, str | float) else 0.0
+    except ValueError:
+        return False
+    return number == number and abs(number) < 1e15 and number != int(number)
+
+
+def task_of(stem: str, model: str, tag: str | None = None) -> str:
+    """Name the task of a result: its table and its model."""
+    return "/".join((stem, model, tag) if tag else (stem, model))
+
+
+def count_lines(data: bytes) -> int:
+    """Count the lines of a file."""
+    return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+
+
+def key_of(result: BenchMeasured) -> tuple[Any, ...]:
+    """Return what makes a result of a file one result: a rerun of the same is the same."""
+    tag, commit = result.facts.get("tag"), result.facts.get("commit")
+    when = result.facts.get("timestamp")
+    return (*_series(result), result.experiment, tag, commit, when)
+
+
+def _series(result: BenchMeasured) -> Sequence[Any]:
+    names = ("suite", "model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size")
+    return [getattr(result, name) for name in names]

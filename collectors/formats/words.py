@@ -1,0 +1,63 @@
+"""Upstream's words: verdicts and failures, and which columns a benchmark's table has."""
+
+from __future__ import annotations
+
+import math
+import re
+
+# Verdicts of a check that ran to its end. Everything else that an accuracy column says is why it did not.
+VERDICTS = frozenset(("pass", "fail_accuracy", "eager_two_runs_differ", "eager_variation", "not_bitwise_equivalent"))
+_VERDICTS_OF_BATCH = re.compile(r"^fail_batch_invariance_at_")
+SKIPPED = "pass_due_to_skip"
+UNKNOWN_FAILURE = "unknown"  # upstream wrote zeros and no word
+NOT_RUN = "upstream wrote 0 where nothing was run"
+
+# Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.
+FLOATS = (
+    "speedup",
+    "abs_latency",
+    "baseline",
+    "speedup_vs_baseline",
+    "compilation_latency",
+    "compression_ratio",
+    "eager_peak_mem",
+    "dynamo_peak_mem",
+    "cache_lookup_latency",
+)
+COUNTS = (
+    "calls_captured",
+    "unique_graphs",
+    "fallbacks_to_eager",
+    "graph_breaks",
+    "unique_graph_breaks",
+    "autograd_captures",
+    "autograd_compiles",
+    "cudagraph_skips",
+)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+
+
+def status_of(accuracy: str) -> tuple[str, str | None]:
+    """Return the status and reason that upstream's word in an accuracy column means."""
+    if accuracy in VERDICTS or _VERDICTS_OF_BATCH.match(accuracy):
+        return "measured", None
+    if accuracy == SKIPPED:
+        return "skipped", accuracy
+    if accuracy in ("", "0", "0.0"):
+        return "not_run", NOT_RUN
+    return "failed", accuracy
+
+
+def read_number(text: str) -> float | None:
+    """Read a finite number as upstream writes them; none if it is something else."""
+    text = text.strip()
+    if len(text) > 64 or not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def is_not_finite(text: str) -> bool:
+    """Say whether a text is what a program prints of a number that is none."""
+    return bool(_NOT_FINITE.fullmatch(text.strip()))

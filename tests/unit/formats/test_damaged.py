@@ -1,0 +1,98 @@
+"""Damage: each kind is counted with its line, everything else of the file is read, and nothing raises."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectors.formats.read import read_results
+from tests.unit.formats.files import HEAD, MADE, RECORDED, read_text
+
+HEADING = "dev,name,batch_size,speedup,abs_latency\n"
+GOOD = "cpu,mlp,8,1.500000,2.500000\n"
+WHOLE = [
+    path for folder in (RECORDED, MADE) for path in sorted(folder.iterdir()) if path.suffix in (".csv", ".json", ".npy")
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "line"),
+    [
+        (HEADING + "cpu,cnn,8,1.5\n" + GOOD, "bad_row", 2),
+        (HEADING + GOOD + "cpu,cnn,8,1.5,2.5,3.5,4\n", "bad_row", 3),
+        (HEADING + "cpu,,8,1.5,2.5\n" + GOOD, "bad_row", 2),
+        (HEADING + '"cpu,cnn,8,1.5,2.5\n' + GOOD, "bad_row", 2),
+        (HEADING + "<<<<<<< HEAD\n" + GOOD + "=======\n>>>>>>> mine\n", "conflict_marker", 2),
+        (HEADING + GOOD + "cpu,cnn,8,1.5", "truncated", 3),
+        (HEADING + GOOD + "cpu,mlp,8,9.9,9.9\n", "duplicate_row", 3),
+        (HEADING + "cpu,cnn,8,nan,inf\n" + GOOD, "not_finite", 2),
+        (HEADING.replace("abs_latency", "speedup") + "cpu,mlp,8,1.5,2.5\n", "duplicate_column", 1),
+        ("a,b,c,d,e\n1,2,x,4,5\n", "unknown_table", 1),
+    ],
+)
+def test_damage_is_counted_at_its_line_and_the_rest_is_read(text: str, kind: str, line: int) -> None:
+    file = read_text(text)
+    assert file.rejects.by_kind[kind].first_line == line
+    if kind != "unknown_table":
+        assert [it.values["speedup"] for it in file.results if it.model == "mlp"] == [1.5]
+
+
+@pytest.mark.parametrize("form", ["\ufeff{}", "{}\n\n", "{}" + HEADING])
+def test_what_spreadsheets_and_shells_do_to_a_file_is_no_damage(form: str) -> None:
+    text = form.format(HEADING + GOOD).replace("\n", "\r\n")
+    file = read_text(text)
+    assert [it.model for it in file.results] == ["mlp"] and file.rejects.total == 0
+
+
+def test_bad_utf8_is_replaced_and_counted_by_its_line() -> None:
+    file = read_results("x.csv", (HEADING + GOOD).encode() + b"cpu,m\xff\xfep,8,1.5,2.5\n")
+    assert file.rejects.by_kind["bad_utf8"].first_line == 3
+    assert [it.model for it in file.results] == ["mlp", "m\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}p"]
+
+
+def test_a_json_file_that_is_cut_keeps_its_whole_records() -> None:
+    data = (MADE / "database.json").read_bytes()
+    file = read_results("database.json", data[:-40])
+    assert len(file.results) == 1 and file.rejects.by_kind["truncated"].first_line == 3
+
+
+def test_a_broken_line_of_json_costs_itself() -> None:
+    lines = (MADE / "database.json").read_text().splitlines()
+    file = read_text("\n".join([lines[0], '{"benchmark": {"na', lines[2], '{"metric": 1}', "null"]), "database.json")
+    assert len(file.results) == 2
+    assert {kind: it.first_line for kind, it in file.rejects.by_kind.items()} == {"bad_json": 2, "bad_record": 4}
+
+
+def test_a_cut_break_costs_itself_and_no_line_of_it_is_a_row() -> None:
+    data = (RECORDED / f"{HEAD.format('Breaky', 'performance')}_graph_breaks.csv").read_bytes()
+    file = read_results("x_graph_breaks.csv", data[: data.rindex(b"Hint: Set")])
+    assert len(file.breaks) == 4 and {kind: it.count for kind, it in file.rejects.by_kind.items()} == {"truncated": 1}
+
+
+def test_texts_of_strangers_stay_texts() -> None:
+    file = read_text(HEADING + '"=cmd|\'/c calc\'!A0","<script>alert(1)</script>\0","8","1.5","2.5"\n')
+    assert file.results[0].model == "<script>alert(1)</script>\N{REPLACEMENT CHARACTER}"
+    assert file.results[0].device == "=cmd|'/c calc'!A0"
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    path=st.sampled_from(WHOLE),
+    places=st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=6), st.integers(0, 40)), min_size=1, max_size=5),
+)
+def test_any_damage_gives_rejects_and_never_an_exception(path: object, places: list[tuple[float, bytes, int]]) -> None:
+    data = path.read_bytes()  # type: ignore[attr-defined]
+    for share, new, dropped in places:
+        at = int(share * len(data))
+        data = data[:at] + new + data[at + dropped :]
+    file = read_results(path.name, data)  # type: ignore[attr-defined]
+    for result in file.results:
+        assert result.model and result.status in ("measured", "failed", "skipped", "not_run")
+    assert all(it.count > 0 for it in file.rejects.by_kind.values())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=400), st.sampled_from(["a.csv", "a.json", "a-raw_timings-b-cpu.npy", "x_graph_breaks.csv"]))
+def test_any_bytes_are_read(data: bytes, name: str) -> None:
+    read_results(name, data)
