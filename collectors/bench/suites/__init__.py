@@ -1,0 +1,99 @@
+"""The suites there are, and their catalogues: read without importing torch or the libraries the models come from."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from collectors.bench.models import ModelRef
+
+# No builder downloads anything; these make the hub's client fail at once instead of trying.
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+LOCAL = "local"  # the suite of a person's own models
+
+
+class UnknownSuite(ValueError):
+    """Say that no suite has this name."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Name a suite: `catalogue` is a module with `MODELS`, `libraries` what must be installed to build from it."""
+
+    name: str
+    help: str
+    libraries: tuple[str, ...] = ("torch",)
+    upstream: str | None = None  # what upstream calls the suite that has these models
+
+    @property
+    def catalogue(self) -> str:
+        return f"collectors.bench.suites.{self.name}"
+
+    @property
+    def install(self) -> str:
+        return f"pip install {' '.join(self.libraries)}"
+
+
+SUITES = (
+    Suite("builtin", "small models of this project, torch alone"),
+    Suite("torchvision", "torchvision's classifiers, segmenters and video models", ("torch", "torchvision")),
+    Suite("timm", "PyTorch Image Models", ("torch", "timm"), "timm_models"),
+    Suite("transformers", "language, vision and audio models", ("torch", "transformers"), "huggingface"),
+)
+
+
+def find_suite(name: str) -> Suite:
+    """Return the suite of this name.
+
+    Raises: UnknownSuite with the names there are.
+    """
+    for suite in SUITES:
+        if suite.name == name:
+            return suite
+    renamed = next((f" (upstream's {name} is {it.name} here)" for it in SUITES if it.upstream == name), "")
+    raise UnknownSuite(f"no suite {name!r}; there are {', '.join(it.name for it in SUITES)}{renamed}")
+
+
+def list_models(suites: Iterable[str]) -> list[ModelRef]:
+    """Return the models of some suites in their order, of suites whose library is missing too.
+
+    Raises: UnknownSuite.
+    """
+    found: list[ModelRef] = []
+    for name in dict.fromkeys(suites):
+        models: tuple[ModelRef, ...] = importlib.import_module(find_suite(name).catalogue).MODELS
+        found += models
+    return found
+
+
+def missing(suite: str) -> str | None:
+    """Say what must be installed before a model of this suite can be built, or none.
+
+    A suite that a person named for models of their own needs torch alone.
+    """
+    known = next((it for it in SUITES if it.name == suite), None)
+    absent = [name for name in (known.libraries if known else ("torch",)) if not _is_installed(name)]
+    if not absent:
+        return None
+    are = "is" if len(absent) == 1 else "are"
+    return f"{' and '.join(absent)} {are} not installed: {known.install if known else 'pip install torch'}"
+
+
+def environment(suite: str) -> dict[str, str]:
+    """Return what a child's environment gets, so that nothing of this suite asks the network."""
+    return dict(OFFLINE) if suite in ("timm", "transformers") else {}
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ValueError:  # a module without a spec was put there by hand
+        return True

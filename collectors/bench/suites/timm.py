@@ -1,0 +1,56 @@
+"""Which of timm's models are measured; `timm_build` builds them, with random weights.
+
+Names are those of upstream's timm_models suite, then some that it had before. Upstream's batch sizes (128, some 512)
+fill a 40 GB GPU; these fit a test box, and --batch-size replaces them.
+"""
+
+from __future__ import annotations
+
+from collectors.bench.models import ModelRef
+
+BUILD = "collectors.bench.suites.timm_build:build"
+
+# family: {name: batch size}
+CATALOGUE = {
+    "CNN": {
+        "adv_inception_v3": 16,
+        "cspdarknet53": 8,
+        "densenet121": 16,
+        "dm_nfnet_f0": 8,
+        "hrnet_w18": 8,
+        "inception_v3": 16,
+        "nfnet_l0": 8,
+        "repvgg_a2": 16,
+        "res2net50_14w_8s": 8,
+        "resnet18": 32,
+    },
+    "mobile CNN": {
+        "fbnetc_100": 32,
+        "ghostnet_100": 32,
+        "lcnet_050": 64,
+        "mobilenetv2_100": 32,
+        "mobilenetv3_large_100": 32,
+        "regnety_002": 32,
+        "rexnet_100": 16,
+        "tf_efficientnet_b0": 16,
+    },
+    "modern CNN": {"convnextv2_nano.fcmae_ft_in22k_in1k": 16, "poolformer_m36": 8},
+    "MLP": {"mixer_b16_224": 8},
+    "vision transformer": {
+        "beit_base_patch16_224": 8,
+        "deit_base_distilled_patch16_224": 8,
+        "deit_tiny_patch16_224.fb_in1k": 32,
+        "levit_128": 32,
+        "mobilevit_s": 16,
+        "swin_base_patch4_window7_224": 8,
+        "visformer_small": 16,
+        "vit_base_patch14_dinov2.lvd142m": 2,
+        "vit_base_patch16_siglip_256": 8,
+    },
+}
+
+MODELS = tuple(
+    ModelRef("timm", name, BUILD, name, family, batch_size)
+    for family, names in CATALOGUE.items()
+    for name, batch_size in names.items()
+)

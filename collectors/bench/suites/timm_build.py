@@ -1,0 +1,32 @@
+"""Build a model of timm's with random weights. Child processes only."""
+
+from __future__ import annotations
+
+import warnings
+
+import timm
+import torch
+from timm.data import resolve_model_data_config
+
+from collectors.bench.loaded import Inputs, Loaded
+from collectors.bench.suites.missing import NotAvailable
+
+
+def build(batch_size: int, name: str) -> Loaded:
+    """Build one model of the catalogue, for images of the size it was made for.
+
+    Raises: NotAvailable if this timm has no such model.
+    """
+    if not timm.is_model(name):
+        raise NotAvailable(f"timm {timm.__version__} has no model {name}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # timm renames models and keeps the old names, with a warning
+        # Without dropout of its own, as upstream: eager and compiled must compute the same.
+        module = timm.create_model(name, pretrained=False, in_chans=3, drop_rate=0.0)
+    image: tuple[int, ...] = resolve_model_data_config(module)["input_size"]
+
+    def inputs(size: int) -> Inputs:
+        return (torch.randn(size, *image),)
+
+    sizes = (batch_size, batch_size * 2, batch_size * 4)
+    return Loaded(module, inputs(batch_size), batch_size=batch_size, resize=inputs, sizes=sizes)

@@ -1,0 +1,45 @@
+"""Which of torchvision's models are measured; `torchvision_build` builds them, with random weights.
+
+Names are torchvision's, which upstream's torchbench suite uses too. Detection models are left out: their outputs on
+random weights are empty or not, by chance.
+"""
+
+from __future__ import annotations
+
+from collectors.bench.models import ModelRef
+
+BUILD = "collectors.bench.suites.torchvision_build:build"
+
+# family: {name: batch size}
+CATALOGUE = {
+    "CNN": {
+        "alexnet": 32,
+        "densenet121": 16,
+        "resnet18": 16,
+        "resnet50": 16,
+        "resnext50_32x4d": 8,
+        "squeezenet1_1": 16,
+        "vgg16": 8,
+        "wide_resnet50_2": 8,
+    },
+    "mobile CNN": {
+        "efficientnet_b0": 16,
+        "efficientnet_v2_s": 8,
+        "mnasnet1_0": 16,
+        "mobilenet_v2": 16,
+        "mobilenet_v3_large": 16,
+        "mobilenet_v3_small": 32,
+        "regnet_y_400mf": 16,
+        "shufflenet_v2_x1_0": 32,
+    },
+    "modern CNN": {"convnext_tiny": 8},
+    "vision transformer": {"maxvit_t": 4, "swin_t": 8, "swin_v2_t": 8, "vit_b_16": 8},
+    "segmentation": {"deeplabv3_mobilenet_v3_large": 4, "fcn_resnet50": 2, "lraspp_mobilenet_v3_large": 8},
+    "video": {"mc3_18": 2, "r3d_18": 2},
+}
+
+MODELS = tuple(
+    ModelRef("torchvision", name, BUILD, name, family, batch_size)
+    for family, names in CATALOGUE.items()
+    for name, batch_size in names.items()
+)

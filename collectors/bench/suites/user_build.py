@@ -1,0 +1,73 @@
+"""Build a person's own model. Child processes only."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from collectors.bench.loaded import Inputs, Loaded
+from collectors.bench.suites.user import read_only
+from collectors.bench.suites.user_file import import_file, marked_functions
+from collectors.bench.suites.user_list import OnlyError
+
+RETURNS = "(module, inputs) or collectors.bench.loaded.Loaded"
+
+
+def build(batch_size: int, only: str) -> Loaded:
+    """Build what `--only` names: an instance of a class, or what a marked function returns for a batch size.
+
+    Raises: OnlyError in words if the file has no such thing or it is not a model; whatever the file raises.
+    """
+    asked = read_only(only)
+    module = import_file(asked.path)
+    if asked.kind == "class":
+        return _from_class(module, asked.path, asked.name)
+    for name, function, _ in marked_functions(module):
+        if name == asked.name:
+            return _from_result(function(batch_size), f"{asked.path}: {name}({batch_size})")
+    raise OnlyError(f"{asked.path} has no function marked as {asked.name!r}")
+
+
+def _from_class(module: ModuleType, path: str, name: str) -> Loaded:
+    """Make an instance without arguments, as upstream; its batch size is its first tensor's first dimension."""
+    where = f"{path}: {name}"
+    if not hasattr(module, name):
+        classes = [it for it, value in vars(module).items() if _is_model(value) and value.__module__ == module.__name__]
+        raise OnlyError(f"{path} has no class {name!r}; its torch.nn.Module classes are {', '.join(classes) or 'none'}")
+    model_class = getattr(module, name)
+    if not _is_model(model_class):
+        raise OnlyError(f"{where} is not a class derived from torch.nn.Module, which it must be")
+    if not hasattr(model_class, "get_example_inputs"):
+        raise OnlyError(f"{where} has no method get_example_inputs(), which returns a tuple of what forward takes")
+    model = model_class()
+    return Loaded(model, _check_inputs(model.get_example_inputs(), f"{where}.get_example_inputs()"))
+
+
+def _from_result(result: Any, where: str) -> Loaded:
+    if isinstance(result, Loaded):
+        return result
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise OnlyError(f"{where} returned {_describe(result)}; expected {RETURNS}")
+    model, inputs = result
+    if not isinstance(model, torch.nn.Module):
+        raise OnlyError(f"{where} returned {_describe(model)} first; expected a torch.nn.Module")
+    return Loaded(model, _check_inputs(inputs, where))
+
+
+def _check_inputs(inputs: Any, where: str) -> Inputs:
+    if isinstance(inputs, list):
+        return tuple(inputs)
+    if isinstance(inputs, (tuple, dict)):
+        return inputs
+    hint = "; write `return (x,)`, with the comma" if isinstance(inputs, torch.Tensor) else ""
+    raise OnlyError(f"{where} gave {_describe(inputs)} as inputs; expected a tuple or a dict of them{hint}")
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, torch.nn.Module)
+
+
+def _describe(value: Any) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"
