@@ -1,0 +1,152 @@
+"""What rules compare, and what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
+PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Hold what was said of one model, by upstream's column names.
+
+    An absent column is not in `cells`; an empty one is NaN, as upstream's checkers tell the two apart.
+    """
+
+    name: str
+    cells: Mapping[str, Any]
+    series: Mapping[str, Any] = field(default_factory=dict)  # suite, mode, dtype, …: empty where only a name is known
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Hold one distinct graph break or cause of recompiles, with the model that had it where the task tells."""
+
+    fingerprint: str
+    model: str | None
+    reason: str
+    count: int
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+    kind: str | None = None  # torch's id of a graph break, the category of a guard
+
+
+@dataclass(frozen=True)
+class Side:
+    """Hold one side of a comparison. `breaks` and `causes` are None where nothing could have recorded them."""
+
+    title: str
+    rows: tuple[Row, ...]
+    breaks: tuple[Distinct, ...] | None = None
+    causes: tuple[Distinct, ...] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def names(self) -> set[str]:
+        """Return the names of its rows."""
+        return {row.name for row in self.rows}
+
+    def get(self, name: str, column: str) -> Any | None:
+        """Return a cell; None where the column is absent or the name is not that of exactly one row."""
+        found = [row for row in self.rows if row.name == name]
+        return found[0].cells.get(column) if len(found) == 1 else None
+
+    def has(self, column: str) -> bool:
+        """Tell whether any row has that column."""
+        return any(column in row.cells for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Hold what a rule may be told."""
+
+    flaky: frozenset[str] = frozenset()
+    threshold: float | None = None
+    threshold_scale: float = 1.0
+    metric: str = "speedup"
+    fail_on_improvement: bool = False
+    noise_margin: float = 0.015  # of pr-time, where the baseline has none: what upstream gives most benchmarks
+    tolerance: float = 0.05  # of speedup: a smaller change is none
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Say what a rule found of one model."""
+
+    rule: str
+    name: str
+    word: str
+    outcome: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Describe one rule. `words` are its verdicts; `applies` says of what it needs which is missing, else ''."""
+
+    name: str
+    said: str
+    source: str  # upstream's checker, or ours
+    words: Mapping[str, str]  # verdict -> outcome
+    check: Callable[[Side, Side, Options], list[Verdict]]
+    applies: Callable[[Side, Side, Options], str]
+    is_default: bool = False
+    is_performance: bool = False  # means something on like machines alone
+    needs_baseline: bool = True
+
+    def make(self, name: str, word: str, detail: str = "") -> Verdict:
+        """Make a verdict of this rule."""
+        return Verdict(self.name, name, word, self.words[word], detail)
+
+
+def is_empty(cell: Any) -> bool:
+    """Tell whether a cell says nothing."""
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+def read_number(cell: Any) -> float | None:
+    """Read a cell as a number; None where it is none or not finite."""
+    if isinstance(cell, bool):
+        return None
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def read_counter(cell: Any) -> int | None:
+    """Read a cell as a count; None where it is none."""
+    value = read_number(cell)
+    return int(value) if value is not None and value >= 0 and value.is_integer() else None
+
+
+def show(cell: Any) -> str:
+    """Write a cell, a whole number without its point."""
+    if is_empty(cell):
+        return "None" if cell is None else "nan"
+    value = read_number(cell)
+    return str(int(value)) if value is not None and value.is_integer() else str(cell)
+
+
+def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, Options], str]:
+    """Make a rule's `applies`: some row of the run, or of each side, has one of these columns."""
+
+    def applies(actual: Side, expected: Side, _options: Options) -> str:
+        for side, asked in ((actual, True), (expected, both)):
+            if asked and not any(side.has(column) for column in columns):
+                return f"{side.title} has no {' or '.join(columns)}"
+        return ""
+
+    return applies
+
+
+def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Put what fails first, and keep the order within."""
+    rank = {FAIL: 0, IMPROVED: 1, NOTE: 2, PASS: 3}
+    return sorted(verdicts, key=lambda it: rank[it.outcome])

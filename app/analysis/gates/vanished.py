@@ -1,0 +1,40 @@
+"""`vanished`: every model of the baseline is in the run; upstream's checkers look at the run's models alone."""
+
+from __future__ import annotations
+
+from app.analysis.gates.model import FAIL, NOTE, PASS, Options, Rule, Side, Verdict
+
+
+def check(actual: Side, expected: Side, _options: Options) -> list[Verdict]:
+    """Look for every model of the baseline."""
+    found = {row.name: row for row in actual.rows}
+    verdicts = []
+    for name in dict.fromkeys(row.name for row in expected.rows):
+        row = found.get(name)
+        status = row.cells.get("status") if row else "absent"
+        reason = row.cells.get("reason") if row else None
+        was_run = any(it.cells.get("status") not in ("skipped", "not_run") for it in expected.rows if it.name == name)
+        if row is None:
+            verdicts.append(RULE.make(name, "VANISHED", f"in {expected.title}, not in {actual.title}"))
+        elif was_run and status == "not_run":
+            verdicts.append(RULE.make(name, "NOT_RUN", str(reason or "no reason was recorded")))
+        elif was_run and status == "skipped":
+            verdicts.append(RULE.make(name, "SKIPPED", str(reason or "no reason was recorded")))
+        else:
+            verdicts.append(RULE.make(name, "PASS"))
+    return verdicts
+
+
+def _applies(_actual: Side, expected: Side, _options: Options) -> str:
+    return "" if expected.rows else f"{expected.title} has no results"
+
+
+RULE = Rule(
+    name="vanished",
+    said="every model of the baseline is in the run",
+    source="CompileBoard",
+    words={"PASS": PASS, "SKIPPED": NOTE, "NOT_RUN": FAIL, "VANISHED": FAIL},
+    check=check,
+    applies=_applies,
+    is_default=True,
+)

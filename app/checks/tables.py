@@ -1,0 +1,108 @@
+"""Read a CSV as upstream's checkers do: short rows are padded, pandas' words for nothing are empty cells.
+
+`collectors.formats` reads the same files into results; a gate compares what the file says, zeros and damage included.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.analysis.gates import pr_time
+from app.analysis.gates.model import Row, Side
+
+# pandas.read_csv takes these for NaN.
+_EMPTY = frozenset(
+    [
+        "#N/A",
+        "#N/A N/A",
+        "#NA",
+        "-1.#IND",
+        "-1.#QNAN",
+        "-NaN",
+        "-nan",
+        "1.#IND",
+        "1.#QNAN",
+        "<NA>",
+        "N/A",
+        "NA",
+        "NULL",
+        "NaN",
+        "None",
+        "n/a",
+        "nan",
+        "null",
+        "",
+    ]
+)
+_CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
+
+
+class CannotCompare(Exception):
+    """Say what is not there to compare, and what to do."""
+
+
+def read_table(path: str) -> Side:
+    """Read a CSV of upstream's: results, expected accuracies, or pr_time_benchmarks' without a heading.
+
+    Raises: CannotCompare if the file cannot be read or is no such table.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except IsADirectoryError:
+        raise CannotCompare(f"{path} is a folder; give one CSV, or import the folder and name its run") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotCompare(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}; expected a CSV"
+        ) from None
+    lines = list(_read_lines(path, text))
+    if not lines:
+        raise CannotCompare(f"{path} is empty; expected a CSV with the columns name and accuracy, speedup, …")
+    _line, first = lines[0]
+    if "name" in first:
+        return Side(path, tuple(_read_row(first, cells) for _number, cells in lines[1:]))
+    if len(first) in (3, 4) and first[2].strip().lstrip("-").isdigit():
+        return Side(path, tuple(_read_counts(path, lines)))
+    raise CannotCompare(
+        f"{path}:{_line}: the heading is {','.join(first)[:80]!r}; expected a column `name`, or pr_time_benchmarks' "
+        "rows of benchmark,metric,count[,margin]"
+    )
+
+
+def _read_lines(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(text.splitlines(keepends=True))
+    try:
+        for cells in reader:
+            if not any(cell.strip() for cell in cells) and len(cells) < 2:
+                continue
+            if cells[0].startswith(_CONFLICT):
+                raise CannotCompare(f"{path}:{reader.line_num}: a conflict of a merge; resolve it first")
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise CannotCompare(f"{path}:{reader.line_num}: {error}; expected a CSV") from None
+
+
+def _read_row(columns: list[str], cells: list[str]) -> Row:
+    padded = [*cells, *[""] * (len(columns) - len(cells))]
+    said = {column: math.nan if cell in _EMPTY else cell for column, cell in zip(columns, padded)}
+    name = said.pop("name")
+    return Row(name if isinstance(name, str) else "", said)
+
+
+def _read_counts(path: str, lines: list[tuple[int, list[str]]]) -> Iterator[Row]:
+    found: dict[str, dict[str, object]] = {}
+    for line, cells in lines:
+        try:
+            name, metric, count = cells[0].strip(), cells[1].strip(), int(cells[2])
+            margin = float(cells[3]) if len(cells) > 3 else None
+        except (ValueError, IndexError):
+            said = ",".join(cells)[:80]
+            raise CannotCompare(f"{path}:{line}: {said!r}; expected benchmark,metric,count[,margin]") from None
+        counts = found.setdefault(name, {})
+        if metric in counts:
+            raise CannotCompare(f"{path}:{line}: {name},{metric} stands there twice; leave one of them")
+        counts[metric] = count
+        counts[pr_time.metric_margin(metric)] = margin
+    return (Row(name, counts) for name, counts in found.items())

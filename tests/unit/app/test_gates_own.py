@@ -1,0 +1,127 @@
+"""Rules of our own: what upstream's checkers cannot see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.analysis.gates import DEFAULT, RULES, find_rules
+from app.analysis.gates.model import FAIL, Distinct, Options, Row, Side
+
+
+def _row(name: str, **cells: Any) -> Row:
+    return Row(name, {"status": "measured", **cells})
+
+
+def _words(rule: str, actual: Side, expected: Side, **options: Any) -> list[tuple[str, str]]:
+    (found,) = find_rules([rule])
+    assert found.applies(actual, expected, Options(**options)) == ""
+    return [(it.name, it.word) for it in found.check(actual, expected, Options(**options))]
+
+
+def _broken(model: str | None, fingerprint: str) -> Distinct:
+    return Distinct(fingerprint, model, f"reason of {fingerprint}", 1, "forward", "m.py", 3, "GB0001")
+
+
+def test_vanished_models_are_named() -> None:
+    before = Side("before", tuple(_row(name) for name in ("kept", "gone", "skipped", "not_run")))
+    now = Side("now", (_row("kept"), _row("skipped", status="skipped"), _row("not_run", status="not_run")))
+    assert _words("vanished", now, before) == [
+        ("kept", "PASS"),
+        ("gone", "VANISHED"),
+        ("skipped", "SKIPPED"),
+        ("not_run", "NOT_RUN"),
+    ]
+
+
+def test_missing_baselines_are_named() -> None:
+    before, now = Side("before", (_row("old"),)), Side("now", (_row("old"), _row("new")))
+    assert _words("missing-baseline", now, before) == [("old", "PASS"), ("new", "MISSING_BASELINE")]
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "word"),
+    [
+        ({"speedup": 1.0}, {"speedup": 1.02}, "PASS"),
+        ({"speedup": 0.9}, {"speedup": 1.0}, "SLOWER"),  # no intervals: the tolerance alone decides
+        ({"speedup": 1.2}, {"speedup": 1.0}, "FASTER"),
+        (
+            {"speedup": 0.9, "speedup_low": 0.7, "speedup_high": 1.1},
+            {"speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01},
+            "NOISE",
+        ),
+        (
+            {"speedup": 0.9, "speedup_low": 0.89, "speedup_high": 0.91},
+            {"speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01},
+            "SLOWER",
+        ),
+        ({"status": "failed", "reason": "OOM"}, {"speedup": 1.0}, "FAIL"),
+        ({"status": "skipped"}, {"speedup": 1.0}, "SKIPPED"),
+        ({"speedup": 1.0}, {"status": "failed"}, "MISSING"),
+        ({"speedup": 1.0}, {"speedup": "0.0"}, "MISSING"),  # upstream's padding is no measurement
+    ],
+)
+def test_speedup_weighs_the_noise(now: dict[str, Any], before: dict[str, Any], word: str) -> None:
+    sides = (
+        Side("now", (_row("m", **now), _row("other", speedup=1.0))),
+        Side("b", (_row("m", **before), _row("other", speedup=1.0))),
+    )
+    assert _words("speedup", *sides)[0] == ("m", word)
+
+
+def test_speedups_of_other_batch_sizes_are_not_compared() -> None:
+    now = Side("now", (Row("m", {"speedup": 0.5}, {"batch_size": 8}),))
+    before = Side("before", (Row("m", {"speedup": 1.0}, {"batch_size": 32}),))
+    assert _words("speedup", now, before) == [("m", "OTHER_BATCH_SIZE")]
+
+
+@given(st.floats(0.1, 10), st.floats(0.1, 10))
+def test_speedup_never_fails_both_ways(first: float, second: float) -> None:
+    one, two = Side("one", (_row("m", speedup=first),)), Side("two", (_row("m", speedup=second),))
+    words = {_words("speedup", one, two)[0][1], _words("speedup", two, one)[0][1]}
+    assert words != {"SLOWER"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "word"), [("new-breaks", "breaks", "NEW_BREAK"), ("new-recompiles", "causes", "NEW_RECOMPILE")]
+)
+def test_new_distinct_things_are_told_from_known_ones(rule: str, field: str, word: str) -> None:
+    rows = (_row("a"), _row("b"))
+    before = Side("before", rows, **{field: (_broken("a", "x"), _broken("a", "gone"))})
+    now = Side("now", rows, **{field: (_broken("a", "x"), _broken("b", "x"), _broken("b", "y"))})
+    assert _words(rule, now, before) == [("b", word), ("b", word), ("a", "RESOLVED"), ("the run", "PASS")]
+
+
+def test_breaks_of_a_new_model_are_new_only_where_nobody_has_them() -> None:
+    before = Side("before", (_row("a"),), breaks=(_broken("a", "x"),))
+    now = Side("now", (_row("a"), _row("new")), breaks=(_broken("a", "x"), _broken("new", "x"), _broken("new", "y")))
+    assert _words("new-breaks", now, before) == [("new", "NEW_BREAK"), ("the run", "PASS")]
+
+
+def test_breaks_without_a_model_are_the_runs() -> None:
+    before = Side("before", (_row("a"),), breaks=(_broken(None, "x"),))
+    now = Side("now", (_row("a"),), breaks=(_broken("a", "x"), _broken("a", "y")))
+    assert _words("new-breaks", now, before) == [("a", "NEW_BREAK"), ("the run", "PASS")]
+
+
+def test_breaks_of_a_vanished_model_are_not_resolved() -> None:
+    before = Side("before", (_row("a"), _row("gone")), breaks=(_broken("gone", "x"),))
+    assert _words("new-breaks", Side("now", (_row("a"),), breaks=()), before) == [("the run", "PASS")]
+
+
+def test_rules_say_what_they_lack() -> None:
+    bare = Side("a.csv", (_row("a"),))
+    said = {rule.name: rule.applies(bare, bare, Options()) for rule in RULES}
+    assert {name for name, lacks in said.items() if not lacks} == {"vanished", "missing-baseline"}
+    assert all("a.csv" in lacks or "--threshold" in lacks for lacks in said.values() if lacks)
+
+
+def test_rules_are_found_by_name() -> None:
+    assert [rule.name for rule in find_rules(["speedup", "accuracy"])] == ["accuracy", "speedup"]
+    assert find_rules([]) == find_rules([DEFAULT]) == [rule for rule in RULES if rule.is_default]
+    assert all(FAIL in rule.words.values() for rule in RULES)
+    with pytest.raises(ValueError, match="no rule 'speed'; the rules are default, accuracy"):
+        find_rules(["speed"])
