@@ -1,0 +1,74 @@
+"""A mobile image classifier: inverted residuals with depthwise convolutions, squeeze and excitation, hard swish."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from collectors.bench.loaded import Loaded
+from collectors.bench.suites.builtin.recipe import assemble, class_loss
+
+CLASSES, EXPANSION = 16, 4
+
+
+class SqueezeExcite(nn.Module):
+    """Weigh the channels by what the whole image shows."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.squeeze, self.excite = nn.Conv2d(width, width // 4, 1), nn.Conv2d(width // 4, width, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the weighted channels."""
+        seen = x.mean((2, 3), keepdim=True)
+        return x * nn.functional.hardsigmoid(self.excite(torch.relu(self.squeeze(seen))))
+
+
+class InvertedResidual(nn.Module):
+    """Widen, convolve each channel alone, weigh, narrow; with a shortcut where the shape stays."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        wide = before * EXPANSION
+        self.shortcut = before == after and stride == 1
+        self.steps = nn.Sequential(
+            nn.Conv2d(before, wide, 1, bias=False),
+            nn.BatchNorm2d(wide),
+            nn.Hardswish(),
+            nn.Conv2d(wide, wide, 3, stride, padding=1, groups=wide, bias=False),
+            nn.BatchNorm2d(wide),
+            nn.Hardswish(),
+            SqueezeExcite(wide),
+            nn.Conv2d(wide, after, 1, bias=False),
+            nn.BatchNorm2d(after),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the features after the block."""
+        return x + self.steps(x) if self.shortcut else self.steps(x)
+
+
+class DepthwiseCNN(nn.Sequential):
+    """Classify images at a phone's cost."""
+
+    def __init__(self) -> None:
+        plan = ((16, 24, 2), (24, 24, 1), (24, 48, 2), (48, 48, 1))
+        super().__init__(
+            nn.Conv2d(3, 16, 3, 2, padding=1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.Hardswish(),
+            *(InvertedResidual(*step) for step in plan),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(48, CLASSES),
+        )
+
+
+def build(batch_size: int) -> Loaded:
+    """Build the network; the side of its square images varies."""
+
+    def make_inputs(side: int) -> tuple[torch.Tensor]:
+        return (torch.randn(batch_size, 3, side, side),)
+
+    sizes, name = (32, 48, 64, 96), "image side"
+    return assemble(DepthwiseCNN, make_inputs, 64, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss)

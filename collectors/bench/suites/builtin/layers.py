@@ -1,0 +1,71 @@
+"""What the transformers of this suite share: attention through torch's one fused function, and pre-norm blocks."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Attention(nn.Module):
+    """Attend with several heads, to the sequence itself or to a memory."""
+
+    def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def split(self, x: torch.Tensor) -> torch.Tensor:
+        """Shape: (batch, length, width) to (batch, heads, length, width of a head)."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def forward(
+        self, x: torch.Tensor, memory: torch.Tensor | None = None, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return what each position of `x` attended to; `mask` is true where it may look."""
+        key, value = self.key_value(x if memory is None else memory).chunk(2, dim=-1)
+        attended = F.scaled_dot_product_attention(
+            self.split(self.query(x)), self.split(key), self.split(value), attn_mask=mask, is_causal=self.causal
+        )
+        return self.out(attended.transpose(1, 2).flatten(-2))
+
+
+class FeedForward(nn.Sequential):
+    """Widen, bend, narrow."""
+
+    def __init__(self, width: int, factor: int = 4) -> None:
+        super().__init__(nn.Linear(width, factor * width), nn.GELU(), nn.Linear(factor * width, width))
+
+
+class Block(nn.Module):
+    """Attend to oneself, to a memory if there is one, then think: each after a norm and beside a shortcut."""
+
+    def __init__(self, width: int, heads: int, *, causal: bool = False, cross: bool = False) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = nn.LayerNorm(width), Attention(width, heads, causal=causal)
+        self.cross_norm = nn.LayerNorm(width) if cross else nn.Identity()
+        self.cross = Attention(width, heads) if cross else None
+        self.feed_forward_norm, self.feed_forward = nn.LayerNorm(width), FeedForward(width)
+
+    def forward(
+        self, x: torch.Tensor, memory: torch.Tensor | None = None, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return the sequence one layer on; `mask` is for the self-attention."""
+        x = x + self.attention(self.attention_norm(x), mask=mask)
+        if self.cross is not None:
+            x = x + self.cross(self.cross_norm(x), memory)
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+class TokenEmbedding(nn.Module):
+    """Add a learned vector of the place to the vector of the token."""
+
+    def __init__(self, vocabulary: int, longest: int, width: int) -> None:
+        super().__init__()
+        self.token, self.place = nn.Embedding(vocabulary, width), nn.Embedding(longest, width)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Shape: (batch, length) to (batch, length, width)."""
+        return self.token(tokens) + self.place(torch.arange(tokens.shape[1], device=tokens.device))

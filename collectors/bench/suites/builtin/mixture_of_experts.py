@@ -1,0 +1,78 @@
+"""A language model whose feed-forward layers are experts: a router picks two for each token.
+
+Which tokens an expert gets is known only when the router has spoken, so the shapes inside depend on the data. That
+breaks the graph, as it does in models like this.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from collectors.bench.loaded import Loaded
+from collectors.bench.suites.builtin.layers import Attention, FeedForward, TokenEmbedding
+from collectors.bench.suites.builtin.recipe import assemble, class_loss
+
+VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 1024, 128, 128, 4, 2
+EXPERTS, ACTIVE = 4, 2
+
+
+class SparseExperts(nn.Module):
+    """Send each token to the experts that its router likes best and add what they say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
+        self.experts = nn.ModuleList(FeedForward(WIDTH) for _ in range(EXPERTS))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the weighted sum of the chosen experts, token by token."""
+        tokens = x.flatten(0, -2)
+        weights, chosen = self.router(tokens).softmax(dim=-1).topk(ACTIVE, dim=-1)
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+        mixed = torch.zeros_like(tokens)
+        for number, expert in enumerate(self.experts):
+            rows, slots = torch.where(chosen == number)
+            said = expert(tokens[rows]) * weights[rows, slots].unsqueeze(-1)
+            mixed.index_add_(0, rows, said.to(mixed.dtype))
+        return mixed.view_as(x)
+
+
+class ExpertBlock(nn.Module):
+    """Attend to what came before, then ask the experts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = nn.LayerNorm(WIDTH), Attention(WIDTH, HEADS, causal=True)
+        self.experts_norm, self.experts = nn.LayerNorm(WIDTH), SparseExperts()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sequence one layer on."""
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.experts(self.experts_norm(x))
+
+
+class MixtureOfExperts(nn.Module):
+    """Score the next token after each place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = TokenEmbedding(VOCABULARY, LONGEST, WIDTH)
+        self.blocks = nn.Sequential(*(ExpertBlock() for _ in range(DEPTH)))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return logits."""
+        return self.head(self.norm(self.blocks(self.embedding(tokens))))
+
+
+def build(batch_size: int) -> Loaded:
+    """Build the model; the length of the sequences varies."""
+
+    def make_inputs(length: int) -> tuple[torch.Tensor]:
+        return (torch.randint(VOCABULARY, (batch_size, length)),)
+
+    sizes, name = (16, 48, 96, 128), "sequence length"
+    return assemble(
+        MixtureOfExperts, make_inputs, 64, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss
+    )

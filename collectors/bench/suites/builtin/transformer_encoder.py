@@ -1,0 +1,44 @@
+"""A BERT-like encoder that fills masked words in; padded sequences of different lengths, one mask for them."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from collectors.bench.loaded import Loaded
+from collectors.bench.suites.builtin.layers import Block, TokenEmbedding
+from collectors.bench.suites.builtin.recipe import assemble, class_loss
+
+VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 2048, 128, 192, 4, 3
+
+
+class TransformerEncoder(nn.Module):
+    """Score the vocabulary at each place of a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = TokenEmbedding(VOCABULARY, LONGEST, WIDTH)
+        self.blocks = nn.ModuleList(Block(WIDTH, HEADS) for _ in range(DEPTH))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, tokens: torch.Tensor, is_word: torch.Tensor) -> torch.Tensor:
+        """Return logits; `is_word` is false where a sequence is padded."""
+        x = self.embedding(tokens)
+        mask = is_word[:, None, None, :]
+        for block in self.blocks:
+            x = block(x, mask=mask)
+        return self.head(self.norm(x))
+
+
+def build(batch_size: int) -> Loaded:
+    """Build the encoder; the length of the sequences varies."""
+
+    def make_inputs(length: int) -> tuple[torch.Tensor, ...]:
+        tokens = torch.randint(VOCABULARY, (batch_size, length))
+        lengths = torch.randint(length // 2, length + 1, (batch_size, 1))
+        return tokens, torch.arange(length) < lengths
+
+    sizes, name = (16, 48, 96, 128), "sequence length"
+    return assemble(
+        TransformerEncoder, make_inputs, 64, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss
+    )

@@ -1,0 +1,52 @@
+"""A WaveNet-like model of sound: gated, dilated, causal convolutions in one dimension, their weights normalised."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils.parametrizations import weight_norm
+
+from collectors.bench.loaded import Loaded
+from collectors.bench.suites.builtin.recipe import assemble, class_loss
+
+LEVELS, WIDTH, DILATIONS = 64, 48, (1, 2, 4, 8)
+
+
+class GatedLayer(nn.Module):
+    """Look back with gaps, let one half open the other, and add to the stream."""
+
+    def __init__(self, dilation: int) -> None:
+        super().__init__()
+        self.reach = 2 * dilation  # a kernel of three looks this far back
+        self.look = weight_norm(nn.Conv1d(WIDTH, 2 * WIDTH, 3, dilation=dilation))
+        self.out = weight_norm(nn.Conv1d(WIDTH, WIDTH, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the stream after the layer."""
+        value, gate = self.look(F.pad(x, (self.reach, 0))).chunk(2, dim=1)
+        return x + self.out(torch.tanh(value) * torch.sigmoid(gate))
+
+
+class WaveformCNN(nn.Module):
+    """Score the level of the next sample after each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Conv1d(1, WIDTH, 1)
+        self.layers = nn.Sequential(*(GatedLayer(dilation) for dilation in DILATIONS))
+        self.head = nn.Conv1d(WIDTH, LEVELS, 1)
+
+    def forward(self, sound: torch.Tensor) -> torch.Tensor:
+        """Shape: (batch, 1, samples) to logits (batch, samples, levels)."""
+        return self.head(torch.relu(self.layers(self.enter(sound)))).transpose(1, 2)
+
+
+def build(batch_size: int) -> Loaded:
+    """Build the model; the number of samples varies."""
+
+    def make_inputs(samples: int) -> tuple[torch.Tensor]:
+        return (torch.randn(batch_size, 1, samples),)
+
+    sizes, name = (256, 512, 1536, 2048), "samples"
+    return assemble(WaveformCNN, make_inputs, 1024, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss)

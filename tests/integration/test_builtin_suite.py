@@ -1,0 +1,122 @@
+"""Every built-in model builds, runs, learns, repeats itself bit by bit, and takes every size it offers."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from collectors.bench.models import ModelRef
+from collectors.bench.suites.builtin import MODELS
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+every_model = pytest.mark.parametrize("ref", MODELS, ids=lambda ref: ref.name)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Any:
+    """Leave the other cores to the tests beside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def load(ref: ModelRef, batch_size: int = 2) -> Any:
+    module, function = ref.builder.split(":")
+    return getattr(importlib.import_module(module), function)(batch_size)
+
+
+def call(module: Any, inputs: Any) -> Any:
+    return module(**inputs) if isinstance(inputs, dict) else module(*inputs)
+
+
+def tensors(output: Any) -> list[Any]:
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+
+
+def inputs_of(loaded: Any) -> list[Any]:
+    return tensors(loaded.inputs)
+
+
+@every_model
+def test_two_builds_have_the_same_weights_and_inputs_and_leave_the_generator_alone(ref: ModelRef) -> None:
+    state = torch.get_rng_state()
+    first, second = load(ref), load(ref)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(map(torch.equal, first.module.parameters(), second.module.parameters()))
+    assert all(map(torch.equal, inputs_of(first), inputs_of(second)))
+
+
+@every_model
+def test_weights_and_inputs_are_on_the_cpu_in_the_types_the_harness_casts(ref: ModelRef) -> None:
+    loaded = load(ref)
+    assert {weight.dtype for weight in loaded.module.parameters()} == {torch.float32}
+    given = inputs_of(loaded)
+    assert {one.dtype for one in given} <= {torch.float32, torch.int64, torch.bool}
+    assert {one.device.type for one in given} == {"cpu"}
+
+
+@every_model
+def test_two_eager_runs_agree_bit_by_bit(ref: ModelRef) -> None:
+    loaded = load(ref)
+    loaded.module.eval()
+    with torch.no_grad():
+        first, second = (tensors(call(loaded.module, loaded.inputs)) for _ in range(2))
+    assert first and all(map(torch.equal, first, second))
+    assert all(one.numel() and one.isfinite().all() for one in first)
+
+
+@every_model
+def test_the_batch_size_is_the_one_asked_for(ref: ModelRef) -> None:
+    small, big = load(ref, 1), load(ref, 3)
+    assert (small.batch_size, big.batch_size) == (1, 3)
+    counts = [
+        sum(one.numel() for one in tensors(call(loaded.module.eval(), loaded.inputs)) if one.is_floating_point())
+        for loaded in (small, big)
+    ]
+    assert counts[1] > counts[0]
+
+
+@every_model
+def test_every_size_it_offers_runs_and_differs(ref: ModelRef) -> None:
+    loaded = load(ref)
+    loaded.module.eval()
+    assert 3 <= len(loaded.sizes) <= 5
+    shapes = set()
+    for size in loaded.sizes:
+        inputs = loaded.resize(size)
+        with torch.no_grad():
+            assert tensors(call(loaded.module, inputs))
+        shapes.add(tuple(one.shape for one in tensors(inputs)))
+    assert len(shapes) == len(loaded.sizes)
+
+
+@pytest.mark.parametrize("ref", [ref for ref in MODELS if ref.trains], ids=lambda ref: ref.name)
+def test_every_weight_learns_from_the_loss(ref: ModelRef) -> None:
+    loaded = load(ref, 4)
+    loaded.module.train()
+    loss = loaded.loss(call(loaded.module, loaded.inputs))
+    assert loss.shape == () and loss.isfinite()
+    loss.backward()
+    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in loaded.module.parameters())
+
+
+@every_model
+def test_it_runs_in_double_precision_which_accuracy_is_checked_against(ref: ModelRef) -> None:
+    loaded = load(ref)
+    wide = {one: one.double() if one.is_floating_point() else one for one in inputs_of(loaded)}
+    inputs = torch.utils._pytree.tree_map(lambda one: wide[one], loaded.inputs)
+    with torch.no_grad():
+        output = tensors(call(loaded.module.double().eval(), inputs))
+    assert {one.dtype for one in output if one.is_floating_point()} == {torch.float64}
+
+
+def test_what_the_detector_finds_depends_on_the_image() -> None:
+    loaded = load(next(ref for ref in MODELS if ref.name == "detector"), 4)
+    with torch.no_grad():
+        found = call(loaded.module.eval(), loaded.inputs)
+    assert len({len(one["boxes"]) for one in found}) > 1
+    assert all((one["scores"].diff() <= 0).all() for one in found)
