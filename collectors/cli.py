@@ -1,4 +1,4 @@
-"""The collector's command line: run, import, index, list, show, doctor."""
+"""The collector's command line: run, bench, import, index, list, show, doctor."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         return USAGE_ERROR
     commands: dict[str, Callable[[argparse.Namespace], int]] = {
         "run": run_command,
+        "bench": bench_command,
         "import": import_command,
         "index": index_command,
         "list": list_command,
@@ -148,6 +149,15 @@ def import_command(arguments: argparse.Namespace) -> int:
         if lines is not None and not isinstance(error, BrokenPipeError):
             lines.fail(error)
         raise
+
+
+def bench_command(arguments: argparse.Namespace) -> int:
+    """Measure models eager and compiled."""
+    from collectors.bench import command
+
+    if not arguments.list:
+        pick_up()
+    return command.bench_command(arguments, say)
 
 
 def index_command(arguments: argparse.Namespace) -> int:

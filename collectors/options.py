@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 
 import collectors
+from collectors.bench.arguments import add_bench
 from collectors.record import hints
 
 EPILOG = """examples:
   {collect} run -- python train.py --lr 3
   {collect} run --name nightly --suite llm --tag gpu=h200 -- torchrun --nproc-per-node 2 train.py
   {collect} import /tmp/trace            what TORCH_TRACE=/tmp/trace wrote
+  {collect} bench                        the built-in suite, eager and compiled
   {collect} list
   {collect} show 01JD
   {serve}            then open http://127.0.0.1:8000
@@ -30,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_import(commands)
     _add_index(commands)
+    add_bench(commands, hints.DEFAULT_DATABASE)
     listing = commands.add_parser("list", help="list the newest runs of a database")
     _add_db(listing)
     listing.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many runs (default 20)")

@@ -27,3 +27,8 @@ class ModelRef:
         if wanted is not None:
             return wanted
         return (self.training_batch_size if mode == "training" else None) or self.batch_size
+
+    @property
+    def only(self) -> str:
+        """Return what `--only` takes to name this model again."""
+        return self.argument if self.argument is not None and self.argument.startswith("path:") else self.name

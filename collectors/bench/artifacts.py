@@ -1,0 +1,48 @@
+"""What a measurement may leave beside its numbers: a profiler trace, a memory snapshot. Child processes only."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from collectors.bench.workbench import Workbench, eagerly
+
+
+def output_path(bench: Workbench, kind: str, suffix: str) -> Path:
+    """Return where a file of this model's goes: the output directory, or the folder the command was started in."""
+    folder = Path(bench.settings.output_directory or ".")
+    folder.mkdir(parents=True, exist_ok=True)
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in bench.ref.name)
+    return folder / f"{bench.settings.label()}_{safe}_{kind}{suffix}"
+
+
+def export_profile(bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+    """Profile one call of each, apart from what is timed, if that was asked for."""
+    if not bench.settings.export_profiler_trace:
+        return
+    bench.stage("profile")
+    with torch.profiler.profile(record_shapes=True) as profile:
+        with torch.profiler.record_function("expected"), eagerly():
+            step(bench.module, bench.inputs, collect_outputs=False)
+        with torch.profiler.record_function("actual"):
+            compiled(bench.module, bench.inputs, collect_outputs=False)
+        bench.synchronize()
+    profile.export_chrome_trace(str(output_path(bench, "profile", ".json")))
+
+
+@contextlib.contextmanager
+def memory_snapshot(bench: Workbench, what: str) -> Iterator[None]:
+    """Record the GPU allocator's history and write it, if that was asked for."""
+    if not (bench.settings.snapshot_memory and bench.settings.device == "cuda"):
+        yield
+        return
+    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    try:
+        yield
+    finally:
+        torch.cuda.memory._dump_snapshot(str(output_path(bench, f"{what}_memory", ".pickle")))
+        torch.cuda.memory._record_memory_history(enabled=None)

@@ -1,0 +1,55 @@
+"""What upstream's harness offers that torch no longer has: a line that says so and what replaced it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class GoneFlag:
+    """Name a flag of upstream's, and say why it is not here."""
+
+    flag: str
+    reason: str
+
+
+GONE = (
+    GoneFlag("--prims-nvfuser", "nvFuser was removed from torch; inductor generates fused kernels: --backend inductor"),
+    GoneFlag("--nvfuser", "nvFuser was removed from torch; inductor generates fused kernels: --backend inductor"),
+    GoneFlag("--nnc", "NNC, TorchScript's fuser, is no dynamo backend any more; use --backend inductor"),
+    GoneFlag(
+        "--speedup-fx2trt",
+        "fx2trt was replaced by Torch-TensorRT: install torch_tensorrt, then --backend torch_tensorrt",
+    ),
+    GoneFlag(
+        "--speedup-fx2trt-fp16",
+        "fx2trt was replaced by Torch-TensorRT: install torch_tensorrt, then --backend torch_tensorrt --float16",
+    ),
+    GoneFlag(
+        "--speedup-dynamo-ts", "the TorchScript backend is deprecated with TorchScript itself; use --backend inductor"
+    ),
+    GoneFlag("--speedup-onnx", "the TorchScript ONNX exporter was replaced by torch.onnx.export(dynamo=True)"),
+    GoneFlag("--torchscript-onnx", "the TorchScript ONNX exporter was replaced by torch.onnx.export(dynamo=True)"),
+    GoneFlag("--torchscript-jit-trace", "torch.jit.trace is deprecated; torch.export and torch.compile replaced it"),
+)
+
+
+class Gone(argparse.Action):
+    """End with the reason when the flag is given."""
+
+    def __init__(self, *args: Any, reason: str, **words: Any) -> None:
+        super().__init__(*args, **words)
+        self.reason = reason
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Say it."""
+        parser.error(f"{option_string} is not here: {self.reason}")

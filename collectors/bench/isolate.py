@@ -1,0 +1,146 @@
+"""Run one task in a child process of its own: with a time limit, its output kept apart, and its end understood."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from collectors.bench.child import RESULT, Task
+from collectors.bench.outcome import Outcome, load_outcome
+
+PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent
+# `collectors` is found where we were found, after everything else: a checkout need not be installed.
+BOOT = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from collectors.bench.child import main; sys.exit(main(sys.argv[1]))"
+)
+STEP_S = 0.1
+END_PATIENCE_S = 2.0
+TAIL_BYTES = 20_000
+# What a process that dies in a stage has failed at, in upstream's words.
+DIED = {
+    "load": "model_fail_to_load",
+    "reference": "eager_1st_run_fail",
+    "eager": "eager_1st_run_fail",
+    "compile": "fail_to_run",
+    "measure": "fail_to_run",
+    "compare": "fail_to_run",
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    """Say how a task ended and how long it took."""
+
+    outcome: Outcome
+    started_us: int
+    duration_us: int
+
+
+def run_task(
+    task: Task, folder: Path, environment: Mapping[str, str], *, cwd: str | None, beat: Callable[[], None]
+) -> Done:
+    """Run a task to its end or its time limit; call `beat` while it goes on.
+
+    The child is a session of its own, so that a limit ends everything it started. Whatever interrupts us ends it too.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    task.write(folder)
+    started_us, started_s = time.time_ns() // 1000, time.monotonic()
+    command = [sys.executable, "-c", BOOT, str(PACKAGE_ROOT), str(folder)]
+    with (folder / "output.txt").open("wb") as output:
+        child = subprocess.Popen(
+            command,
+            env={**environment, **caches(folder, environment)},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            late = _wait(child, started_s + task.settings.timeout_s, beat)
+        finally:
+            end_group(child)
+    outcome = _read_result(folder) or _of_the_dead(task, folder, child.returncode, late=late)
+    return Done(outcome, started_us, int((time.monotonic() - started_s) * 1e6))
+
+
+def caches(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return where inductor and Triton cache: in the task's own folder, so that every compilation is a cold one."""
+    given = environment.get("COMPILEBOARD_BENCH_CACHE")
+    root = Path(given) if given else folder / "cache"
+    return {"TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"), "TRITON_CACHE_DIR": str(root / "triton")}
+
+
+def _wait(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[], None]) -> bool:
+    """Wait for the child; True if its time ran out."""
+    while True:
+        try:
+            child.wait(timeout=STEP_S)
+            return False
+        except subprocess.TimeoutExpired:
+            beat()
+        if time.monotonic() > deadline_s:
+            return True
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """End the child's whole session: the compilers it started too, and whatever it left behind."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, number)
+        except (ProcessLookupError, PermissionError):
+            break
+        try:
+            child.wait(timeout=END_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            continue
+    child.wait()
+
+
+def _read_result(folder: Path) -> Outcome | None:
+    try:
+        return load_outcome((folder / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _of_the_dead(task: Task, folder: Path, code: int, *, late: bool) -> Outcome:
+    """Make the outcome of a child that left none: from its stage and how it ended."""
+    stage = _read(folder / "stage") or "start"
+    where = f"in stage {stage!r}"
+    tail = _read(folder / "output.txt")[-TAIL_BYTES:]
+    if late:
+        message = f"no result within {task.settings.timeout_s:g} s; it was stopped {where}"
+        return Outcome(status="failed", reason="timeout", message=message, traceback=tail or None)
+    ended = f"killed by {_signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
+    if -code == signal.SIGKILL:
+        ended += " (the machine's memory may have run out)"
+    reason = DIED.get(stage, "infra_error")
+    return Outcome(status="failed", reason=reason, message=f"{ended} {where}", traceback=tail or None)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def clear(folder: Path) -> None:
+    """Drop a task's folder: its caches are large."""
+    shutil.rmtree(folder, ignore_errors=True)

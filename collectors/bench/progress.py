@@ -1,0 +1,100 @@
+"""Say how a bench run goes: a line a task, and which one is being measured."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from collectors.bench.plan import Planned
+from collectors.bench.settings import Settings
+from collectors.events import BenchMeasured
+
+REASONS = {
+    "OOM": "out of memory",
+    "timeout": "timed out",
+    "fail_to_run": "the compiled model failed",
+    "fail_accuracy": "wrong result",
+    "eager_1st_run_fail": "the model itself fails",
+    "eager_2nd_run_fail": "the model itself fails the second time",
+    "eager_1st_run_OOM": "the model itself runs out of memory",
+    "eager_2nd_run_OOM": "the model itself runs out of memory the second time",
+    "eager_two_runs_differ": "two eager runs differ",
+    "model_fail_to_load": "the model could not be built",
+    "infra_error": "the harness failed",
+}
+
+
+class Progress:
+    """Write lines to stderr; on a terminal also the one that is going on."""
+
+    def __init__(self, total: int, *, quiet: bool) -> None:
+        self.total = total
+        self.done = 0
+        self.quiet = quiet
+        self.live = not quiet and sys.stderr is not None and sys.stderr.isatty()
+        self.began_s = time.monotonic()
+
+    def begin(self, planned: Planned, settings: Settings) -> None:
+        """Say which task begins, where that can be taken back."""
+        if self.live:
+            left = self._left()
+            text = f"[{self.done + 1}/{self.total}] {planned.ref.name} {planned.experiment}, {settings.device}{left}"
+            sys.stderr.write(f"\r\x1b[K{text} …")
+            sys.stderr.flush()
+
+    def known(self, planned: Planned) -> None:
+        """Count a task that an earlier run of the command has done."""
+        self.done += 1
+
+    def end(self, result: BenchMeasured, *, explain: bool) -> None:
+        """Say what came of a task."""
+        self.done += 1
+        if self.quiet:
+            return
+        took = f"{(result.duration_us or 0) / 1e6:6.1f} s"
+        head = f"[{self.done}/{self.total}] {result.device:4} {result.mode:9} {result.model:28} {result.experiment:11}"
+        text = f"{head} {took}  {describe(result)}"
+        sys.stderr.write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
+        if explain and result.status == "measured":
+            sys.stderr.write(f"    {explained(result)}\n")
+        sys.stderr.flush()
+
+    def interrupt(self) -> None:
+        """Leave the line that was going on."""
+        if self.live:
+            sys.stderr.write("\n")
+
+    def _left(self) -> str:
+        if not self.done:
+            return ""
+        left_s = (time.monotonic() - self.began_s) / self.done * (self.total - self.done)
+        return f", about {left_s / 60:.0f} min left" if left_s > 90 else f", about {left_s:.0f} s left"
+
+
+def describe(result: BenchMeasured) -> str:
+    """Say a result in a few words."""
+    if result.status != "measured":
+        reason = REASONS.get(result.reason or "", result.reason or "")
+        words = "wrong result" if result.reason == "fail_accuracy" else f"{result.status}: {reason}"
+        return f"{words} ({result.message})"[:200] if result.message else words
+    if result.accuracy:
+        return result.accuracy
+    values = result.values
+    if "speedup" not in values:
+        return ", ".join(f"{name} {value:g}" for name, value in list(values.items())[:4])
+    text = f"{values['speedup']:.3f}x"
+    if "speedup_low" in values:
+        text += f" [{values['speedup_low']:.3f}, {values['speedup_high']:.3f}]"
+        if values["speedup_low"] <= 1.0 <= values["speedup_high"]:
+            text += " no clear difference"
+    return text
+
+
+def explained(result: BenchMeasured) -> str:
+    """Say what dynamo made of the model, in upstream's sentence."""
+    number = {name: int(result.values.get(name, 0)) for name in ("unique_graphs", "calls_captured", "graph_breaks")}
+    unique = int(result.values.get("unique_graph_breaks", 0))
+    return (
+        f"Dynamo produced {number['unique_graphs']} graphs covering {number['calls_captured']} ops with "
+        f"{number['graph_breaks']} graph breaks ({unique} unique)"
+    )

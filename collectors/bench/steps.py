@@ -1,0 +1,117 @@
+"""The function that is measured: one forward pass, or forward, backward and optimizer. Dynamo compiles these frames.
+
+They have the shape of upstream's `forward_pass` and `forward_and_backward_pass`, so that graphs, breaks and captured
+calls are counted from the same outermost frame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dynamo.testing import collect_results
+from torch._dynamo.utils import clone_inputs
+from torch.utils import _pytree
+
+from collectors.bench.loaded import Loaded
+from collectors.bench.settings import Settings
+
+LEARNING_RATE = 0.01
+AMP_DTYPES = {"cpu": torch.bfloat16, "cuda": torch.float16}
+
+
+class Steps:
+    """Hold what one step needs beside the module and its inputs: autocast, scaler, loss, optimizer."""
+
+    def __init__(self, settings: Settings, loss: Callable[[Any], torch.Tensor] | None, *, use_sgd: bool) -> None:
+        self.settings = settings
+        self.loss = loss or mean_of_all
+        self.use_sgd = use_sgd
+        self.optimizer: Any = None
+        scales = settings.is_training and settings.dtype == "amp" and settings.device == "cuda"
+        self.scaler: Any = torch.amp.GradScaler("cuda", init_scale=2.0) if scales else _NoScaler()
+
+    def autocast(self) -> Any:
+        """Return the context of a forward pass: automatic mixed precision, if asked for."""
+        if self.settings.dtype != "amp":
+            return contextlib.nullcontext()
+        return torch.autocast(self.settings.device, dtype=AMP_DTYPES[self.settings.device])
+
+    def use(self, module: torch.nn.Module) -> None:
+        """Make the optimizer of a module. As upstream: Adam, or SGD where Adam is known to fail, and on CUDA alone."""
+        self.optimizer = None
+        if not (self.settings.is_training and self.settings.device == "cuda"):
+            return
+        if self.use_sgd:
+            self.optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE, foreach=True)
+            self.optimizer.step = torch._dynamo.disable(self.optimizer.step)
+        else:
+            self.optimizer = torch.optim.Adam(module.parameters(), lr=LEARNING_RATE, capturable=True, foreach=True)
+
+    def step(self) -> Callable[..., Any]:
+        """Return the function to measure."""
+        return self.forward_and_backward_pass if self.settings.is_training else self.forward_pass
+
+    def forward_pass(self, module: torch.nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
+        """Call the module."""
+        with self.autocast():
+            if isinstance(inputs, dict):
+                return module(**inputs)
+            return module(*inputs)
+
+    def forward_and_backward_pass(self, module: torch.nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
+        """Call the module, its loss backwards, and the optimizer."""
+        cloned = clone_inputs(inputs)
+        self.zero_grad(module)
+        with self.autocast():
+            output = module(**cloned) if isinstance(cloned, dict) else module(*cloned)
+            loss = self.loss(output)
+        self.scaler.scale(loss).backward()
+        if self.optimizer is not None:
+            self.optimizer.step()
+        if collect_outputs:
+            return collect_results(module, None, loss, cloned)
+        return None
+
+    @torch._dynamo.disable
+    def zero_grad(self, module: torch.nn.Module) -> None:
+        """Drop the gradients of the step before."""
+        if self.optimizer is not None:
+            self.optimizer.zero_grad(True)
+        else:
+            module.zero_grad(True)
+
+
+class _NoScaler:
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        return loss
+
+
+def mean_of_all(output: Any) -> torch.Tensor:
+    """Reduce any output to one number, as upstream does where a model brings no loss."""
+    tensors = [it for it in _pytree.tree_leaves(output) if isinstance(it, torch.Tensor) and it.is_floating_point()]
+    if not tensors:
+        raise ValueError("the model's output has no floating-point tensor to make a loss of; give its Loaded a `loss`")
+    return torch.stack([it.float().sum() / max(it.numel(), 1) for it in tensors]).sum() / len(tensors)
+
+
+def cast(loaded: Loaded, dtype: torch.dtype) -> None:
+    """Bring the module and its floating-point inputs to a dtype."""
+    loaded.module.to(dtype)
+    loaded.inputs = cast_inputs(loaded.inputs, dtype)
+
+
+def cast_inputs(inputs: Any, dtype: torch.dtype) -> Any:
+    """Bring floating-point inputs to a dtype."""
+
+    def to(it: Any) -> Any:
+        return it.to(dtype) if isinstance(it, torch.Tensor) and it.is_floating_point() else it
+
+    return _pytree.tree_map(to, inputs)
+
+
+def move_inputs(inputs: Any, device: str) -> Any:
+    """Bring inputs to a device."""
+    return _pytree.tree_map(lambda it: it.to(device) if isinstance(it, torch.Tensor) else it, inputs)

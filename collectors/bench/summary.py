@@ -1,0 +1,80 @@
+"""Sum a bench run up at its end, like upstream's harness, with what failed and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from collectors.bench.progress import REASONS
+from collectors.events import BenchMeasured
+
+PASSING = ("pass", "pass_due_to_skip", "eager_variation")
+
+
+def summarize(results: Sequence[BenchMeasured], *, explain: bool = False) -> str:
+    """Write the summary: what upstream prints, and the failures by their reason."""
+    if not results:
+        return "Nothing was measured."
+    lines = ["", *_performance(results), *_accuracy(results), *_failures(results)]
+    return "\n".join(lines)
+
+
+def _performance(results: Sequence[BenchMeasured]) -> list[str]:
+    done = [it.values for it in results if it.experiment == "performance" and it.status == "measured"]
+    if not done:
+        return []
+    speedups = [it["speedup"] for it in done if it.get("speedup")]
+    rows = []
+    if speedups:
+        rows.append(
+            ("speedup", f"gmean={geomean(speedups):.2f}x mean={fmean(speedups):.3f}x of {len(speedups)} models")
+        )
+    for name, words in (
+        ("abs_latency", "mean={:.3f} ms"),
+        ("compilation_latency", "mean={:.3f} seconds"),
+        ("warm_compilation_latency", "mean={:.3f} seconds"),
+        ("compression_ratio", "mean={:.3f}x"),
+        ("eager_peak_mem", "mean={:.3f} GB"),
+        ("dynamo_peak_mem", "mean={:.3f} GB"),
+        ("calls_captured", "mean={:.1f}"),
+        ("unique_graphs", "mean={:.1f}"),
+        ("graph_breaks", "mean={:.1f}"),
+        ("recompiles", "mean={:.1f}"),
+    ):
+        values = [it[name] for it in done if name in it]
+        if values:
+            rows.append((name, words.format(fmean(values))))
+    return _columns(rows)
+
+
+def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
+    verdicts = [it.accuracy or it.reason for it in results if it.experiment == "accuracy" and it.status != "skipped"]
+    if not verdicts:
+        return []
+    passed = sum(verdict in PASSING for verdict in verdicts)
+    return _columns([("accuracy", f"pass_rate={100 * passed / len(verdicts):.2f}% ({passed} of {len(verdicts)})")])
+
+
+def _failures(results: Sequence[BenchMeasured]) -> list[str]:
+    lines: list[str] = []
+    for status in ("failed", "skipped"):
+        found: dict[str, list[str]] = {}
+        for it in results:
+            if it.status == status:
+                name = it.model if it.experiment == "performance" else f"{it.model} ({it.experiment})"
+                found.setdefault(it.reason or "no reason given", []).append(name)
+        for reason, names in sorted(found.items()):
+            said = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
+            lines.append(f"{status} ({said}): {', '.join(names)}")
+    return ["", *lines] if lines else []
+
+
+def geomean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive numbers."""
+    return math.exp(fmean(map(math.log, values)))
+
+
+def _columns(rows: list[tuple[str, str]]) -> list[str]:
+    width = max((len(name) for name, _ in rows), default=0)
+    return [f"{name:<{width}}  {text}" for name, text in rows]

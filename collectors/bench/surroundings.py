@@ -1,0 +1,108 @@
+"""What torch is told before anything is measured: determinism for accuracy, inductor's settings, threads."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collectors.bench.child import Task
+
+SEED = 1337
+
+
+def prepare_environment(task: Task) -> None:
+    """Set what torch reads when it is imported or CUDA begins. A word the user has set stays."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "5")
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
+        os.environ.setdefault(name, "1")  # models are made from their configuration: nothing is fetched
+    if task.experiment == "accuracy":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def arrange(task: Task) -> None:
+    """Set torch up as upstream's harness does.
+
+    Raises: ValueError for an inductor setting that does not exist or does not take its value.
+    """
+    import torch
+    import torch._dynamo
+
+    settings = task.settings
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    if settings.per_process_memory_fraction is not None and settings.device == "cuda":
+        torch.cuda.set_per_process_memory_fraction(settings.per_process_memory_fraction)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch._dynamo.config.suppress_errors = False
+    if settings.dynamic_batch_only or settings.dynamic_shapes:
+        torch._dynamo.config.automatic_dynamic_shapes = True
+        torch._dynamo.config.assume_static_by_default = not settings.dynamic_shapes
+    if settings.compiled_autograd:
+        torch._dynamo.config.compiled_autograd = True
+    if settings.backend.startswith("inductor"):
+        _arrange_inductor(task)
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+    if task.experiment == "accuracy":
+        _be_deterministic()
+
+
+def _be_deterministic() -> None:
+    import torch
+
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.mkldnn.deterministic = True
+    seed: Any = torch.random.manual_seed
+    torch.manual_seed = lambda *_args, **_words: seed(SEED)  # a model that seeds for itself draws the same each time
+
+
+def _arrange_inductor(task: Task) -> None:
+    from torch._inductor import config
+
+    settings = task.settings
+    if settings.compile_mode is None:
+        config.triton.cudagraphs = settings.device == "cuda" and not settings.disable_cudagraphs
+    if not settings.is_training:
+        config.freezing = settings.freezing
+    if task.experiment == "accuracy":
+        config.fallback_random = True
+    if settings.threads:
+        config.cpp.threads = settings.threads
+    for text in settings.inductor_config:
+        _set_option(config, text)
+
+
+def _set_option(config: Any, text: str) -> None:
+    """Set one `key=value` of inductor's settings, in the type of what is there."""
+    key, equals, value = text.partition("=")
+    try:
+        known = config.get_config_copy()
+    except AttributeError:
+        known = config.to_dict()
+    if not equals or key not in known:
+        raise ValueError(f"--inductor-config {text}: expected key=value with a key of torch._inductor.config")
+    setattr(config, key, _as_type(known[key], key, value))
+
+
+def _as_type(present: Any, key: str, value: str) -> Any:
+    if isinstance(present, bool) or (present is None and value in ("True", "False")):
+        if value not in ("0", "1", "True", "False"):
+            raise ValueError(f"--inductor-config {key}={value}: expected 0, 1, True or False")
+        return value in ("1", "True")
+    if isinstance(present, (int, float)):
+        try:
+            return type(present)(value)
+        except ValueError:
+            expected = type(present).__name__
+            raise ValueError(
+                f"--inductor-config {key}={value}: expected a value like {present!r} ({expected})"
+            ) from None
+    if isinstance(present, str) or present is None:
+        return value
+    raise ValueError(f"--inductor-config {key}: a {type(present).__name__} cannot be given on the command line")
