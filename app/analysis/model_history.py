@@ -46,7 +46,7 @@ class ModelSeries:
     @property
     def query(self) -> dict[str, str]:
         """Return what an address says to mean this series."""
-        said = {name: "" if value is None else str(value) for name, value in self.fields.items() if name != "suite"}
+        said = {name: "" if value is None else str(value) for name, value in self.fields.items()}
         return said | {"dynamic": "yes" if self.fields["dynamic"] else "no"}
 
 

@@ -70,6 +70,8 @@ RUN = record(
     loss_count=count("Records lost while recording."),
     compile_us=duration_us("Sum of the records' durations, forward and backward."),
     recompile_us=duration_us("The part of it spent on recompiles."),
+    result_count=count("Results of a benchmark: one a model and experiment."),
+    failed_result_count=count("Those that failed."),
 )
 CACHE_RESULT = record(
     "How often a cache answered so, for one reason.",

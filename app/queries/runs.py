@@ -86,6 +86,8 @@ class RunRow:
     loss_count: int
     compile_us: int
     recompile_us: int
+    result_count: int
+    failed_result_count: int
 
     @property
     def shown_name(self) -> str:
@@ -116,7 +118,9 @@ _COLUMNS = """
   coalesce(t.process_count, 0) as process_count,
   coalesce(t.loss_count, 0) as loss_count,
   coalesce(t.compile_us, 0) as compile_us,
-  coalesce(t.recompile_us, 0) as recompile_us
+  coalesce(t.recompile_us, 0) as recompile_us,
+  coalesce(t.result_count, 0) as result_count,
+  coalesce(t.failed_result_count, 0) as failed_result_count
 """
 _SOURCE = """
 from runs as r

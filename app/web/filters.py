@@ -16,6 +16,7 @@ from app.db import get_settings
 NAVIGATION = (
     ("Overview", "overview.index"),
     ("Runs", "runs.index"),
+    ("Models", "models.index"),
     ("Graph breaks", "graph_breaks.index"),
     ("Recompiles", "recompiles.index"),
     ("Search", "search.index"),

@@ -77,6 +77,8 @@ def list_tabs(detail: RunDetail, explored: Explored) -> list[TabGroup]:
         (label, url_for("run.show", run_id=run.id, tab=key or None), getattr(run, count) if count else None, key)
         for key, label, count in _HAPPENED
     ]
+    if run.result_count:  # a benchmark's results are what it was started for
+        happened.insert(1, ("Results", url_for("models.show_run", run_id=run.id), None, "results"))
     explore: list[Tab] = [
         (label, url_for(endpoint, run_id=run.id), None, key)
         for key, label, endpoint, needed in _EXPLORE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
+from app.analysis import model_table
 from app.queries import graph_breaks, guard_sets, recompiles, runs
 from app.web.run import FILLS
 
@@ -145,6 +146,18 @@ def _reports(reader: sqlite3.Connection) -> list[str]:
     rows = reader.execute("select id from runs order by id").fetchall()
     return [f"/runs/{run_id}/report.{format}" for (run_id,) in rows for format in ("html", "md")]
 
+
+def _models(reader: sqlite3.Connection) -> list[str]:
+    sorts = [f"/models?sort={order}{way}&limit=2" for order in model_table.ORDERS for way in ("", ".asc")]
+    run_id = _one(reader, "select run_id from results order by id desc limit 1")
+    filters = "q=e&suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&status=measured"
+    more = [f"/models?run={run_id}", f"/models?{filters}", f"/runs/{run_id}/results", f"/models/Breaky?run={run_id}"]
+    asked = [f"/api/v1/{address}" for address in ("models", "models/Breaky", f"runs/{run_id}/results")]
+    return ["/models", *sorts, *more, *asked, f"/runs/{run_id}/report.html", f"/runs/{run_id}/report.md"]
+
+
+# The same of benchmark results (tests/unit/app/benched.py).
+list_benched: dict[str, Callable[[sqlite3.Connection], list[str]]] = {"models": _models}
 
 # The same of whole trace logs that were imported (tests/unit/app/explored.py).
 list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {

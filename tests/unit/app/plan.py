@@ -5,9 +5,22 @@ from __future__ import annotations
 import re
 import sqlite3
 
-BIG = frozenset(
-    {"events", "compiles", "compilations", "graph_breaks", "recompiles", "guard_failures", "failures", "cache_lookups"}
-) | frozenset({"artifacts", "guard_sets", "aot_graphs", "search_documents", "stack_nodes", "symbols", "spans"})
+BIG = (
+    frozenset(
+        {
+            "events",
+            "compiles",
+            "compilations",
+            "graph_breaks",
+            "recompiles",
+            "guard_failures",
+            "failures",
+            "cache_lookups",
+        }
+    )
+    | frozenset({"artifacts", "guard_sets", "aot_graphs", "search_documents", "stack_nodes", "symbols", "spans"})
+    | frozenset({"results", "result_values", "result_repeats"})
+)
 _NAMED = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+as\s+(\w+))?", re.IGNORECASE)
 _SCAN = re.compile(r"^SCAN (\w+)")
 

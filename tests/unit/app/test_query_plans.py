@@ -8,7 +8,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from collectors.store import connect
-from tests.unit.app.pages import list_explored, list_pages
+from tests.unit.app.benched import bench_suite
+from tests.unit.app.pages import list_benched, list_explored, list_pages
 from tests.unit.app.plan import BIG, assert_no_scan, list_scans
 
 
@@ -41,6 +42,15 @@ def test_page_of_a_trace_log_scans_no_table_of_events(
 ) -> None:
     for page in list_explored[kind](explored_reader):
         check_plans(explored_client, explored_reader, ran, page)
+
+
+@pytest.mark.parametrize("kind", list_benched)
+def test_page_of_results_scans_no_table_of_events(
+    client: FlaskClient, store: sqlite3.Connection, reader: sqlite3.Connection, ran: list[str], kind: str
+) -> None:
+    bench_suite(store)
+    for page in list_benched[kind](reader):
+        check_plans(client, reader, ran, page)
 
 
 def check_plans(client: FlaskClient, reader: sqlite3.Connection, ran: list[str], page: str) -> None:

@@ -1,0 +1,83 @@
+"""What torch reported while a benchmark's tasks ran: the breaks and recompiles that stand beside a speedup."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TaskBreak:
+    """Hold one distinct graph break of some tasks, and how often it came there."""
+
+    distinct_id: int
+    gb_id: str | None
+    kind: str
+    function: str | None
+    file: str | None
+    line: int | None
+    source_line: str | None
+    break_count: int
+
+
+@dataclass(frozen=True)
+class TaskCause:
+    """Hold what failed in the recompiles of some tasks: the newest cache entry's guard."""
+
+    cause_id: int
+    category: str
+    source: str | None
+    reason: str
+    suggestion: str | None
+    function: str | None
+    file: str | None
+    recompile_count: int
+
+
+_TASKS = """
+from json_each(:tasks) as wanted
+join processes as p on p.run_id = :run_id and p.task = wanted.value
+"""
+BREAKS_SQL = f"""
+select
+  d.id as distinct_id, d.gb_id, coalesce(d.gb_type, d.reason) as kind, f.name as function, f.file, d.line,
+  d.source_line, count(*) as break_count
+{_TASKS}
+join graph_breaks as g on g.process_id = p.id
+join distinct_breaks as d on d.id = g.distinct_id
+left join functions as f on f.id = d.function_id
+group by d.id
+order by break_count desc, d.id
+limit :limit
+"""
+CAUSES_SQL = f"""
+select
+  u.id as cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file,
+  count(*) as recompile_count
+{_TASKS}
+join recompiles as r on r.process_id = p.id
+join guard_failures as g on g.recompile_id = r.id and g.position = 0
+join recompile_causes as u on u.id = g.cause_id
+left join functions as f on f.id = u.function_id
+group by u.id
+order by recompile_count desc, u.id
+limit :limit
+"""
+
+
+def list_task_breaks(
+    connection: sqlite3.Connection, run_id: str, tasks: Sequence[str], limit: int = 50
+) -> list[TaskBreak]:
+    """List the distinct graph breaks of a run's tasks, the most frequent first."""
+    values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
+    return [TaskBreak(**dict(row)) for row in connection.execute(BREAKS_SQL, values)]
+
+
+def list_task_causes(
+    connection: sqlite3.Connection, run_id: str, tasks: Sequence[str], limit: int = 50
+) -> list[TaskCause]:
+    """List what a run's tasks were recompiled for, the most recompiles first."""
+    values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
+    return [TaskCause(**dict(row)) for row in connection.execute(CAUSES_SQL, values)]

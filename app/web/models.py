@@ -1,0 +1,161 @@
+"""The Models page, a model's own page, and the Results tab of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flask import Blueprint, abort, render_template, request, url_for
+
+from app.analysis.chains import label_category
+from app.analysis.model_history import FIELDS, ModelSeries, Point, choose_series, split_series
+from app.analysis.model_table import DEFAULT_ORDER, cut_page, sort_results
+from app.analysis.result_words import (
+    STATUSES,
+    describe_accuracy,
+    describe_missing,
+    describe_speedup,
+    describe_status,
+)
+from app.analysis.summaries import DEFINITIONS, HUD, SUMMARIZE_PERF, summarize
+from app.charts.models import chart_history, chart_repeats
+from app.db import get_reader, get_settings
+from app.format import format_time
+from app.queries import models
+from app.queries.page import FilterError, check_limit
+from app.queries.result_rows import ResultRow
+from app.queries.results import get_result_parts, list_results
+from app.queries.task_events import list_task_breaks, list_task_causes
+from app.web.run_shell import find_run, render_run
+
+blueprint = Blueprint("models", __name__)
+
+SORTS = (
+    ("model.asc", "by name"),
+    ("speedup", "fastest first"),
+    ("speedup.asc", "slowest first"),
+    ("latency", "highest latency"),
+    ("compile_time", "most compile time"),
+    ("memory", "most memory"),
+    ("breaks", "most graph breaks"),
+    ("recompiles", "most recompiles"),
+    ("ops", "most operations"),
+    ("status", "failed last"),
+    ("time", "measured last"),
+)
+_SHOWN = ("suite", "mode", "dtype", "hardware", "backend", "batch_size")
+_WORDS = {
+    "describe_status": describe_status,
+    "describe_accuracy": describe_accuracy,
+    "describe_missing": describe_missing,
+    "describe_speedup": describe_speedup,
+}
+
+
+def lay_out(rows: Sequence[ResultRow]) -> dict[str, Any]:
+    """Sum up results, and cut the table of them to what one page shows."""
+    sort = request.args.get("sort") or DEFAULT_ORDER
+    limit = check_limit(request.args.get("limit"), get_settings().page_size)
+    page = cut_page(sort_results(rows, sort), request.args.get("cursor"), limit)
+    verdicts = [word.word for it in rows if (word := describe_speedup(it))]
+    same = {name: getattr(rows[0], name) for name in _SHOWN if len({getattr(it, name) for it in rows}) == 1}
+    summary = summarize(rows)
+    return {
+        "listing": page,
+        "sort": sort,
+        "sorts": SORTS,
+        "count": len(rows),
+        "same": same,
+        "alike": [f"batch {it}" if name == "batch_size" else it for name, it in same.items() if it],
+        "summary": summary,
+        "shown": summary if summary.geomean_speedup is not None else summarize(rows, SUMMARIZE_PERF),
+        "summaries": [summarize(rows, it) for it in DEFINITIONS.values()],
+        "hud": HUD,
+        "by_status": [(status, sum(it.status == status for it in rows)) for status in STATUSES],
+        "verdicts": {word: verdicts.count(word) for word in ("faster", "slower", "no clear difference")},
+        **_WORDS,
+    }
+
+
+@blueprint.get("/models")
+def index() -> str:
+    """List models with their newest results, or with one run's."""
+    reader = get_reader()
+    wanted = models.read_model_filter(request.args)
+    if wanted.run:
+        find_run(wanted.run)
+    return render_template(
+        "models.html",
+        **lay_out(models.list_models(reader, wanted)),
+        given={key: request.args.get(key, "") for key in models.FILTERS},
+        filtered=any(request.args.get(key) for key in models.FILTERS if key != "run"),
+        choices=models.list_model_choices(reader),
+        bench_runs=[(it.id, f"{it.name}, {format_time(it.started_us)[:16]}") for it in models.list_bench_runs(reader)],
+        statuses=[(it, it.replace("_", " ")) for it in STATUSES],
+    )
+
+
+@blueprint.get("/runs/<run_id>/results")
+def show_run(run_id: str) -> str:
+    """Show what one run measured."""
+    detail = find_run(run_id)
+    rows = list_results(get_reader(), run_id)
+    return render_run(detail, "run_results.html", tab="results", **lay_out(rows))
+
+
+@blueprint.get("/models/<path:model>")
+def show(model: str) -> str:
+    """Show one model: its history, and everything of one of its points."""
+    for key in request.args:
+        if key not in (*FIELDS, "run"):
+            raise FilterError(f"{key[:40]}: there is no such parameter; known are {', '.join((*FIELDS, 'run'))}")
+    reader = get_reader()
+    series = split_series(models.list_history(reader, model, request.args.get("suite")))
+    if not series:
+        abort(404, f"There is no model {model[:80]}; its runs may have been deleted.")
+    chosen = choose_series(series, request.args)
+    if chosen is None:
+        abort(404, f"{model[:80]} was never measured so; take a part of the address away.")
+    point = _choose_point(chosen)
+    runs = models.list_point_runs(reader, [it.row.run_id for it in chosen.points])
+    addresses = [_address(model, chosen, it.row.run_id) for it in chosen.points]
+    return render_template(
+        "model.html",
+        model=model,
+        series=[(it, _address(model, it)) for it in series],
+        chosen=chosen,
+        row=point.row,
+        points=list(zip(chosen.points, addresses))[::-1],
+        runs=runs,
+        charts=chart_history(chosen.points, [f"{it}#point" for it in addresses]),
+        has_charts=True,
+        label_category=label_category,
+        **_read_point(point),
+        **_WORDS,
+    )
+
+
+def _choose_point(chosen: ModelSeries) -> Point:
+    run_id = request.args.get("run")
+    if not run_id:
+        return chosen.points[-1]
+    found = [it for it in chosen.points if it.row.run_id == run_id]
+    return found[0] if found else abort(404, f"The run {run_id[:80]} has no result of this model, measured so.")
+
+
+def _address(model: str, series: ModelSeries, run_id: str | None = None) -> str:
+    query: dict[str, Any] = series.query | ({} if run_id is None else {"run": run_id})
+    return url_for("models.show", model=model, **query)
+
+
+def _read_point(point: Point) -> dict[str, Any]:
+    reader, row = get_reader(), point.row
+    parts = [(it, found) for it in point.parts if (found := get_result_parts(reader, it.id))]
+    repeats = {name: values for _it, found in parts for name, values in found.repeats.items()}
+    timed = {name: values for name, values in repeats.items() if name in ("eager", "compiled")}
+    return {
+        "parts": parts,
+        "repeats": chart_repeats(timed or repeats),
+        "breaks": list_task_breaks(reader, row.run_id, row.tasks),
+        "causes": list_task_causes(reader, row.run_id, row.tasks),
+    }

@@ -1,0 +1,125 @@
+"""The Models page, a model's own page and a run's Results tab."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.unit.app.benched import ACCURACY, COMMAND, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
+from tests.unit.app.seed import add_run
+from tests.unit.app.test_hostile_text import _Seen
+
+
+@pytest.fixture
+def suite(store: sqlite3.Connection) -> None:
+    bench_suite(store)
+
+
+def text_of(client: FlaskClient, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, address
+    return " ".join(answer.text.split())
+
+
+@pytest.mark.usefixtures("suite")
+def test_models_shows_every_state_in_words_and_apart(client: FlaskClient) -> None:
+    page = text_of(client, "/models")
+    words = ("failed: out of memory", "failed: timed out", "does not run compiled", ">skipped<", ">not run<")
+    assert [
+        word for word in (*words, "needs torchvision", "not measured", "no clear difference") if word not in page
+    ] == []
+    assert 'class="number zero" data-label="Breaks">0<' in page
+    assert "6 measured, 3 failed, 1 skipped, 1 not run" in page
+    assert page.count("<script>") == 0
+
+
+@pytest.mark.usefixtures("suite")
+def test_headline_numbers_name_their_definition(client: FlaskClient) -> None:
+    page = text_of(client, "/models")
+    assert "45.5 %" in page
+    assert "5 of 11, by PyTorch HUD&#39;s definition" in page
+    assert "1.115×" in page
+    assert all(it in page for it in ("PyTorch HUD", "runner.py", "summarize_perf.py", "1.2406×"))
+
+
+@pytest.mark.usefixtures("suite")
+def test_models_can_be_filtered_sorted_and_paged(client: FlaskClient) -> None:
+    assert "Hungry" in (failed := text_of(client, "/models?status=failed"))
+    assert "Bert4" not in failed
+    fastest = text_of(client, "/models?sort=speedup&limit=2")
+    assert fastest.index("Bert4") < fastest.index("GPT2x4")
+    assert "Breaky" not in fastest
+    assert "More models" in fastest
+    assert "0.572×" in text_of(client, f"/models?run={RUNS[0]}")
+    assert "No model matches" in text_of(client, "/models?q=nothing")
+    assert [client.get(f"/models?{it}").status_code for it in ("x=1", "status=odd", "sort=odd", "run=odd")] == [
+        *(400, 400, 400, 404)
+    ]
+
+
+def test_without_results_the_page_says_how_to_get_some(client: FlaskClient) -> None:
+    assert "python -m collectors bench --db" in text_of(client, "/models")
+
+
+def test_accuracy_that_came_in_another_run_completes_the_newest_performance(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    add_results(store, "OLD", MLP, measure(**ACCURACY))
+    add_results(store, "NEW", measure(values={"speedup": 1.5}), started_us=MLP.time_us + 10**9)
+    page = text_of(client, "/models")
+    assert "1.500×" in page
+    assert "accuracy: pass" in page
+    assert "1.250×" not in page
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_model_has_its_history_its_breaks_and_the_command(client: FlaskClient) -> None:
+    page = text_of(client, f"/models/Breaky?run={RUNS[1]}")
+    assert [it for it in ("0.572×", "0.569×", "0.587×", COMMAND.format("Breaky")) if it not in page] == []
+    assert "it lies from 0.560× to 0.578×: slower" in page
+    assert "/graph_breaks/1" in page
+    assert "/recompiles/1" in page
+    charts = ("speedup", "latency", "compile-time", "memory", "breaks", "ops", "graphs", "compression", "repeats")
+    assert [it for it in charts if f'id="{it}-chart"' not in page] == []
+    assert "pct_ops" in page
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_failed_model_shows_its_traceback_and_no_zero(client: FlaskClient) -> None:
+    page = text_of(client, "/models/Hungry")
+    assert "Tried to allocate 96.00 GiB." in page
+    assert "There are no repeats: failed: out of memory." in page
+    assert "No traceback was recorded: a model that timed out is killed" in text_of(client, "/models/Sleeper")
+
+
+@pytest.mark.usefixtures("suite")
+def test_unknown_models_series_and_points_are_not_found(client: FlaskClient) -> None:
+    addresses = ("/models/Nothing", "/models/Breaky?dtype=amp", "/models/Breaky?run=ODD", "/models/Breaky?odd=1")
+    assert [client.get(it).status_code for it in addresses] == [404, 404, 404, 400]
+
+
+@pytest.mark.usefixtures("suite")
+@pytest.mark.parametrize("address", ["/models", f"/runs/{RUNS[0]}/results", "/models/" + HOSTILE.replace("&", "%26")])
+def test_a_hostile_name_stays_text(client: FlaskClient, address: str) -> None:
+    seen = _Seen(client.get(address).text)
+    assert [tag for tag, attributes in seen.tags if "onclick" in attributes] == []
+    assert "&lt;b onclick=x&gt;" in client.get(address).text
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_run_with_results_has_a_tab_of_them(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "PLAIN")
+    assert f'href="/runs/{RUNS[2]}/results"' in text_of(client, f"/runs/{RUNS[2]}")
+    assert "/results" not in text_of(client, "/runs/PLAIN")
+    assert "0.587×" in text_of(client, f"/runs/{RUNS[2]}/results")
+    assert "This run measured no model" in text_of(client, "/runs/PLAIN/results")
+
+
+def test_series_of_one_name_are_told_apart(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", MLP, measure(batch_size=64, values={"speedup": 2.5}), measure(mode="training", values={}))
+    page = text_of(client, "/models/mlp?batch_size=64")
+    assert "Measured as" in page
+    assert "2.500×" in page
+    assert all(it in page for it in ("inference · float32 · AMD EPYC 9654 · inductor · batch 8", "training · float32"))
