@@ -25,6 +25,8 @@ KINDS: dict[str, str] = {
     "duplicate_column": "a column whose name another one has; kept under a name of its own",
     "conflict_marker": "a line that a merge conflict left behind",
     "misplaced_phases": "compile phases that lie under another model's heading; left out: the JSON has them",
+    "no_result": "compile phases or raw timings of a model that no table beside them has; left out",
+    "too_large_file": "a file of results larger than 256 MiB; left out",
     "unknown_table": "a table of which no column is known; left out",
     "damaged_file": "an archive or a compressed file that cannot be read to its end",
 }

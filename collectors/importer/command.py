@@ -1,4 +1,4 @@
-"""`import`: find the logs, bring them into the database, say what came of it."""
+"""`import`: find the logs and the files of results, bring them into the database, say what came of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from collectors.importer.follow import await_log
 from collectors.importer.follow import follow as go_on
 from collectors.importer.lines import ProgressLines
 from collectors.importer.loader import APART_US, Imported, Loader, Options, Progress
-from collectors.read.sources import NO_LIMITS, NO_NAMES, Limits, SourceGroup, find_sources
+from collectors.importer.results import load_results
+from collectors.read.sources import NO_LIMITS, NO_NAMES, Limits, LogSource, NoSuchLog, SourceGroup, find_sources
 from collectors.record import hints
 from collectors.record.indexing import index_after
 from collectors.rejects import KINDS
@@ -64,7 +66,19 @@ def import_paths(
         def waited() -> Iterator[Loader]:
             yield await_log(paths[0], partial(find, paths[0]), begin, say)
 
-        for loader in waited() if follow else map(begin, groups):
+        def report(done: Imported, group: SourceGroup, began_s: float) -> None:
+            nonlocal rejected
+            say(_outcome(done, time.monotonic() - began_s, database))
+            remarks = _remarks(done, group)
+            for line in [*remarks, *_damage(done)]:
+                say(line)
+            if lines:
+                lines.end(done, remarks)
+            if index and not done.deleted:
+                index_after(connection, done.run_id, say)
+            rejected |= bool(done.rejects.total) or done.deleted
+
+        def read_logs(loader: Loader) -> None:
             began_s = time.monotonic()
             try:
                 show = lines.begin(loader.group, loader.imported) if lines else _progress_line(loader.group)
@@ -74,29 +88,50 @@ def import_paths(
                     go_on(loader, partial(find, paths[0]), show)
             finally:
                 loader.finish()
-            say(_outcome(done, time.monotonic() - began_s, database))
-            remarks = _remarks(done, loader.group)
-            for line in [*remarks, *_damage(done)]:
-                say(line)
-            if lines:
-                lines.end(done, remarks)
-            if index and not done.deleted:
-                index_after(connection, done.run_id, say)
-            rejected |= bool(done.rejects.total) or done.deleted
+            report(done, loader.group, began_s)
+
+        for loader in waited() if follow else _begin(groups, begin, say):
+            read_logs(loader)
+        for group in [] if latest else [it for it in groups if it.results]:
+            began_s = time.monotonic()
+            show = _progress_line(group, group.results)
+            for number, done in enumerate(load_results(connection, database, group, options, show)):
+                # What was passed over is said once, of the group.
+                report(done, group if not number and not group.sources else replace(group, ignored=[]), began_s)
+                began_s = time.monotonic()
     return REJECTED if strict and rejected else 0
+
+
+def _begin(groups: list[SourceGroup], begin: Callable[[SourceGroup], Loader], say: Say) -> Iterator[Loader]:
+    for group in groups:
+        if not group.sources:
+            continue
+        try:
+            loader = begin(group)
+        except NoSuchLog as error:
+            if not group.results:
+                raise
+            say(str(error))
+        else:
+            yield loader
 
 
 def join_folders(groups: list[SourceGroup]) -> list[SourceGroup]:
     """Make one group of the logs that were given one by one and lie in one folder: `import /tmp/trace/*.log`."""
     joined: dict[object, SourceGroup] = {}
     for number, group in enumerate(groups):
-        path = group.sources[0].path if len(group.sources) == 1 else None
+        files = [*group.sources, *group.results]
+        path = files[0].path if len(files) == 1 else None
         folder = path.resolve().parent if path is not None else None
         first = joined.get(folder) if folder is not None else None
         if first is None:
             joined[folder or number] = group
         else:
-            joined[folder] = SourceGroup(str(folder.name if folder else ""), [*first.sources, *group.sources])
+            joined[folder] = SourceGroup(
+                str(folder.name if folder else ""),
+                [*first.sources, *group.sources],
+                results=[*first.results, *group.results],
+            )
     return list(joined.values())
 
 
@@ -120,6 +155,13 @@ def _outcome(done: Imported, took_s: float, database: str) -> str:
             "--again imports it all the same"
         )
     show = hints.collect("show", done.run_id, database=database)
+    if done.result_count is not None and (done.record_count or not done.known_run):
+        new = "new " if done.known_run else ""
+        breaks = f" and {_count(done.break_count, 'graph break')}" if done.break_count else ""
+        return (
+            f"{done.name}: {_count(done.result_count, f'{new}result')}{breaks} of {_logs(done)} in run {done.run_id}; "
+            f"{show}"
+        )
     if done.known_run and not done.record_count:
         return f"{done.name}: nothing new; {_logs(done)} of run {done.run_id} had been imported; {show}"
     rate = f", {done.read_bytes / 1e6 / took_s:.0f} MB/s" if took_s > 0.05 else ""
@@ -152,7 +194,7 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
         )
     if group.ignored:
         names = ", ".join(group.ignored[:3]) + (" …" if len(group.ignored) > 3 else "")
-        remarks.append(f"passed over, being no trace logs: {names}")
+        remarks.append(f"passed over, being neither trace logs nor benchmark results: {names}")
     return remarks
 
 
@@ -165,14 +207,18 @@ def _damage(done: Imported) -> list[str]:
 
 
 def _logs(done: Imported) -> str:
-    return "1 log" if done.log_count == 1 else f"{done.log_count} logs"
+    return _count(done.log_count, "log" if done.result_count is None else "file")
 
 
-def _progress_line(group: SourceGroup) -> Progress:
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _progress_line(group: SourceGroup, sources: list[LogSource] | None = None) -> Progress:
     """Count megabytes on a terminal, once in a while."""
     if sys.stderr is None or not sys.stderr.isatty():
         return lambda _bytes: None
-    total = sum(source.size_bytes or 0 for source in group.sources)
+    total = sum(source.size_bytes or 0 for source in (group.sources if sources is None else sources))
     last_s = [time.monotonic()]
 
     def show(read_bytes: int) -> None:

@@ -66,6 +66,8 @@ class Imported:
     event_count: int = 0
     read_bytes: int = 0
     rejects: Rejects = field(default_factory=Rejects)
+    result_count: int | None = None  # of files of results: what is new
+    break_count: int = 0
 
 
 Progress = Callable[[int], None]  # bytes read so far

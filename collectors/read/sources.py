@@ -1,4 +1,4 @@
-"""Where imported trace logs come from: files, folders, archives and standard input, recognised by their first bytes."""
+"""Where what is imported comes from: files, folders, archives and standard input, recognised by their first bytes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from collectors.formats.read import has_results_name, is_results
 from collectors.read.archives import Container, Listing, is_tar, is_zip, list_tar, list_zip
 from collectors.read.streams import (
     CHUNK_BYTES,
@@ -38,6 +39,7 @@ SAME_JOB_US = 10 * 60 * 1_000_000  # ranks of one job end within this; an older 
 _LOOKS_LIKE_LOG = re.compile(rb"(?:\[rank\d+\]:)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]\n]*\][^{\n]*\{")
 _NAMED_LIKE_LOG = re.compile(r"^dedicated_log_torch_trace_|\.log$")
 _PACKED_NAME = re.compile(r"\.(?:gz|zst|xz|bz2)$")
+_IS_NEITHER = "is a torch trace log or a file of benchmark results"
 _RANK = re.compile(r"rank_(\d+)_")
 
 
@@ -65,11 +67,12 @@ class LogSource:
 
 @dataclass(frozen=True)
 class SourceGroup:
-    """Name the logs that become one run."""
+    """Name the logs that become one run, and the files of benchmark results that lie with them."""
 
     label: str
     sources: list[LogSource]
-    ignored: list[str] = field(default_factory=list)  # names of what is no log
+    ignored: list[str] = field(default_factory=list)  # names of what is neither
+    results: list[LogSource] = field(default_factory=list)
 
 
 def find_sources(
@@ -97,20 +100,28 @@ def find_sources(
     if stat.S_ISDIR(mode):
         label = place.resolve().name
         group = _find_in_folder(place, clean_name(names.get(label, label) or path), gauge, names)
+        if latest and not group.sources:
+            raise NoSuchLog(f"{clean_name(path)}: it holds no trace log, and only of logs there is a newest one.")
         return SourceGroup(group.label, _newest(group.sources), group.ignored) if latest else group
     if latest:
         raise NoSuchLog(f"{clean_name(path)}: it is a file, and only a folder has a newest log; give its folder.")
     if not stat.S_ISREG(mode):
         raise NoSuchLog(f"{clean_name(path)}: it is neither a file nor a folder; give a log, or pipe it into `-`.")
     found = _find_in_file(place, name, gauge)
-    if not found.sources:
-        raise NoSuchLog(f"{name}: none of the {len(found.ignored)} files in this archive is a torch trace log.")
+    if not found.sources and not found.results:
+        raise NoSuchLog(f"{name}: none of the {len(found.ignored)} files in this archive {_IS_NEITHER}.")
     return found
 
 
 def is_log(head: bytes, name: str) -> bool:
     """Say whether a file that is named and begins so is a trace log."""
     return bool(_LOOKS_LIKE_LOG.match(head) or _NAMED_LIKE_LOG.search(_PACKED_NAME.sub("", _base_name(name))))
+
+
+def _holds_results(head: bytes, name: str, is_given: bool) -> bool:
+    if _LOOKS_LIKE_LOG.match(head):
+        return False
+    return is_results(head, name) or (is_given and has_results_name(name))
 
 
 def _is_hidden(name: str) -> bool:
@@ -144,6 +155,7 @@ def _unreadable(path: Path, error: Exception) -> NoSuchLog:
 def _find_in_folder(folder: Path, label: str, gauge: Gauge, names: Mapping[str, str]) -> SourceGroup:
     sources: list[LogSource] = []
     ignored: list[str] = []
+    results: list[LogSource] = []
     count = 0
     for path in _walk(folder, ignored):
         count += 1
@@ -157,12 +169,13 @@ def _find_in_folder(folder: Path, label: str, gauge: Gauge, names: Mapping[str, 
                 found = SourceGroup(name, [_broken(name, SourceDamaged(str(error)))])
         sources += found.sources
         ignored += found.ignored
-    if not sources:
+        results += found.results
+    if not sources and not results:
         raise NoSuchLog(
-            f"{clean_name(str(folder))}: none of the {count} files in this folder is a torch trace log; "
-            "give the folder that TORCH_TRACE named."
+            f"{clean_name(str(folder))}: none of the {count} files in this folder {_IS_NEITHER}; "
+            "give the folder that TORCH_TRACE or --output-directory named."
         )
-    return SourceGroup(label, sources, ignored)
+    return SourceGroup(label, sources, ignored, results)
 
 
 def _walk(folder: Path, ignored: list[str]) -> Iterator[Path]:
@@ -208,12 +221,19 @@ def _find_in_file(path: Path, name: str, gauge: Gauge, is_given: bool = True) ->
             raise _unreadable(path, chunks.damage)
     packed = find_unpack(head) is not None
     if not packed and not is_zip(head) and not is_tar(head):
-        if not is_given and not is_log(head, name):
-            return SourceGroup(name, [], [name])
         opening = partial(_open_plain, path, container)
         source = LogSource(name, _base_name(name), modified_us, status.st_size, path, opening)
-        return SourceGroup(name, [source])
+        return _sort(source, head, is_given)
     return _find_in_container(container, packed, _base_name(name), modified_us, is_given)
+
+
+def _sort(source: LogSource, head: bytes, is_given: bool) -> SourceGroup:
+    """Say what a file is: results, a log, or neither."""
+    if _holds_results(head, source.label, is_given):
+        return SourceGroup(source.label, [], [], [source])
+    if is_given or is_log(head, source.label):
+        return SourceGroup(source.label, [source])
+    return SourceGroup(source.label, [], [source.label])
 
 
 def _open_raw(path: Path) -> io.RawIOBase:
@@ -252,26 +272,27 @@ def _find_in_container(
             return _group(it, list_tar(it, packed), is_given)
     except SourceDamaged as error:
         return SourceGroup(it.name, [_broken(it.name, error)])
-    if not is_given and not is_log(head, it.name):
-        return SourceGroup(it.name, [], [it.name])
     opening = partial(_open_stream, it.peeled, it, 0)
-    return SourceGroup(it.name, [LogSource(it.name, file_name, modified_us, None, None, opening)])
+    return _sort(LogSource(it.name, file_name, modified_us, None, None, opening), head, is_given)
 
 
 def _group(it: Container, listing: Listing, is_given: bool) -> SourceGroup:
     sources: list[LogSource] = []
+    results: list[LogSource] = []
     ignored = [f"{it.name}: {clean_name(name)}" for name in listing.passed_over]
     for number, member in enumerate(listing.members):
         label = f"{it.name}: {clean_name(member.name)}"
-        if _is_hidden(member.name) or not is_log(member.head, member.name):
+        holds_results = _holds_results(member.head, member.name, is_given=False)
+        if _is_hidden(member.name) or not (holds_results or is_log(member.head, member.name)):
             ignored.append(label)
             continue
         opening = partial(_open_stream, member.open, it, number)
         file_name = clean_name(_base_name(member.name))
-        sources.append(LogSource(label, file_name, member.modified_us, member.size_bytes, None, opening))
-    if listing.damage is not None and (sources or is_given):
-        sources.append(_broken(it.name, listing.damage))
-    return SourceGroup(it.name, sources, ignored)
+        found = LogSource(label, file_name, member.modified_us, member.size_bytes, None, opening)
+        (results if holds_results else sources).append(found)
+    if listing.damage is not None and (sources or results or is_given):
+        (sources or results or sources).append(_broken(it.name, listing.damage))
+    return SourceGroup(it.name, sources, ignored, results)
 
 
 def _broken(name: str, error: ValueError) -> LogSource:
@@ -296,7 +317,7 @@ def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
     if not packed and not is_zip(head) and not is_tar(head):
         once = iter([chunks])
         opening = partial(_open_once, once, gauge)
-        return SourceGroup(STANDARD_INPUT, [LogSource(STANDARD_INPUT, "-", None, None, None, opening)])
+        return _sort(LogSource(STANDARD_INPUT, "-", None, None, None, opening), head, is_given=True)
     spooled = Spooled()
     chunks.watch = gauge.layer(STANDARD_INPUT, None)
     for chunk in read_chunks(chunks):
@@ -304,8 +325,8 @@ def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
     chunks.check()
     container = Container(STANDARD_INPUT, spooled.size_bytes, spooled.open, gauge)
     found = _find_in_container(container, packed, "-", None, is_given=True)
-    if not found.sources:
-        raise NoSuchLog(f"Standard input: none of the {len(found.ignored)} files in this archive is a trace log.")
+    if not found.sources and not found.results:
+        raise NoSuchLog(f"Standard input: none of the {len(found.ignored)} files in this archive {_IS_NEITHER}.")
     return found
 
 

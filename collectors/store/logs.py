@@ -105,6 +105,14 @@ def keep_rejects(
     )
 
 
+def replace_rejects(
+    connection: sqlite3.Connection, process_id: str, rejects: Iterable[tuple[str, int, int | None, str | None]]
+) -> None:
+    """Say anew what could not be read of a file that is read whole each time."""
+    connection.execute("delete from log_rejects where process_id = :process_id", {"process_id": process_id})
+    keep_rejects(connection, process_id, rejects)
+
+
 LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_version", "gpu_name")
 
 

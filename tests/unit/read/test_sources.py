@@ -199,7 +199,9 @@ def test_what_is_missing_is_said_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(NoSuchLog, match="absent: there is no such file or folder; give a torch trace log"):
         find_sources(str(tmp_path / "absent"))
     write(tmp_path, "a.txt", b"x")
-    with pytest.raises(NoSuchLog, match="none of the 1 files in this folder is a torch trace log; give the folder"):
+    with pytest.raises(
+        NoSuchLog, match="none of the 1 files in this folder is a torch trace log or a file of benchmark results"
+    ):
         find_sources(str(tmp_path))
     with pytest.raises(NoSuchLog, match="only a folder has a newest log"):
         find_sources(str(tmp_path / "a.txt"), latest=True)
