@@ -1,0 +1,147 @@
+"""What is known of single models: tolerances, skips, flaky ones. The data is model_facts.json, and only there."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_suffix(".json")
+RENAMED = {"timm_models": "timm", "huggingface": "transformers", "torchbench": "torchvision"}  # upstream's suites
+# What a fact may say, and what a run may be told apart by.
+FACTS = {
+    "tolerance": "another tolerance (value) than the suite's",
+    "cosine": "compare by cosine similarity",
+    "skip": "do not run it",
+    "accuracy_skip": "its accuracy check passes without being made",
+    "eager_differs": "eager differs from eager, so its accuracy cannot be checked",
+    "flaky": "its accuracy check fails now and then",
+    "larger_multiplier": "small tensors may be further from double precision than usual",
+    "use_sgd": "train it with SGD instead of Adam",
+    "no_optimizer": "train it without an optimizer",
+    "use_eval_mode": "train it in eval mode",
+    "dtype": "run it in this precision (value) instead",
+    "loss_divisor": "divide its loss by this (value)",
+}
+CONDITIONS = ("mode", "device", "dtype", "backend", "freezing", "machine")
+HALF_RANGE = ("float16", "amp")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Hold one fact and the runs it is of."""
+
+    fact: str
+    reason: str
+    value: float | str | None = None
+    when: Mapping[str, Any] = field(default_factory=dict)
+
+    def holds(self, run: Mapping[str, Any]) -> bool:
+        """Tell whether this run is meant; what is not said of a run is not met."""
+        wanted = ((run.get(name), value) for name, value in self.when.items())
+        return all(said in value if isinstance(value, list) else said == value for said, value in wanted)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Hold what is known of one model; nothing is, of most.
+
+    The properties say what holds in every run; `find` says what holds in one.
+    """
+
+    facts: tuple[Fact, ...] = ()
+
+    def find(self, fact: str, **run: Any) -> Fact | None:
+        """Return the first fact of this kind that holds in a run."""
+        said = {"machine": platform.machine(), "freezing": False, **run}
+        return next((it for it in self.facts if it.fact == fact and it.holds(said)), None)
+
+    def reason(self, fact: str, **run: Any) -> str | None:
+        """Return why a fact holds in a run, or none where it does not."""
+        found = self.find(fact, **run)
+        return found.reason if found else None
+
+    def skip_reason(self, **run: Any) -> str | None:
+        """Return why the model is not run at all, or none."""
+        return self.reason("skip", **run)
+
+    def dtype_for(self, dtype: str) -> str:
+        """Return the precision to run it in when this one is asked for."""
+        found = self.find("dtype", dtype=dtype)
+        return str(found.value) if found else dtype
+
+    @property
+    def tolerance(self) -> float | None:
+        """The tolerance in every run, or none: the suite's rule, or one that depends."""
+        found = self.find("tolerance")
+        return float(found.value or 0) if found else None
+
+    @property
+    def cosine(self) -> bool:
+        return self.find("cosine") is not None
+
+    @property
+    def accuracy_skip(self) -> str | None:
+        return self.reason("accuracy_skip")
+
+    @property
+    def eager_differs(self) -> str | None:
+        return self.reason("eager_differs")
+
+    @property
+    def flaky(self) -> str | None:
+        return self.reason("flaky")
+
+    @property
+    def larger_multiplier(self) -> bool:
+        return self.find("larger_multiplier") is not None
+
+    @property
+    def use_sgd(self) -> bool:
+        return self.find("use_sgd") is not None
+
+    @property
+    def no_optimizer(self) -> str | None:
+        return self.reason("no_optimizer")
+
+    @property
+    def loss_divisor(self) -> float:
+        found = self.find("loss_divisor")
+        return float(found.value or 1) if found else 1.0
+
+
+def facts_for(suite: str, model: str) -> ModelFacts:
+    """Return what is known of a model; `suite` by our name or upstream's."""
+    return _read().get(RENAMED.get(suite, suite), {}).get(model, ModelFacts())
+
+
+def tolerance_for(
+    facts: ModelFacts, *, suite: str, mode: str, dtype: str, device: str, freezing: bool = False
+) -> tuple[float, bool]:
+    """Return the tolerance of an accuracy check and whether cosine similarity decides instead.
+
+    Source: get_tolerance_and_cosine_flag of upstream's timm_models.py, huggingface.py and torchbench.py. Models of
+    nobody's suite (ours, a person's own) are judged as those of timm and transformers are.
+    """
+    run = {"mode": mode, "dtype": dtype, "device": device, "freezing": freezing}
+    cosine = facts.find("cosine", **run) is not None
+    found = facts.find("tolerance", **run)
+    if found is not None:
+        return float(found.value or 0), cosine
+    if RENAMED.get(suite, suite) != "torchvision":
+        return (1e-2 if mode == "training" else 1e-3), cosine
+    on_gpu_training = mode == "training" and device in ("cuda", "xpu")
+    return (1e-3 if dtype in HALF_RANGE or on_gpu_training else 1e-4), cosine
+
+
+@cache
+def _read() -> dict[str, dict[str, ModelFacts]]:
+    suites: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(FILE.read_text(encoding="utf-8"))["models"]
+    return {
+        suite: {name: ModelFacts(tuple(Fact(**fact) for fact in facts)) for name, facts in models.items()}
+        for suite, models in suites.items()
+    }
