@@ -75,10 +75,12 @@ def test_a_transformers_tolerance_depends_on_the_device() -> None:
     assert judge("transformers", "BertForMaskedLM", "training") == 0.02
 
 
-def test_a_torchvision_tolerance_is_of_training_on_a_gpu_in_full_range() -> None:
+def test_a_torchvision_tolerance_is_of_half_precision_and_of_training_on_a_gpu() -> None:
     assert judge("torchvision", "squeezenet1_1", "training") == 0.08
-    assert judge("torchvision", "squeezenet1_1", "training", "amp") == 1e-3
+    assert judge("torchvision", "squeezenet1_1", dtype="float16") == 0.08
     assert judge("torchvision", "squeezenet1_1", "training", device="cpu") == 1e-4
+    assert judge("torchvision", "mobilenet_v2", dtype="amp", freezing=True) == 0.08
+    assert judge("torchvision", "mobilenet_v2", freezing=True) == 1e-4
 
 
 def test_upstreams_suite_names_find_the_same_facts() -> None:
