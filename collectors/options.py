@@ -90,10 +90,11 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     importing = commands.add_parser(
         "import",
-        help="read torch's own trace logs (TORCH_TRACE)",
+        help="read torch's own trace logs (TORCH_TRACE) and upstream's benchmark results",
         description="Read torch's own trace logs into the database: a log, a folder of logs (its ranks and processes "
-        "become one run), a .gz, .zst, .xz, .tar.* or .zip of either, or - for standard input. Importing again adds "
-        "only what is new.",
+        "become one run), a .gz, .zst, .xz, .tar.* or .zip of either, or - for standard input. Read what PyTorch's "
+        "benchmark harness, CI and HUD write the same way: CSV, JSON and raw timings. Importing again adds only what "
+        "is new.",
         epilog="example: TORCH_TRACE=/tmp/trace python train.py; %(prog)s /tmp/trace",
     )
     _add_db(importing)
@@ -101,7 +102,7 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "paths",
         nargs="+",
         metavar="PATH",
-        help="a log, a folder, an archive, or -; each is a run of its own, but for logs of one folder",
+        help="a log, a file of results, a folder, an archive, or -; each is a run, files of one folder are one",
     )
     importing.add_argument("--latest", action="store_true", help="of a folder, only the newest log and its ranks")
     importing.add_argument("--follow", action="store_true", help="keep reading logs that grow, until Ctrl-C")
@@ -112,8 +113,10 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     importing.add_argument(
         "--redact-source", action="store_true", help="keep no line of the program's source code, wherever torch put it"
     )
-    importing.add_argument("--name", metavar="NAME", help="the run's name (default: the program's file)")
-    importing.add_argument("--suite", metavar="NAME", help="what the run belongs to")
+    importing.add_argument("--name", metavar="NAME", help="the run's name (default: the program's file, or the folder)")
+    importing.add_argument(
+        "--suite", metavar="NAME", help="what the run belongs to; results too whose rows name no suite"
+    )
     importing.add_argument(
         "--tag", action="append", default=[], type=_tag, metavar="KEY=VALUE", help="a label to find it by; repeatable"
     )

@@ -96,7 +96,7 @@ def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: s
     if expected is not None and stream.count < expected:
         raise _cut()
     if not received.names:
-        raise Refused(400, "There was no file in it. Choose torch trace logs, a folder of them or an archive.")
+        raise Refused(400, "There was no file in it. Choose trace logs, benchmark results, a folder or an archive.")
     return received
 
 

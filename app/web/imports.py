@@ -1,4 +1,4 @@
-"""Send trace logs from a browser, with or without JavaScript, and see how their import goes."""
+"""Send trace logs or benchmark results from a browser, with or without JavaScript, and see how their import goes."""
 
 from __future__ import annotations
 

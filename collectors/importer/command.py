@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
+import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -56,64 +57,85 @@ def import_paths(
     find = partial(find_sources, latest=latest, limits=limits, names=names)
     # What is not there is said before anything is written.
     groups = [] if follow else join_folders([find(path) for path in paths])
-    rejected = False
     with closing(open_writer(database)) as connection:
         migrate_connection(connection)
-
-        def begin(group: SourceGroup) -> Loader:
-            return Loader(connection, database, group, options)
-
-        def waited() -> Iterator[Loader]:
-            yield await_log(paths[0], partial(find, paths[0]), begin, say)
-
-        def report(done: Imported, group: SourceGroup, began_s: float) -> None:
-            nonlocal rejected
-            say(_outcome(done, time.monotonic() - began_s, database))
-            remarks = _remarks(done, group)
-            for line in [*remarks, *_damage(done)]:
-                say(line)
-            if lines:
-                lines.end(done, remarks)
-            if index and not done.deleted:
-                index_after(connection, done.run_id, say)
-            rejected |= bool(done.rejects.total) or done.deleted
-
-        def read_logs(loader: Loader) -> None:
-            began_s = time.monotonic()
-            try:
-                show = lines.begin(loader.group, loader.imported) if lines else _progress_line(loader.group)
-                done = loader.read(show)
-                if follow and not done.deleted:
-                    say(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
-                    go_on(loader, partial(find, paths[0]), show)
-            finally:
-                loader.finish()
-            report(done, loader.group, began_s)
-
-        for loader in waited() if follow else _begin(groups, begin, say):
-            read_logs(loader)
-        for group in [] if latest else [it for it in groups if it.results]:
-            began_s = time.monotonic()
-            show = _progress_line(group, group.results)
-            for number, done in enumerate(load_results(connection, database, group, options, show)):
-                # What was passed over is said once, of the group.
-                report(done, group if not number and not group.sources else replace(group, ignored=[]), began_s)
-                began_s = time.monotonic()
-    return REJECTED if strict and rejected else 0
+        importing = _Importing(connection, database, options, say, lines, index)
+        if follow:
+            importing.follow(paths[0], partial(find, paths[0]))
+        for group in groups:
+            if group.sources:
+                importing.read_logs(group)
+        for group in groups:
+            if group.results and not latest:
+                importing.read_results(group)
+    return REJECTED if strict and importing.rejected else 0
 
 
-def _begin(groups: list[SourceGroup], begin: Callable[[SourceGroup], Loader], say: Say) -> Iterator[Loader]:
-    for group in groups:
-        if not group.sources:
-            continue
+@dataclass
+class _Importing:
+    """Bring one group after another into a database, and say what came of each."""
+
+    connection: sqlite3.Connection
+    database: str
+    options: Options
+    say: Say
+    lines: ProgressLines | None
+    index: bool
+    rejected: bool = False
+    _came: dict[str, list[str]] = field(default_factory=dict)  # the runs of each group
+
+    def follow(self, path: str, find: Callable[[], SourceGroup]) -> None:
+        loader = await_log(path, find, self._begin, self.say)
+        self._read(loader, find)
+
+    def read_logs(self, group: SourceGroup) -> None:
         try:
-            loader = begin(group)
+            loader = self._begin(group)
         except NoSuchLog as error:
             if not group.results:
                 raise
-            say(str(error))
+            self.say(str(error))
         else:
-            yield loader
+            self._read(loader)
+
+    def read_results(self, group: SourceGroup) -> None:
+        began_s = time.monotonic()
+        show = _progress_line(group, group.results)
+        found = load_results(self.connection, self.database, group, self.options, show)
+        for number, done in enumerate(found):
+            # What was passed over is said once, of the group.
+            self._report(done, replace(group, ignored=[]) if number or group.sources else group, began_s)
+            began_s = time.monotonic()
+
+    def _begin(self, group: SourceGroup) -> Loader:
+        return Loader(self.connection, self.database, group, self.options)
+
+    def _read(self, loader: Loader, follow: Callable[[], SourceGroup] | None = None) -> None:
+        began_s = time.monotonic()
+        try:
+            show = self.lines.begin(loader.group, loader.imported) if self.lines else _progress_line(loader.group)
+            done = loader.read(show)
+            if follow is not None and not done.deleted:
+                self.say(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
+                go_on(loader, follow, show)
+        finally:
+            loader.finish()
+        self._report(done, loader.group, began_s)
+
+    def _report(self, done: Imported, group: SourceGroup, began_s: float) -> None:
+        self.say(_outcome(done, time.monotonic() - began_s, self.database))
+        remarks = _remarks(done, group)
+        others = [it for it in self._came.setdefault(group.label, []) if it != done.run_id]
+        self._came[group.label].append(done.run_id)
+        if self.lines and others:  # who reads the lines keeps the last one
+            remarks.append(f"there are {len(others) + 1} runs in it; the others are {', '.join(others[-5:])}")
+        for line in [*remarks, *_damage(done)]:
+            self.say(line)
+        if self.lines:
+            self.lines.end(done, remarks)
+        if self.index and not done.deleted:
+            index_after(self.connection, done.run_id, self.say)
+        self.rejected |= bool(done.rejects.total) or done.deleted
 
 
 def join_folders(groups: list[SourceGroup]) -> list[SourceGroup]:

@@ -56,7 +56,7 @@ class ProgressLines:
                 "name": imported.name,
                 "log_count": imported.log_count,
                 "record_count": imported.record_count,
-                "read_bytes": self._read_bytes,
+                "read_bytes": max(self._read_bytes, imported.read_bytes),
                 "total_bytes": self._total_bytes,
                 "rejects": {kind: it.count for kind, it in sorted(imported.rejects.by_kind.items())},
                 **more,

@@ -1,4 +1,4 @@
-// Sends trace logs that are dropped or chosen, and follows every import on the page until it has ended.
+// Sends logs and results that are dropped or chosen, and follows every import on the page until it has ended.
 
 const list = document.querySelector("[data-imports]");
 const form = document.querySelector("form[data-upload]");

@@ -48,7 +48,7 @@ def packed(path: Path) -> str:
 
 def test_dropped_logs_become_a_run_and_a_screen_reader_hears_it(tab: Page, base: str) -> None:
     tab.goto(f"{base}/")
-    tab.get_by_role("link", name="Import a trace log").click()
+    tab.get_by_role("link", name="Import a log or results").click()
     tab.wait_for_url(f"{base}/imports")  # and for its script
     tab.evaluate(DROP, [[["<b>one</b>.log.xz", packed(LOG)], ["two.log.xz", packed(OTHER)]], "h1"])
     row = tab.locator("[data-import][data-state=done]")

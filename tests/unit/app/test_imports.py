@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import stat
 import sys
@@ -145,11 +146,17 @@ def test_a_child_knows_nothing_of_the_servers_environment(shelf: Shelf, monkeypa
     assert "DATABASE_PASSWORD" not in environ and "HOME" not in environ
 
 
-def run_child(shelf: Shelf, command: list[str] | None = None, wishes: Wishes | None = None, **settings: int) -> Slot:
+def run_child(
+    shelf: Shelf,
+    command: list[str] | None = None,
+    wishes: Wishes | None = None,
+    file: Path = LOG,
+    **settings: int,
+) -> Slot:
     slot = admit(shelf)
     (slot.folder / "files").mkdir()
-    (slot.folder / "files" / "0001").write_bytes(LOG.read_bytes())
-    (slot.folder / "names.json").write_text('{"0001": "a.log.xz"}')
+    (slot.folder / "files" / "0001").write_bytes(file.read_bytes())
+    (slot.folder / "names.json").write_text(json.dumps({"0001": file.name}))
     known = Settings(db=str(shelf.root.with_name("team.db")), **settings)  # type: ignore[arg-type]
     child.run(slot, command or child.build_command(known, wishes or Wishes(), "files/0001"), known)
     slot.close()
@@ -160,6 +167,20 @@ def test_a_child_has_what_a_real_log_needs(shelf: Shelf) -> None:
     done = run_child(shelf, upload_memory_mib=256).it
     assert (done.state, done.log_count, done.total_bytes) == ("done", 1, None)
     assert done.record_count > 100
+
+
+@pytest.mark.parametrize(("name", "count"), [("coverage.csv", 2), ("hud_export.csv", 4), ("add_loop_eager.json", 1)])
+def test_a_child_takes_files_of_results(shelf: Shelf, name: str, count: int) -> None:
+    done = run_child(shelf, file=DATA / "upstream" / "made" / name, upload_memory_mib=256).it
+    assert (done.state, done.record_count, done.log_count, done.rejects) == ("done", count, 1, {})
+    assert done.run_id and done.read_bytes == (DATA / "upstream" / "made" / name).stat().st_size
+    assert ("2 runs in it; the others are" in done.message) == (name == "hud_export.csv")
+
+
+def test_a_table_of_something_else_is_refused_in_words(shelf: Shelf, tmp_path: Path) -> None:
+    (tmp_path / "prices.csv").write_text("fruit,price\napple,1\n")
+    ended = run_child(shelf, file=tmp_path / "prices.csv").it
+    assert ended.state == "failed" and "prices.csv: fruit,price" in ended.message
 
 
 def test_a_wish_that_comes_too_late_is_said(shelf: Shelf) -> None:

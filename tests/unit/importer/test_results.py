@@ -113,10 +113,8 @@ def test_two_nights_are_two_runs_although_their_verdicts_are_the_same(store: Pat
 
 def test_rows_that_name_commits_become_a_run_of_each(store: Path, tmp_path: Path) -> None:
     run_import(store, MADE / "hud_export.csv")
-    found = rows(
-        store,
-        "select git_commit, git_branch, gpu_name, result_count from runs join run_totals on run_id = id order by started_us",
-    )
+    told = "git_commit, git_branch, gpu_name, result_count"
+    found = rows(store, f"select {told} from runs join run_totals on run_id = id order by started_us")
     assert [tuple(row) for row in found] == [("a" * 40, "main", "h100", 4), ("b" * 40, "main", "h100", 4)]
     lines = (MADE / "hud_export.csv").read_text().splitlines()
     moved = write(
