@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.queries.page import FilterError
 from app.queries.result_rows import Key, Measured, ResultRow, merge_results, merge_with_parts
-from app.queries.results import COLUMNS, MOST_RESULTS, list_measured, to_measured
+from app.queries.results import COLUMNS, MOST_RESULTS, list_measured, read_measured
 
 STATUSES = ("measured", "failed", "skipped", "not_run")
 FILTERS = ("q", "suite", "mode", "dtype", "device", "backend", "status", "run")
@@ -165,7 +165,7 @@ def list_models(connection: sqlite3.Connection, wanted: ModelFilter) -> list[Res
 def list_newest(connection: sqlite3.Connection, wanted: ModelFilter) -> list[Measured]:
     """List what each experiment said last of each model, from whichever run."""
     values = {key: getattr(wanted, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
-    return _keep_newest(to_measured(row) for row in connection.execute(LATEST_SQL, values))
+    return _keep_newest(read_measured(connection.execute(LATEST_SQL, values)))
 
 
 def _keep_newest(measured: Iterable[Measured]) -> list[Measured]:
@@ -191,8 +191,7 @@ def list_history(
     """List every result of a model, newest first, each with the experiments that it was made of."""
     values = {"model": model, "suite": suite, "limit": MOST_HISTORY}
     by_run: dict[str, list[Measured]] = {}
-    for row in connection.execute(HISTORY_SQL, values):
-        it = to_measured(row)
+    for it in read_measured(connection.execute(HISTORY_SQL, values)):
         by_run.setdefault(it.run_id, []).append(it)
     found = [pair for measured in by_run.values() for pair in merge_with_parts(measured)]
     return sorted(found, key=lambda pair: (pair[0].time_us, pair[0].id), reverse=True)
