@@ -70,6 +70,14 @@ def test_two_eager_runs_agree_bit_by_bit(ref: ModelRef) -> None:
 
 
 @every_model
+def test_the_answer_depends_on_the_input_so_that_a_wrong_one_shows(ref: ModelRef) -> None:
+    loaded = load(ref, 4)
+    with torch.no_grad():
+        answer = next(one for one in tensors(call(loaded.module.eval(), loaded.inputs)) if one.is_floating_point())
+    assert answer.std(dim=0).mean() > 0.01 * answer.abs().mean()
+
+
+@every_model
 def test_the_batch_size_is_the_one_asked_for(ref: ModelRef) -> None:
     small, big = load(ref, 1), load(ref, 3)
     assert (small.batch_size, big.batch_size) == (1, 3)

@@ -24,6 +24,13 @@ class SqueezeExcite(nn.Module):
         return x * nn.functional.hardsigmoid(self.excite(torch.relu(self.squeeze(seen))))
 
 
+def conv_norm(before: int, after: int, size: int, stride: int = 1, groups: int = 1) -> tuple[nn.Module, nn.Module]:
+    """Return a convolution and its norm, with weights that keep the features' size in eval mode too."""
+    conv = nn.Conv2d(before, after, size, stride, padding=size // 2, groups=groups, bias=False)
+    nn.init.kaiming_normal_(conv.weight)
+    return conv, nn.BatchNorm2d(after)
+
+
 class InvertedResidual(nn.Module):
     """Widen, convolve each channel alone, weigh, narrow; with a shortcut where the shape stays."""
 
@@ -32,15 +39,12 @@ class InvertedResidual(nn.Module):
         wide = before * EXPANSION
         self.shortcut = before == after and stride == 1
         self.steps = nn.Sequential(
-            nn.Conv2d(before, wide, 1, bias=False),
-            nn.BatchNorm2d(wide),
+            *conv_norm(before, wide, 1),
             nn.Hardswish(),
-            nn.Conv2d(wide, wide, 3, stride, padding=1, groups=wide, bias=False),
-            nn.BatchNorm2d(wide),
+            *conv_norm(wide, wide, 3, stride, groups=wide),
             nn.Hardswish(),
             SqueezeExcite(wide),
-            nn.Conv2d(wide, after, 1, bias=False),
-            nn.BatchNorm2d(after),
+            *conv_norm(wide, after, 1),
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -52,10 +56,9 @@ class DepthwiseCNN(nn.Sequential):
     """Classify images at a phone's cost."""
 
     def __init__(self) -> None:
-        plan = ((16, 24, 2), (24, 24, 1), (24, 48, 2), (48, 48, 1))
+        plan = ((16, 24, 2), (24, 24, 1), (24, 48, 2))
         super().__init__(
-            nn.Conv2d(3, 16, 3, 2, padding=1, bias=False),
-            nn.BatchNorm2d(16),
+            *conv_norm(3, 16, 3, stride=2),
             nn.Hardswish(),
             *(InvertedResidual(*step) for step in plan),
             nn.AdaptiveAvgPool2d(1),
