@@ -1,4 +1,4 @@
-"""`compileboard` = `python -m app`: serve the dashboard, migrate a database, export a run."""
+"""`compileboard` = `python -m app`: serve the dashboard, migrate a database, export or check a run, keep baselines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from app import __version__
+from app.checks.baseline_command import add_parser as add_baseline
+from app.checks.command import add_parser as add_check
 from app.reports.command import add_parser as add_export
 from app.settings import SETTINGS, SettingError, load_settings, variable_name
 from collectors.store.errors import StoreError
@@ -21,6 +23,8 @@ examples:
   %(prog)s serve --db /data/team.db --port 9000
   %(prog)s migrate --db /data/team.db         bring an older database up to date, or make an empty one
   %(prog)s export --run ID --format html --output report.html
+  %(prog)s check --run latest --baseline previous     exit 1 where it got worse
+  %(prog)s baseline save main --run ID        keep a run's results to compare with
 
 Record runs with: python -m collectors run -- python train.py
 """
@@ -57,6 +61,8 @@ def build_parser() -> argparse.ArgumentParser:
     migrate.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
     migrate.set_defaults(function=_migrate)
     add_export(commands)
+    add_check(commands)
+    add_baseline(commands)
     return parser
 
 

@@ -48,4 +48,5 @@ RULE = Rule(
     check=check,
     applies=need_columns("accuracy", both=True),
     is_default=True,
+    columns=("accuracy",),
 )

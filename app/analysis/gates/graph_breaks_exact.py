@@ -79,4 +79,5 @@ RULE = Rule(
     },
     check=check,
     applies=need_columns("graph_breaks", both=True),
+    columns=("graph_breaks", "unique_graphs"),
 )

@@ -39,5 +39,6 @@ RULE = Rule(
     check=check,
     applies=need_columns(COLUMN, both=True),
     is_default=True,
+    columns=(COLUMN,),
     is_performance=True,
 )

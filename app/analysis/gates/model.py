@@ -21,6 +21,7 @@ class Row:
     name: str
     cells: Mapping[str, Any]
     series: Mapping[str, Any] = field(default_factory=dict)  # suite, mode, dtype, …: empty where only a name is known
+    key: str = ""  # what its graph breaks and causes have as `model`, before sides are paired
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Rule:
     is_default: bool = False
     is_performance: bool = False  # means something on like machines alone
     needs_baseline: bool = True
+    columns: tuple[str, ...] = ()  # a model of our own runs of which neither side says any of these is left out
 
     def make(self, name: str, word: str, detail: str = "") -> Verdict:
         """Make a verdict of this rule."""

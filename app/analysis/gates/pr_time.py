@@ -16,7 +16,7 @@ KEPT_DIGITS = 4
 
 def metric_margin(metric: str) -> str:
     """Name the cell that has a metric's noise margin; None in it is no margin."""
-    return f"noise_margin/{metric}"
+    return f"{metric}_noise_margin"
 
 
 def list_counts(side: Side) -> dict[tuple[str, str], int]:

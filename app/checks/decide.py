@@ -1,0 +1,152 @@
+"""Put two sides under rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from app.analysis.gates import DEFAULT, find_rules
+from app.analysis.gates.model import FAIL, IMPROVED, Options, Rule, Side, Verdict, in_order
+from app.analysis.gates.pairing import Ambiguous, pair
+from app.checks.tables import CannotCompare
+
+PASSED, FAILED, NOT_COMPARED = 0, 1, 2  # the exit codes
+
+
+@dataclass(frozen=True)
+class RuleReport:
+    """Hold what one rule found; `lacks` says why it could not look, where it could not."""
+
+    rule: Rule
+    verdicts: tuple[Verdict, ...]
+    lacks: str = ""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how often each word came, in the order of the rule's words."""
+        found = Counter(it.word for it in self.verdicts)
+        return {word: found[word] for word in self.rule.words if found[word]}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Hold what came of a comparison."""
+
+    run: str
+    baseline: str | None
+    rules: tuple[RuleReport, ...]
+    warnings: tuple[str, ...]
+    allow_improvement: bool
+
+    def fails(self, verdict: Verdict) -> bool:
+        """Tell whether a verdict fails the check."""
+        return verdict.outcome == FAIL or (verdict.outcome == IMPROVED and not self.allow_improvement)
+
+    @property
+    def failures(self) -> list[Verdict]:
+        """Return the verdicts that fail the check."""
+        return [it for rule in self.rules for it in rule.verdicts if self.fails(it)]
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 for a pass, 1 for a failure."""
+        return FAILED if self.failures else PASSED
+
+    @property
+    def headline(self) -> str:
+        """Say in one line what came of it."""
+        looked = [it for it in self.rules if not it.lacks]
+        rules = f"{len(looked)} rule{'' if len(looked) == 1 else 's'}"
+        against = f" against {self.baseline}" if self.baseline else ""
+        if not self.failures:
+            return f"PASS: {self.run}{against}, {rules}"
+        count = len(self.failures)
+        return (
+            f"FAIL: {count} verdict{'' if count == 1 else 's'} of {self.run}{against} fail{'s' if count == 1 else ''}"
+        )
+
+
+def compare(
+    actual: Side,
+    expected: Side | None,
+    names: Iterable[str],
+    options: Options,
+    *,
+    allow_improvement: bool = False,
+    allow_environment_change: bool = False,
+) -> Report:
+    """Put both sides under the named rules.
+
+    Raises: CannotCompare if that would mean nothing, or there is no such rule.
+    """
+    wanted = list(names) or [DEFAULT]
+    try:
+        rules = find_rules(wanted)
+    except ValueError as error:
+        raise CannotCompare(str(error)) from None
+    if expected is None:
+        needy = [rule.name for rule in rules if rule.needs_baseline]
+        if needy:
+            raise CannotCompare(f"--rule {needy[0]} needs --baseline: a run, a commit, a stored baseline or a CSV")
+    models = [row.name for row in actual.rows]
+    try:
+        actual, other = pair(actual, expected if expected is not None else Side("no baseline", ()))
+    except Ambiguous as error:
+        raise CannotCompare(str(error)) from None
+    named = (row.name for row, model in zip(actual.rows, models) if model in options.flaky)
+    options = replace(options, flaky=options.flaky | frozenset(named))
+    if expected is not None:
+        _need_common(actual, other, rules)
+    reports = []
+    for rule in rules:
+        lacks = rule.applies(actual, other, options)
+        if lacks and rule.name in wanted:
+            raise CannotCompare(f"--rule {rule.name} cannot be decided: {lacks}")
+        verdicts = () if lacks else tuple(in_order(rule.check(*_narrow(rule, actual, other), options)))
+        reports.append(RuleReport(rule, verdicts, lacks))
+    if all(it.lacks for it in reports):
+        raise CannotCompare("nothing can be compared: " + "; ".join(dict.fromkeys(it.lacks for it in reports)))
+    warnings = _check_environment(actual, other, reports, allow_environment_change)
+    title = None if expected is None else other.title
+    return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement)
+
+
+def _narrow(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:
+    """Leave out the models of which nobody asked what the rule compares; what a bare CSV lacks, upstream's rules say."""
+    if not rule.columns:
+        return actual, expected
+    sides = (actual, expected)
+    said = {row.name for side in sides for row in side.rows if any(name in row.cells for name in rule.columns)}
+    kept = [tuple(row for row in side.rows if row.name in said or not row.series) for side in sides]
+    return replace(actual, rows=kept[0]), replace(expected, rows=kept[1])
+
+
+def _need_common(actual: Side, expected: Side, rules: list[Rule]) -> None:
+    ours, theirs = actual.names(), expected.names()
+    if any(rule.needs_baseline for rule in rules) and ours and theirs and not ours & theirs:
+        raise CannotCompare(
+            f"{actual.title} and {expected.title} have no model in common: {_some(ours)} against {_some(theirs)}"
+        )
+
+
+def _some(names: set[str]) -> str:
+    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _check_environment(actual: Side, expected: Side, reports: list[RuleReport], is_allowed: bool) -> list[str]:
+    differing = [
+        f"{name}: {actual.environment[name]} against {expected.environment[name]}"
+        for name in actual.environment
+        if name in expected.environment and actual.environment[name] != expected.environment[name]
+    ]
+    if not differing:
+        return []
+    measuring = [it.rule.name for it in reports if it.rule.is_performance and not it.lacks]
+    said = f"the surroundings differ: {'; '.join(differing)}"
+    if measuring and not is_allowed:
+        raise CannotCompare(
+            f"{said}. {', '.join(measuring)} would compare machines, not code: give --allow-environment-change, or "
+            "name other rules with --rule"
+        )
+    return [f"{said} ({', '.join(measuring)} compare across that)" if measuring else said]
