@@ -25,9 +25,9 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser], dat
         "bench",
         help="measure models eager and compiled: speedup, accuracy, compile time, memory, breaks, recompiles",
         usage="%(prog)s [options]",
-        description="Measure models eager and compiled, each experiment in a process of its own, and record the results\n"
-        "with the compiles, graph breaks and recompiles they came with. Works offline; the built-in suite needs\n"
-        "torch alone.",
+        description="Measure models eager and compiled, each experiment in a process of its own, and record the\n"
+        "results with the compiles, graph breaks and recompiles they came with. Works offline; the built-in\n"
+        "suite needs torch alone.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -44,7 +44,13 @@ def _left_out(ref: ModelRef, experiment: str, settings: Settings) -> str | None:
     if settings.is_training and not ref.trains:
         return "it has no training step"
     facts = facts_for(ref.suite, ref.name)
-    return facts.skip_reason(mode=settings.mode, device=settings.device, backend=settings.backend)
+    return facts.skip_reason(
+        mode=settings.mode,
+        device=settings.device,
+        dtype=settings.dtype,
+        backend=settings.backend,
+        freezing=settings.freezing,
+    )
 
 
 def plan_hash(models: Sequence[ModelRef], experiments: Iterable[str], settings: Settings) -> str:

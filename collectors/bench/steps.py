@@ -16,6 +16,7 @@ from torch._dynamo.utils import clone_inputs
 from torch.utils import _pytree
 
 from collectors.bench.loaded import Loaded
+from collectors.bench.model_facts import ModelFacts
 from collectors.bench.settings import Settings
 
 LEARNING_RATE = 0.01
@@ -25,10 +26,10 @@ AMP_DTYPES = {"cpu": torch.bfloat16, "cuda": torch.float16}
 class Steps:
     """Hold what one step needs beside the module and its inputs: autocast, scaler, loss, optimizer."""
 
-    def __init__(self, settings: Settings, loss: Callable[[Any], torch.Tensor] | None, *, use_sgd: bool) -> None:
+    def __init__(self, settings: Settings, loss: Callable[[Any], torch.Tensor] | None, facts: ModelFacts) -> None:
         self.settings = settings
-        self.loss = loss or mean_of_all
-        self.use_sgd = use_sgd
+        self.facts = facts
+        self.loss = _divided(loss or mean_of_all, facts.loss_divisor)
         self.optimizer: Any = None
         scales = settings.is_training and settings.dtype == "amp" and settings.device == "cuda"
         self.scaler: Any = torch.amp.GradScaler("cuda", init_scale=2.0) if scales else _NoScaler()
@@ -42,9 +43,9 @@ class Steps:
     def use(self, module: torch.nn.Module) -> None:
         """Make the optimizer of a module. As upstream: Adam, or SGD where Adam is known to fail, and on CUDA alone."""
         self.optimizer = None
-        if not (self.settings.is_training and self.settings.device == "cuda"):
+        if not (self.settings.is_training and self.settings.device == "cuda") or self.facts.no_optimizer:
             return
-        if self.use_sgd:
+        if self.facts.use_sgd:
             self.optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE, foreach=True)
             self.optimizer.step = torch._dynamo.disable(self.optimizer.step)
         else:
@@ -87,6 +88,10 @@ class Steps:
 class _NoScaler:
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         return loss
+
+
+def _divided(loss: Callable[[Any], torch.Tensor], divisor: float) -> Callable[[Any], torch.Tensor]:
+    return loss if divisor == 1.0 else lambda output: loss(output) / divisor
 
 
 def mean_of_all(output: Any) -> torch.Tensor:

@@ -56,8 +56,9 @@ class Workbench:
         """
         self.stage("load")
         self.loaded = build(self.ref, self.ref.batch_size_for(self.settings.mode, self.settings.batch_size))
-        self.steps = Steps(self.settings, self.loaded.loss, use_sgd=self.facts.use_sgd)
-        train = self.settings.is_training and not self.settings.use_eval_mode
+        self.steps = Steps(self.settings, self.loaded.loss, self.facts)
+        eval_mode = self.settings.use_eval_mode or self.facts.find("use_eval_mode", mode=self.settings.mode)
+        train = self.settings.is_training and not eval_mode
         self.module.train(train)
         try:
             self.module.to(self.settings.device)
@@ -72,13 +73,14 @@ class Workbench:
         moved: Inputs = move_inputs(inputs, self.settings.device)
         if self.settings.channels_last:
             moved = torch.utils._pytree.tree_map(_channels_last, moved)
-        dtype = TORCH_DTYPES.get(self.settings.dtype)
+        dtype = TORCH_DTYPES.get(self.facts.dtype_for(self.settings.dtype))
         return cast_inputs(moved, dtype) if castable and dtype else moved
 
     def cast(self) -> None:
         """Bring the model to the dtype that is measured; mixed precision leaves it in float32."""
-        if self.settings.dtype in TORCH_DTYPES and self.settings.dtype != "float32":
-            cast(self.loaded, TORCH_DTYPES[self.settings.dtype])
+        dtype = self.facts.dtype_for(self.settings.dtype)
+        if dtype in TORCH_DTYPES and dtype != "float32":
+            cast(self.loaded, TORCH_DTYPES[dtype])
 
     @property
     def module(self) -> torch.nn.Module:

@@ -16,6 +16,7 @@ from torch._dynamo.testing import reset_rng_state
 from torch._dynamo.utils import calculate_time_spent, clone_inputs, counters, same
 
 from collectors.bench.counters import counted_since, dynamo_counts
+from collectors.bench.dynamic import mark_batch
 from collectors.bench.model_facts import tolerance_for
 from collectors.bench.outcome import Outcome
 from collectors.bench.steps import cast_inputs
@@ -66,11 +67,13 @@ def _check(bench: Workbench, facts: dict[str, Any]) -> str:
         mode=bench.settings.mode,
         dtype=bench.settings.dtype,
         device=bench.settings.device,
+        freezing=bench.settings.freezing,
     )
     cosine = cosine or bench.settings.cosine or (reference is None and not bench.settings.skip_fp64_check)
     facts |= {"tolerance": tolerance, "cosine": cosine}
     bench.cast()
     bench.loaded.inputs = bench.prepare_inputs(bench.inputs)
+    mark_batch(bench)
     bench.stage("eager")
     first = _eager(bench, "1st")
     second = _eager(bench, "2nd")

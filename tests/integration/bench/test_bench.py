@@ -1,0 +1,192 @@
+"""`bench` on real models: what is recorded of those that work, and of those that fail in every way there is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.store.codec import unpack
+from tests.tools.observed import ROOT, Workplace
+
+pytestmark = pytest.mark.torch
+
+PLANTED = ROOT / "tests" / "data" / "bench" / "planted.py"
+QUICK = ["--quick", "--backend", "aot_eager", "--device", "cpu"]
+
+
+def bench(place: Workplace, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "collectors", "bench", "--db", str(place.database), *QUICK, *words]
+    return subprocess.run(
+        command, env=place.environ(), cwd=place.folder, capture_output=True, text=True, check=False, timeout=280
+    )
+
+
+def rows(place: Workplace, query: str) -> list[dict[str, Any]]:
+    connection = sqlite3.connect(place.database)
+    connection.row_factory = sqlite3.Row
+    with connection:
+        found = [dict(row) for row in connection.execute(query)]
+    connection.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, subprocess.CompletedProcess[str]]:
+    """Measure every planted model once, both experiments."""
+    place = Workplace(tmp_path_factory.mktemp("planted"))
+    only = ["--only", f"path:{PLANTED}", "--timeout", "25"]
+    return place, bench(place, *only, "--performance", "--accuracy", "-x", "Hangs", "--tag", "nightly")
+
+
+def result(planted: Any, model: str, experiment: str) -> dict[str, Any]:
+    query = f"""
+    select results.*, series.batch_size, series.backend, series.hardware
+    from results join series on series.id = series_id
+    where model = '{model}' and experiment = '{experiment}'
+    """
+    (row,) = rows(planted[0], query)
+    return row
+
+
+def test_what_works_is_measured_whole(planted: Any) -> None:
+    row = result(planted, "Fine", "performance")
+    assert row["status"] == "measured"
+    assert row["speedup"] == pytest.approx(row["eager_latency_ms"] / row["abs_latency_ms"])
+    assert (row["unique_graphs"], row["graph_breaks"], row["recompiles"]) == (1, 0, 0)
+    assert row["compilation_latency_s"] > 0 and row["eager_peak_mem_gb"] > 0
+    assert (row["batch_size"], row["backend"]) == (4, "aot_eager")
+    assert result(planted, "Fine", "accuracy")["accuracy"] == "pass"
+
+
+def test_repeats_are_kept_in_their_order(planted: Any) -> None:
+    found = rows(
+        planted[0],
+        f"select name, body from result_repeats where result_id = {result(planted, 'Fine', 'performance')['id']}",
+    )
+    repeats = {row["name"]: json.loads(unpack(row["body"])) for row in found}
+    assert {name: len(values) for name, values in repeats.items()} == {"eager": 3, "compiled": 3}
+
+
+def test_breaks_hang_on_the_result_they_came_with(planted: Any) -> None:
+    assert result(planted, "Breaks", "performance")["graph_breaks"] >= 1
+    query = """
+    select processes.task, count(*) as breaks
+    from graph_breaks join processes on processes.id = graph_breaks.process_id
+    group by processes.task
+    """
+    assert {row["task"] for row in rows(planted[0], query)} >= {"local/Breaks/performance", "local/Breaks/accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("model", "experiment", "status", "reason"),
+    [
+        ("WrongAnswer", "accuracy", "failed", "fail_accuracy"),
+        ("Unsteady", "accuracy", "failed", "eager_two_runs_differ"),
+        ("EagerFails", "performance", "failed", "eager_1st_run_fail"),
+        ("EagerFails", "accuracy", "failed", "eager_1st_run_fail"),
+        ("RunsOutOfMemory", "performance", "failed", "eager_1st_run_OOM"),
+        ("Crashes", "performance", "failed", "eager_1st_run_fail"),
+        ("CannotBeBuilt", "performance", "failed", "model_fail_to_load"),
+        ("NeedsALibrary", "performance", "skipped", "a_library_that_is_not_there is not installed"),
+    ],
+)
+def test_a_failure_is_the_models_own_status(
+    planted: Any, model: str, experiment: str, status: str, reason: str
+) -> None:
+    row = result(planted, model, experiment)
+    assert (row["status"], row["reason"]) == (status, reason)
+    assert row["speedup"] is None, "a failure is no measurement"
+    assert row["message"] or reason in ("fail_accuracy", "eager_two_runs_differ")
+
+
+def test_a_traceback_is_kept_and_a_crash_says_what_it_printed(planted: Any) -> None:
+    assert "RuntimeError: the model's own <b>mistake</b>" in unpack(
+        result(planted, "EagerFails", "performance")["traceback"]
+    )
+    crash = result(planted, "Crashes", "performance")
+    assert "killed by SIGABRT in stage 'eager'" in crash["message"]
+    assert "about to crash" in unpack(crash["traceback"])
+
+
+def test_the_summary_names_what_failed_and_why(planted: Any) -> None:
+    said = planted[1]
+    assert said.returncode == 0, said.stderr
+    assert "pass_rate=" in said.stdout and "gmean=" in said.stdout
+    assert "failed (fail_accuracy: wrong result): WrongAnswer (accuracy)" in said.stdout
+    (run,) = rows(planted[0], "select state, source, suite, name from runs")
+    assert run == {"state": "finished", "source": "bench", "suite": "local", "name": "bench local"}
+    assert {"key": "tag", "value": "nightly"} in rows(planted[0], "select key, value from run_tags")
+
+
+def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
+    words = result(planted, "Fine", "performance")["command"].split()
+    place = planted[0]
+    before = len(rows(place, "select id from runs"))
+    done = subprocess.run(
+        [sys.executable, "-m", "collectors", *words[words.index("bench") :], "--db", str(place.database)],
+        env=place.environ(), cwd=place.folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(rows(place, "select id from runs")) == before + 1
+    again = rows(place, "select series_id from results where experiment = 'performance' order by id desc limit 1")
+    assert again == [{"series_id": result(planted, "Fine", "accuracy")["series_id"]}]
+
+
+def test_a_hang_is_a_timeout(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    done = bench(place, "--only", f"path:{PLANTED},model:Hangs", "--timeout", "12")
+    assert done.returncode == 1, "all that was asked for failed"
+    (row,) = rows(place, "select status, reason, message from results")
+    assert (row["status"], row["reason"]) == ("failed", "timeout")
+    assert "within 12 s" in row["message"]
+
+
+def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    only = ["--only", f"path:{PLANTED}", "-k", "Fine|Hangs"]
+    command = [
+        sys.executable,
+        "-m",
+        "collectors",
+        "bench",
+        "--db",
+        str(place.database),
+        *QUICK,
+        *only,
+        "--timeout",
+        "40",
+    ]
+    with subprocess.Popen(command, env=place.environ(), cwd=place.folder, stderr=subprocess.PIPE, text=True) as started:
+        assert started.stderr is not None
+        for line in started.stderr:
+            if " Fine " in line:  # the next one hangs
+                time.sleep(0.2)
+                os.kill(started.pid, signal.SIGINT)
+                break
+        said = started.stderr.read()
+    assert started.returncode == 130
+    assert "--resume" in said
+    assert [row["state"] for row in rows(place, "select state from runs")] == ["interrupted"]
+    assert rows(place, "select status from results") == [{"status": "measured"}]
+    done = bench(place, *only, "--timeout", "40", "--resume")
+    assert done.returncode == 1, "of what was left all failed"
+    assert [row["state"] for row in rows(place, "select state from runs")] == ["finished"]
+    assert [row["reason"] for row in rows(place, "select reason from results order by id")] == [None, "timeout"]
+    assert bench(place, *only, "--timeout", "41", "--resume").returncode == 2, "other settings are another run"
+
+
+def test_what_cannot_be_asked_for_is_said_and_records_nothing(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    done = bench(place, "-k", "no-such-model")
+    assert done.returncode == 2
+    assert "no model of builtin is chosen" in done.stderr
+    assert not place.database.exists()

@@ -1,0 +1,69 @@
+"""A child that leaves no result still has an outcome: from how far it was and how it ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collectors.bench import isolate
+from collectors.bench.child import Task
+from collectors.bench.models import ModelRef
+from collectors.bench.settings import Settings
+
+REF = ModelRef("local", "Net", "nowhere:build")
+
+
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, timeout_s: float = 30.0) -> isolate.Done:
+    """Run a program in the child's place; it gets the task's folder as its last argument."""
+    monkeypatch.setattr(isolate, "BOOT", f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}")
+    task = Task("performance", REF, Settings(timeout_s=timeout_s))
+    return isolate.run_task(task, tmp_path / "task", {}, cwd=None, beat=lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("stage", "reason"),
+    [("load", "model_fail_to_load"), ("eager", "eager_1st_run_fail"), ("compile", "fail_to_run"), ("", "infra_error")],
+)
+def test_a_crash_is_named_after_the_stage_it_came_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, reason: str
+) -> None:
+    note = f"(here / 'stage').write_text({stage!r}); " if stage else ""
+    done = run(tmp_path, monkeypatch, f"{note}print('last words', flush=True); os.kill(os.getpid(), 11)")
+    assert (done.outcome.status, done.outcome.reason) == ("failed", reason)
+    assert "killed by SIGSEGV" in str(done.outcome.message)
+    assert done.outcome.traceback == "last words\n"
+
+
+def test_a_hang_is_a_timeout_and_everything_it_started_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = """
+import subprocess
+child = subprocess.Popen(['sleep', '60'])
+(here / 'pid').write_text(str(child.pid))
+(here / 'stage').write_text('compile')
+time.sleep(60)
+"""
+    done = run(tmp_path, monkeypatch, program, 3.0)
+    assert done.outcome.reason == "timeout"
+    assert "within 3 s; it was stopped in stage 'compile'" in str(done.outcome.message)
+    pid = (tmp_path / "task" / "pid").read_text()
+    state = Path("/proc", pid, "stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_a_result_counts_whatever_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '{"status": "measured", "values": {"speedup": 2.0}}'
+    done = run(tmp_path, monkeypatch, f"(here / 'result.json').write_text('''{text}'''); sys.exit(7)")
+    assert done.outcome.values == {"speedup": 2.0}
+
+
+def test_a_child_outlives_neither_ctrl_c_nor_our_own_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        if (tmp_path / "task" / "pid").exists():
+            raise KeyboardInterrupt
+
+    program = "(here / 'part').write_text(str(os.getpid())); (here / 'part').rename(here / 'pid'); time.sleep(60)"
+    monkeypatch.setattr(isolate, "BOOT", f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}")
+    with pytest.raises(KeyboardInterrupt):
+        isolate.run_task(Task("performance", REF, Settings()), tmp_path / "task", {}, cwd=None, beat=interrupt)
+    assert not Path("/proc", (tmp_path / "task" / "pid").read_text()).exists()
