@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from app.analysis.result_words import STATUSES
@@ -27,6 +27,17 @@ ORDERS: dict[str, Callable[[ResultRow], Any]] = {
     "time": lambda it: it.time_us,
 }
 DEFAULT_ORDER = "model.asc"
+_SHOWN = ("suite", "mode", "dtype", "hardware", "backend", "batch_size")
+
+
+def find_alike(rows: Sequence[ResultRow]) -> dict[str, Any]:
+    """Return what is the same in all rows, so that it is said once."""
+    return {name: getattr(rows[0], name) for name in _SHOWN if len({getattr(it, name) for it in rows}) == 1}
+
+
+def list_alike(same: Mapping[str, Any]) -> list[str]:
+    """Write what is the same in all rows as words."""
+    return [f"batch {it}" if name == "batch_size" else str(it) for name, it in same.items() if it]
 
 
 def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:

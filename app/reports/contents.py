@@ -13,6 +13,7 @@ from app.analysis.diagnosis import Evidence, Finding, diagnose
 from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
 from app.queries.explored import Explored, get_explored
 from app.queries.run_detail import RunDetail
+from app.reports.benched import ShownResults, read_shown
 from app.reports.explored import Section, read_sections
 from app.reports.source import select_source, without_source
 
@@ -61,6 +62,7 @@ class Contents:
     processes: Sequence[run_detail.ProcessRow]
     explored: Explored
     sections: Mapping[str, Section]
+    results: ShownResults | None
 
     @property
     def run(self) -> Any:
@@ -124,6 +126,7 @@ def read_contents(connection: sqlite3.Connection, detail: RunDetail, source: boo
         processes=select_source(run_detail.list_processes(connection, run.id, limit=MOST_PROCESSES), source),
         explored=explored,
         sections=read_sections(connection, run.id, explored, source),
+        results=read_shown(connection, run.id, source),
     )
 
 

@@ -17,6 +17,7 @@ from app.queries.artifacts import ArtifactRow
 from app.queries.compiles import PHASES, Compilation
 from app.queries.guard_sets import GuardSet
 from app.queries.logs import RejectSum
+from app.queries.result_rows import ResultRow
 from app.queries.run_breaks import GraphBreakRow
 from app.queries.run_detail import RunDetail
 from app.queries.run_recompiles import RecompileRow
@@ -42,6 +43,7 @@ COLUMNS: dict[str, Sequence[str]] = {
     "compilations": (*_RECORD, *(name for name in FIELDS if name not in _RECORD), "other_metrics"),
     "graph_breaks": (*_names(GraphBreakRow), "page_url"),
     "recompiles": (*_names(RecompileRow, "guards"), "guard_count", *(f"guard_{name}" for name in _GUARD), "guards"),
+    "results": (*_names(ResultRow), "gpu"),
     "artifacts": (*_names(ArtifactRow, "metadata"), "meaning"),
     "spans_by_name": (*_names(NameTotal), "open_count"),
     "guards": _names(GuardSet),

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from app.analysis import words
+from app.analysis import result_words, words
 from app.analysis.artifact_words import describe_name
 from app.analysis.chains import label_category
 from app.analysis.phases import list_shares, sum_phases
@@ -16,7 +16,15 @@ from app.charts.run import chart_compiles
 from app.reports import contents as limits
 from app.reports import directory
 from app.reports.contents import Contents
-from app.reports.page import EXPLORED_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
+from app.reports.page import (
+    BENCH_STYLES,
+    EXPLORED_STYLES,
+    STYLES,
+    list_scripts,
+    make_environment,
+    make_policy,
+    read_static,
+)
 from app.resources import __version__
 
 CHARTED = 24
@@ -67,6 +75,10 @@ def _list_values(contents: Contents) -> dict[str, Any]:
         "most_ranks": limits.MOST_PROCESSES,
         "first_steps": limits.MOST_STEPS // 4,
         "words": words,
+        "describe_status": result_words.describe_status,
+        "describe_accuracy": result_words.describe_accuracy,
+        "describe_missing": result_words.describe_missing,
+        "describe_speedup": result_words.describe_speedup,
         "label_category": label_category,
         "describe_name": describe_name,
         "version": __version__,
@@ -81,7 +93,13 @@ def _list_directory(connection: sqlite3.Connection, contents: Contents, payloads
     most = directory.MOST_ENTRIES_WITH_TEXTS if choice.texts else directory.MOST_ENTRIES
     listed = contents.explored.has_artifacts
     return {
-        "styles": read_static(STYLES + EXPLORED_STYLES if listed or contents.sections else STYLES),
+        "styles": read_static(
+            (
+                *STYLES,
+                *(EXPLORED_STYLES if listed or contents.sections else ()),
+                *(BENCH_STYLES if contents.results else ()),
+            )
+        ),
         "listed": listed,
         "listed_count": min(most, run.compile_count),
         "entries": directory.iterate_entries(connection, run.id, choice, run.state == "running", most),

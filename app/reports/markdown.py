@@ -11,13 +11,18 @@ from app.format import format_count, format_duration, format_percent, format_plu
 from app.queries.run_breaks import DistinctBreak
 from app.reports.contents import Contents
 from app.reports.markdown_explored import write_sections
+from app.reports.markdown_results import write_results
 from app.reports.markdown_words import MOST_ROWS, code, prose, table
 from app.resources import __version__
 
 
 def render_markdown(contents: Contents) -> str:
     """Write the report as Markdown that GitHub shows as it should."""
-    parts = [_head(contents), _todo(contents.findings, bool(contents.run.compile_count))]
+    parts = [
+        _head(contents),
+        write_results(contents.results),
+        _todo(contents.findings, bool(contents.run.compile_count)),
+    ]
     parts += [_breaks(contents), _recompiles(contents), _failures(contents)]
     parts += [*write_sections(contents.sections), _foot(contents)]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"

@@ -17,6 +17,7 @@ from app.resources import resource_folder
 STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css")
 # For what comes from torch's own logs; other reports are as small as they were.
 EXPLORED_STYLES = ("css/artifacts.css", "css/explore.css", "css/report-explored.css")
+BENCH_STYLES = ("css/results.css",)
 PLOTLY = "vendor/plotly/plotly-basic.min.js"
 # One script: report.mjs calls what charts.mjs has.
 MODULES = ("js/charts.mjs", "js/report.mjs")
@@ -27,6 +28,7 @@ _FORMATS: dict[str, Callable[..., str]] = {
     "count": format.format_count,
     "number": format.format_number,
     "percent": format.format_percent,
+    "ratio": format.format_ratio,
     "time": format.format_time,
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 from app.analysis import rows
 from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
 from app.queries.page import Page
+from app.reports.benched import BENCH_TABLES
 from app.reports.explored_tables import EXPLORED_TABLES
 from app.reports.source import clean_row
 from app.reports.table import Row, Table
@@ -44,6 +45,7 @@ TABLES: tuple[Table, ...] = (
     Table("cache_lookups", run_events.list_cache_lookups, rows.cache_lookup_row),
     Table("caches", _list_caches, rows.plain_row),
     Table("cudagraph_skips", run_events.list_cudagraph_skips, rows.cudagraph_skip_row),
+    *BENCH_TABLES,
     *EXPLORED_TABLES,
 )
 BY_NAME = {table.name: table for table in TABLES}

@@ -9,7 +9,7 @@ from flask import Blueprint, abort, render_template, request, url_for
 
 from app.analysis.chains import label_category
 from app.analysis.model_history import FIELDS, ModelSeries, Point, choose_series, split_series
-from app.analysis.model_table import DEFAULT_ORDER, cut_page, sort_results
+from app.analysis.model_table import DEFAULT_ORDER, cut_page, find_alike, list_alike, sort_results
 from app.analysis.result_words import (
     STATUSES,
     describe_accuracy,
@@ -43,7 +43,6 @@ SORTS = (
     ("status", "failed last"),
     ("time", "measured last"),
 )
-_SHOWN = ("suite", "mode", "dtype", "hardware", "backend", "batch_size")
 _WORDS = {
     "describe_status": describe_status,
     "describe_accuracy": describe_accuracy,
@@ -58,7 +57,7 @@ def lay_out(rows: Sequence[ResultRow]) -> dict[str, Any]:
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
     page = cut_page(sort_results(rows, sort), request.args.get("cursor"), limit)
     verdicts = [word.word for it in rows if (word := describe_speedup(it))]
-    same = {name: getattr(rows[0], name) for name in _SHOWN if len({getattr(it, name) for it in rows}) == 1}
+    same = find_alike(rows)
     summary = summarize(rows)
     return {
         "listing": page,
@@ -66,7 +65,7 @@ def lay_out(rows: Sequence[ResultRow]) -> dict[str, Any]:
         "sorts": SORTS,
         "count": len(rows),
         "same": same,
-        "alike": [f"batch {it}" if name == "batch_size" else it for name, it in same.items() if it],
+        "alike": list_alike(same),
         "summary": summary,
         "shown": summary if summary.geomean_speedup is not None else summarize(rows, SUMMARIZE_PERF),
         "summaries": [summarize(rows, it) for it in DEFINITIONS.values()],

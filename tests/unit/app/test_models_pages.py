@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 
+import orjson
+import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
+from app.analysis.model_history import split_series
+from app.charts.base import MAX_CHART_BYTES
+from app.charts.models import chart_history, chart_repeats
+from app.queries.models import list_history
 from tests.unit.app.benched import ACCURACY, COMMAND, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import add_run
 from tests.unit.app.test_hostile_text import _Seen
@@ -123,3 +129,23 @@ def test_series_of_one_name_are_told_apart(client: FlaskClient, store: sqlite3.C
     assert "Measured as" in page
     assert "2.500×" in page
     assert all(it in page for it in ("inference · float32 · AMD EPYC 9654 · inductor · batch 8", "training · float32"))
+
+
+@pytest.mark.usefixtures("suite")
+def test_runs_and_a_runs_summary_count_its_results(client: FlaskClient) -> None:
+    assert "17 results</a>, 3 failed" in text_of(client, "/runs").replace("\u202f", "")
+    assert "Benchmark results" in text_of(client, f"/runs/{RUNS[0]}")
+
+
+@pytest.mark.usefixtures("suite")
+def test_charts_are_what_plotly_takes_and_small(reader: sqlite3.Connection) -> None:
+    (series,) = split_series(list_history(reader, "Breaky"))
+    charts = chart_history(series.points, ["/models/Breaky"] * 3)
+    repeats = chart_repeats({"eager": [1.0, 1.1, 1.05], "compiled": [0.5, 0.5, 0.5]})
+    assert repeats is not None
+    assert sum(repeats.figure["data"][0]["y"]) == 3
+    for it in (*charts, repeats):
+        go.Figure(it.figure)
+        assert len(orjson.dumps(it.figure)) < MAX_CHART_BYTES
+    assert charts[0].rows[0][1:] == ["0.587", "0.578–0.596"]
+    assert chart_repeats({"eager": []}) is None
