@@ -11,6 +11,7 @@ import torch
 
 from collectors.bench.artifacts import export_profile, memory_snapshot
 from collectors.bench.counters import counted_since, dynamo_counts
+from collectors.bench.dynamic import mark_batch
 from collectors.bench.memory import peak_gb, peak_of, reset_peak
 from collectors.bench.outcome import Outcome
 from collectors.bench.statistics import noise_of, speedup_of
@@ -24,6 +25,7 @@ LOOKUP_EVENT = "TorchDynamo Cache Lookup"
 def run(bench: Workbench) -> Outcome:
     """Warm both up, time both in turns, then compile once more with warm caches."""
     bench.cast()
+    mark_batch(bench)
     step = bench.steps.step()
     bench.steps.use(bench.module)
     values: dict[str, float] = {}
