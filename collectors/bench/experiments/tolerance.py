@@ -1,0 +1,111 @@
+"""How far the compiled result is from eager's on the CPU: |eager - compiled| / (1 + |eager|) over all its numbers.
+
+Source: check_tolerance of upstream's benchmarks/dynamo/common.py, whose columns max, mean and std these are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch._dynamo.testing import reset_rng_state
+from torch._dynamo.utils import clone_inputs
+from torch.utils import _pytree
+
+from collectors.bench.counters import counted_since, dynamo_counts
+from collectors.bench.outcome import Outcome
+from collectors.bench.steps import move_inputs
+from collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
+
+REFERENCE_DEVICE = "cpu"
+
+
+def run(bench: Workbench) -> Outcome:
+    """Compute both from the same weights and describe the distances."""
+    if bench.facts.accuracy_skip:
+        return Outcome(status="skipped", reason=bench.facts.accuracy_skip)
+    bench.cast()
+    with bench.grad():
+        bench.stage("eager")
+        reference = _reference(bench)
+        bench.stage("compile")
+        start = dynamo_counts()
+        result = _compiled(bench)
+    bench.stage("compare")
+    with failing_as("fail_accuracy"):
+        found = torch.cat([torch.zeros(0), *distances(reference, result)])
+    if not len(found):
+        return Outcome(status="skipped", reason="its result has no tensor to compare")
+    missed = int((~found.isfinite()).sum())
+    if missed:
+        message = f"{missed} of {len(found)} numbers are finite in one of eager and compiled, and not in the other"
+        return Outcome(status="failed", reason="fail_accuracy", message=message, values=counted_since(start))
+    spread = float(found.std()) if len(found) > 1 else 0.0
+    values = {"max": float(found.max()), "mean": float(found.mean()), "std": spread}
+    return Outcome(values={**values, **counted_since(start)}, facts={"compared_count": len(found)})
+
+
+def _reference(bench: Workbench) -> Any:
+    reset_rng_state()
+    with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly(), _steps_on_the_cpu(bench):
+        module = bench.copy_module().to(REFERENCE_DEVICE)
+        bench.steps.use(module)
+        for group in bench.steps.optimizer.param_groups if bench.steps.optimizer else ():
+            group["capturable"] = False  # means CUDA graphs, which a parameter on the CPU refuses
+        return bench.run_iterations(
+            bench.steps.step(), module, move_inputs(clone_inputs(bench.inputs), REFERENCE_DEVICE)
+        )
+
+
+@contextlib.contextmanager
+def _steps_on_the_cpu(bench: Workbench) -> Iterator[None]:
+    """Scale the loss on the CPU meanwhile, if it is scaled: a scaler takes no other device's."""
+    scaler = bench.steps.scaler
+    if isinstance(scaler, torch.amp.GradScaler):
+        bench.steps.scaler = torch.amp.GradScaler(REFERENCE_DEVICE, init_scale=scaler.get_scale())
+    try:
+        yield
+    finally:
+        bench.steps.scaler = scaler
+
+
+def _compiled(bench: Workbench) -> Any:
+    reset_rng_state()
+    torch._dynamo.reset()
+    with failing_as("fail_to_run"):
+        module = bench.copy_module()
+        bench.steps.use(module)
+        return bench.run_iterations(bench.compile(bench.steps.step()), module, clone_inputs(bench.inputs))
+
+
+def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
+    """Yield the distances of each pair of tensors. Two numbers that are not finite in the same way have none.
+
+    Raises: StageFailed with a ValueError as its cause if the two do not have the same tensors.
+    """
+    left, right = _tensors(reference), _tensors(result)
+    shapes = [tuple(it.shape) for it in left], [tuple(it.shape) for it in right]
+    if shapes[0] != shapes[1]:
+        error = ValueError(f"the compiled result has other tensors than eager's: {shapes[1]} instead of {shapes[0]}")
+        raise StageFailed("fail_accuracy") from error
+    for one, other in zip(left, right):
+        one, other = _exact(one), _exact(other)
+        distance = (one - other).abs() / (1 + one.abs())
+        alike = (one == other) | (one.isnan() & other.isnan())
+        yield torch.where(alike, 0.0, distance).flatten().to(torch.float32)
+
+
+def _tensors(it: Any) -> list[torch.Tensor]:
+    leaves = [leaf if isinstance(leaf, torch.Tensor) else _fields(leaf) for leaf in _pytree.tree_leaves(it)]
+    return [leaf for leaf in _pytree.tree_leaves(leaves) if isinstance(leaf, torch.Tensor)]
+
+
+def _fields(it: Any) -> Any:
+    """Return what an output class of a library holds, where torch has not been told that it is one."""
+    return list(vars(it).values()) if hasattr(it, "__dict__") else it
+
+
+def _exact(it: torch.Tensor) -> torch.Tensor:
+    return it.detach().cpu().to(torch.complex128 if it.is_complex() else torch.float64)
