@@ -1,0 +1,77 @@
+"""How much of the model dynamo captures: its share of the ops, and of the time they take.
+
+The columns are those of upstream's coverage file. They are counted here: torch's own torch._dynamo.profiler takes the
+marks that newer versions set around compiled regions for ops, and finds none captured (seen with torch 2.13).
+Source: coverage_experiment of upstream's benchmarks/dynamo/common.py, torch/_dynamo/profiler.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from collectors.bench.counters import counted_since, dynamo_counts
+from collectors.bench.outcome import Outcome
+from collectors.bench.workbench import Workbench, failing_as
+
+CAPTURED = "compileboard: captured"
+WARM_UPS = 2
+
+
+def run(bench: Workbench) -> Outcome:
+    """Profile one call of the captured graphs, run eagerly, and sort its ops into captured and not."""
+    bench.cast()
+    bench.steps.use(bench.module)
+    graphs: list[torch.fx.GraphModule] = []
+    with bench.grad(), failing_as("fail_to_run"):
+        bench.stage("compile")
+        start = dynamo_counts()
+        compiled = bench.compile(bench.steps.step(), backend=_marking(graphs))
+        bench.warm_up(compiled, bench.module, WARM_UPS)
+        counted = counted_since(start)
+        bench.stage("measure")
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            torch._dynamo.run(compiled)(bench.module, bench.inputs, collect_outputs=False)
+    spans = [(it.name, it.time_range.start, it.time_range.end) for it in profile.events() or []]
+    return Outcome(values={"graphs": float(len(graphs)), **share(spans), **counted})
+
+
+def _marking(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:
+    """Return a backend that runs a graph as it is and marks when."""
+
+    def mark(graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
+        graphs.append(graph)
+
+        def call(*args: Any) -> Any:
+            with torch.profiler.record_function(CAPTURED):
+                return graph.forward(*args)
+
+        return call
+
+    return mark
+
+
+def share(spans: Iterable[tuple[str, float, float]]) -> dict[str, float]:
+    """Count the outermost ops, and those inside of marked spans. An op has a namespace; what has none is a mark.
+
+    Units: µs, of begin and end.
+    """
+    calls, captured, total = 0, [0, 0.0], [0, 0.0]
+    op_end, captured_end = float("-inf"), float("-inf")
+    for name, begin, end in sorted(spans, key=lambda span: (span[1], -span[2])):
+        if name == CAPTURED:
+            calls, captured_end = calls + 1, end
+        elif "::" in name and begin >= op_end:
+            op_end = end
+            for counter in (total, captured) if end <= captured_end else (total,):
+                counter[0] += 1
+                counter[1] += end - begin
+    return {
+        "graph_calls": float(calls),
+        "captured_ops": float(captured[0]),
+        "total_ops": float(total[0]),
+        "pct_ops": captured[0] / max(1, total[0]),
+        "pct_time": captured[1] / total[1] if total[1] else 0.0,
+    }
