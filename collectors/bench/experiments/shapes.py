@@ -1,0 +1,76 @@
+"""What other shapes cost: speedup, recompiles and compile time at each size of the model's own, in their order.
+
+Twice: as torch does it by itself (static first, then dynamic where a size changed), and with dynamic=True, whose
+numbers are named `shape=N/dynamic/…`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+
+from collectors.bench.counters import counted_since, dynamo_counts
+from collectors.bench.loaded import Inputs
+from collectors.bench.outcome import Outcome
+from collectors.bench.recompile_watch import RecompileWatch
+from collectors.bench.statistics import speedup_of
+from collectors.bench.timing import interleave
+from collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
+
+
+def run(bench: Workbench) -> Outcome:
+    """Measure every size, both ways."""
+    if bench.loaded.resize is None or not bench.loaded.sizes:
+        return Outcome(status="skipped", reason="the model says no other sizes: its Loaded has no `resize` and `sizes`")
+    bench.cast()
+    bench.steps.use(bench.module)
+    outcome = Outcome(facts={"size_name": bench.loaded.size_name, "sizes": list(bench.loaded.sizes)})
+    sizes = {size: bench.prepare_inputs(bench.loaded.resize(size)) for size in bench.loaded.sizes}
+    start = dynamo_counts()
+    ways: list[tuple[str, bool | None]] = [("dynamic/", True)]
+    if not bench.settings.dynamic_shapes:
+        ways.insert(0, ("", None))
+    with bench.grad():
+        for prefix, dynamic in ways:
+            bench.stage("compile")
+            torch._dynamo.reset()
+            compiled = bench.compile(bench.steps.step(), dynamic=dynamic)
+            for size, inputs in sizes.items():
+                _measure(bench, compiled, inputs, f"shape={size}/{prefix}", outcome)
+    outcome.values |= counted_since(start)
+    return outcome
+
+
+def _measure(bench: Workbench, compiled: Callable[..., Any], inputs: Inputs, name: str, outcome: Outcome) -> None:
+    """Measure one size; one that fails leaves the others.
+
+    Raises: StageFailed if it is the first that is measured.
+    """
+    watch = RecompileWatch()
+    step = bench.steps.step()
+    try:
+        with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():
+            step(bench.module, inputs, collect_outputs=False)
+        with failing_as("fail_to_run"):
+            begin = time.perf_counter()
+            compiled(bench.module, inputs, collect_outputs=False)
+            bench.synchronize()
+            first_s = time.perf_counter() - begin
+            seen = watch.look()
+            timed = interleave(bench, step, compiled, inputs=inputs)
+    except StageFailed as failed:
+        if not outcome.values:
+            raise
+        cause = failed.__cause__ or failed
+        outcome.facts.setdefault("failed", {})[name.rstrip("/")] = f"{failed.reason}: {cause}"
+        return
+    found = speedup_of(timed["eager"], timed["compiled"])
+    numbers = {"speedup": found.value, "speedup_low": found.low, "speedup_high": found.high}
+    numbers["compilation_latency"] = max(0.0, first_s - median(timed["compiled"]) / 1e3)
+    numbers["recompiles"] = float(seen.recompiles)
+    outcome.values |= {name + what: value for what, value in numbers.items() if value is not None}
+    outcome.repeats |= {name + what: values for what, values in timed.items()}

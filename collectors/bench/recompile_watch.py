@@ -1,0 +1,50 @@
+"""Count what dynamo compiles again, and why, from one moment to the next. Child processes only."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch._dynamo
+import torch._dynamo.utils
+
+MANY = 100_000  # metrics to keep: torch keeps 64 and drops the rest
+NO_LIMIT = 1000  # recompiles of one function: what torch gives up at would hide what comes after
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Say what was compiled: how often, how often again, and which guards had failed."""
+
+    compiles: int
+    recompiles: int
+    guard_failures: tuple[str, ...]
+
+
+class RecompileWatch:
+    """Look from its making, or from the last look, to the next."""
+
+    def __init__(self) -> None:
+        set_limit = getattr(torch._dynamo.utils, "set_compilation_metrics_limit", None)
+        if set_limit is not None:
+            set_limit(MANY)
+        self.look()
+
+    def look(self) -> Seen:
+        """Return what was compiled since the last look, and begin anew."""
+        ids = [str(it.compile_id) for it in torch._dynamo.utils.get_compilation_metrics()]
+        failures = [str(it) for found in torch._dynamo.utils.guard_failures.values() for it in found]
+        torch._dynamo.utils.clear_compilation_metrics()
+        torch._dynamo.utils.guard_failures.clear()
+        new = {it for it in ids if it.rpartition("/")[2].isdigit()}
+        again = [it for it in new if int(it.rpartition("/")[2]) > 0]  # "0/2" is the third compile of frame 0
+        return Seen(len(new), len(again), tuple(failures))
+
+
+def without_limit() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which dynamo goes on recompiling where it would give up."""
+    config: Any = torch._dynamo.config
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # the name up to torch 2.5
+    patch: contextlib.AbstractContextManager[Any] = config.patch({name: NO_LIMIT})
+    return patch
