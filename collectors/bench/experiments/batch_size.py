@@ -1,0 +1,74 @@
+"""The largest batch that runs, eagerly: from 1024 (or --batch-size) downwards by halves.
+
+On a CPU, memory beyond a share of what is free is refused, so that the machine is never exhausted.
+Source: batch_size_finder and decay_batch_exp of upstream's benchmarks/dynamo/common.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from collectors.bench.memory_bound import bounded
+from collectors.bench.outcome import Outcome
+from collectors.bench.steps import Steps, cast, move_inputs
+from collectors.bench.workbench import TORCH_DTYPES, Workbench, build, eagerly, is_oom
+
+FIRST = 1024
+
+
+def run(bench: Workbench) -> Outcome:
+    """Try sizes until one runs."""
+    if not _follows(bench):
+        return Outcome(status="skipped", reason="its inputs do not change with the batch size it is asked for")
+    bench.stage("measure")
+    refused: dict[str, str] = {}
+    size = bench.settings.batch_size or FIRST
+    with bounded() if bench.settings.device == "cpu" else contextlib.nullcontext() as bound_bytes:
+        facts: dict[str, Any] = {"tried_from": size, "bound_bytes": bound_bytes, "refused": refused}
+        while size >= 1:
+            error = _try(bench, size)
+            if error is None:
+                return Outcome(values={"batch_size_found": float(size)}, facts=facts)
+            refused[str(size)] = error
+            size = smaller(size)
+    reason = "eager_1st_run_OOM" if "OOM" in refused["1"] else "eager_1st_run_fail"
+    return Outcome(status="failed", reason=reason, message=f"not even a batch of 1 runs: {refused['1']}", facts=facts)
+
+
+def smaller(size: int) -> int:
+    """Return the next size to try: about half, even, and at the end one less."""
+    return (size // 2 + 1) // 2 * 2 if size // 2 > 2 else size - 1
+
+
+def _follows(bench: Workbench) -> bool:
+    """Tell whether the model is built with the batch size it is asked for: some bring inputs of their own."""
+    other = build(bench.ref, (bench.batch_size or 1) + 1)
+    return _shapes(other.inputs) != _shapes(bench.inputs)
+
+
+def _shapes(inputs: Any) -> list[torch.Size]:
+    return [it.shape for it in _pytree.tree_leaves(inputs) if isinstance(it, torch.Tensor)]
+
+
+def _try(bench: Workbench, size: int) -> str | None:
+    """Build and call the model with a batch of this size; return why it did not run."""
+    bench.free()
+    try:
+        loaded = build(bench.ref, size)
+        loaded.module.train(bench.module.training).to(bench.settings.device)
+        loaded.inputs = move_inputs(loaded.inputs, bench.settings.device)
+        if bench.settings.dtype in TORCH_DTYPES:
+            cast(loaded, TORCH_DTYPES[bench.settings.dtype])
+        steps = Steps(bench.settings, loaded.loss, bench.facts)
+        steps.use(loaded.module)
+        with bench.grad(), eagerly():
+            steps.step()(loaded.module, loaded.inputs, collect_outputs=False)
+        bench.synchronize()
+    except (RuntimeError, MemoryError) as error:
+        cause = error.__cause__ or error
+        return f"{'OOM' if is_oom(cause) else type(cause).__name__}: {cause}"[:500]
+    return None
