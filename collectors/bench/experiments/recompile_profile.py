@@ -1,0 +1,138 @@
+"""What makes dynamo compile the model again: it is called as it is, then with one thing changed at a time.
+
+Upstream's --recompile-profiler calls it once with torch's CompileProfiler, which torch dropped in 2.5; guard failures
+are counted as that did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from collectors.bench.dynamic import batch_dimension
+from collectors.bench.loaded import Inputs
+from collectors.bench.outcome import Outcome
+from collectors.bench.recompile_watch import RecompileWatch, Seen, without_limit
+from collectors.bench.workbench import Workbench, failing_as
+
+MOST_SIZES, MOST_REASONS, LONGEST_REASON = 4, 20, 500
+Change = Callable[[], contextlib.AbstractContextManager[Inputs]]
+
+
+def run(bench: Workbench) -> Outcome:
+    """Compile, then change one thing at a time and put it back."""
+    bench.cast()
+    bench.steps.use(bench.module)
+    bench.stage("compile")
+    watch = RecompileWatch()
+    compiled = bench.compile(bench.steps.step())
+    values: dict[str, float] = {}
+    facts: dict[str, Any] = {"changes": []}
+    with without_limit(), bench.grad():
+        with failing_as("fail_to_run"):
+            compiled(bench.module, bench.inputs, collect_outputs=False)
+        values["compiles"] = float(watch.look().compiles)
+        bench.stage("measure")
+        for name, change in changes(bench):
+            error = _call(bench, compiled, change)
+            seen = watch.look()
+            values |= {f"change={name}/recompiles": seen.recompiles, f"change={name}/guard_failures": _count(seen)}
+            facts["changes"].append({"change": name, **_reasons(seen), **({"error": error} if error else {})})
+    for total in ("recompiles", "guard_failures"):
+        values[total] = sum(value for name, value in values.items() if name.endswith(f"/{total}"))
+    return Outcome(values={name: float(value) for name, value in values.items()}, facts=facts)
+
+
+def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str | None:
+    """Call once, changed; return what went wrong: not every model can be called so."""
+    try:
+        with change() as inputs:
+            compiled(bench.module, inputs, collect_outputs=False)
+        bench.synchronize()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+    return None
+
+
+def _count(seen: Seen) -> int:
+    return len(seen.guard_failures)
+
+
+def _reasons(seen: Seen) -> dict[str, Any]:
+    texts = list(dict.fromkeys(it.strip()[:LONGEST_REASON] for it in seen.guard_failures))
+    return {"recompiles": seen.recompiles, "reasons": texts[:MOST_REASONS]}
+
+
+def changes(bench: Workbench) -> Iterator[tuple[str, Change]]:
+    """Yield each change by its name; each puts back what it changed."""
+    inputs = bench.inputs
+    yield "same", partial(contextlib.nullcontext, inputs)
+    yield from _sizes(bench)
+    yield ("eval mode" if bench.module.training else "train mode"), lambda: _other_mode(bench)
+    if not bench.settings.is_training:
+        yield "grad mode", lambda: _with_gradients(bench)
+    if bench.settings.dtype == "float32":
+        yield "bfloat16", lambda: _in_bfloat16(bench)
+
+
+def _sizes(bench: Workbench) -> Iterator[tuple[str, Change]]:
+    resize, present = bench.loaded.resize, _shapes(bench.inputs)
+    if resize is not None:
+        for size in bench.loaded.sizes[:MOST_SIZES]:
+            inputs = bench.prepare_inputs(resize(size))
+            if _shapes(inputs) != present:
+                yield f"{bench.loaded.size_name}={size}", partial(contextlib.nullcontext, inputs)
+        return
+    batch_size = bench.batch_size
+    if batch_size is None or batch_size < 4:
+        return  # a size of 1 is another matter to dynamo, and 0 to everything
+    for size in (batch_size - 1, batch_size // 2):
+        inputs = _cut(bench.inputs, batch_size, size)
+        yield f"batch size={size}", partial(contextlib.nullcontext, inputs)
+
+
+def _cut(inputs: Inputs, batch_size: int, size: int) -> Inputs:
+    """Shorten the batch of every tensor that has it, as upstream varies it."""
+
+    def cut(it: Any) -> Any:
+        place = batch_dimension(it, batch_size) if isinstance(it, torch.Tensor) else None
+        return it if place is None else it.narrow(place, 0, size).contiguous()
+
+    shorter: Inputs = _pytree.tree_map(cut, inputs)
+    return shorter
+
+
+def _shapes(inputs: Inputs) -> list[torch.Size]:
+    return [it.shape for it in _pytree.tree_leaves(inputs) if isinstance(it, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def _other_mode(bench: Workbench) -> Iterator[Inputs]:
+    before = bench.module.training
+    bench.module.train(not before)
+    try:
+        yield bench.inputs
+    finally:
+        bench.module.train(before)
+
+
+@contextlib.contextmanager
+def _with_gradients(bench: Workbench) -> Iterator[Inputs]:
+    with torch.enable_grad():
+        yield bench.inputs
+
+
+@contextlib.contextmanager
+def _in_bfloat16(bench: Workbench) -> Iterator[Inputs]:
+    from collectors.bench.steps import cast_inputs
+
+    bench.module.to(torch.bfloat16)
+    try:
+        yield cast_inputs(bench.inputs, torch.bfloat16)
+    finally:
+        bench.module.to(torch.float32)
