@@ -12,6 +12,7 @@ from pathlib import Path
 
 from collectors.bench import suites
 from collectors.bench.child import Task
+from collectors.bench.experiments import settings_for
 from collectors.bench.isolate import Done, clear, run_task
 from collectors.bench.models import ModelRef
 from collectors.bench.outcome import Outcome
@@ -90,6 +91,7 @@ def _measure(
 def _one(run: BenchRun, planned: Planned, settings: Settings) -> BenchMeasured:
     """Do one task and record its result."""
     command = repeat_command(planned, settings, hints.collect("bench"))
+    settings = settings_for(planned.experiment, settings)
     why_not = planned.left_out or suites.missing(planned.ref.suite)
     if why_not:
         done = Done(Outcome(status="skipped", reason=why_not), 0, 0)

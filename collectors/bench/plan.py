@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
+from collectors.bench.experiments import find
 from collectors.bench.model_facts import facts_for
 from collectors.bench.models import ModelRef
 from collectors.bench.settings import Settings
@@ -90,7 +91,7 @@ VALUES = {
 def repeat_command(planned: Planned, settings: Settings, program: str) -> str:
     """Write the command that measures this again."""
     default = Settings()
-    words = [program, f"--{planned.experiment.replace('_', '-')}", f"--{settings.mode}", f"--{settings.dtype}"]
+    words = [program, find(planned.experiment).flag, f"--{settings.mode}", f"--{settings.dtype}"]
     words += ["--device", settings.device, "--backend", settings.backend, "--repeat", str(settings.repeat)]
     words += [flag for name, flag in FLAGS.items() if getattr(settings, name) != getattr(default, name)]
     for name, flag in VALUES.items():

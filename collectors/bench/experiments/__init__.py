@@ -5,7 +5,9 @@ A module has `run(bench: Workbench) -> Outcome`; a child process that has loaded
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from collectors.bench.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,7 @@ class Experiment:
     name: str
     flag: str
     help: str
+    backend: str | None = None  # that it measures, whatever --backend says
 
     @property
     def module(self) -> str:
@@ -24,4 +27,25 @@ class Experiment:
 EXPERIMENTS = (
     Experiment("performance", "--performance", "speedup over eager, latency, compilation time, peak memory"),
     Experiment("accuracy", "--accuracy", "whether compiled computes what eager computes, by upstream's rules"),
+    Experiment("tolerance", "--tolerance", "how far the compiled result is from eager's on the CPU: max, mean, std"),
+    Experiment("coverage", "--coverage", "share of the ops and of their time that dynamo captures", "eager"),
+    Experiment("overhead", "--overhead", "speedup with a backend that does nothing: what dynamo itself costs", "eager"),
+    Experiment(
+        "recompile_profile", "--recompile-profiler", "what is compiled again, and why, when one thing changes at a time"
+    ),
+    Experiment("shapes", "--shapes", "speedup, recompiles and compile time at the model's other sizes, both ways"),
+    Experiment("batch_size", "--find-batch-sizes", "the largest batch size that runs, halving from 1024"),
 )
+
+
+def find(name: str) -> Experiment:
+    """Return the experiment of this name."""
+    return next(it for it in EXPERIMENTS if it.name == name)
+
+
+def settings_for(name: str, settings: Settings) -> Settings:
+    """Return the settings that an experiment measures with: one with a backend of its own takes none of inductor's."""
+    own = find(name).backend
+    if own is None:
+        return settings
+    return replace(settings, backend=own, compile_mode=None, inductor_config=(), freezing=False)
