@@ -7,6 +7,7 @@ from app.api import (
     aot,
     artifacts,
     caches,
+    checks,
     guards,
     imports,
     ranks,
@@ -225,4 +226,5 @@ OPERATIONS = (
     *shapes.OPERATIONS,
     *timeline.OPERATIONS,
     *results.OPERATIONS,
+    *checks.OPERATIONS,
 )

@@ -88,6 +88,14 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("to_us", "Where the window ends; the run's last moment where it is not given.", MOMENT),
     ("width", "How many columns the window is drawn with.", {"type": "integer", "minimum": 1, "maximum": 100_000}),
     ("idle", "`1`: also when the run was busy.", {"type": "string", "enum": ["", "1"]}),
+    ("run_check", "A run's id or its beginning, or `latest`.", TEXT),
+    ("baseline", "What to compare with: a run, a commit, a stored baseline, `latest` or `previous`.", TEXT),
+    (
+        "environment",
+        "`any`: compare speeds across another GPU or torch too.",
+        {"type": "string", "enum": ["", "any"]},
+    ),
+    ("rule", "A rule's name, or names with commas between; `default` where it is not given.", TEXT),
     ("category", "What kind of guard failed.", {"type": "string", "enum": [it.name for it in CATEGORIES]}),
 )
 _SAME_NAME = {"artifact_name": "name", "redact_source": "redact_source", "from_us": "from_us", "to_us": "to_us"}
@@ -102,6 +110,7 @@ PATH_PARAMETERS = {
     "import_id": "An import's `id`.",
     "artifact_id": "An artifact's `id`.",
     "lookup_id": "The `id` of a look-up in a cache.",
+    "baseline_name": "A stored baseline's name.",
     "guards_id": "The `artifact_id` of a set of guards.",
     "name": "A model's name, whole.",
 }

@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="What to do with it.")
     for name, function, said in (
         ("save", save, "Keep a run under a new name."),
         ("update", update, "Put a run's results in place of those kept, and say what changed."),
@@ -151,7 +151,7 @@ def show(reader: sqlite3.Connection, _path: str, arguments: argparse.Namespace) 
 
 def list_all(reader: sqlite3.Connection, _path: str, _arguments: argparse.Namespace) -> Iterator[str]:
     """List the baselines."""
-    found = list_baselines(reader)
+    found = list_baselines(reader).rows
     for it in found:
         yield f"{it.name}  run {it.run_id}  changed {format_time(it.changed_us)}" + (
             f"  {one_line(it.note)}" if it.note else ""
@@ -197,7 +197,7 @@ def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
 def _get(reader: sqlite3.Connection, name: str) -> Baseline:
     found = get_baseline(reader, name)
     if found is None:
-        known = ", ".join(it.name for it in list_baselines(reader, 10)) or "none yet"
+        known = ", ".join(it.name for it in list_baselines(reader, limit=10).rows) or "none yet"
         raise Refused(f"there is no baseline {name[:80]!r}; known: {known}")
     return found
 

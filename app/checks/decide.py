@@ -113,7 +113,7 @@ def compare(
 
 
 def _narrow(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:
-    """Leave out the models of which nobody asked what the rule compares; what a bare CSV lacks, upstream's rules say."""
+    """Leave out models of which nobody measured what a rule compares; what a bare CSV lacks is for the rule to say."""
     if not rule.columns:
         return actual, expected
     sides = (actual, expected)

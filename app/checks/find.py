@@ -59,7 +59,7 @@ def find_baseline(open_reader: Open, text: str, run: RunRow | None) -> Side:
     if stored is not None:
         return load_side(stored.body, f"baseline {stored.name}")
     if text.startswith(PREFIX):
-        known = ", ".join(it.name for it in list_baselines(reader, 10)) or "none yet"
+        known = ", ".join(it.name for it in list_baselines(reader, limit=10).rows) or "none yet"
         raise CannotCompare(
             f"there is no stored baseline {name[:80]!r}; known: {known}; `python -m app baseline save NAME --run ID`"
         )

@@ -7,11 +7,13 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from app.queries.page import Page, decode_cursor, make_page
 from collectors.store.codec import unpack
 
 LIST_SQL = """
 select name, run_id, note, created_us, changed_us
 from baselines
+where name > :after
 order by name
 limit :limit
 """
@@ -40,9 +42,14 @@ class Baseline(BaselineRow):
     body: dict[str, Any]
 
 
-def list_baselines(connection: sqlite3.Connection, limit: int = 1000) -> list[BaselineRow]:
-    """List the stored baselines by name."""
-    return [BaselineRow(**dict(row)) for row in connection.execute(LIST_SQL, {"limit": limit})]
+def list_baselines(connection: sqlite3.Connection, cursor: str | None = None, limit: int = 1000) -> Page[BaselineRow]:
+    """List the stored baselines by name.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    (after,) = decode_cursor(cursor, str) or ("",)
+    found = connection.execute(LIST_SQL, {"after": after, "limit": limit + 1})
+    return make_page([BaselineRow(**dict(row)) for row in found], limit, lambda row: (row.name,))
 
 
 def get_baseline(connection: sqlite3.Connection, name: str) -> Baseline | None:

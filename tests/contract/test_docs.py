@@ -21,12 +21,14 @@ def commands(parser):
     return actions.choices
 
 
-@pytest.mark.parametrize(("parser", "page"), [(collector_parser, "collector.md"), (app_parser, "dashboard.md")])
-def test_every_command_and_option_is_documented_and_has_help(parser, page):
-    missing = []
+@pytest.mark.parametrize(
+    ("parser", "pages"), [(collector_parser, ("collector.md",)), (app_parser, ("dashboard.md", "check.md"))]
+)
+def test_every_command_and_option_is_documented_and_has_help(parser, pages):
+    text, missing = "".join(DOCS[page] for page in pages), []
     for name, command in commands(parser()).items():
         options = [o for a in command._actions for o in a.option_strings if o.startswith("--") and o != "--help"]
-        missing += [word for word in [name, *options] if word not in DOCS[page]]
+        missing += [word for word in [name, *options] if word not in text]
         assert all(action.help for action in command._actions), name
     assert missing == []
 

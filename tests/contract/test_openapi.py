@@ -16,12 +16,14 @@ from flask.testing import FlaskClient
 from app import create_app
 from app.api.openapi import get_document, write_path
 from app.api.operations import OPERATIONS
+from app.cli import main as keep_baseline
 from app.imports.shelf import Shelf
 from app.settings import Settings
 from collectors.store.connect import open_writer
 from tests.tools.json_schema import list_faults
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
+from tests.unit.app.benched import RUNS as BENCHED
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import explore
 from tests.unit.app.recorded import record_run
@@ -47,6 +49,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(open_writer(path)) as connection:
         record_run(connection)
         bench_suite(connection)
+    assert keep_baseline(["baseline", "save", "main", "--run", BENCHED[0], "--db", str(path)]) == 0
     explore(path)
     slot = Shelf(str(path)).admit("ddp.tar.gz", most_receiving=1, most_waiting=1)
     slot.save(state="done")
@@ -83,7 +86,7 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
         names = reader.execute("select distinct model from series").fetchall()
         return [path.replace("<path:name>", quote(name)) for (name,) in names]
     if "<run_id>" not in path:
-        return [path]
+        return [path.replace("<baseline_name>", "main")]
     own = {"<key>": COMPILES, "<config_hash>": CONFIGS, "<artifact_id>": ARTIFACTS, "<guards_id>": GUARDS}
     own["<lookup_id>"] = LOOKUPS
     mark = next((mark for mark in own if mark in path), "<run_id>")
@@ -93,6 +96,8 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
 
 def needed(operation, reader: sqlite3.Connection) -> dict[str, str]:
     """Give the parameters without which an address has no answer."""
+    if operation.path == "/check":
+        return {"run": BENCHED[1], "baseline": "main"}
     if "/guards/" in operation.path:
         sets = [str(number) for (number,) in reader.execute("select artifact_id from guard_sets order by id limit 2")]
         return dict(zip(("a", "b"), sets)) if "a" in operation.parameters else {}

@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from flask.testing import FlaskClient
 
 from app.cli import main
 from collectors.events import GraphBroke, GuardFailure, ProcessStarted, Recompiled
@@ -213,3 +214,25 @@ def test_a_baseline_becomes_upstreams_expected_file(database: Path, store: sqlit
     assert expected.read_text() == "name,accuracy,graph_breaks,calls_captured\n\n\n\nmlp,pass,0,7\n"
     rules = ("--rule", "accuracy", "--rule", "graph-breaks", "--model", "mlp")
     assert _check(database, "--run", "A", "--baseline", str(expected), *rules) == 0
+
+
+def test_the_api_gives_the_same_verdicts(
+    database: Path, store: sqlite3.Connection, client: FlaskClient, tmp_path: Path
+) -> None:
+    _record(store, "A")
+    _record(store, "B", 1, breaks=("x", "y"))
+    assert main(["baseline", "save", "main", "--run", "A", "--db", str(database)]) == 0
+    target = tmp_path / "check.json"
+    assert _check(database, "--run", "B", "--baseline", "main", "--json", str(target)) == 1
+    assert client.get("/api/v1/check?run=B&baseline=main").json["data"] == json.loads(target.read_text())  # type: ignore[index]
+    assert client.get("/api/v1/baselines").json["data"][0]["run_id"] == "A"  # type: ignore[index]
+    kept = client.get("/api/v1/baselines/main").json["data"]  # type: ignore[index]
+    assert [it["fingerprint"] for it in kept["graph_breaks"]] == ["x"]
+    assert client.get("/api/v1/baselines/other").status_code == 404
+
+
+@pytest.mark.parametrize("what", ["nothing", "/etc/passwd", "x.csv", "A&rule=memory", "A&rule=sped"])
+def test_the_api_says_what_cannot_be_compared(store: sqlite3.Connection, client: FlaskClient, what: str) -> None:
+    _record(store, "A")
+    answer = client.get(f"/api/v1/check?run=A&baseline={what}")
+    assert answer.status_code == 400 and answer.json["errors"]  # type: ignore[index]
