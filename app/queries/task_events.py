@@ -7,6 +7,9 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from collectors.events import GraphBroke, load_event
+from collectors.store.codec import unpack
+
 
 @dataclass(frozen=True)
 class TaskBreak:
@@ -81,3 +84,27 @@ def list_task_causes(
     """List what a run's tasks were recompiled for, the most recompiles first."""
     values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
     return [TaskCause(**dict(row)) for row in connection.execute(CAUSES_SQL, values)]
+
+
+EVENTS_SQL = """
+select p.task, e.body
+from processes as p
+join events as e on e.process_id = p.id
+where p.run_id = :run_id
+  and p.task is not null
+  and e.kind = 'graph_broke'
+order by p.task, p.started_us, p.id, e.sequence
+limit :limit
+"""
+
+
+def load_task_breaks(
+    connection: sqlite3.Connection, run_id: str, limit: int = 1_000_000
+) -> dict[str, list[GraphBroke]]:
+    """Load the graph breaks of a run's tasks as the events that they came as, by task."""
+    found: dict[str, list[GraphBroke]] = {}
+    for row in connection.execute(EVENTS_SQL, {"run_id": run_id, "limit": limit}):
+        event = load_event(unpack(row["body"]))
+        if isinstance(event, GraphBroke):
+            found.setdefault(row["task"], []).append(event)
+    return found

@@ -7,3 +7,5 @@ FORMATS = {
     "csv": "text/csv; charset=utf-8; header=present",
     "md": "text/markdown; charset=utf-8",
 }
+# What is no one file but a folder of them: for the command line alone.
+FOLDERS = ("upstream",)

@@ -14,7 +14,7 @@ from typing import Any
 
 from app.queries.run_detail import get_run
 from app.queries.run_lookup import find_run_ids
-from app.reports import FORMATS
+from app.reports import FOLDERS, FORMATS
 from app.reports.csv import COLUMNS, DEFAULT_TABLE
 from app.settings import load_settings
 from collectors.store.connect import open_reader
@@ -27,10 +27,13 @@ formats:
   json   everything recorded of the run, under the API's names
   csv    one table for a spreadsheet or a program: --table names it
   md     a summary for a pull request's comment
+  upstream  the run's benchmark results as PyTorch's harness writes them: a folder of CSV and JSON that its own
+         checkers take (--output names the folder); --raw-timings adds each repeat's time
 
 examples:
   %(prog)s --run 01JD3W --format html --output report.html
   %(prog)s --run 01JD3W --format csv --table graph_breaks --output breaks.csv
+  %(prog)s --run 01JD3W --format upstream --output results
   %(prog)s --run 01JD3W --format md --output - --no-source | gh pr comment 12 --body-file -
 
 The id is on the run's page and in `python -m collectors list`; its beginning is enough if no other run has the same.
@@ -46,19 +49,22 @@ def add_parser(commands: Any) -> None:
     """Describe `export` to the command line."""
     parser = commands.add_parser(
         "export",
-        help="write a run's report as HTML, JSON, CSV or Markdown",
+        help="write a run's report as HTML, JSON, CSV or Markdown, or its results as upstream's files",
         description="Write one run's report. The file appears whole or not at all; one that is there is replaced.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--run", required=True, metavar="ID", help="The run's id, or the beginning of it.")
-    parser.add_argument("--format", required=True, choices=tuple(FORMATS), help="What to write.")
-    parser.add_argument("--output", required=True, metavar="PATH", help="Where to write it; - is stdout.")
+    parser.add_argument("--format", required=True, choices=(*FORMATS, *FOLDERS), help="What to write.")
+    parser.add_argument(
+        "--output", required=True, metavar="PATH", help="Where to write it; - is stdout. For upstream a folder."
+    )
     parser.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
     parser.add_argument(
         "--table", choices=tuple(COLUMNS), help=f"Which table csv has. Default: {DEFAULT_TABLE}. For csv alone."
     )
     parser.add_argument("--payloads", action="store_true", help="Put graphs and code into the file. For html alone.")
+    parser.add_argument("--raw-timings", action="store_true", help="Add each repeat's time. For upstream alone.")
     parser.add_argument("--no-source", action="store_true", help="Leave out the lines of the program's source code.")
     parser.set_defaults(function=export)
 
@@ -73,6 +79,9 @@ def export(arguments: argparse.Namespace) -> int:
         return _fail(
             "--payloads and --no-source exclude each other: graphs and code have lines of the program inside", 2
         )
+    refusal = _refuse_folder(arguments)
+    if refusal is not None:
+        return _fail(refusal, 2)
     path = load_settings(os.environ, {"db": arguments.db}).db
     try:
         with closing(open_reader(path)) as reader:
@@ -81,6 +90,16 @@ def export(arguments: argparse.Namespace) -> int:
         return _fail(str(error), 2)
     except sqlite3.Error as error:
         return _fail(str(explain(error, path)), 2)
+
+
+def _refuse_folder(arguments: argparse.Namespace) -> str | None:
+    if arguments.format not in FOLDERS:
+        return "--raw-timings is for upstream alone" if arguments.raw_timings else None
+    if arguments.output == "-":
+        return f"{arguments.format} is a folder of files, which stdout cannot take; give --output a folder's name"
+    if arguments.no_source:
+        return f"{arguments.format} has no line of source to leave out; call it without --no-source"
+    return None
 
 
 def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
@@ -94,6 +113,8 @@ def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
     if detail is None:
         known = "python -m collectors list"
         return _fail(f"there is no run {arguments.run!r} in this database; `{known}` lists the runs")
+    if arguments.format in FOLDERS:
+        return _export_folder(reader, detail.run.id, arguments)
     table, source = arguments.table or DEFAULT_TABLE, not arguments.no_source
     now_us, payloads = time.time_ns() // 1000, arguments.payloads
     pieces = write_report(reader, detail, arguments.format, table, source, now_us, payloads=payloads)
@@ -103,6 +124,23 @@ def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
         write_file(arguments.output, pieces)
     except OSError as error:
         return _fail(f"cannot write {arguments.output}: {error.strerror or error}")
+    return 0
+
+
+def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.Namespace) -> int:
+    from app.queries.results import load_measured
+    from app.queries.task_events import load_task_breaks
+    from collectors.formats.write import write_directory
+
+    results = load_measured(reader, run_id)
+    if not results:
+        return _fail(f"run {run_id} has no benchmark results; `python -m collectors bench` records some")
+    breaks = load_task_breaks(reader, run_id)
+    try:
+        names = write_directory(results, breaks, arguments.output, raw_timings=arguments.raw_timings)
+    except OSError as error:
+        return _fail(f"cannot write {arguments.output}: {error.strerror or error}")
+    sys.stderr.write(f"compileboard: {len(names)} files written to {arguments.output}\n")
     return 0
 
 

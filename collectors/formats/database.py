@@ -123,7 +123,7 @@ def _finish(file: ResultFile, it: _Pending, suite: str | None) -> None:
     output = _text(extra.get("output"))
     who, tag = clean(str(model["name"])), _text(extra.get("tag"))
     if file.kind == "compilation_metrics":
-        file.additions.append(Addition(who, tag, phases_s={name: value for name, value in it.numbers.items() if value}))
+        file.additions.append(Addition(who, tag, phases_s=it.numbers))
         return
     named = read_name(output or file.name)
     accuracy = it.texts.pop("accuracy", None)

@@ -164,7 +164,7 @@ def _read_phases(file: ResultFile, row: Row) -> None:
         file.rejects.add("misplaced_phases", row.line, model)
     else:
         numbers = {name: words.read_number(cell) for name, cell in cells.items()}
-        phases = {name: value for name, value in numbers.items() if value}
+        phases = {name: value for name, value in numbers.items() if value is not None}
         file.additions.append(Addition(model, row.cells.get("tag") or None, phases_s=phases))
 
 

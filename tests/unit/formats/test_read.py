@@ -79,8 +79,11 @@ def test_hud_rows_are_two_experiments_and_know_their_commits() -> None:
         ("dlrm", "accuracy", "measured", None, "b"),
     ]
     assert found[0].values == {
-        "speedup": 1.35, "compilation_latency": 21.3, "compression_ratio": 0.98,
-        "abs_latency": 12.5, "dynamo_peak_mem": 1.2,
+        "speedup": 1.35,
+        "compilation_latency": 21.3,
+        "compression_ratio": 0.98,
+        "abs_latency": 12.5,
+        "dynamo_peak_mem": 1.2,
     }
     assert found[0].hardware == "h100"
 

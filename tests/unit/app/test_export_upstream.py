@@ -1,0 +1,67 @@
+"""`export --format upstream`: what was imported of upstream's comes out of the database as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from tests.unit.formats.files import MADE, RECORDED
+from tests.unit.importer.loading import one
+from tests.unit.importer.test_results import run_import
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "t.db"
+    run_import(path, RECORDED)
+    return path
+
+
+def export(database: Path, output: object, *more: str) -> int:
+    run_id = one(database, "select id from runs limit 1")
+    options = ["--db", str(database), "--run", run_id, "--format", "upstream", "--output", str(output)]
+    return main(["export", *options, *more])
+
+
+def test_the_recorded_files_come_out_of_the_database_to_the_byte(database: Path, tmp_path: Path) -> None:
+    assert export(database, tmp_path / "out") == 0
+    for path in RECORDED.glob("*.csv"):
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_writing_again_replaces_the_files_and_leaves_no_others(database: Path, tmp_path: Path) -> None:
+    export(database, tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert export(database, tmp_path) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_raw_timings_are_asked_for(tmp_path: Path) -> None:
+    run_import(tmp_path / "t.db", *sorted(MADE.glob("bas*")))
+    assert export(tmp_path / "t.db", tmp_path / "without") == 0
+    assert export(tmp_path / "t.db", tmp_path / "with", "--raw-timings") == 0
+    assert [path.suffix for path in (tmp_path / "without").glob("*.npy")] == []
+    assert len(list((tmp_path / "with").glob("*-raw_timings-mlp-cpu.npy"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "more", "said"),
+    [
+        ("-", [], "stdout cannot take"),
+        ("x", ["--no-source"], "without --no-source"),
+        ("x", ["--table", "guards"], "csv alone"),
+    ],
+)
+def test_what_a_folder_cannot_be_is_refused(
+    database: Path, capsys: pytest.CaptureFixture[str], output: str, more: list[str], said: str
+) -> None:
+    assert export(database, output, *more) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_place_that_is_no_folder_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert export(database, tmp_path / "file") == 1
+    assert "cannot write" in capsys.readouterr().err
