@@ -45,8 +45,12 @@ def test_numbers_carry_their_unit(schema):
     }
     plain |= {"exit_code", "git_dirty", "keep_source", "pinned", "snapshot_final", "frame_id", "frame_compile_id"}
     plain |= {"last_sequence", "cache_size", "compile_key", "depth", "instant", "thread", "redacted", "first_line"}
-    plain |= {"attempt"}
-    unit = re.compile(r"_(us|bytes|count|ratio|id)$")
+    plain |= {"attempt", "dynamic", "batch_size"}
+    # A benchmark's numbers have upstream's names.
+    plain |= {"speedup", "speedup_low", "speedup_high", "value", "recompiles", "fallbacks_to_eager", "cudagraph_skips"}
+    plain |= {"calls_captured", "unique_graphs", "graph_breaks", "unique_graph_breaks"}
+    plain |= {"autograd_captures", "autograd_compiles"}
+    unit = re.compile(r"_(us|ms|s|gb|bytes|count|ratio|id)$")
     columns = [
         (table, column["name"])
         for table in tables(schema)

@@ -22,6 +22,8 @@ from collectors.store.codec import unpack
 from collectors.store.connect import open_reader, open_writer
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
+from tests.unit.app.benched import RUNS as BENCH_RUNS
+from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import LOGS as WHOLE_LOGS
 from tests.unit.app.explored import explore
 from tests.unit.app.recorded import RUN, record_run
@@ -39,6 +41,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_db([str(path), *(str(DATA / "trace" / f"{name}.log.xz") for name in LOGS)])
     with closing(open_writer(path)) as connection:
         record_run(connection)
+        bench_suite(connection)
     explore(path)
     return path
 
@@ -98,7 +101,7 @@ def test_lists_are_as_long_as_the_totals_say(client: FlaskClient) -> None:
     lists = {"compiles": "compile", "compilations": "record", "graph_breaks": "graph_break", "processes": "process"}
     lists |= {"recompiles": "recompile", "recompile_limits": "recompile_limit", "cudagraph_skips": "cudagraph_skip"}
     runs = read_all(client, "/runs")
-    assert len(runs) == len(LOGS) + 1 + len(WHOLE_LOGS) + 1  # and the one of two ranks
+    assert len(runs) == len(LOGS) + 1 + len(BENCH_RUNS) + len(WHOLE_LOGS) + 1  # and the one of two ranks
     for run in runs:
         for name, count in lists.items():
             assert len(read_all(client, f"/runs/{run['id']}/{name}")) == run[f"{count}_count"], (run["name"], name)
