@@ -44,7 +44,7 @@ def _detail_pages(tab: Page, address: str) -> list[str]:
 
 def test_navigation_reaches_every_page_and_says_where_it_is(tab: Page, address: str) -> None:
     tab.goto(address)
-    for label in ("Runs", "Graph breaks", "Recompiles", "Overview"):
+    for label in ("Runs", "Models", "Graph breaks", "Recompiles", "Overview"):
         tab.get_by_role("navigation", name="Pages").get_by_role("link", name=label).click()
         tab.wait_for_load_state()
         assert tab.locator(".nav__link[aria-current=page]").inner_text() == label

@@ -1,0 +1,86 @@
+"""Benchmark results in a real browser: the suite, a model, a phone, no JavaScript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collectors.store.connect import checkpoint, open_writer
+from collectors.store.migrations import migrate
+from tests.tools.serving import serving
+from tests.unit.app.benched import COMMAND, RUNS, bench_suite
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+MODELS = ".results tbody td:first-child > a"
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve three runs of the suite; give the address."""
+    path = tmp_path_factory.mktemp("models") / "compileboard.db"
+    migrate(path)
+    with closing(open_writer(path)) as store:
+        bench_suite(store)
+        checkpoint(store)
+    with serving(path) as server:
+        yield server.address
+
+
+def test_the_suite_sorts_filters_and_leads_to_a_model(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/models")
+    tab.get_by_role("columnheader", name="Speedup").get_by_role("link").click()
+    tab.wait_for_url(re.compile("sort=speedup$"))
+    assert tab.locator(MODELS).first.inner_text() == "Bert4"
+    tab.get_by_label("Status").select_option("failed")
+    tab.wait_for_url(re.compile("status=failed"))
+    assert sorted(tab.locator(MODELS).all_inner_texts()) == ["Hungry", "Sleeper", "WrongAnswer"]
+    tab.get_by_role("link", name="Hungry").click()
+    tab.wait_for_url(re.compile("/models/Hungry"))
+    assert "96.00 GiB" in tab.locator("pre[aria-label=traceback]").inner_text()
+
+
+def test_a_point_of_a_models_history_opens_what_is_known_of_it(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/models/Breaky")
+    for chart in tab.locator("[data-chart]").all():
+        chart.locator(".main-svg").first.wait_for()
+    point = tab.locator("#latency-chart .scatterlayer .points path").first
+    box = point.bounding_box()
+    assert box is not None
+    # Plotly has an invisible layer over its points, so the place is clicked, not the point.
+    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tab.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tab.wait_for_url(re.compile(f"run={RUNS[0]}#point"))
+    assert "0.563× to 0.581×" in tab.locator("#point").inner_text()
+
+
+def test_the_command_of_a_point_is_copied(open_tab: Callable[..., Page], suite: str) -> None:
+    page = open_tab(permissions=["clipboard-read", "clipboard-write"])
+    page.goto(f"{suite}/models/Breaky")
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == COMMAND.format("Breaky")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_of_results_fit_a_phone(open_tab: Callable[..., Page], suite: str, scheme: str) -> None:
+    page = open_tab(400, color_scheme=scheme)
+    for address in ("/models", "/models/Breaky", "/models/Hungry", f"/runs/{RUNS[0]}/results"):
+        page.goto(f"{suite}{address}")
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+
+
+def test_results_read_without_javascript(open_tab: Callable[..., Page], suite: str) -> None:
+    page = open_tab(java_script_enabled=False)
+    page.goto(f"{suite}/runs/{RUNS[2]}/results")
+    assert page.locator(".tabs__link[aria-current=page]").inner_text() == "Results"
+    assert "no clear difference" in page.locator("main").inner_text()
+    page.goto(f"{suite}/models/Breaky")
+    page.locator("#speedup-chart-table summary").click()
+    assert "0.578–0.596" in page.locator("#speedup-chart-table table").inner_text()
