@@ -7,29 +7,23 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 from collectors.bench import suites
-from collectors.bench.child import Task
-from collectors.bench.experiments import settings_for
-from collectors.bench.isolate import Done, clear, run_task
+from collectors.bench.baseline import read_baseline
+from collectors.bench.found_breaks import list_breaks, say_breaks
+from collectors.bench.measuring import Job, Measured, Say, measure
 from collectors.bench.models import ModelRef
-from collectors.bench.outcome import Outcome
-from collectors.bench.plan import Planned, make_plan, plan_hash, repeat_command
-from collectors.bench.progress import Progress
-from collectors.bench.recorded import PLAN_TAG, Before, BenchRun, find_before
+from collectors.bench.plan import make_plan, plan_hash
+from collectors.bench.recorded import PLAN_TAG, find_before
 from collectors.bench.selection import select
 from collectors.bench.settings import Settings
 from collectors.bench.suites.user import parse_only
 from collectors.bench.summary import summarize
-from collectors.events import BenchMeasured
 from collectors.record import hints
 from collectors.record.launch import Request
+from collectors.store.errors import StoreError
 
-Say = Callable[[str], None]
 FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
-OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
 
 
 def bench_command(arguments: argparse.Namespace, say: Say) -> int:
@@ -45,65 +39,28 @@ def bench_command(arguments: argparse.Namespace, say: Say) -> int:
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
     identity = plan_hash(chosen, experiments, settings)
     before = None if arguments.resume is None else find_before(arguments.db, identity, arguments.resume)
-    run = BenchRun(request_of(arguments, chosen, identity), say, run_id=before.run_id if before else None)
-    run.open()
-    served = hints.dashboard("serve", database=arguments.db)
-    whisper: Say = (lambda _: None) if arguments.quiet else say
-    whisper(f"run {run.manifest.run_id} is recorded in {arguments.db}; see it with: {served}")
-    return _measure(run, plan, settings, before, arguments, say)
+    baseline = read_baseline(arguments.baseline)
+    job = Job(plan, settings, request_of(arguments, chosen, {PLAN_TAG: identity}), baseline=baseline)
+    measured = measure(job, arguments, before, say)
+    return finish(measured, arguments, say)
 
 
-def _measure(
-    run: BenchRun,
-    plan: list[Planned],
-    settings: Settings,
-    before: Before | None,
-    arguments: argparse.Namespace,
-    say: Say,
-) -> int:
-    progress = Progress(len(plan), quiet=arguments.quiet)
-    results: list[BenchMeasured] = []
-    interrupted = False
+def finish(measured: Measured, arguments: argparse.Namespace, say: Say) -> int:
+    """Sum a run up; return the exit code."""
+    results = measured.results
+    print(summarize(results))
     try:
-        for planned in plan:
-            if before and (planned.ref.suite, planned.ref.name, planned.experiment) in before.done:
-                progress.known(planned)
-                continue
-            progress.begin(planned, settings)
-            results.append(_one(run, planned, settings))
-            progress.end(results[-1], explain=arguments.explain)
-    except KeyboardInterrupt:
-        interrupted = True
-        progress.interrupt()
-    finally:
-        clear(run.folder / OF_OURSELVES)
-        run.end(interrupted=interrupted)
-    print(summarize(results, explain=arguments.explain))
-    if interrupted:
+        breaks = say_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
+        print(*breaks, sep="\n", end="\n" if breaks else "")
+    except StoreError as error:  # the run waits in its spool then
+        say(f"the graph breaks cannot be listed: {error}")
+    if measured.interrupted:
         again = hints.collect("bench", "…", "--resume", database=arguments.db)
         say(f"interrupted; what was measured is recorded. The same command with --resume goes on: {again}")
         return INTERRUPTED
-    show = hints.collect("show", run.manifest.run_id, database=arguments.db)
+    show = hints.collect("show", measured.run_id, database=arguments.db)
     say(f"recorded {len(results)} results; {show}")
     return FAILED if results and all(it.status == "failed" for it in results) else 0
-
-
-def _one(run: BenchRun, planned: Planned, settings: Settings) -> BenchMeasured:
-    """Do one task and record its result."""
-    command = repeat_command(planned, settings, hints.collect("bench"))
-    settings = settings_for(planned.experiment, settings)
-    why_not = planned.left_out or suites.missing(planned.ref.suite)
-    if why_not:
-        done = Done(Outcome(status="skipped", reason=why_not), 0, 0)
-        return run.keep(planned, settings, done, command)
-    folder = run.folder / OF_OURSELVES / f"{planned.number:04}"
-    environment = {**run.child_environment(planned.name), **suites.environment(planned.ref.suite)}
-    task = Task(planned.experiment, planned.ref, settings)
-    try:
-        done = run_task(task, folder, environment, cwd=os.getcwd(), beat=run.beat)
-        return run.keep(planned, settings, done, command)
-    finally:
-        clear(folder)
 
 
 def choose_models(arguments: argparse.Namespace) -> list[ModelRef]:
@@ -185,7 +142,7 @@ def _has_gpu() -> bool:
     return listed.returncode == 0 and b"GPU" in listed.stdout
 
 
-def request_of(arguments: argparse.Namespace, models: list[ModelRef], identity: str) -> Request:
+def request_of(arguments: argparse.Namespace, models: list[ModelRef], tags: dict[str, str]) -> Request:
     """Describe the run: its name and suite are the models' suites."""
     names = list(dict.fromkeys(ref.suite for ref in models))
     return Request(
@@ -193,7 +150,7 @@ def request_of(arguments: argparse.Namespace, models: list[ModelRef], identity: 
         database=arguments.db,
         name=arguments.name or f"bench {'+'.join(names)}",
         suite=names[0] if len(names) == 1 else None,
-        tags={**dict(arguments.tag), PLAN_TAG: identity},
+        tags={**dict(arguments.tag), **tags},
         level=arguments.level,
         keep_source=not arguments.no_source,
     )

@@ -20,6 +20,7 @@ PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent
 BOOT = (
     "import sys; sys.path.append(sys.argv.pop(1)); from collectors.bench.child import main; sys.exit(main(sys.argv[1]))"
 )
+CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
 STEP_S = 0.1
 END_PATIENCE_S = 2.0
 TAIL_BYTES = 20_000
@@ -74,9 +75,14 @@ def run_task(
 
 def caches(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Return where inductor and Triton cache: in the task's own folder, so that every compilation is a cold one."""
-    given = environment.get("COMPILEBOARD_BENCH_CACHE")
-    root = Path(given) if given else folder / "cache"
+    root = cache_folder(folder, environment)
     return {"TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"), "TRITON_CACHE_DIR": str(root / "triton")}
+
+
+def cache_folder(folder: Path, environment: Mapping[str, str]) -> Path:
+    """Return the folder of a task's caches: one that was given to it, or its own."""
+    given = environment.get(CACHE_VARIABLE)
+    return Path(given) if given else folder / "cache"
 
 
 def _wait(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[], None]) -> bool:

@@ -57,6 +57,8 @@ class Progress:
         sys.stderr.write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
         if explain and result.status == "measured":
             sys.stderr.write(f"    {explained(result)}\n")
+        if "timing" in result.facts:
+            sys.stderr.write(f"    TIMING: {timing(result)}\n")
         sys.stderr.flush()
 
     def interrupt(self) -> None:
@@ -87,6 +89,8 @@ def describe(result: BenchMeasured) -> str:
         text += f" [{values['speedup_low']:.3f}, {values['speedup_high']:.3f}]"
         if values["speedup_low"] <= 1.0 <= values["speedup_high"]:
             text += " no clear difference"
+    if "baseline" in values:
+        text += f", {values['baseline']:.3f}x in the baseline [{values['speedup_vs_baseline']:.3f}x]"
     return text
 
 
@@ -98,3 +102,9 @@ def explained(result: BenchMeasured) -> str:
         f"Dynamo produced {number['unique_graphs']} graphs covering {number['calls_captured']} ops with "
         f"{number['graph_breaks']} graph breaks ({unique} unique)"
     )
+
+
+def timing(result: BenchMeasured) -> str:
+    """Say where torch's own report saw the compile time go, the longest first."""
+    phases: dict[str, float] = dict(result.facts["timing"])
+    return " ".join(f"{name}:{spent_s:.3f}" for name, spent_s in sorted(phases.items(), key=lambda it: -it[1]))

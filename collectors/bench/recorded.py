@@ -51,13 +51,14 @@ class BenchRun:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     argv: tuple[str, ...] = ()
     run_id: str | None = None  # of a run that is gone on with
+    cwd: str | None = None  # where the models' code is, if not here
 
     def open(self) -> None:
         """Make the spool and open the database.
 
         Raises: StoreError if it can never take this run.
         """
-        cwd = os.getcwd()
+        cwd = self.cwd or os.getcwd()
         manifest = describe_run(
             self.environment,
             argv=self.argv or sys.argv,

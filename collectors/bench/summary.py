@@ -12,7 +12,7 @@ from collectors.events import BenchMeasured
 PASSING = ("pass", "pass_due_to_skip", "eager_variation")
 
 
-def summarize(results: Sequence[BenchMeasured], *, explain: bool = False) -> str:
+def summarize(results: Sequence[BenchMeasured]) -> str:
     """Write the summary: what upstream prints, and the failures by their reason."""
     if not results:
         return "Nothing was measured."
@@ -31,6 +31,7 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
             ("speedup", f"gmean={geomean(speedups):.2f}x mean={fmean(speedups):.3f}x of {len(speedups)} models")
         )
     for name, words in (
+        ("speedup_vs_baseline", "mean={:.3f}x"),
         ("abs_latency", "mean={:.3f} ms"),
         ("compilation_latency", "mean={:.3f} seconds"),
         ("warm_compilation_latency", "mean={:.3f} seconds"),

@@ -21,6 +21,7 @@ from collectors.bench.model_facts import ModelFacts, facts_for
 from collectors.bench.models import ModelRef
 from collectors.bench.outcome import Outcome
 from collectors.bench.settings import Settings
+from collectors.bench.stages import Stages
 from collectors.bench.steps import Steps, cast, cast_inputs, move_inputs
 
 TORCH_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -37,17 +38,17 @@ class StageFailed(Exception):
 class Workbench:
     """Hold the model and what it is called with; make the compiled step; count what dynamo did."""
 
-    def __init__(self, ref: ModelRef, settings: Settings, folder: Path) -> None:
+    def __init__(self, ref: ModelRef, settings: Settings, stages: Stages) -> None:
         self.ref = ref
         self.settings = settings
-        self.folder = folder  # of this task: its stage, its result, its caches
+        self.stages = stages
         self.facts: ModelFacts = facts_for(ref.suite, ref.name)
         self.loaded: Loaded
         self.steps: Steps
 
     def stage(self, name: str) -> None:
         """Note how far we are: what is known of a process that dies here."""
-        (self.folder / "stage").write_text(name)
+        self.stages.begin(name)
 
     def load(self) -> None:
         """Build the model and bring it to the device.
@@ -59,7 +60,8 @@ class Workbench:
         self.steps = Steps(self.settings, self.loaded.loss, self.facts)
         eval_mode = self.settings.use_eval_mode or self.facts.find("use_eval_mode", mode=self.settings.mode)
         train = self.settings.is_training and not eval_mode
-        self.module.train(train)
+        if not self.loaded.keeps_mode:
+            self.module.train(train)
         try:
             self.module.to(self.settings.device)
             if self.settings.channels_last:
@@ -148,6 +150,9 @@ class Workbench:
     def describe(self, outcome: Outcome) -> Outcome:
         """Add to an outcome what the workbench knows."""
         outcome.batch_size = self.batch_size
+        outcome.facts["module_training"] = self.module.training
+        if self.settings.timing:
+            outcome.facts["timing"] = torch._dynamo.utils.calculate_time_spent()
         if self.settings.device == "cuda":
             outcome.hardware = torch.cuda.get_device_name()
         return outcome

@@ -71,7 +71,7 @@ def _reasons(seen: Seen) -> dict[str, Any]:
 def changes(bench: Workbench) -> Iterator[tuple[str, Change]]:
     """Yield each change by its name; each puts back what it changed."""
     inputs = bench.inputs
-    yield "same", partial(contextlib.nullcontext, inputs)
+    yield "same", partial(_with, inputs)
     yield from _sizes(bench)
     yield ("eval mode" if bench.module.training else "train mode"), lambda: _other_mode(bench)
     if not bench.settings.is_training:
@@ -80,20 +80,24 @@ def changes(bench: Workbench) -> Iterator[tuple[str, Change]]:
         yield "bfloat16", lambda: _in_bfloat16(bench)
 
 
+def _with(inputs: Inputs) -> contextlib.AbstractContextManager[Inputs]:
+    return contextlib.nullcontext(inputs)
+
+
 def _sizes(bench: Workbench) -> Iterator[tuple[str, Change]]:
     resize, present = bench.loaded.resize, _shapes(bench.inputs)
     if resize is not None:
         for size in bench.loaded.sizes[:MOST_SIZES]:
             inputs = bench.prepare_inputs(resize(size))
             if _shapes(inputs) != present:
-                yield f"{bench.loaded.size_name}={size}", partial(contextlib.nullcontext, inputs)
+                yield f"{bench.loaded.size_name}={size}", partial(_with, inputs)
         return
     batch_size = bench.batch_size
     if batch_size is None or batch_size < 4:
         return  # a size of 1 is another matter to dynamo, and 0 to everything
     for size in (batch_size - 1, batch_size // 2):
         inputs = _cut(bench.inputs, batch_size, size)
-        yield f"batch size={size}", partial(contextlib.nullcontext, inputs)
+        yield f"batch size={size}", partial(_with, inputs)
 
 
 def _cut(inputs: Inputs, batch_size: int, size: int) -> Inputs:

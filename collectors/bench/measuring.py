@@ -1,0 +1,123 @@
+"""Measure a plan: a run of its own, the tasks one after the other, each recorded as soon as it is done."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collectors.bench import suites
+from collectors.bench.baseline import compare_with
+from collectors.bench.child import Task
+from collectors.bench.experiments import settings_for
+from collectors.bench.isolate import Done, clear, run_task
+from collectors.bench.outcome import Outcome
+from collectors.bench.plan import Planned, repeat_command
+from collectors.bench.progress import Progress
+from collectors.bench.recorded import Before, BenchRun
+from collectors.bench.settings import Settings
+from collectors.bench.start import CACHES_ON, measure_warm_start, wants_warm_start
+from collectors.events import BenchMeasured
+from collectors.record import hints
+from collectors.record.launch import Request
+
+Say = Callable[[str], None]
+OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
+
+
+@dataclass(frozen=True)
+class Place:
+    """Say where models are measured: in which folder, with which environment.
+
+    A worktree stands for a checkout: `stands_for` is its folder and the checkout's, and `suffix` is what the command
+    needs besides to measure there again.
+    """
+
+    cwd: str = field(default_factory=os.getcwd)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    stands_for: tuple[str, str] | None = None
+    suffix: str = ""
+
+    def say(self, command: str) -> str:
+        """Write a command that was made here so that it works from the checkout."""
+        return (command.replace(*self.stands_for) if self.stands_for else command) + self.suffix
+
+
+@dataclass(frozen=True)
+class Job:
+    """Hold what one run measures."""
+
+    plan: list[Planned]
+    settings: Settings
+    request: Request
+    place: Place = field(default_factory=Place)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Measured:
+    """Say what a run measured."""
+
+    run_id: str
+    results: list[BenchMeasured] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def measure(job: Job, arguments: argparse.Namespace, before: Before | None, say: Say) -> Measured:
+    """Run a job to its end, or to Ctrl-C: what is finished then is kept.
+
+    Raises: StoreError if the database can never take the run.
+    """
+    place = job.place
+    run = BenchRun(
+        job.request, say, environment=place.environment, run_id=before.run_id if before else None, cwd=place.cwd
+    )
+    run.open()
+    measured = Measured(run.manifest.run_id)
+    if not arguments.quiet:
+        served = hints.dashboard("serve", database=arguments.db)
+        say(f"run {measured.run_id} is recorded in {arguments.db}; see it with: {served}")
+    progress = Progress(len(job.plan), quiet=arguments.quiet)
+    try:
+        for planned in job.plan:
+            if before and (planned.ref.suite, planned.ref.name, planned.experiment) in before.done:
+                progress.known(planned)
+                continue
+            progress.begin(planned, job.settings)
+            measured.results.append(_one(run, planned, job))
+            progress.end(measured.results[-1], explain=arguments.explain)
+    except KeyboardInterrupt:
+        measured.interrupted = True
+        progress.interrupt()
+    finally:
+        clear(run.folder / OF_OURSELVES)
+        run.end(interrupted=measured.interrupted)
+    return measured
+
+
+def _one(run: BenchRun, planned: Planned, job: Job) -> BenchMeasured:
+    """Do one task and record its result."""
+    command = job.place.say(repeat_command(planned, job.settings, hints.collect("bench")))
+    settings = settings_for(planned.experiment, job.settings)
+    why_not = planned.left_out or suites.missing(planned.ref.suite)
+    if why_not:
+        done = Done(Outcome(status="skipped", reason=why_not), 0, 0)
+        return run.keep(planned, settings, done, command)
+    folder = run.folder / OF_OURSELVES / f"{planned.number:04}"
+
+    task = Task(planned.experiment, planned.ref, settings)
+
+    def environment(suffix: str = "") -> dict[str, str]:
+        caches = CACHES_ON if wants_warm_start(task) else {}
+        return {**caches, **run.child_environment(planned.name + suffix), **suites.environment(planned.ref.suite)}
+
+    try:
+        done = run_task(task, folder, environment(), cwd=job.place.cwd, beat=run.beat)
+        if wants_warm_start(task):
+            done = measure_warm_start(done, task, folder, environment, cwd=job.place.cwd, beat=run.beat)
+        compare_with(job.baseline, planned, done.outcome)
+        return run.keep(planned, settings, done, command)
+    finally:
+        clear(folder)
