@@ -12,10 +12,12 @@ import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from collectors.bench.models import ModelRef
 from collectors.bench.outcome import Outcome
 from collectors.bench.settings import Settings, load_settings
+from collectors.bench.stages import Stages
 
 TASK, RESULT = "task.json", "result.json"
 
@@ -40,28 +42,34 @@ def read_task(folder: Path) -> Task:
     return Task(body["experiment"], ModelRef(**body["ref"]), load_settings(body["settings"]))
 
 
-def main(folder_name: str) -> int:
-    """Do the task of a folder and leave its result there."""
+def main(folder_name: str) -> None:
+    """Do the task of a folder, leave its result there, and end this process."""
     folder = Path(folder_name)
+    stages = Stages(folder)
     task = read_task(folder)
     try:
-        outcome = _measure(task, folder)
+        outcome = _measure(task, stages)
     except BaseException as error:
         outcome = failure(error)
+    outcome.facts["stages_s"] = stages.durations()
     temporary = folder / f"{RESULT}.part"
     temporary.write_text(outcome.dump(), encoding="utf-8")
     os.replace(temporary, folder / RESULT)
-    return 0
+    leave()
 
 
-def _measure(task: Task, folder: Path) -> Outcome:
+def _measure(task: Task, stages: Stages) -> Outcome:
     from collectors.bench.surroundings import arrange, prepare_environment
 
     prepare_environment(task)  # before torch is imported: it reads some of it then
+    stages.begin("import torch")
+    import torch._dynamo.testing  # noqa: F401
+
+    stages.begin("import the harness")
     from collectors.bench.workbench import Workbench
 
     arrange(task)
-    bench = Workbench(task.ref, task.settings, folder)
+    bench = Workbench(task.ref, task.settings, stages)
     bench.load()
     module = importlib.import_module(f"collectors.bench.experiments.{task.experiment}")
     try:
@@ -86,5 +94,16 @@ def failure(error: BaseException) -> Outcome:
     return Outcome(status="failed", reason=reason or "infra_error", message=message, traceback=text)
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+def take_hooks_out() -> None:
+    """Let the hooks say their last, where they are in this process: what follows is not observed."""
+    hooks = sys.modules.get("_compileboard.observe.hooks")
+    if hooks is not None:
+        hooks.uninstall_hooks()
+
+
+def leave() -> NoReturn:
+    """End at once. torch's own end takes seconds (its compile workers, the GPU's memory), and nothing waits for it."""
+    take_hooks_out()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

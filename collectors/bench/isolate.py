@@ -17,9 +17,7 @@ from collectors.bench.outcome import Outcome, load_outcome
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent
 # `collectors` is found where we were found, after everything else: a checkout need not be installed.
-BOOT = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from collectors.bench.child import main; sys.exit(main(sys.argv[1]))"
-)
+BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from collectors.bench.child import main; main(sys.argv[1])"
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
 STEP_S = 0.1
 END_PATIENCE_S = 2.0

@@ -25,3 +25,4 @@ class Loaded:
     resize: Callable[[int], Inputs] | None = None
     size_name: str = "batch size"
     sizes: tuple[int, ...] = ()
+    keeps_mode: bool = False  # measured in the mode that the module is in: train() or eval() is its own affair

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 
 from collectors.bench.artifacts import export_profile, memory_snapshot
+from collectors.bench.child import take_hooks_out
 from collectors.bench.counters import counted_since, dynamo_counts
 from collectors.bench.dynamic import mark_batch
 from collectors.bench.memory import peak_gb, peak_of, reset_peak
@@ -116,9 +116,7 @@ def _cache_lookup(bench: Workbench, compiled: Callable[..., Any]) -> dict[str, f
 
 def _compile_again(bench: Workbench, step: Callable[..., Any], outcome: Outcome) -> None:
     """Time the compilation with what the first one left in torch's caches. The hooks are out: it is no recompile."""
-    hooks = sys.modules.get("_compileboard.observe.hooks")
-    if hooks is not None:
-        hooks.uninstall_hooks()
+    take_hooks_out()
     torch._dynamo.reset()
     try:
         again_s = bench.warm_up(bench.compile(step), bench.module, WARM_UPS)

@@ -42,7 +42,8 @@ def _from_class(module: ModuleType, path: str, name: str) -> Loaded:
     if not hasattr(model_class, "get_example_inputs"):
         raise OnlyError(f"{where} has no method get_example_inputs(), which returns a tuple of what forward takes")
     model = model_class()
-    return Loaded(model, _check_inputs(model.get_example_inputs(), f"{where}.get_example_inputs()"))
+    inputs = _check_inputs(model.get_example_inputs(), f"{where}.get_example_inputs()")
+    return Loaded(model, inputs, keeps_mode=True)  # as upstream: it calls neither train() nor eval() on these
 
 
 def _from_result(result: Any, where: str) -> Loaded:
