@@ -199,6 +199,12 @@ def _add_run(bench: argparse.ArgumentParser) -> None:
         help="go on with an interrupted run (default: the newest of the same command)",
     )
     group.add_argument(
+        "--diff-branch",
+        metavar="REF",
+        help="measure this branch or commit of the repository here as well, in a throw-away worktree, and compare; the "
+        "checkout is not touched",
+    )
+    group.add_argument(
         "--baseline", metavar="FILE", help="a performance CSV of upstream's form to compare speedups with"
     )
     group.add_argument(

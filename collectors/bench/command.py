@@ -10,20 +10,16 @@ import sys
 
 from collectors.bench import suites
 from collectors.bench.baseline import read_baseline
-from collectors.bench.found_breaks import list_breaks, say_breaks
-from collectors.bench.measuring import Job, Measured, Say, measure
+from collectors.bench.diff_branch import measure_both
+from collectors.bench.measuring import Job, Place, Say, finish, measure
 from collectors.bench.models import ModelRef
 from collectors.bench.plan import make_plan, plan_hash
 from collectors.bench.recorded import PLAN_TAG, find_before
 from collectors.bench.selection import select
 from collectors.bench.settings import Settings
 from collectors.bench.suites.user import parse_only
-from collectors.bench.summary import summarize
 from collectors.record import hints
 from collectors.record.launch import Request
-from collectors.store.errors import StoreError
-
-FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 
 
 def bench_command(arguments: argparse.Namespace, say: Say) -> int:
@@ -31,36 +27,26 @@ def bench_command(arguments: argparse.Namespace, say: Say) -> int:
 
     Raises: ValueError in words for what cannot be asked for; StoreError.
     """
-    chosen = choose_models(arguments)
     if arguments.list:
-        return list_models(chosen)
-    settings = settings_of(arguments)
+        return list_models(choose_models(arguments))
+    if arguments.diff_branch is not None:
+        return measure_both(arguments, make_job, say)
+    job = make_job(arguments, Place(), {})
+    before = None if arguments.resume is None else find_before(arguments.db, job.identity, arguments.resume)
+    return finish(measure(job, arguments, before, say), arguments, say)
+
+
+def make_job(arguments: argparse.Namespace, place: Place, tags: dict[str, str]) -> Job:
+    """Make of the arguments what one run measures.
+
+    Raises: ValueError in words for what cannot be asked for.
+    """
+    chosen, settings = choose_models(arguments), settings_of(arguments)
     experiments = tuple(dict.fromkeys(arguments.experiments or ["performance"]))
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
     identity = plan_hash(chosen, experiments, settings)
-    before = None if arguments.resume is None else find_before(arguments.db, identity, arguments.resume)
-    baseline = read_baseline(arguments.baseline)
-    job = Job(plan, settings, request_of(arguments, chosen, {PLAN_TAG: identity}), baseline=baseline)
-    measured = measure(job, arguments, before, say)
-    return finish(measured, arguments, say)
-
-
-def finish(measured: Measured, arguments: argparse.Namespace, say: Say) -> int:
-    """Sum a run up; return the exit code."""
-    results = measured.results
-    print(summarize(results))
-    try:
-        breaks = say_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
-        print(*breaks, sep="\n", end="\n" if breaks else "")
-    except StoreError as error:  # the run waits in its spool then
-        say(f"the graph breaks cannot be listed: {error}")
-    if measured.interrupted:
-        again = hints.collect("bench", "…", "--resume", database=arguments.db)
-        say(f"interrupted; what was measured is recorded. The same command with --resume goes on: {again}")
-        return INTERRUPTED
-    show = hints.collect("show", measured.run_id, database=arguments.db)
-    say(f"recorded {len(results)} results; {show}")
-    return FAILED if results and all(it.status == "failed" for it in results) else 0
+    request = request_of(arguments, chosen, tags or {PLAN_TAG: identity})  # a run of a comparison is not gone on with
+    return Job(plan, settings, request, identity, place, read_baseline(arguments.baseline))
 
 
 def choose_models(arguments: argparse.Namespace) -> list[ModelRef]:

@@ -12,6 +12,7 @@ from collectors.bench import suites
 from collectors.bench.baseline import compare_with
 from collectors.bench.child import Task
 from collectors.bench.experiments import settings_for
+from collectors.bench.found_breaks import list_breaks, say_breaks
 from collectors.bench.isolate import Done, clear, run_task
 from collectors.bench.outcome import Outcome
 from collectors.bench.plan import Planned, repeat_command
@@ -19,11 +20,14 @@ from collectors.bench.progress import Progress
 from collectors.bench.recorded import Before, BenchRun
 from collectors.bench.settings import Settings
 from collectors.bench.start import CACHES_ON, measure_warm_start, wants_warm_start
+from collectors.bench.summary import summarize
 from collectors.events import BenchMeasured
 from collectors.record import hints
 from collectors.record.launch import Request
+from collectors.store.errors import StoreError
 
 Say = Callable[[str], None]
+FAILED, INTERRUPTED = 1, 130
 OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
 
 
@@ -52,6 +56,7 @@ class Job:
     plan: list[Planned]
     settings: Settings
     request: Request
+    identity: str  # of the plan: what `--resume` goes on with has the same
     place: Place = field(default_factory=Place)
     baseline: Mapping[str, float] = field(default_factory=dict)
 
@@ -121,3 +126,21 @@ def _one(run: BenchRun, planned: Planned, job: Job) -> BenchMeasured:
         return run.keep(planned, settings, done, command)
     finally:
         clear(folder)
+
+
+def finish(measured: Measured, arguments: argparse.Namespace, say: Say) -> int:
+    """Sum a run up; return the exit code."""
+    results = measured.results
+    print(summarize(results))
+    try:
+        breaks = say_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
+        print(*breaks, sep="\n", end="\n" if breaks else "")
+    except StoreError as error:  # the run waits in its spool then
+        say(f"the graph breaks cannot be listed: {error}")
+    if measured.interrupted:
+        again = hints.collect("bench", "…", "--resume", database=arguments.db)
+        say(f"interrupted; what was measured is recorded. The same command with --resume goes on: {again}")
+        return INTERRUPTED
+    show = hints.collect("show", measured.run_id, database=arguments.db)
+    say(f"recorded {len(results)} results; {show}")
+    return FAILED if results and all(it.status == "failed" for it in results) else 0
