@@ -1,0 +1,214 @@
+"""A pytest plugin: let a project's own tests say how often its functions may break the graph and be compiled again.
+
+def test_model(compileboard):
+    with compileboard.observe():
+        model(x)
+    compileboard.assert_no_new_graph_breaks()
+    compileboard.assert_max_recompiles(1)
+
+Known graph breaks are kept in `graph_breaks.json` beside the test; `pytest --compileboard-update` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collectors.events import GraphBroke, Recompiled
+    from collectors.watch import Seen
+
+UPDATE = "--compileboard-update"
+FILE_NAME = "graph_breaks.json"
+_MOST_FRAMES = 8
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the one option."""
+    group = parser.getgroup("compileboard", "torch.compile, by CompileBoard")
+    group.addoption(
+        UPDATE, action="store_true", help=f"keep the graph breaks that tests see as known ones, in {FILE_NAME}"
+    )
+
+
+@pytest.fixture
+def compileboard(request: pytest.FixtureRequest) -> CompileBoard:
+    """See graph breaks and recompiles of torch.compile in a test, and say how many there may be."""
+    test = request.node
+    key = test.nodeid.rpartition("/")[2]
+    return CompileBoard(
+        key,
+        Path(test.path).with_name(FILE_NAME),
+        request.config.rootpath,
+        update=bool(request.config.getoption(UPDATE)),
+    )
+
+
+class CompileBoard:
+    """See what torch.compile does in one test."""
+
+    def __init__(self, key: str, baseline: Path, root: Path, *, update: bool) -> None:
+        self._key, self._baseline, self._root, self._update = key, baseline, root, update
+        self._blocks: list[Seen] = []
+
+    @contextmanager
+    def observe(self, *, reset: bool = True) -> Iterator[Seen]:
+        """See what happens inside the block; the assertions are about all blocks of the test.
+
+        With `reset`, dynamo first forgets what it compiled, so that a test does not depend on those before it.
+        Raises: ImportError if there is no torch.
+        """
+        from collectors.watch import watch
+
+        with watch([self._root], reset=reset) as seen:
+            self._blocks.append(seen)
+            yield seen
+
+    def assert_no_new_graph_breaks(
+        self,
+        function: Callable[..., Any] | None = None,
+        *args: Any,
+        baseline: str | os.PathLike[str] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Fail if there was a graph break that the baseline file does not have; return what the function gives.
+
+        With a function it is called and seen first; without, the blocks of `observe()` count. A relative `baseline`
+        lies beside the test. `--compileboard-update` writes what was seen instead of failing.
+        """
+        __tracebackhide__ = True
+        result = self._call(function, args, kwargs)
+        found = {it.fingerprint: it for seen in self._seen() for it in seen.distinct_graph_breaks}
+        path = self._baseline if baseline is None else self._baseline.parent / baseline
+        if self._update:
+            _update(path, self._key, list(found.values()))
+            return result
+        known = {it.get("fingerprint") for it in _load(path).get(self._key, [])}
+        new = [it for fingerprint, it in found.items() if fingerprint not in known]
+        if new:
+            pytest.fail(_say_breaks(new, len(found) - len(new), path, self._key), pytrace=False)
+        return result
+
+    def assert_max_recompiles(
+        self, most: int, function: Callable[..., Any] | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Fail if functions were compiled again more often than that; return what the function gives."""
+        __tracebackhide__ = True
+        result = self._call(function, args, kwargs)
+        found = [it for seen in self._seen() for it in seen.recompiles]
+        if len(found) > most:
+            pytest.fail(_say_recompiles(found, most), pytrace=False)
+        return result
+
+    def _call(self, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if function is None:
+            return None
+        with self.observe():
+            return function(*args, **kwargs)
+
+    def _seen(self) -> list[Seen]:
+        __tracebackhide__ = True
+        if not self._blocks:
+            pytest.fail(
+                "compileboard: nothing was observed; run the model inside `with compileboard.observe():`, or give the "
+                "assertion the function and its arguments",
+                pytrace=False,
+            )
+        losses = {reason: count for seen in self._blocks for reason, count in seen.losses.items()}
+        if losses:
+            pytest.fail(f"compileboard: the hooks lost records, so nothing can be said: {losses}", pytrace=False)
+        return self._blocks
+
+
+def _load(path: Path) -> dict[str, list[dict[str, Any]]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        pytest.fail(f"{path}: {error}; expected the JSON that `pytest {UPDATE}` writes", pytrace=False)
+    if not isinstance(found, dict) or not all(isinstance(it, list) for it in found.values()):
+        pytest.fail(f"{path} is not a table of tests; expected the JSON that `pytest {UPDATE}` writes", pytrace=False)
+    return found
+
+
+def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:
+    """Keep a test's graph breaks. Workers of xdist write one after the other, by a lock on the folder."""
+    import fcntl  # here, so that a Python without it can load the plugin
+
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        kept = _load(path)
+        new = {name: entries for name, entries in kept.items() if name != key}
+        if breaks:
+            new[key] = [
+                {"fingerprint": it.fingerprint, "gb_id": it.gb_id, "reason": it.reason, "where": _where(it, line=False)}
+                for it in breaks
+            ]
+        if new == kept:
+            return
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(json.dumps(new, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    finally:
+        os.close(folder)
+
+
+def _where(it: GraphBroke, *, line: bool = True) -> str:
+    place = f"{it.file}:{it.line}" if line and it.line else it.file or "unknown"
+    return f"{place} in {it.function}" if it.function else place
+
+
+def _say_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str) -> str:
+    lines = [f"{len(new)} new graph break{'' if len(new) == 1 else 's'} ({known_count} known)"]
+    for number, it in enumerate(new, 1):
+        lines += ["", f"{number}. {' '.join(it.reason.split())}" + (f" [{it.gb_id}]" if it.gb_id else "")]
+        lines.append(f"   at {_where(it)}")
+        lines += [f"   {_frame(frame)}" for frame in _own(it.stack)[-_MOST_FRAMES:]]
+        if it.explanation:
+            lines.append(f"   {' '.join(it.explanation.split())}")
+        lines += [f"   hint: {' '.join(hint.split())}" for hint in it.hints]
+    lines += [
+        "",
+        f"Take the break out of the code, or keep it as known: pytest {UPDATE} writes it to {path} under",
+        f"{key!r}.",
+    ]
+    return "\n".join(lines)
+
+
+def _own(stack: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out the frames of pytest, all that called it, and those of this plugin."""
+    theirs = [n for n, it in enumerate(stack, 1) if str(it.get("file")).startswith(("_pytest/", "pluggy/"))]
+    own = stack[max(theirs, default=0) :]
+    return [it for it in own if os.path.basename(str(it.get("file"))) != os.path.basename(__file__)]
+
+
+def _frame(frame: dict[str, Any]) -> str:
+    code = f": {frame['code']}" if frame.get("code") else ""
+    return f"  {frame.get('file')}:{frame.get('line')} in {frame.get('name')}{code}"
+
+
+def _say_recompiles(found: list[Recompiled], most: int) -> str:
+    lines = [f"{len(found)} recompile{'' if len(found) == 1 else 's'}, at most {most} expected"]
+    for number, it in enumerate(found, 1):
+        guard = it.guards[0] if it.guards else None
+        reason = " ".join((guard.reason if guard else it.text).split()) or "torch gave no reason"
+        lines += ["", f"{number}. compile {it.compile_id}, because {it.recompiled_from} failed: {reason}"]
+        if guard is None:
+            continue
+        if guard.file or guard.source_line:
+            lines.append(f"   at {guard.file}:{guard.line}" + (f": {guard.source_line}" if guard.source_line else ""))
+        if guard.suggestion:
+            lines.append(f"   {guard.suggestion}")
+    lines += ["", "Follow the suggestions, or raise the number that this test allows."]
+    return "\n".join(lines)

@@ -1,0 +1,104 @@
+"""See what torch.compile does inside a block, in this process and at once: no database, no recorder.
+
+The hooks are those of `collectors.observe()`. They write into a spool of their own that is read when the block ends;
+where others have installed them already (`collectors run`, `install()`), theirs is read from where it stands.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from collectors.decode import registry
+from collectors.decode.decoder import Decoder
+from collectors.decode.paths import PathNamer
+from collectors.events import CompileFailed, CompileStarted, Event, GraphBroke, Recompiled
+from collectors.read.spool import SpoolReader
+from collectors.record.source_index import qualify
+
+
+@dataclass
+class Seen:
+    """Hold what was seen; it is complete when the block has ended. `losses` says what the hooks could not keep."""
+
+    graph_breaks: list[GraphBroke] = field(default_factory=list)
+    recompiles: list[Recompiled] = field(default_factory=list)
+    failures: list[CompileFailed] = field(default_factory=list)
+    compiles: list[CompileStarted] = field(default_factory=list)
+    losses: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def distinct_graph_breaks(self) -> list[GraphBroke]:
+        """Return one of each distinct graph break, as they came."""
+        return list({it.fingerprint: it for it in reversed(self.graph_breaks)}.values())[::-1]
+
+
+@contextmanager
+def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[Seen]:
+    """See what torch.compile does inside the block; files are named from the roots.
+
+    With `reset`, dynamo forgets first what it compiled: what an earlier test compiled would not break again.
+    Raises: ImportError if there is no torch.
+    """
+    import torch._dynamo
+
+    from collectors.observe import hooks
+
+    if reset:
+        torch._dynamo.reset()
+    seen, decoder = Seen(), Decoder(PathNamer([str(root) for root in roots]), qualify)
+    theirs = hooks.current() or _other_copy()
+    folder = Path(tempfile.mkdtemp(prefix="compileboard-")) if theirs is None else Path(theirs.spool.folder)
+    reader = SpoolReader(folder)
+    try:
+        if theirs is None:
+            hooks.install_hooks("watch", str(folder), database="", level="light", keep_source=True, capture_env=())
+        else:
+            list(_read(reader, decoder))  # what came before the block
+        try:
+            yield seen
+        finally:
+            installed = theirs or hooks.current()
+            if installed is not None:
+                seen.losses = dict(installed.spool.losses)
+            if theirs is None:
+                hooks.uninstall_hooks()
+            _sort(seen, _read(reader, decoder), None if theirs is None else theirs.spool.process_id)
+    finally:
+        if theirs is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _other_copy() -> Any:
+    """Return the hooks that `collectors run` put into this process: a copy of this package under another name."""
+    other = sys.modules.get("_compileboard.observe.hooks")
+    return None if other is None else other.current()
+
+
+def _read(reader: SpoolReader, decoder: Decoder) -> Iterator[Event]:
+    for captured in reader.read():
+        path = captured.extra.get("registry")
+        if isinstance(path, str):
+            registry.learn(path)
+        yield from decoder.decode(captured)
+
+
+def _sort(seen: Seen, events: Iterable[Event], process_id: str | None) -> None:
+    """Sort events by kind; in a spool that other processes write too, only this process's are the block's."""
+    for event in events:
+        if process_id is not None and event.process_id != process_id:
+            continue
+        if isinstance(event, GraphBroke):
+            seen.graph_breaks.append(event)
+        elif isinstance(event, Recompiled):
+            seen.recompiles.append(event)
+        elif isinstance(event, CompileFailed):
+            seen.failures.append(event)
+        elif isinstance(event, CompileStarted):
+            seen.compiles.append(event)

@@ -1,0 +1,151 @@
+"""The pytest plugin in a project's own tests, with real torch.compile, in a pytest of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import torch
+
+def model(x):
+    x = x + 1
+    torch._dynamo.graph_break()
+    return x * 2
+
+def compiled():
+    return torch.compile(model, backend="eager")
+
+def test_breaks(compileboard):
+    with compileboard.observe() as seen:
+        compiled()(torch.ones(2))
+    assert [it.line for it in seen.graph_breaks] == [6] and len(seen.compiles) == 2
+    compileboard.assert_no_new_graph_breaks()
+
+class TestModel:
+    def test_call(self, compileboard):
+        assert compileboard.assert_no_new_graph_breaks(compiled(), torch.ones(2)).sum() == 8
+
+def test_recompiles(compileboard):
+    function = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    with compileboard.observe() as seen:
+        for size in (2, 3, 4):
+            function(torch.ones(size))
+    assert len(seen.recompiles) == 2
+    compileboard.assert_max_recompiles(2)
+    compileboard.assert_max_recompiles(1)
+
+def test_nothing_is_left(compileboard):
+    import torch._dynamo.utils
+    before = torch._dynamo.utils.log_compilation_event, torch._logging._internal.trace_structured
+    with compileboard.observe() as outer:
+        compiled()(torch.ones(2))
+        with compileboard.observe() as inner:
+            compiled()(torch.ones(3))
+    assert (torch._dynamo.utils.log_compilation_event, torch._logging._internal.trace_structured) == before
+    assert len(outer.graph_breaks) == 2 and len(inner.graph_breaks) == 1
+
+def test_asserts_need_a_block(compileboard):
+    compileboard.assert_no_new_graph_breaks()
+"""
+FAILING = {"test_recompiles", "test_asserts_need_a_block"}
+
+
+def _pytest(folder: Path, *more: str, front: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "COMPILEBOARD_HOME": str(folder / "home"),
+    }
+    command = [sys.executable, *front, "-m", "pytest", "-p", "collectors.pytest_plugin", "-q", "-rf", "-W", "error"]
+    return subprocess.run(
+        [*command, "-p", "no:cacheprovider", *more],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def _failed(done: subprocess.CompletedProcess[str]) -> set[str]:
+    return {line.split(" - ")[0].rpartition("::")[2] for line in done.stdout.splitlines() if line.startswith("FAILED ")}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "test_model.py").write_text(TESTS)
+    return tmp_path
+
+
+@pytest.mark.torch
+def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
+    done = _pytest(project)
+    assert _failed(done) == {"test_breaks", "test_call", *FAILING}, done.stdout + done.stderr
+    for said in (
+        "1 new graph break (0 known)",
+        "at suite/test_model.py:6 in model",
+        "suite/test_model.py:6 in model: torch._dynamo.graph_break()",
+        "hint: ",
+        "pytest --compileboard-update writes it to",
+        "2 recompiles, at most 1 expected",
+        "because 0/1 failed: ",
+        "nothing was observed; run the model inside",
+    ):
+        assert said in done.stdout
+    assert "_pytest/" not in done.stdout and "pytest_plugin.py" not in done.stdout
+    assert _failed(_pytest(project, "--compileboard-update")) == FAILING
+    kept = json.loads((project / "suite" / "graph_breaks.json").read_text())
+    assert list(kept) == ["test_model.py::TestModel::test_call", "test_model.py::test_breaks"]
+    assert kept["test_model.py::test_breaks"][0]["where"] == "suite/test_model.py in model"
+    assert _failed(_pytest(project)) == FAILING
+    moved = (project / "suite" / "test_model.py").read_text().replace("def model", "# a line more\n\ndef model")
+    (project / "suite" / "test_model.py").write_text(moved.replace("== [6]", "== [8]"))
+    assert _failed(_pytest(project)) == FAILING  # a moved line is the same break
+
+
+@pytest.mark.torch
+def test_workers_of_xdist_write_one_file(project: Path) -> None:
+    pytest.importorskip("xdist")
+    done = _pytest(project, "-p", "xdist", "-n", "2", "--compileboard-update")
+    assert _failed(done) == FAILING, done.stdout + done.stderr
+    assert len(json.loads((project / "suite" / "graph_breaks.json").read_text())) == 2
+    assert sorted(it.name for it in (project / "suite").iterdir() if it.is_file()) == [
+        "graph_breaks.json",
+        "test_model.py",
+    ]
+
+
+@pytest.mark.torch
+def test_a_test_that_is_recorded_at_once_is_seen_too(project: Path) -> None:
+    pytest.importorskip("sqlite_utils")
+    run = ("-m", "collectors", "run", "--db", str(project / "x.db"), "--", sys.executable)
+    done = _pytest(project, "--compileboard-update", front=run)
+    assert _failed(done) == FAILING, done.stdout + done.stderr
+    assert "graph breaks" in done.stderr, "the run is recorded as well"
+
+
+def test_a_suite_that_does_not_use_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(
+        "import sys\n\ndef test_own():\n"
+        "    assert not {'torch', 'numpy', 'pandas', 'collectors.watch', 'collectors.api'} & set(sys.modules)\n"
+    )
+    done = _pytest(tmp_path)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+    assert not (tmp_path / "graph_breaks.json").exists()
+
+
+def test_a_damaged_baseline_is_said(tmp_path: Path) -> None:
+    from collectors.pytest_plugin import _load
+
+    (tmp_path / "graph_breaks.json").write_text("[1]")
+    with pytest.raises(pytest.fail.Exception, match="expected the JSON that `pytest --compileboard-update` writes"):
+        _load(tmp_path / "graph_breaks.json")
