@@ -80,7 +80,7 @@ RECIPES = {
     "OPTForCausalLM": _causal(1, 2048),
     # Its positions start behind the padding's: 514 for 512 tokens, as in every published checkpoint.
     "RobertaForCausalLM": _causal(8, is_decoder=True, max_position_embeddings=514),
-    "T5ForConditionalGeneration": _seq2seq(2, 1024),
+    "T5ForConditionalGeneration": _seq2seq(2, 1024, decoder_start_token_id=0),
     "TrOCRForCausalLM": _causal(4, 256),
     "XLNetLMHeadModel": _causal(2),
     "YituTechConvBert": Recipe("masked LM", "tokens", 8, 512, "ConvBertForMaskedLM"),
