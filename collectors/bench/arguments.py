@@ -207,13 +207,9 @@ def _add_run(bench: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--baseline", metavar="FILE", help="a performance CSV of upstream's form to compare speedups with"
     )
-    group.add_argument(
-        "--output-directory", metavar="DIR", help="also write upstream's files there: CSV, JSON, graph breaks"
-    )
-    group.add_argument(
-        "--dump-raw-metrics", action="store_true", help="also write the timings as upstream's .npy files"
-    )
-    group.add_argument("--log-graph-breaks", action="store_true", help="also write upstream's graph-break files")
+    group.add_argument("--output-directory", metavar="DIR", help="also write upstream's files there: CSV and JSON")
+    group.add_argument("--dump-raw-metrics", action="store_true", help="and the timings as its .npy files")
+    group.add_argument("--log-graph-breaks", action="store_true", help="and its graph-break files")
     group.add_argument(
         "--explain", action="store_true", help="print graphs, ops and breaks of each model, and list the breaks"
     )

@@ -37,7 +37,7 @@ def measure_both(arguments: argparse.Namespace, make_job: MakeJob, say: Say) -> 
         found, codes = [], []
         for job in jobs:
             found.append(measure(job, arguments, None, say))
-            codes.append(finish(found[-1], arguments, say))
+            codes.append(finish(found[-1], arguments, say, job.request.tags[TAG]))
             if found[-1].interrupted:
                 return codes[-1]
     new, base = found

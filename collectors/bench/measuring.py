@@ -21,6 +21,7 @@ from collectors.bench.recorded import Before, BenchRun
 from collectors.bench.settings import Settings
 from collectors.bench.start import CACHES_ON, measure_warm_start, wants_warm_start
 from collectors.bench.summary import summarize
+from collectors.bench.upstream_files import write_upstream_files
 from collectors.events import BenchMeasured
 from collectors.record import hints
 from collectors.record.launch import Request
@@ -128,15 +129,16 @@ def _one(run: BenchRun, planned: Planned, job: Job) -> BenchMeasured:
         clear(folder)
 
 
-def finish(measured: Measured, arguments: argparse.Namespace, say: Say) -> int:
-    """Sum a run up; return the exit code."""
+def finish(measured: Measured, arguments: argparse.Namespace, say: Say, part: str = "") -> int:
+    """Sum a run up and write its files, into the folder `part` of the output directory; return the exit code."""
     results = measured.results
     print(summarize(results))
     try:
         breaks = say_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
         print(*breaks, sep="\n", end="\n" if breaks else "")
-    except StoreError as error:  # the run waits in its spool then
-        say(f"the graph breaks cannot be listed: {error}")
+        write_upstream_files(arguments, measured.run_id, part, say)
+    except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool
+        say(f"the graph breaks or the files in upstream's formats are missing: {error}")
     if measured.interrupted:
         again = hints.collect("bench", "…", "--resume", database=arguments.db)
         say(f"interrupted; what was measured is recorded. The same command with --resume goes on: {again}")

@@ -126,7 +126,7 @@ class BenchRun:
             accuracy=outcome.accuracy,
             values=values,
             repeats=outcome.repeats,
-            facts={**outcome.facts, "settings": changed(settings), "family": planned.ref.family},
+            facts={**outcome.facts, **self._tag(), "settings": changed(settings), "family": planned.ref.family},
             message=outcome.message,
             traceback=outcome.traceback,
             task=planned.name,
@@ -137,6 +137,11 @@ class BenchRun:
         say_event(self.folder, event)
         self.recording.step()
         return event
+
+    def _tag(self) -> dict[str, str]:
+        """Return upstream's tag, which is a column of its files."""
+        tag = self.request.tags.get("tag")
+        return {"tag": tag} if tag else {}
 
     def _recompiles(self, task: str) -> int | None:
         recorder = self.recording.recorder
