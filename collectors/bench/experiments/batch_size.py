@@ -59,7 +59,7 @@ def _try(bench: Workbench, size: int) -> str | None:
     bench.free()
     try:
         loaded = build(bench.ref, size)
-        loaded.module.train(bench.module.training).to(bench.settings.device)
+        loaded.module.train(bench.module.training).to(bench.settings.device)  # as load() has set the other one
         loaded.inputs = move_inputs(loaded.inputs, bench.settings.device)
         if bench.settings.dtype in TORCH_DTYPES:
             cast(loaded, TORCH_DTYPES[bench.settings.dtype])

@@ -14,7 +14,7 @@ import torch
 
 from collectors.bench.counters import counted_since, dynamo_counts
 from collectors.bench.outcome import Outcome
-from collectors.bench.workbench import Workbench, failing_as
+from collectors.bench.workbench import Workbench, eagerly, failing_as
 
 CAPTURED = "compileboard: captured"
 WARM_UPS = 2
@@ -25,6 +25,9 @@ def run(bench: Workbench) -> Outcome:
     bench.cast()
     bench.steps.use(bench.module)
     graphs: list[torch.fx.GraphModule] = []
+    with bench.grad(), failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():
+        bench.stage("eager")
+        bench.warm_up(bench.steps.step(), bench.module, 1)
     with bench.grad(), failing_as("fail_to_run"):
         bench.stage("compile")
         start = dynamo_counts()

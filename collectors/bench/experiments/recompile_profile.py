@@ -18,7 +18,7 @@ from collectors.bench.dynamic import batch_dimension
 from collectors.bench.loaded import Inputs
 from collectors.bench.outcome import Outcome
 from collectors.bench.recompile_watch import RecompileWatch, Seen, without_limit
-from collectors.bench.workbench import Workbench, failing_as
+from collectors.bench.workbench import Workbench, eagerly, failing_as
 
 MOST_SIZES, MOST_REASONS, LONGEST_REASON = 4, 20, 500
 Change = Callable[[], contextlib.AbstractContextManager[Inputs]]
@@ -28,6 +28,9 @@ def run(bench: Workbench) -> Outcome:
     """Compile, then change one thing at a time and put it back."""
     bench.cast()
     bench.steps.use(bench.module)
+    bench.stage("eager")
+    with bench.grad(), failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():
+        bench.warm_up(bench.steps.step(), bench.module, 1)
     bench.stage("compile")
     watch = RecompileWatch()
     compiled = bench.compile(bench.steps.step())
