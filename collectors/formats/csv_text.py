@@ -6,7 +6,6 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from collectors.read.rejects import Rejects
 
@@ -29,6 +28,8 @@ class Row:
 
 def clean(text: str) -> str:
     """Make a text that every store takes: no lone surrogates, no zeros."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -79,11 +80,16 @@ def read_rows(text: str, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
 
 
 def _take(lines: Sequence[str], at: int, most: int) -> tuple[list[str] | None, int]:
-    reader = csv.reader(islice(lines, at, at + most), strict=True)
+    """Read the row that begins at a line, and count its lines: they end where the quotes are closed."""
+    taken, is_open = 1, lines[at].count('"') % 2
+    while is_open and taken < most and at + taken < len(lines):
+        is_open ^= lines[at + taken].count('"') % 2
+        taken += 1
+    reader = csv.reader(lines[at : at + taken], strict=True)
     try:
-        return next(reader), max(1, reader.line_num)
+        return next(reader), reader.line_num  # a quote inside a cell that has none around it opens nothing
     except (csv.Error, StopIteration):
-        return None, 1
+        return None, taken
 
 
 def read_table(text: str, rejects: Rejects) -> tuple[list[str], Iterator[Row]]:
@@ -115,14 +121,14 @@ def _rows(rows: Iterator[tuple[int, list[str]]], columns: list[str], text: str, 
 
 
 def _name_columns(cells: list[str], line: int, rejects: Rejects) -> list[str]:
-    columns: list[str] = []
+    columns: dict[str, None] = {}
+    counts: dict[str, int] = {}
     for cell in cells:
         name = base = cell.strip()
-        number = 1
         while name in columns:
-            number += 1
-            name = f"{base} ({number})"
+            counts[base] = counts.get(base, 1) + 1
+            name = f"{base} ({counts[base]})"
         if name != base:
             rejects.add("duplicate_column", line, base)
-        columns.append(name)
-    return columns
+        columns[name] = None
+    return list(columns)

@@ -29,8 +29,11 @@ def read_objects(text: str, rejects: Rejects) -> Iterator[tuple[int, dict[str, A
         counted = at
         try:
             value, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
+        except ValueError:
             value, end = None, at
+        except RecursionError:  # nobody's results are that deep, and each deeper line would be tried again
+            rejects.add("bad_json", line, text[at : at + 200])
+            return
         if isinstance(value, dict):
             yield line, value
             at = end

@@ -11,7 +11,7 @@ from collectors.formats.csv_text import Row, clean, decode, read_rows, read_tabl
 from collectors.formats.database import METRICS_FILE, read_database
 from collectors.formats.file_names import read_timings_name, stem_of
 from collectors.formats.npy import is_npy, read_timings, to_repeats
-from collectors.formats.results import Addition, ResultFile, count_lines, task_of
+from collectors.formats.results import KEY_RECORDS, Addition, ResultFile, count_lines, task_of
 from collectors.formats.tables import IDENTITY, METRICS, read_row
 
 _SUFFIX = re.compile(r"\.(?:csv|json|jsonl|npy)(?:\.(?:gz|zst|xz|bz2))?$", re.IGNORECASE)
@@ -92,7 +92,8 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
         file.rejects.add("unknown_table", 1, ",".join(columns))
         return
     for row in rows:
-        file.mark({name: _precise(cell) for name, cell in row.cells.items()})
+        first = row.cells if file.row_count < KEY_RECORDS else {}
+        file.mark({name: _precise(cell) for name, cell in first.items()})
         if file.kind == "graph_breaks":
             read_break(file, row)
         elif file.kind == "compilation_metrics":
@@ -147,7 +148,7 @@ def _classify_models(known: set[str], stem: str) -> str:
         return "accuracy" if "dev" in known else "expected_accuracy"
     if known & {"speedup", "abs_latency", "compression_ratio", *METRICS}:
         return "overhead" if "overhead" in stem else "performance"
-    return "other"
+    return "other" if known & {"dev", "batch_size"} else "unknown"
 
 
 def _read_phases(file: ResultFile, row: Row) -> None:

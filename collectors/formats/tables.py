@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from collectors.events import BenchMeasured
@@ -77,6 +78,7 @@ def read_row(file: ResultFile, row: Row, suite: str | None) -> None:
         file.add(_judge(file.kind, result, cells), row.line)
 
 
+@lru_cache(maxsize=4096)
 def _rename(column: str) -> str:
     plain = _WORD.sub("_", column.lower()).strip("_")
     plain = re.sub(r"_(?:ms|s|gb|x)$", "", plain) if plain.removesuffix("_ms") != plain else plain

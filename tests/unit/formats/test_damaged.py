@@ -45,6 +45,21 @@ def test_what_spreadsheets_and_shells_do_to_a_file_is_no_damage(form: str) -> No
     assert [it.model for it in file.results] == ["mlp"] and file.rejects.total == 0
 
 
+def test_a_quote_inside_a_cell_opens_nothing() -> None:
+    file = read_text(HEADING + 'cpu,a 5" disk,8,1.5,2.5\n' + GOOD)
+    assert [it.model for it in file.results] == ['a 5" disk', "mlp"] and file.rejects.total == 0
+
+
+def test_a_line_break_inside_quotes_is_part_of_its_cell() -> None:
+    file = read_text(HEADING + 'cpu,"two\nlines",8,1.5,2.5\n' + GOOD)
+    assert [(it.model, it.origin) for it in file.results][1] == ("mlp", f"{file.name}:4")
+
+
+def test_a_thousand_open_quotes_cost_a_line_each() -> None:
+    file = read_text(HEADING + 'cpu,"a,8,1.5,2.5\n' * 20_000 + GOOD)
+    assert file.rejects.count("bad_row") == 20_000 and [it.model for it in file.results] == ["mlp"]
+
+
 def test_bad_utf8_is_replaced_and_counted_by_its_line() -> None:
     file = read_results("x.csv", (HEADING + GOOD).encode() + b"cpu,m\xff\xfep,8,1.5,2.5\n")
     assert file.rejects.by_kind["bad_utf8"].first_line == 3
