@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from collectors.bench import suites
+from collectors.bench.backends import check_backend
 from collectors.bench.baseline import read_baseline
 from collectors.bench.diff_branch import measure_both
 from collectors.bench.measuring import Job, Place, Say, finish, measure
@@ -44,6 +45,8 @@ def make_job(arguments: argparse.Namespace, place: Place, tags: dict[str, str]) 
     chosen, settings = choose_models(arguments), settings_of(arguments)
     experiments = tuple(dict.fromkeys(arguments.experiments or ["performance"]))
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
+    if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
+        check_backend(settings.backend)
     identity = plan_hash(chosen, experiments, settings)
     request = request_of(arguments, chosen, tags or {PLAN_TAG: identity})  # a run of a comparison is not gone on with
     return Job(plan, settings, request, identity, place, read_baseline(arguments.baseline))

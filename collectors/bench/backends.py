@@ -1,0 +1,38 @@
+"""Know before anything is measured whether torch has a backend. Asked in a child: the command has no torch."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import subprocess
+import sys
+
+# What torch 2.4 to 2.13 has: asking costs an import of torch.
+KNOWN = frozenset(("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager_noexcept"))
+ASK = "import json, torch._dynamo; print(json.dumps(torch._dynamo.list_backends(exclude_tags=())))"
+ASK_TIMEOUT_S = 120.0
+
+
+def check_backend(name: str) -> None:
+    """Let a backend pass that torch lists, and any if torch cannot be asked: then each model says what is wrong.
+
+    Raises: ValueError in words if torch has no such backend.
+    """
+    if name in KNOWN:
+        return
+    listed = list_backends()
+    if listed and name not in listed:
+        near = difflib.get_close_matches(name, listed, n=3) or [it for it in listed if "TESTING_ONLY" not in it]
+        raise ValueError(f"--backend {name}: torch has no such backend; it has {', '.join(near)}")
+
+
+def list_backends() -> list[str]:
+    """Return the backends that torch knows, those of installed packages too; none if it cannot be asked."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", ASK], capture_output=True, text=True, timeout=ASK_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+        names = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return []
+    return [str(it) for it in names]
