@@ -180,14 +180,11 @@ def _read_pr_time(file: ResultFile, text: str, suite: str | None) -> None:
             continue
         file.mark({"name": name, "metric": metric, "value": numbers[0]})
         _number, _line, of_model = found.setdefault(name, (file.row_count, line, {}))
-        if metric in of_model:
+        if metric in of_model or f"expected_{metric}" in of_model:
             file.rejects.add("duplicate_row", line, f"{name},{metric}")
             continue
-        of_model |= {
-            key: value
-            for key, value in zip((metric, f"{metric}_noise_margin"), values, strict=False)
-            if value is not None
-        }
+        names = (metric,) if file.kind == "pr_time" else (f"expected_{metric}", f"expected_{metric}_noise_margin")
+        of_model |= {key: value for key, value in zip(names, values, strict=False) if value is not None}
     for name, (number, line, of_model) in found.items():
         file.results.append(_pr_time(file, suite, name, number, line, of_model))
 
@@ -202,6 +199,8 @@ def _pr_time(
         suite=suite or "pr_time_benchmarks",
         model=clean(name),
         experiment=file.kind,
+        status="measured" if file.kind == "pr_time" else "not_run",
+        reason=None if file.kind == "pr_time" else words.EXPECTED,
         values=values,
         task=task_of(file.stem, name),
         origin=f"{file.name}:{line}",

@@ -194,7 +194,10 @@ def _judge(kind: str, result: BenchMeasured, cells: dict[str, tuple[str, str]]) 
         if kind == "hud":
             values = {}
     elif result.experiment == "expected_accuracy":
-        status, reason = "measured", None
+        # Under their own names a page or a gate would take them for what was measured.
+        said, status, reason = "", "not_run", words.EXPECTED
+        values = {f"expected_{name}": value for name, value in values.items()}
+        result = replace(result, facts={**result.facts, "expected_accuracy": accuracy})
     else:
         said = ""
         status, reason = _judge_measured(kind, result, accuracy)

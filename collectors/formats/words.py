@@ -10,6 +10,7 @@ VERDICTS = frozenset(("pass", "fail_accuracy", "eager_two_runs_differ", "eager_v
 _VERDICTS_OF_BATCH = re.compile(r"^fail_batch_invariance_at_")
 SKIPPED = "pass_due_to_skip"
 UNKNOWN_FAILURE = "unknown"  # upstream wrote zeros and no word
+EXPECTED = "expected, not measured"
 NOT_RUN = "upstream wrote 0 where nothing was run"
 
 # Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.

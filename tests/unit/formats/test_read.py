@@ -64,7 +64,9 @@ def test_verdicts_failures_and_skips_are_told_apart() -> None:
 def test_expected_rows_are_baselines_with_empty_cells_left_out() -> None:
     file = read(MADE / "inductor_torchbench_training.csv")
     assert file.kind == "expected_accuracy" and file.results[0].suite == "torchbench"
-    assert by_model(file)["dlrm"].values == {"graph_breaks": 2}
+    it = by_model(file)["dlrm"]
+    assert it.values == {"expected_graph_breaks": 2} and it.facts["expected_accuracy"] == "pass"
+    assert (it.status, it.reason, it.accuracy) == ("not_run", "expected, not measured", None)
 
 
 def test_hud_rows_are_two_experiments_and_know_their_commits() -> None:
@@ -99,7 +101,8 @@ def test_records_of_the_database_become_one_result_a_model_and_commit() -> None:
 def test_pr_time_files_have_no_heading() -> None:
     (expected, _), (result, _) = read(MADE / "expected_results.csv").results, read(MADE / "pr_time_results.csv").results
     name = "compile_time_instruction_count"
-    assert expected.values == {name: 2_937_000_000, f"{name}_noise_margin": 0.1}
+    assert expected.values == {f"expected_{name}": 2_937_000_000, f"expected_{name}_noise_margin": 0.1}
+    assert expected.status == "not_run"
     assert (result.experiment, result.values) == ("pr_time", {name: 2_940_017_622})
     assert read(MADE / "add_loop_eager.json").results[0].experiment == "pr_time"
 
