@@ -14,7 +14,7 @@ from typing import Any
 
 from app.analysis.gates.model import Side
 from app.checks.find import find_run
-from app.checks.keep import list_changes, merge
+from app.checks.keep import list_changes, merge, shorten
 from app.checks.sides import dump_side, load_run, load_side
 from app.checks.tables import CannotCompare
 from app.checks.write_table import one_line
@@ -142,7 +142,7 @@ def show(reader: sqlite3.Connection, _path: str, arguments: argparse.Namespace) 
     for name, value in side.environment.items():
         yield f"{name}: {one_line(value)}"
     for row in side.rows:
-        cells = ", ".join(f"{name}={value}" for name, value in row.cells.items())
+        cells = ", ".join(f"{name}={shorten(value)}" for name, value in row.cells.items())
         yield f"  {one_line(row.key)}: {one_line(cells)}"
     for what, found in (("graph break", side.breaks), ("recompile", side.causes)):
         for it in found or ():

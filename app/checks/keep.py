@@ -73,4 +73,11 @@ def list_changes(before: Side, after: Side) -> list[Change]:
 
 def _differ(row: Row, other: Row) -> str:
     names = [it for it in (*row.cells, *other.cells) if row.cells.get(it) != other.cells.get(it)]
-    return ", ".join(f"{it} {row.cells.get(it)} → {other.cells.get(it)}" for it in dict.fromkeys(names))
+    return ", ".join(
+        f"{it} {shorten(row.cells.get(it))} → {shorten(other.cells.get(it))}" for it in dict.fromkeys(names)
+    )
+
+
+def shorten(cell: object) -> str:
+    """Write a cell for people: four digits of a number with a point."""
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from app.analysis.gates.model import Distinct, Row, Side
-from app.analysis.gates.pairing import FIELDS, TIE_BREAKERS
+from app.analysis.gates.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from app.checks.tables import CannotCompare
 from app.queries import check_parts
 from app.queries.check_parts import TaskDistinct
@@ -46,7 +46,7 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     was_observed = bool(check_parts.count_observed(reader, run.id))
     hardware = {row.series["hardware"] for row in rows if row.series.get("hardware")} or {run.gpu_name or "CPU"}
     return Side(
-        title=f"run {run.id}",
+        title=f"run {run.id}" + (" (still running)" if run.state == "running" else ""),
         rows=tuple(rows),
         breaks=breaks if breaks or was_observed else None,
         causes=causes if causes or was_observed else None,
@@ -72,15 +72,21 @@ def _make_row(merged: ResultRow, parts: Iterable[Measured], counts: Mapping[int,
     for part in said:
         cells |= counts.get(part.id, {})
     series = {name: getattr(merged, name) for name in (*FIELDS, *TIE_BREAKERS)}
-    key = "/".join(str(value) for value in (merged.model, *series.values()))
+    key = name_configuration(merged.model, series)
     return Row(merged.model, {name: cell for name, cell in cells.items() if cell is not None}, series, key)
 
 
 def _by_model(found: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[Distinct, ...]:
-    return tuple(
-        Distinct(it.fingerprint, tasks.get(it.task or ""), it.reason, it.count, it.function, it.file, it.line, it.kind)
-        for it in found
-    )
+    """Sum up what several tasks of one model had, and name the model."""
+    merged: dict[tuple[str | None, str], Distinct] = {}
+    for it in found:
+        model = tasks.get(it.task or "")
+        known = merged.get((model, it.fingerprint))
+        count = it.count + (known.count if known else 0)
+        merged[model, it.fingerprint] = Distinct(
+            it.fingerprint, model, it.reason, count, it.function, it.file, it.line, it.kind
+        )
+    return tuple(merged.values())
 
 
 def choose(side: Side, wanted: Mapping[str, str], models: Iterable[str]) -> Side:

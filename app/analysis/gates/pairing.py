@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,12 @@ def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
             raise Ambiguous(_describe(side, twins))
     shown = [name for name in fields if len({str(row.series.get(name)) for row in rows}) > 1]
     return _rename(actual, shown), _rename(expected, shown)
+
+
+def name_configuration(model: str, series: Mapping[str, Any]) -> str:
+    """Name a model with all that is known of how it ran."""
+    words = [_word(name, series[name]) for name in (*FIELDS, *TIE_BREAKERS) if series.get(name) is not None]
+    return f"{model} ({', '.join(words)})" if words else model
 
 
 def _twins(rows: Sequence[Row], fields: Iterable[str]) -> list[Row]:

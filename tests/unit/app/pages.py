@@ -153,6 +153,7 @@ def _models(reader: sqlite3.Connection) -> list[str]:
     filters = "q=e&suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&status=measured"
     more = [f"/models?run={run_id}", f"/models?{filters}", f"/runs/{run_id}/results", f"/models/Breaky?run={run_id}"]
     asked = [f"/api/v1/{address}" for address in ("models", "models/Breaky", f"runs/{run_id}/results")]
+    asked += ["/api/v1/baselines", f"/api/v1/check?run={run_id}&baseline={run_id}", "/api/v1/check?baseline=previous"]
     return ["/models", *sorts, *more, *asked, f"/runs/{run_id}/report.html", f"/runs/{run_id}/report.md"]
 
 
