@@ -110,14 +110,18 @@ class Workbench:
         return torch.no_grad()
 
     def compile(self, step: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
-        """Compile a step as the settings say."""
+        """Compile a step as the settings say.
+
+        Raises: StageFailed.
+        """
         options: dict[str, Any] = {
             "backend": self.settings.backend,
             "fullgraph": self.settings.nopython,
             "dynamic": True if self.settings.dynamic_shapes else None,
             "mode": self.settings.compile_mode,
         }
-        return torch.compile(step, **{**options, **changes})
+        with failing_as("fail_to_run"):  # a backend that is not there
+            return torch.compile(step, **{**options, **changes})
 
     def synchronize(self) -> None:
         """Wait for the device."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from collectors.bench.counters import counted_since, dynamo_counts
+from collectors.bench.dynamic import mark_batch
 from collectors.bench.outcome import Outcome
 from collectors.bench.workbench import Workbench, eagerly, failing_as
 
@@ -23,6 +24,7 @@ WARM_UPS = 2
 def run(bench: Workbench) -> Outcome:
     """Profile one call of the captured graphs, run eagerly, and sort its ops into captured and not."""
     bench.cast()
+    mark_batch(bench)
     bench.steps.use(bench.module)
     graphs: list[torch.fx.GraphModule] = []
     with bench.grad(), failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():

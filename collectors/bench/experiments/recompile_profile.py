@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from collectors.bench.dynamic import batch_dimension
+from collectors.bench.dynamic import batch_dimension, mark_batch
 from collectors.bench.loaded import Inputs
 from collectors.bench.outcome import Outcome
 from collectors.bench.recompile_watch import RecompileWatch, Seen, without_limit
@@ -27,6 +27,7 @@ Change = Callable[[], contextlib.AbstractContextManager[Inputs]]
 def run(bench: Workbench) -> Outcome:
     """Compile, then change one thing at a time and put it back."""
     bench.cast()
+    mark_batch(bench)
     bench.steps.use(bench.module)
     bench.stage("eager")
     with bench.grad(), failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():

@@ -15,6 +15,7 @@ from torch._dynamo.utils import clone_inputs
 from torch.utils import _pytree
 
 from collectors.bench.counters import counted_since, dynamo_counts
+from collectors.bench.dynamic import mark_batch
 from collectors.bench.outcome import Outcome
 from collectors.bench.steps import move_inputs
 from collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
@@ -27,6 +28,7 @@ def run(bench: Workbench) -> Outcome:
     if bench.facts.accuracy_skip:
         return Outcome(status="skipped", reason=bench.facts.accuracy_skip)
     bench.cast()
+    mark_batch(bench)
     with bench.grad():
         bench.stage("eager")
         reference = _reference(bench)
@@ -77,7 +79,7 @@ def _compiled(bench: Workbench) -> Any:
     with failing_as("fail_to_run"):
         module = bench.copy_module()
         bench.steps.use(module)
-        return bench.run_iterations(bench.compile(bench.steps.step()), module, clone_inputs(bench.inputs))
+        return bench.run_iterations(bench.compile(bench.steps.step()), module, bench.inputs)
 
 
 def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:

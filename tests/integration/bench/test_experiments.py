@@ -1,0 +1,170 @@
+"""The other experiments on real models: one process measures them all, as a bench child would each."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.tools.observed import ROOT
+
+pytestmark = pytest.mark.torch
+
+DATA = ROOT / "tests" / "data" / "bench"
+MEASURE = """
+import importlib, json, sys, tempfile
+from dataclasses import asdict
+from pathlib import Path
+import torch
+from collectors.bench.child import failure
+from collectors.bench.experiments import settings_for
+from collectors.bench.models import ModelRef
+from collectors.bench.settings import Settings
+from collectors.bench.stages import Stages
+from collectors.bench.suites.user import BUILD
+from collectors.bench.workbench import Workbench
+
+for only, experiment, changes in json.loads(sys.argv[1]):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    settings = settings_for(experiment, Settings(**{"backend": "eager", "quick": True, "repeat": 3, **changes}))
+    ref = ModelRef("local", "it", BUILD, only, batch_size=4)
+    bench = Workbench(ref, settings, Stages(Path(tempfile.mkdtemp())))
+    try:
+        bench.load()
+        outcome = bench.describe(importlib.import_module(f"collectors.bench.experiments.{experiment}").run(bench))
+    except Exception as error:
+        outcome = failure(error)
+    print("OUTCOME" + json.dumps(asdict(outcome)))
+"""
+FINE, BREAKS, WRONG = (f"path:{DATA}/planted.py,model:{name}" for name in ("Fine", "Breaks", "WrongAnswer"))
+SIZED, UNBATCHED, HALF, BY_MODE, NAN, SMALL = (
+    f"path:{DATA}/varied.py,model:{name}"
+    for name in ("sized", "unbatched", "HalfCaptured", "ByMode", "NotANumberCompiled", "SmallOnly")
+)
+FIXED = f"path:{DATA}/varied.py,class:FixedInputs"
+INDUCTOR = {"backend": "inductor", "compile_mode": "max-autotune"}
+DYNAMIC = {"dynamic_batch_only": True}
+TASKS: list[tuple[str, str, dict[str, Any]]] = [
+    *((only, "tolerance", {}) for only in (FINE, WRONG, NAN)),
+    *((only, "coverage", {}) for only in (FINE, BREAKS, HALF)),
+    (FINE, "overhead", INDUCTOR),
+    (BY_MODE, "recompile_profile", {}),
+    (BY_MODE, "recompile_profile", DYNAMIC),
+    (FINE, "recompile_profile", {"mode": "training"}),
+    *((only, "shapes", {}) for only in (SIZED, FINE)),
+    (SIZED, "shapes", {"dynamic_shapes": True}),
+    *((only, "batch_size", {}) for only in (SMALL, FIXED)),
+    (SMALL, "batch_size", {"batch_size": 20}),
+    (SIZED, "performance", DYNAMIC),
+    (UNBATCHED, "accuracy", DYNAMIC),
+    (FINE, "performance", {"backend": "inducter"}),
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, json.dumps(TASKS)], capture_output=True, text=True, timeout=280, cwd=ROOT
+    )
+    found = [json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")]
+    assert len(found) == len(TASKS), done.stderr[-3000:]
+    return {json.dumps(task): outcome for task, outcome in zip(TASKS, found)}
+
+
+@pytest.fixture
+def measured(outcomes: dict[str, dict[str, Any]]) -> Any:
+    return lambda only, experiment, **changes: outcomes[json.dumps((only, experiment, changes))]
+
+
+def test_tolerance_is_the_relative_distance_from_eager_on_the_cpu(measured: Any) -> None:
+    assert measured(FINE, "tolerance")["values"]["max"] < 1e-5
+    wrong = measured(WRONG, "tolerance")["values"]
+    assert 0.2 < wrong["mean"] <= wrong["max"] <= 1.0  # 1 / (1 + |y|), y the output of a small layer
+    assert wrong["std"] > 0
+
+
+def test_a_number_that_only_one_of_the_two_has_is_a_failure(measured: Any) -> None:
+    outcome = measured(NAN, "tolerance")
+    assert (outcome["status"], outcome["reason"]) == ("failed", "fail_accuracy")
+    assert "of 32 numbers are finite in one" in outcome["message"]
+
+
+def test_coverage_counts_what_is_captured(measured: Any) -> None:
+    whole = measured(FINE, "coverage")["values"]
+    assert (whole["graphs"], whole["graph_calls"]) == (1, 1)
+    assert whole["captured_ops"] == whole["total_ops"] == 2 and whole["pct_time"] == 1.0
+    assert measured(BREAKS, "coverage")["values"]["graphs"] == 2
+    half = measured(HALF, "coverage")["values"]
+    assert (half["captured_ops"], half["total_ops"]) == (3, 6)
+    assert half["pct_ops"] == 0.5 and 0 < half["pct_time"] < 1
+
+
+def test_overhead_compiles_nothing_whatever_the_backend(measured: Any) -> None:
+    outcome = measured(FINE, "overhead", **INDUCTOR)
+    assert outcome["values"]["speedup"] > 0 and outcome["values"]["unique_graphs"] == 1
+    assert len(outcome["repeats"]["compiled"]) == 3
+
+
+def test_the_recompile_profile_names_what_each_change_cost(measured: Any) -> None:
+    outcome = measured(BY_MODE, "recompile_profile")
+    changes = {it["change"]: it for it in outcome["facts"]["changes"]}
+    assert [*changes] == ["same", "batch size=3", "batch size=2", "train mode", "grad mode", "bfloat16"]
+    again = {name: it["recompiles"] for name, it in changes.items()}
+    assert again == {"same": 0, "batch size=3": 1, "batch size=2": 0, "train mode": 1, "grad mode": 1, "bfloat16": 1}
+    assert "training" in changes["train mode"]["reasons"][0]
+    assert "expected 4, actual 3" in changes["batch size=3"]["reasons"][0]
+    assert outcome["values"]["recompiles"] == 4 <= outcome["values"]["guard_failures"]
+
+
+def test_a_batch_that_is_marked_dynamic_compiles_once(measured: Any) -> None:
+    values = measured(BY_MODE, "recompile_profile", **DYNAMIC)["values"]
+    assert values["change=batch size=3/recompiles"] == 0
+    assert measured(SIZED, "performance", **DYNAMIC)["status"] == "measured"
+
+
+def test_a_batch_that_no_input_has_cannot_be_marked(measured: Any) -> None:
+    outcome = measured(UNBATCHED, "accuracy", **DYNAMIC)
+    assert outcome["status"] == "skipped"
+    assert outcome["reason"] == "--dynamic-batch-only: no input has a dimension of the batch size, 7"
+
+
+def test_training_is_profiled_without_gradients_switched_off(measured: Any) -> None:
+    changes = measured(FINE, "recompile_profile", mode="training")["facts"]["changes"]
+    assert [it["change"] for it in changes][-2:] == ["eval mode", "bfloat16"]
+    assert not [it for it in changes if "error" in it]
+
+
+def test_shapes_are_measured_both_ways(measured: Any) -> None:
+    outcome = measured(SIZED, "shapes")
+    values = outcome["values"]
+    assert [values[f"shape={size}/recompiles"] for size in (4, 6, 10)] == [0, 1, 0]  # static, then dynamic for good
+    assert [values[f"shape={size}/dynamic/recompiles"] for size in (4, 6, 10)] == [0, 0, 0]
+    assert values["shape=4/compilation_latency"] > 0 and values["shape=10/dynamic/speedup"] > 0
+    assert len(outcome["repeats"]["shape=6/eager"]) == len(outcome["repeats"]["shape=6/dynamic/compiled"]) == 3
+    asked = measured(SIZED, "shapes", dynamic_shapes=True)["values"]
+    assert "shape=4/speedup" not in asked and "shape=4/dynamic/speedup" in asked
+
+
+def test_a_model_without_other_sizes_is_skipped_in_words(measured: Any) -> None:
+    outcome = measured(FINE, "shapes")
+    assert outcome["status"] == "skipped" and "has no `resize`" in outcome["reason"]
+
+
+def test_the_largest_batch_that_runs_is_found_by_halves(measured: Any) -> None:
+    outcome = measured(SMALL, "batch_size")
+    assert outcome["values"] == {"batch_size_found": 64.0}
+    assert [*outcome["facts"]["refused"]] == ["1024", "512", "256", "128"]
+    assert outcome["facts"]["refused"]["128"].startswith("OOM: ")
+    assert outcome["facts"]["bound_bytes"] > 0
+    assert measured(SMALL, "batch_size", batch_size=20)["values"] == {"batch_size_found": 20.0}
+    assert "do not change with the batch size" in measured(FIXED, "batch_size")["reason"]
+
+
+def test_a_backend_that_torch_lacks_is_the_models_own_status(measured: Any) -> None:
+    outcome = measured(FINE, "performance", backend="inducter")
+    assert (outcome["status"], outcome["reason"]) == ("failed", "fail_to_run")
+    assert "inducter" in outcome["message"]
