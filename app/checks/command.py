@@ -144,6 +144,8 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _read_options(arguments: argparse.Namespace) -> Options:
+    if arguments.threshold is not None and "performance" not in arguments.rule:
+        raise CannotCompare("--threshold is what --rule performance compares with; add that rule, or leave it out")
     known = frozenset() if arguments.no_known_flaky else list_flaky()
     return Options(
         flaky=known | frozenset(arguments.flaky),

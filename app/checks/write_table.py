@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from app.analysis.gates.model import PASS, Verdict
+from app.analysis.gates.model import IMPROVED, PASS, Verdict
 from app.checks.decide import Report, RuleReport
 
 _MOST_WIDTH = 60
@@ -46,11 +46,12 @@ def _sum_up(it: RuleReport) -> str:
 
 def what_to_do(report: Report) -> str:
     """Say what to do about a check that failed."""
-    kind, _space, name = (report.baseline or "").partition(" ")
+    if report.baseline is None:
+        return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."
+    kind, _space, name = report.baseline.partition(" ")
     keep = f"python -m app baseline update {name}" if kind == "baseline" else "python -m app baseline save NAME"
-    keep = "change that file" if (report.baseline or "").endswith(".csv") else f"{keep} --run ID"
-    words = {it.word for it in report.failures}
-    if words & {"IMPROVED", "WIN", "MISSING"} and not report.allow_improvement:
+    keep = "change that file" if report.baseline.endswith(".csv") else f"{keep} --run ID"
+    if any(it.outcome == IMPROVED for it in report.failures):
         better = "--allow-improvement lets what got better pass"
         return f"If these changes are meant, keep them as the new baseline ({keep}); {better}."
     return f"If these changes are meant, keep them as the new baseline: {keep}."

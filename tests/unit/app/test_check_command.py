@@ -13,6 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.cli import main
+from collectors.cli import main as collect
 from collectors.events import GraphBroke, GuardFailure, ProcessStarted, Recompiled
 from collectors.store.annotations import delete_run
 from collectors.store.connect import open_writer
@@ -83,6 +84,7 @@ def test_what_got_worse_fails_with_its_words_first(
         (["--baseline", "A", "--rule", "sped"], "there is no rule 'sped'; the rules are default, accuracy"),
         (["--baseline", "A", "--rule", "memory"], "--rule memory cannot be decided: run A has no compression_ratio"),
         ([], "--rule accuracy needs --baseline"),
+        (["--baseline", "A", "--threshold", "1"], "--threshold is what --rule performance compares with"),
         (["--baseline", "missing.csv"], "cannot read missing.csv: No such file"),
         (["--baseline", str(DATA / "breaks_expected.csv")], "have no model in common: cnn, mlp against"),
         (["--baseline", "A", "--github-summary"], "$GITHUB_STEP_SUMMARY names no file"),
@@ -236,3 +238,23 @@ def test_the_api_says_what_cannot_be_compared(store: sqlite3.Connection, client:
     _record(store, "A")
     answer = client.get(f"/api/v1/check?run=A&baseline={what}")
     assert answer.status_code == 400 and answer.json["errors"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "rule"),
+    [
+        ("breaks_clean.csv", "breaks_expected.csv", "graph-breaks"),
+        ("accuracy_clean.csv", "accuracy_expected.csv", "accuracy"),
+        ("performance_actual.csv", "performance_expected.csv", "speedup"),
+        ("pr_time_actual.csv", "pr_time_expected.csv", "pr-time"),
+    ],
+)
+def test_an_imported_file_is_judged_as_the_file_is(tmp_path: Path, actual: str, expected: str, rule: str) -> None:
+    database, verdicts = tmp_path / "x.db", {}
+    assert collect(["import", "--db", str(database), str(DATA / actual)]) == 0
+    for run in ("latest", str(DATA / actual)):
+        target = str(tmp_path / "out.json")
+        _check(database, "--run", run, "--baseline", str(DATA / expected), "--rule", rule, "--json", target)
+        (found,) = json.loads(Path(target).read_text())["rules"]
+        verdicts[run] = sorted((it["name"], it["verdict"]) for it in found["verdicts"])
+    assert verdicts["latest"] and len({str(it) for it in verdicts.values()}) == 1
