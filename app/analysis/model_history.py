@@ -59,8 +59,8 @@ def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
 
 
 def choose_series(series: Sequence[ModelSeries], given: Mapping[str, str]) -> ModelSeries | None:
-    """Return the first series that fits what an address says; what it does not say is no limit."""
-    for it in series:
-        if all(given[name] == value for name, value in it.query.items() if name in given):
-            return it
-    return None
+    """Return the series that fits what an address says, where several do the first one that was timed."""
+    fit = [it for it in series if all(given[name] == value for name, value in it.query.items() if name in given)]
+    timed = [it for it in fit if "performance" in it.newest.experiments]
+    found = timed or fit
+    return found[0] if found else None

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.queries.result_rows import ResultRow
+from app.queries.result_rows import LEADING, ResultRow
 
 HUD_PASSING = frozenset({"pass", "pass_due_to_skip", "eager_variation"})
 RUNNER_PASSING = frozenset({"pass", "pass_due_to_skip"})
+_HEADLINE = frozenset(LEADING)
 _EAGER = frozenset({"eager", "inductor_eager"})
 _EXPORT = frozenset({"export", "inductor_export"})
 
@@ -73,7 +74,11 @@ class SuiteSummary:
 
 
 def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteSummary:
-    """Sum up one row a model and metric set."""
+    """Sum up one row a model and metric set.
+
+    The definitions know performance and accuracy alone: a row of coverage, say, that has its own backend is no model.
+    """
+    rows = [it for it in rows if not _HEADLINE.isdisjoint(it.experiments)]
     if definition is RUNNER:
         return _summarize_runner(rows)
     return _summarize_perf(rows) if definition is SUMMARIZE_PERF else _summarize_hud(rows)

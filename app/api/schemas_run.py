@@ -155,6 +155,7 @@ PROCESS = record(
     compile_times=maybe(mapping(JSON, "Seconds by torch's own names of phases.")),
     losses=maybe(mapping(count("Records."), "Lost records by reason.")),
     snapshot_final=flag("Whether counters and losses are of the process's end."),
+    task=maybe(text("The benchmark's task that it worked on: one of `tasks` of a result.")),
 )
 CONFIG_TEXT = record(
     "One configuration text.",

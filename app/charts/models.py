@@ -118,7 +118,7 @@ def _chart_metric(metric: Metric, rows: Sequence[ResultRow], addresses: Sequence
     yaxis: dict[str, Any] = {"rangemode": "tozero", "nticks": 6, "ticksuffix": metric.unit and f" {metric.unit}"}
     if not metric.unit:
         yaxis = count_axis(highest)
-    layout: dict[str, Any] = {"yaxis": yaxis, "xaxis": {"type": "date", "showgrid": False, "nticks": 6}}
+    layout: dict[str, Any] = {"yaxis": yaxis, "xaxis": {"type": "date", "showgrid": False, "nticks": 4, "tickangle": 0}}
     if metric.key == "speedup":
         layout["yaxis"] = {"nticks": 6, "ticksuffix": "×"}
         traces.append(_eager_line(rows))

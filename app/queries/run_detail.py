@@ -61,6 +61,7 @@ class ProcessRow:
     compile_times: dict[str, float] | None
     losses: dict[str, int] | None
     snapshot_final: bool
+    task: str | None = None  # the benchmark's task that it worked on
 
     @property
     def label(self) -> str:
@@ -107,7 +108,7 @@ PROCESSES_SQL = """
 select
   id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
   torch_version, torch_git, cuda_version, cudnn_version, triton_version, capabilities, environment, counters,
-  compile_times, losses, snapshot_final
+  compile_times, losses, snapshot_final, task
 from processes
 where run_id = :run_id
 order by coalesce(rank, 1000000), started_us, id

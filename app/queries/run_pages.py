@@ -15,7 +15,7 @@ PROCESSES_SQL = """
 select
   id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
   torch_version, torch_git, cuda_version, cudnn_version, triton_version, capabilities, environment, counters,
-  compile_times, losses, snapshot_final
+  compile_times, losses, snapshot_final, task
 from processes
 where run_id = :run_id
   and (started_us, id) > (:after_us, :after_id)

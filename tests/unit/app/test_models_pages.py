@@ -149,3 +149,18 @@ def test_charts_are_what_plotly_takes_and_small(reader: sqlite3.Connection) -> N
         assert len(orjson.dumps(it.figure)) < MAX_CHART_BYTES
     assert charts[0].rows[0][1:] == ["0.587", "0.578–0.596"]
     assert chart_repeats({"eager": []}) is None
+
+
+def test_an_experiment_alone_is_said_to_be_and_the_timed_series_comes_first(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    counted = measure(
+        experiment="coverage", backend="eager", values={"pct_ops": 1.0}, repeats={}, facts={"a": {"b": 1}}
+    )
+    add_results(store, "RUN", MLP, measure(**ACCURACY), counted)
+    page = text_of(client, "/models")
+    assert "eager · coverage alone" in page
+    assert "1 of 1, by PyTorch HUD" in page
+    assert "2 rows: 2 measured" in page
+    assert "1.250×" in text_of(client, "/models/mlp")
+    assert "only coverage was measured" in text_of(client, "/models/mlp?backend=eager")

@@ -183,7 +183,7 @@ def test_hostile_names_stay_text(client: FlaskClient, store: sqlite3.Connection)
         "insert into processes"
         " select 'other', run_id, parent_id, pid, 1, 1, 2, level, command, started_us, last_seen_us,"
         " last_sequence, python_version, torch_version, torch_git, cuda_version, cudnn_version, triton_version,"
-        " capabilities, environment, counters, compile_times, losses, snapshot_final from processes limit 1"
+        " capabilities, environment, counters, compile_times, losses, snapshot_final, task from processes limit 1"
     )
     store.execute("update functions set name = ? || id", (BAD,))
     store.commit()

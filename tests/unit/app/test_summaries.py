@@ -59,6 +59,11 @@ def test_what_nobody_measured_is_none_and_never_zero() -> None:
     assert summarize([], HUD).pass_ratio is None
 
 
+def test_what_was_neither_timed_nor_judged_is_no_model_of_the_headline() -> None:
+    more = rows({"experiments": ("coverage",), "backend": "eager", "accuracy": None})
+    assert summarize([*SUITE, *more], HUD) == summarize(SUITE, HUD)
+
+
 def test_eager_always_passes_and_export_needs_no_speedup() -> None:
     assert summarize(rows({"backend": "eager", "speedup": 1.0, "accuracy": None}), HUD).passed_count == 1
     assert summarize(rows({"backend": "export", "speedup": None, "accuracy": "pass"}), HUD).passed_count == 1
