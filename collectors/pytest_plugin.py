@@ -42,9 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def compileboard(request: pytest.FixtureRequest) -> CompileBoard:
     """See graph breaks and recompiles of torch.compile in a test, and say how many there may be."""
     test = request.node
-    key = test.nodeid.rpartition("/")[2]
     return CompileBoard(
-        key,
+        test.nodeid,
         Path(test.path).with_name(FILE_NAME),
         request.config.rootpath,
         update=bool(request.config.getoption(UPDATE)),
@@ -54,8 +53,8 @@ def compileboard(request: pytest.FixtureRequest) -> CompileBoard:
 class CompileBoard:
     """See what torch.compile does in one test."""
 
-    def __init__(self, key: str, baseline: Path, root: Path, *, update: bool) -> None:
-        self._key, self._baseline, self._root, self._update = key, baseline, root, update
+    def __init__(self, test: str, baseline: Path, root: Path, *, update: bool) -> None:
+        self._test, self._baseline, self._root, self._update = test, baseline, root, update
         self._blocks: list[Seen] = []
 
     @contextmanager
@@ -87,13 +86,15 @@ class CompileBoard:
         result = self._call(function, args, kwargs)
         found = {it.fingerprint: it for seen in self._seen() for it in seen.distinct_graph_breaks}
         path = self._baseline if baseline is None else self._baseline.parent / baseline
+        # The file beside the test knows it by file and name; another may be shared by tests of several folders.
+        key = self._test.rpartition("/")[2] if baseline is None else self._test
         if self._update:
-            _update(path, self._key, list(found.values()))
+            _update(path, key, list(found.values()))
             return result
-        known = {it.get("fingerprint") for it in _load(path).get(self._key, [])}
+        known = {it.get("fingerprint") for it in _load(path).get(key, [])}
         new = [it for fingerprint, it in found.items() if fingerprint not in known]
         if new:
-            pytest.fail(_say_breaks(new, len(found) - len(new), path, self._key), pytrace=False)
+            pytest.fail(_say_breaks(new, len(found) - len(new), path, key), pytrace=False)
         return result
 
     def assert_max_recompiles(

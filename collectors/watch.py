@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[S
     seen, decoder = Seen(), Decoder(PathNamer([str(root) for root in roots]), qualify)
     theirs = hooks.current() or _other_copy()
     folder = Path(tempfile.mkdtemp(prefix="compileboard-")) if theirs is None else Path(theirs.spool.folder)
-    reader = SpoolReader(folder)
+    reader, lost_before = SpoolReader(folder), Counter({} if theirs is None else theirs.spool.losses)
     try:
         if theirs is None:
             hooks.install_hooks("watch", str(folder), database="", level="light", keep_source=True, capture_env=())
@@ -66,7 +67,7 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[S
         finally:
             installed = theirs or hooks.current()
             if installed is not None:
-                seen.losses = dict(installed.spool.losses)
+                seen.losses = dict(Counter(installed.spool.losses) - lost_before)
             if theirs is None:
                 hooks.uninstall_hooks()
             _sort(seen, _read(reader, decoder), None if theirs is None else theirs.spool.process_id)
