@@ -1,0 +1,155 @@
+"""Flags of `bench` that need more than one process, run or file: warm start, files at the end, another branch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.formats.read import read_results
+from tests.integration.bench.test_bench import PLANTED, rows
+from tests.tools.observed import Workplace, wait_for
+
+pytestmark = pytest.mark.torch
+
+NETS = """
+import time
+import torch
+from torch import nn
+from width import WIDTH
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def get_example_inputs(self):
+        return (torch.randn(4, WIDTH),)
+
+class Hangs(Net):
+    def forward(self, x):
+        time.sleep(600)
+"""
+
+
+def bench(place: Workplace, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "collectors", "bench", "--db", str(place.database), "--backend", "eager"]
+    return subprocess.Popen(
+        [*command, "--quick", "--device", "cpu", *words],
+        env=place.environ(),
+        cwd=cwd or place.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, str, str]:
+    """Measure one model with a graph break, with every flag that leaves something behind."""
+    place = Workplace(tmp_path_factory.mktemp("whole"))
+    place.write("dev,name,batch_size,speedup\ncpu,Breaks,4,2.0\n", "before.csv")
+    leaves = ["--output-directory", "out", "--dump-raw-metrics", "--log-graph-breaks", "--export-profiler-trace"]
+    told = ["--timing", "--baseline", "before.csv", "--warm-start-latency", "--only", f"path:{PLANTED},class:Breaks"]
+    with bench(place, *leaves, *told) as process:
+        out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    return place, out, err
+
+
+def test_a_warm_start_is_a_second_process_that_the_result_does_not_count(whole: Any) -> None:
+    place, _, _ = whole
+    [row] = rows(place, "select * from results")
+    assert row["warm_compilation_latency_s"] > 0
+    assert "in a second process" in row["facts"]
+    tasks = [it["task"] for it in rows(place, "select task from processes where task is not null order by task")]
+    assert tasks == ["local/Breaks/performance", "local/Breaks/performance/warm_start"]
+    assert (row["graph_breaks"], row["recompiles"]) == (2, 0)
+
+
+def test_the_baseline_and_the_time_report_are_stored_and_said(whole: Any) -> None:
+    place, out, err = whole
+    values = {it["name"]: it["value"] for it in rows(place, "select name, value from result_values")}
+    [row] = rows(place, "select speedup from results")
+    assert values["baseline"] == 2.0 and values["speedup_vs_baseline"] == pytest.approx(row["speedup"] / 2)
+    assert "2.000x in the baseline" in err and "speedup_vs_baseline" in out
+    assert "TIMING: " in err and "entire_frame_compile:" in err
+
+
+def test_the_summary_lists_each_distinct_break_once(whole: Any) -> None:
+    _, out, _ = whole
+    listed = out[out.index("distinct graph breaks: 1") :].splitlines()
+    assert listed[1].startswith("  GB") and listed[2].endswith("planted.py:27, 2 times in Breaks")
+
+
+def test_the_files_are_upstreams(whole: Any) -> None:
+    place, _, err = whole
+    folder = place.folder / "out"
+    names = {path.name for path in folder.iterdir()}
+    stem = "eager_local_float32_inference_cpu_performance"
+    assert names >= {f"{stem}.csv", f"{stem}.json", f"{stem}_graph_breaks.csv", f"{stem}-raw_timings-Breaks-cpu.npy"}
+    assert "eager_Breaks_profile.json" in names, "the profiler's trace"
+    [result] = read_results(f"{stem}.csv", (folder / f"{stem}.csv").read_bytes()).results
+    assert (result.model, result.suite, result.values["graph_breaks"]) == ("Breaks", "local", 2)
+    assert "files in upstream's formats written to out" in err
+
+
+@pytest.fixture
+def repository(place: Workplace) -> Path:
+    """Give a checkout with a branch `before`, whose layers are narrower, and a change that is not committed."""
+    folder = place.folder / "repository"
+    place.write(NETS, "repository/nets.py")
+    place.write("WIDTH = 16\n", "repository/width.py")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "nets.py", "width.py")
+    git(folder, "commit", "-q", "-m", "one")
+    git(folder, "branch", "before")
+    place.write("WIDTH = 32\n", "repository/width.py")
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_another_branch_is_measured_beside_the_checkout(place: Workplace, repository: Path) -> None:
+    words = ["--only", f"path:{repository}/nets.py,class:Net", "--diff-branch", "before"]
+    status = git(repository, "status", "--porcelain", "-uno")
+    with bench(place, *words, cwd=repository) as process:
+        out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    tagged = "run_tags join runs on runs.id = run_id where key = 'diff_branch'"
+    runs = rows(place, f"select git_dirty, value as part from {tagged}")
+    assert sorted((it["part"], it["git_dirty"]) for it in runs) == [("base", 0), ("new", 1)]
+    table = out[out.index("base before (") :]
+    assert "speedup base → new" in table and "too few repeats to tell" in table
+    commands = {it["command"] for it in rows(place, "select command from results")}
+    assert len(commands) == 1 and f"path:{repository}/nets.py" in commands.pop()
+    left = git(repository, "status", "--porcelain", "-uno"), git(repository, "worktree", "list").count("\n")
+    assert left == (status, 1)
+        status,
+        1,
+    )
+
+
+def test_ctrl_c_removes_the_worktree(place: Workplace, repository: Path) -> None:
+    words = ["--only", f"path:{repository}/nets.py,class:Hangs", "--diff-branch", "before"]
+    with bench(place, *words, cwd=repository) as process:
+        wait_for(lambda: git(repository, "worktree", "list").count("\n") == 2 and _has_child(place), 60)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert git(repository, "worktree", "list").count("\n") == 1
+
+
+def _has_child(place: Workplace) -> bool:
+    return any(place.home.glob("spool/*/bench/*/stage"))
