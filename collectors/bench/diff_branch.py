@@ -35,7 +35,7 @@ def measure_both(arguments: argparse.Namespace, make_job: MakeJob, say: Say) -> 
             make_job(asked, there, {TAG: "base", REF_TAG: commit.ref}),
         ]
         found, codes = [], []
-        for job in jobs:
+        for job in map(_with_own_folder, jobs):
             found.append(measure(job, arguments, None, say))
             codes.append(finish(found[-1], arguments, say, job.request.tags[TAG]))
             if found[-1].interrupted:
@@ -44,6 +44,14 @@ def measure_both(arguments: argparse.Namespace, make_job: MakeJob, say: Say) -> 
     print(f"\nbase {commit.ref} ({commit.sha[:12]}) → new, the checkout\n")
     print(compare(base.results, new.results))
     return max(codes)
+
+
+def _with_own_folder(job: Job) -> Job:
+    """Let what a measurement leaves beside its numbers (a trace, a snapshot) go where the other run's does not."""
+    if not (job.settings.export_profiler_trace or job.settings.snapshot_memory):
+        return job
+    folder = os.path.join(job.settings.output_directory or os.getcwd(), job.request.tags[TAG])
+    return replace(job, settings=replace(job.settings, output_directory=folder))
 
 
 def _in_the_worktree(arguments: argparse.Namespace, commit: Commit, tree: Path) -> tuple[argparse.Namespace, Place]:

@@ -136,9 +136,6 @@ def test_another_branch_is_measured_beside_the_checkout(place: Workplace, reposi
     assert len(commands) == 1 and f"path:{repository}/nets.py" in commands.pop()
     left = git(repository, "status", "--porcelain", "-uno"), git(repository, "worktree", "list").count("\n")
     assert left == (status, 1)
-        status,
-        1,
-    )
 
 
 def test_ctrl_c_removes_the_worktree(place: Workplace, repository: Path) -> None:
