@@ -202,7 +202,7 @@ def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repea
     edges = np.histogram_bin_edges(together, bins=_count_bins(list(kept.values()), float(np.ptp(together))))
     middles = (edges[:-1] + edges[1:]) / 2
     colors = {"eager": "series-2", "compiled": "series-1"}
-    traces = [
+    traces: list[dict[str, Any]] = [
         {
             "type": "bar",
             "name": name,
@@ -220,7 +220,7 @@ def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repea
         barmode="overlay",
         bargap=0.02,
         xaxis={"ticksuffix": " ms", "nticks": 8, "showgrid": False, "zeroline": False},
-        yaxis={"rangemode": "tozero", "tickformat": ",d", "nticks": 5, "title": {"text": "repeats"}},
+        yaxis=count_axis(max(max(trace["y"]) for trace in traces)) | {"title": {"text": "repeats"}},
     )
     columns = [("Repeats of", False), *((label, True) for label in ("Count", "Lowest, ms", "Median, ms"))]
     columns += [("Highest, ms", True), ("Spread (IQR ÷ median)", True)]

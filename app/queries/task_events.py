@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from collectors.events import GraphBroke, load_event
 from collectors.store.codec import unpack
@@ -23,6 +24,7 @@ class TaskBreak:
     line: int | None
     source_line: str | None
     break_count: int
+    tasks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class TaskCause:
     function: str | None
     file: str | None
     recompile_count: int
+    tasks: tuple[str, ...]
 
 
 _TASKS = """
@@ -46,7 +49,8 @@ join processes as p on p.run_id = :run_id and p.task = wanted.value
 BREAKS_SQL = f"""
 select
   d.id as distinct_id, d.gb_id, coalesce(d.gb_type, d.reason) as kind, f.name as function, f.file, d.line,
-  d.source_line, count(*) as break_count
+  d.source_line, count(*) as break_count,
+  json_group_array(distinct p.task) as tasks
 {_TASKS}
 join graph_breaks as g on g.process_id = p.id
 join distinct_breaks as d on d.id = g.distinct_id
@@ -58,7 +62,7 @@ limit :limit
 CAUSES_SQL = f"""
 select
   u.id as cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file,
-  count(*) as recompile_count
+  count(*) as recompile_count, json_group_array(distinct p.task) as tasks
 {_TASKS}
 join recompiles as r on r.process_id = p.id
 join guard_failures as g on g.recompile_id = r.id and g.position = 0
@@ -70,12 +74,16 @@ limit :limit
 """
 
 
+def _with_tasks(row: sqlite3.Row) -> dict[str, Any]:
+    return dict(row) | {"tasks": tuple(sorted(json.loads(row["tasks"])))}
+
+
 def list_task_breaks(
     connection: sqlite3.Connection, run_id: str, tasks: Sequence[str], limit: int = 50
 ) -> list[TaskBreak]:
     """List the distinct graph breaks of a run's tasks, the most frequent first."""
     values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
-    return [TaskBreak(**dict(row)) for row in connection.execute(BREAKS_SQL, values)]
+    return [TaskBreak(**_with_tasks(row)) for row in connection.execute(BREAKS_SQL, values)]
 
 
 def list_task_causes(
@@ -83,7 +91,7 @@ def list_task_causes(
 ) -> list[TaskCause]:
     """List what a run's tasks were recompiled for, the most recompiles first."""
     values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
-    return [TaskCause(**dict(row)) for row in connection.execute(CAUSES_SQL, values)]
+    return [TaskCause(**_with_tasks(row)) for row in connection.execute(CAUSES_SQL, values)]
 
 
 EVENTS_SQL = """

@@ -90,6 +90,7 @@ def test_a_model_has_its_history_its_breaks_and_the_command(client: FlaskClient)
     charts = ("speedup", "latency", "compile-time", "memory", "breaks", "ops", "graphs", "compression", "repeats")
     assert [it for it in charts if f'id="{it}-chart"' not in page] == []
     assert "pct_ops" in page
+    assert '>2<span class="sub">performance</span>' in page
 
 
 @pytest.mark.usefixtures("suite")
