@@ -16,7 +16,7 @@ def summarize(results: Sequence[BenchMeasured]) -> str:
     """Write the summary: what upstream prints, and the failures by their reason."""
     if not results:
         return "Nothing was measured."
-    lines = ["", *_performance(results), *_accuracy(results), *_failures(results)]
+    lines = ["", *_performance(results), *_accuracy(results), *_others(results), *_failures(results)]
     return "\n".join(lines)
 
 
@@ -55,6 +55,27 @@ def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
         return []
     passed = sum(verdict in PASSING for verdict in verdicts)
     return _columns([("accuracy", f"pass_rate={100 * passed / len(verdicts):.2f}% ({passed} of {len(verdicts)})")])
+
+
+OTHERS = {  # an experiment's own numbers, as upstream's summary has them where it has them
+    "coverage": {"pct_ops": "mean={:.3%}", "pct_time": "mean={:.3%}", "graphs": "mean={:.3f}"},
+    "tolerance": {"max": "mean={:.3g}", "mean": "mean={:.3g}", "std": "mean={:.3g}"},
+    "recompile_profile": {"recompiles": "mean={:.1f}", "guard_failures": "mean={:.1f}"},
+    "batch_size": {"batch_size_found": "mean={:.0f}"},
+}
+
+
+def _others(results: Sequence[BenchMeasured]) -> list[str]:
+    rows = []
+    overheads = [it.values["speedup"] for it in results if it.experiment == "overhead" and "speedup" in it.values]
+    if overheads:
+        rows.append(("overhead speedup", f"gmean={geomean(overheads):.2f}x of {len(overheads)} models"))
+    for experiment, columns in OTHERS.items():
+        for name, words in columns.items():
+            values = [it.values[name] for it in results if it.experiment == experiment and name in it.values]
+            if values:
+                rows.append((f"{experiment} {name}", words.format(fmean(values))))
+    return _columns(rows)
 
 
 def _failures(results: Sequence[BenchMeasured]) -> list[str]:

@@ -47,9 +47,9 @@ def run(bench: Workbench) -> Outcome:
             seen = watch.look()
             values |= {f"change={name}/recompiles": seen.recompiles, f"change={name}/guard_failures": _count(seen)}
             facts["changes"].append({"change": name, **_reasons(seen), **({"error": error} if error else {})})
-    for total in ("recompiles", "guard_failures"):
-        values[total] = sum(value for name, value in values.items() if name.endswith(f"/{total}"))
-    return Outcome(values={name: float(value) for name, value in values.items()}, facts=facts)
+    names = ("recompiles", "guard_failures")
+    totals = {it: sum(value for name, value in values.items() if name.endswith(f"/{it}")) for it in names}
+    return Outcome(values={name: float(value) for name, value in {**totals, **values}.items()}, facts=facts)
 
 
 def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str | None:
