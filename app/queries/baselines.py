@@ -47,9 +47,9 @@ def list_baselines(connection: sqlite3.Connection, cursor: str | None = None, li
 
     Raises: FilterError if the cursor cannot be used.
     """
-    (after,) = decode_cursor(cursor, str) or ("",)
+    after, _created_us = decode_cursor(cursor, str, int) or ("", 0)
     found = connection.execute(LIST_SQL, {"after": after, "limit": limit + 1})
-    return make_page([BaselineRow(**dict(row)) for row in found], limit, lambda row: (row.name,))
+    return make_page([BaselineRow(**dict(row)) for row in found], limit, lambda row: (row.name, row.created_us))
 
 
 def get_baseline(connection: sqlite3.Connection, name: str) -> Baseline | None:
