@@ -29,17 +29,19 @@ class RecompileWatch:
         set_limit = getattr(torch._dynamo.utils, "set_compilation_metrics_limit", None)
         if set_limit is not None:
             set_limit(MANY)
+        self._compiles, self._failures = 0, dict[Any, int]()
         self.look()
 
     def look(self) -> Seen:
-        """Return what was compiled since the last look, and begin anew."""
+        """Return what was compiled since the last look. Torch's own lists stay: the hooks read them too."""
         ids = [str(it.compile_id) for it in torch._dynamo.utils.get_compilation_metrics()]
-        failures = [str(it) for found in torch._dynamo.utils.guard_failures.values() for it in found]
-        torch._dynamo.utils.clear_compilation_metrics()
-        torch._dynamo.utils.guard_failures.clear()
-        new = {it for it in ids if it.rpartition("/")[2].isdigit()}
+        failures = {code: list(map(str, found)) for code, found in torch._dynamo.utils.guard_failures.items()}
+        new = {it for it in ids[self._compiles :] if it.rpartition("/")[2].isdigit()}
         again = [it for it in new if int(it.rpartition("/")[2]) > 0]  # "0/2" is the third compile of frame 0
-        return Seen(len(new), len(again), tuple(failures))
+        failed = [it for code, found in failures.items() for it in found[self._failures.get(code, 0) :]]
+        self._compiles = len(ids)
+        self._failures = {code: len(found) for code, found in failures.items()}
+        return Seen(len(new), len(again), tuple(failed))
 
 
 def without_limit() -> contextlib.AbstractContextManager[Any]:
