@@ -44,7 +44,9 @@ def find(name: str) -> Experiment:
 
 
 def settings_for(name: str, settings: Settings) -> Settings:
-    """Return the settings that an experiment measures with: one with a backend of its own takes none of inductor's."""
+    """Return what an experiment measures with: one with a backend of its own takes none of inductor's settings."""
+    if name == "batch_size":
+        settings = replace(settings, batch_size=None)  # it is looked for, from the model's own
     own = find(name).backend
     if own is None:
         return settings

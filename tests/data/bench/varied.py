@@ -63,6 +63,13 @@ def unbatched(batch_size):
     return Loaded(Layer(), (torch.randn(5, 8),), batch_size=7)
 
 
+@collectors.bench.model
+def hungry(batch_size):
+    if batch_size > 10:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+    return Layer(), (torch.randn(batch_size, 8),)
+
+
 def _make(net):
     def make(batch_size):
         return net(), (torch.randn(batch_size, 8),)

@@ -41,9 +41,9 @@ for only, experiment, changes in json.loads(sys.argv[1]):
     print("OUTCOME" + json.dumps(asdict(outcome)))
 """
 FINE, BREAKS, WRONG = (f"path:{DATA}/planted.py,model:{name}" for name in ("Fine", "Breaks", "WrongAnswer"))
-SIZED, UNBATCHED, HALF, BY_MODE, NAN, SMALL = (
+SIZED, HUNGRY, UNBATCHED, HALF, BY_MODE, NAN, SMALL = (
     f"path:{DATA}/varied.py,model:{name}"
-    for name in ("sized", "unbatched", "HalfCaptured", "ByMode", "NotANumberCompiled", "SmallOnly")
+    for name in ("sized", "hungry", "unbatched", "HalfCaptured", "ByMode", "NotANumberCompiled", "SmallOnly")
 )
 FIXED = f"path:{DATA}/varied.py,class:FixedInputs"
 INDUCTOR = {"backend": "inductor", "compile_mode": "max-autotune"}
@@ -58,7 +58,7 @@ TASKS: list[tuple[str, str, dict[str, Any]]] = [
     *((only, "shapes", {}) for only in (SIZED, FINE)),
     (SIZED, "shapes", {"dynamic_shapes": True}),
     *((only, "batch_size", {}) for only in (SMALL, FIXED)),
-    (SMALL, "batch_size", {"batch_size": 20}),
+    (HUNGRY, "batch_size", {"batch_size": 2000}),
     (SIZED, "performance", DYNAMIC),
     (UNBATCHED, "accuracy", DYNAMIC),
     (FINE, "performance", {"backend": "inducter"}),
@@ -160,8 +160,13 @@ def test_the_largest_batch_that_runs_is_found_by_halves(measured: Any) -> None:
     assert [*outcome["facts"]["refused"]] == ["1024", "512", "256", "128"]
     assert outcome["facts"]["refused"]["128"].startswith("OOM: ")
     assert outcome["facts"]["bound_bytes"] > 0
-    assert measured(SMALL, "batch_size", batch_size=20)["values"] == {"batch_size_found": 20.0}
     assert "do not change with the batch size" in measured(FIXED, "batch_size")["reason"]
+
+
+def test_a_batch_that_cannot_even_be_made_is_refused_too(measured: Any) -> None:
+    outcome = measured(HUNGRY, "batch_size", batch_size=2000)
+    assert outcome["values"] == {"batch_size_found": 8.0}
+    assert outcome["facts"]["refused"]["16"].startswith("OOM: [enforce fail]")
 
 
 def test_a_backend_that_torch_lacks_is_the_models_own_status(measured: Any) -> None:
