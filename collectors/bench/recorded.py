@@ -61,7 +61,7 @@ class BenchRun:
         cwd = self.cwd or os.getcwd()
         manifest = describe_run(
             self.environment,
-            argv=self.argv or sys.argv,
+            argv=self.argv or ["python", "-m", "collectors", *sys.argv[1:]],
             cwd=cwd,
             code_folder=cwd,
             run_id=self.run_id,

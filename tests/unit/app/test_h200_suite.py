@@ -1,0 +1,63 @@
+"""The built-in suite and a person's own models as an H200 measured them: recorded events, from store to page."""
+
+from __future__ import annotations
+
+import lzma
+import math
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from app.analysis.summaries import HUD, geomean, summarize
+from app.queries.models import ModelFilter, list_models
+from app.queries.task_events import list_task_breaks
+from collectors.events import RunStarted, load_event
+from collectors.store.connect import open_writer
+from collectors.store.ingest import Ingestor
+from collectors.store.migrations import migrate_connection
+
+DATA = Path(__file__).parents[2] / "data" / "bench"
+
+
+@pytest.fixture(scope="module")
+def h200(tmp_path_factory: pytest.TempPathFactory) -> sqlite3.Connection:
+    """Ingest what `bench` recorded there, each run by itself."""
+    connection = open_writer(tmp_path_factory.mktemp("h200") / "h200.db")
+    migrate_connection(connection)
+    for path in sorted(DATA.glob("h200-*.jsonl.xz")):
+        events = [load_event(line) for line in lzma.decompress(path.read_bytes()).decode().splitlines()]
+        runs = {event.process_id: event.run_id for event in events if hasattr(event, "run_id")}
+        ingestor = Ingestor(connection)
+        for run_id in {event.run_id for event in events if isinstance(event, RunStarted)}:
+            ingestor.ingest(run_id, [event for event in events if runs.get(event.process_id) == run_id])
+    return connection
+
+
+def test_every_model_of_the_suite_was_measured(h200: sqlite3.Connection) -> None:
+    rows = list_models(h200, ModelFilter(suite="builtin"))
+    assert [row.status for row in rows] == ["measured"] * 18
+    assert {row.hardware for row in rows} == {"NVIDIA H200"}
+    assert all(row.speedup_low <= row.speedup <= row.speedup_high for row in rows)  # type: ignore[operator]
+    assert sum(row.accuracy == "pass" for row in rows) == 15, "three had no time left for their accuracy check"
+
+
+def test_the_geomean_is_what_bench_printed_and_huds_is_of_those_that_passed(h200: sqlite3.Connection) -> None:
+    rows = list_models(h200, ModelFilter(suite="builtin"))
+    assert round(geomean([row.speedup for row in rows if row.speedup is not None]) or 0, 2) == 3.17
+    passed = [row.speedup for row in rows if row.accuracy == "pass" and row.speedup is not None]
+    assert summarize(rows, HUD).geomean_speedup == pytest.approx(math.prod(passed) ** (1 / len(passed)), abs=1e-9)
+
+
+def test_a_persons_own_models_stand_beside_it(h200: sqlite3.Connection) -> None:
+    rows = {row.model: row for row in list_models(h200, ModelFilter(suite="local"))}
+    assert (rows["Breaky"].graph_breaks, rows["Breaky"].unique_graph_breaks, rows["Breaky"].calls_captured) == (4, 3, 8)
+    assert (rows["Bert4"].calls_captured, rows["Bert4"].unique_graphs, rows["Bert4"].accuracy) == (120, 1, "pass")
+    assert (rows["WrongAnswer"].accuracy, rows["WrongAnswer"].status) == ("fail_accuracy", "measured")
+
+
+def test_breaks_hang_on_the_models_they_came_with(h200: sqlite3.Connection) -> None:
+    (run_id,) = {row.run_id for row in list_models(h200, ModelFilter(suite="builtin")) if row.model == "detector"}
+    broke = list_task_breaks(h200, run_id, ["builtin/detector/performance"])
+    assert broke and all("detector.py" in str(it) for it in broke)
+    assert list_task_breaks(h200, run_id, ["builtin/mlp/performance"]) == []
