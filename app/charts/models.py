@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from app.analysis.metrics import BY_NAME, Metric, get_value
 from app.analysis.model_history import Point
 from app.analysis.result_words import describe_missing
 from app.charts.base import Chart, count_axis, finish, times
@@ -17,87 +18,79 @@ _FEWEST_BINS, _MOST_BINS = 24, 120
 
 
 class Line(NamedTuple):
-    """Name one line of a chart: its label, its colour and its value in a row."""
+    """Name one line of a chart: the metric it draws, its label and its colour."""
 
+    metric: Metric
     label: str
     color: str
-    get: Callable[[ResultRow], float | int | None]
+
+    def get(self, row: ResultRow) -> float | int | None:
+        """Return its value in a row."""
+        return get_value(self.metric, row)
 
 
-class Metric(NamedTuple):
+class Drawing(NamedTuple):
     """Describe a chart of a model's history."""
 
     key: str
     title: str
-    unit: str
     note: str | None
     lines: tuple[Line, ...]
 
+    @property
+    def unit(self) -> str:
+        """Return the unit of its lines."""
+        return self.lines[0].metric.unit
 
-METRICS = (
-    Metric(
+
+def _draw(key: str, title: str, note: str | None, *lines: tuple[str, str, str]) -> Drawing:
+    return Drawing(key, title, note, tuple(Line(BY_NAME[name], label, color) for name, label, color in lines))
+
+
+DRAWINGS = (
+    _draw(
         "speedup",
         "Speedup",
-        "×",
         "median eager ÷ median compiled; a bar is the 95 % interval",
-        (Line("speedup", "series-1", lambda it: it.speedup),),
+        ("speedup", "speedup", "series-1"),
     ),
-    Metric(
+    _draw(
         "latency",
         "Latency",
-        "ms",
         "medians over the repeats",
-        (
-            Line("eager", "series-2", lambda it: it.eager_latency_ms),
-            Line("compiled", "series-1", lambda it: it.abs_latency_ms),
-        ),
+        ("eager_latency_ms", "eager", "series-2"),
+        ("abs_latency_ms", "compiled", "series-1"),
     ),
-    Metric(
+    _draw(
         "compile-time",
         "Compile time",
-        "s",
         None,
-        (
-            Line("cold", "series-1", lambda it: it.compilation_latency_s),
-            Line("warm", "series-3", lambda it: it.warm_compilation_latency_s),
-        ),
+        ("compilation_latency_s", "cold", "series-1"),
+        ("warm_compilation_latency_s", "warm", "series-3"),
     ),
-    Metric(
+    _draw(
         "memory",
         "Peak memory",
-        "GB",
         "GB of 10⁹ bytes",
-        (
-            Line("eager", "series-2", lambda it: it.eager_peak_mem_gb),
-            Line("compiled", "series-1", lambda it: it.dynamo_peak_mem_gb),
-        ),
+        ("eager_peak_mem_gb", "eager", "series-2"),
+        ("dynamo_peak_mem_gb", "compiled", "series-1"),
     ),
-    Metric(
+    _draw(
         "breaks",
         "Graph breaks and recompiles",
-        "",
         None,
-        (
-            Line("graph breaks", "series-5", lambda it: it.graph_breaks),
-            Line("recompiles", "series-4", lambda it: it.recompiles),
-        ),
+        ("graph_breaks", "graph breaks", "series-5"),
+        ("recompiles", "recompiles", "series-4"),
     ),
-    Metric("ops", "Operations captured", "", None, (Line("operations", "series-3", lambda it: it.calls_captured),)),
-    Metric("graphs", "Graphs", "", None, (Line("graphs", "series-7", lambda it: it.unique_graphs),)),
-    Metric(
+    _draw("ops", "Operations captured", None, ("calls_captured", "operations", "series-3")),
+    _draw("graphs", "Graphs", None, ("unique_graphs", "graphs", "series-7")),
+    _draw(
         "compression",
         "Memory compression",
-        "×",
         "peak eager ÷ peak compiled",
-        (Line("compression", "series-1", lambda it: it.compression_ratio),),
+        ("compression_ratio", "compression", "series-1"),
     ),
-    Metric(
-        "lookup",
-        "dynamo's cache look-up",
-        "µs",
-        "each call",
-        (Line("look-up", "series-1", lambda it: it.cache_lookup_latency_us),),
-    ),
+    _draw("lookup", "dynamo's cache look-up", "each call", ("cache_lookup_latency_us", "look-up", "series-1")),
 )
 
 
@@ -105,31 +98,31 @@ def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Cha
     """Draw every metric that some point has, over time; a point leads to what else is known of it."""
     rows = [point.row for point in points]
     return [
-        _chart_metric(metric, rows, addresses)
-        for metric in METRICS
-        if any(line.get(row) is not None for line in metric.lines for row in rows)
+        _chart_metric(drawing, rows, addresses)
+        for drawing in DRAWINGS
+        if any(line.get(row) is not None for line in drawing.lines for row in rows)
     ]
 
 
-def _chart_metric(metric: Metric, rows: Sequence[ResultRow], addresses: Sequence[str]) -> Chart:
-    lines = [line for line in metric.lines if any(line.get(row) is not None for row in rows)]
-    traces = [_trace(metric, line, rows, addresses) for line in lines]
+def _chart_metric(drawing: Drawing, rows: Sequence[ResultRow], addresses: Sequence[str]) -> Chart:
+    lines = [line for line in drawing.lines if any(line.get(row) is not None for row in rows)]
+    traces = [_trace(drawing, line, rows, addresses) for line in lines]
     highest = max((line.get(row) or 0 for line in lines for row in rows), default=0)
-    yaxis: dict[str, Any] = {"rangemode": "tozero", "nticks": 6, "ticksuffix": metric.unit and f" {metric.unit}"}
-    if not metric.unit:
+    yaxis: dict[str, Any] = {"rangemode": "tozero", "nticks": 6, "ticksuffix": drawing.unit and f" {drawing.unit}"}
+    if not drawing.unit:
         yaxis = count_axis(highest)
     layout: dict[str, Any] = {"yaxis": yaxis, "xaxis": {"type": "date", "showgrid": False, "nticks": 4, "tickangle": 0}}
-    if metric.key == "speedup":
+    if drawing.key == "speedup":
         layout["yaxis"] = {"nticks": 6, "ticksuffix": "×"}
         traces.append(_eager_line(rows))
-    unit = f", {metric.unit}" if metric.unit else ""
+    unit = f", {drawing.unit}" if drawing.unit else ""
     columns = [("Measured", False), *((f"{line.label}{unit}", True) for line in lines)]
-    columns += [("95 % interval", True)] if metric.key == "speedup" else []
+    columns += [("95 % interval", True)] if drawing.key == "speedup" else []
     table = [
-        [format_time(row.time_us)[:16], *(_cell(line.get(row), row) for line in lines), *_interval(metric, row)]
+        [format_time(row.time_us)[:16], *(_cell(line.get(row), row) for line in lines), *_interval(drawing, row)]
         for row in reversed(rows)
     ]
-    return Chart(f"{metric.key}-chart", metric.title, finish(traces, **layout), columns, table, metric.note, "s")
+    return Chart(f"{drawing.key}-chart", drawing.title, finish(traces, **layout), columns, table, drawing.note, "s")
 
 
 def _eager_line(rows: Sequence[ResultRow]) -> dict[str, Any]:
@@ -150,14 +143,14 @@ def _cell(value: float | None, row: ResultRow) -> str:
     return describe_missing(row) if value is None else format_number(value)
 
 
-def _interval(metric: Metric, row: ResultRow) -> list[str | None]:
-    if metric.key != "speedup":
+def _interval(drawing: Drawing, row: ResultRow) -> list[str | None]:
+    if drawing.key != "speedup":
         return []
     low, high = row.speedup_low, row.speedup_high
     return [None if low is None or high is None else f"{low:.3f}–{high:.3f}"]
 
 
-def _trace(metric: Metric, line: Line, rows: Sequence[ResultRow], addresses: Sequence[str]) -> dict[str, Any]:
+def _trace(drawing: Drawing, line: Line, rows: Sequence[ResultRow], addresses: Sequence[str]) -> dict[str, Any]:
     known = [(row, address) for row, address in zip(rows, addresses) if line.get(row) is not None]
     values = [float(line.get(row) or 0) for row, _address in known]
     trace: dict[str, Any] = {
@@ -170,9 +163,9 @@ def _trace(metric: Metric, line: Line, rows: Sequence[ResultRow], addresses: Seq
         "meta": {"color": line.color},
         "marker": {"size": 7},
         "line": {"width": 1.5},
-        "hovertemplate": f"%{{y}} {metric.unit} {line.label}, %{{x|%Y-%m-%d %H:%M}}<extra></extra>",
+        "hovertemplate": f"%{{y}} {drawing.unit} {line.label}, %{{x|%Y-%m-%d %H:%M}}<extra></extra>",
     }
-    if metric.key == "speedup":
+    if drawing.key == "speedup":
         trace["error_y"] = {
             "type": "data",
             "symmetric": False,

@@ -1,0 +1,198 @@
+"""What is measured: the one list of metrics with their units, and which way is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from app.format import NOT_RECORDED, format_count, format_number
+from app.queries.page import FilterError
+from app.queries.result_rows import ResultRow
+
+Direction = Literal["up_is_good", "down_is_good", "neutral"]
+_HARNESS = "the performance experiment"
+_COUNTERS = "torch's counters, as the harness read them"
+_HOOKS = "the hooks"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Describe one number. `name` is ResultRow's field, or SuiteSummary's for one of SUMMARY_METRICS.
+
+    `decimals` of None is four significant figures; a unit of % is kept as a share of one.
+    """
+
+    name: str
+    label: str
+    unit: str
+    direction: Direction
+    decimals: int | None
+    kind: Literal["value", "count"]
+    source: str
+    meaning: str
+    low: str | None = None
+    high: str | None = None
+
+    @property
+    def factor(self) -> int:
+        """Return what a value is multiplied with to be in its unit."""
+        return 100 if self.unit == "%" else 1
+
+
+METRICS = (
+    Metric(
+        "speedup",
+        "Speedup",
+        "×",
+        "up_is_good",
+        3,
+        "value",
+        _HARNESS,
+        "median eager ÷ median compiled latency",
+        low="speedup_low",
+        high="speedup_high",
+    ),
+    Metric("abs_latency_ms", "Latency", "ms", "down_is_good", None, "value", _HARNESS, "median, compiled"),
+    Metric("eager_latency_ms", "Eager latency", "ms", "down_is_good", None, "value", _HARNESS, "median, eager"),
+    Metric("compilation_latency_s", "Compile time", "s", "down_is_good", None, "value", _HARNESS, "with cold caches"),
+    Metric(
+        "warm_compilation_latency_s",
+        "Warm compile time",
+        "s",
+        "down_is_good",
+        None,
+        "value",
+        _HARNESS,
+        "with warm caches",
+    ),
+    Metric(
+        "compression_ratio", "Memory compression", "×", "up_is_good", 3, "value", _HARNESS, "peak eager ÷ peak compiled"
+    ),
+    Metric(
+        "dynamo_peak_mem_gb", "Peak memory", "GB", "down_is_good", None, "value", _HARNESS, "compiled, GB of 10⁹ bytes"
+    ),
+    Metric("eager_peak_mem_gb", "Eager peak memory", "GB", "down_is_good", None, "value", _HARNESS, "GB of 10⁹ bytes"),
+    Metric(
+        "cache_lookup_latency_us",
+        "Cache look-up",
+        "µs",
+        "down_is_good",
+        None,
+        "value",
+        "--profile-dynamo-cache-lookup",
+        "dynamo's, of each call",
+    ),
+    Metric("graph_breaks", "Graph breaks", "", "down_is_good", 0, "count", _COUNTERS, "times a graph was broken"),
+    Metric(
+        "unique_graph_breaks", "Distinct graph breaks", "", "down_is_good", 0, "count", _COUNTERS, "distinct reasons"
+    ),
+    Metric("recompiles", "Recompiles", "", "down_is_good", 0, "count", _HOOKS, "frames compiled again"),
+    Metric("calls_captured", "Operations captured", "", "up_is_good", 0, "count", _COUNTERS, "in the captured graphs"),
+    Metric("unique_graphs", "Graphs", "", "neutral", 0, "count", _COUNTERS, "captured graphs"),
+    Metric(
+        "fallbacks_to_eager", "Fallbacks to eager", "", "down_is_good", 0, "count", _COUNTERS, "frames left to eager"
+    ),
+    Metric("autograd_captures", "Autograd captures", "", "neutral", 0, "count", _COUNTERS, "by compiled autograd"),
+    Metric("autograd_compiles", "Autograd compiles", "", "neutral", 0, "count", _COUNTERS, "by compiled autograd"),
+    Metric("cudagraph_skips", "CUDA graph skips", "", "down_is_good", 0, "count", _COUNTERS, "CUDA graphs not used"),
+)
+# Of a suite; how each counts is its definition's (app.analysis.summaries).
+SUMMARY_METRICS = (
+    Metric(
+        "pass_ratio", "Pass rate", "%", "up_is_good", 1, "value", "accuracy and speedup", "models that pass, of all"
+    ),
+    Metric("geomean_speedup", "Geomean speedup", "×", "up_is_good", 3, "value", _HARNESS, "over the models"),
+    Metric(
+        "compilation_latency_s",
+        "Compile time",
+        "s",
+        "down_is_good",
+        None,
+        "value",
+        _HARNESS,
+        "mean of the models, cold",
+    ),
+    Metric("abs_latency_ms", "Latency", "ms", "down_is_good", None, "value", _HARNESS, "mean of the models, compiled"),
+    Metric(
+        "compression_ratio",
+        "Memory compression",
+        "×",
+        "up_is_good",
+        3,
+        "value",
+        _HARNESS,
+        "peak eager ÷ peak compiled, over the models",
+    ),
+    Metric(
+        "dynamo_peak_mem_gb",
+        "Peak memory",
+        "GB",
+        "down_is_good",
+        None,
+        "value",
+        _HARNESS,
+        "mean of the models, compiled",
+    ),
+    Metric(
+        "graph_breaks_per_model",
+        "Graph breaks per model",
+        "",
+        "down_is_good",
+        None,
+        "value",
+        _COUNTERS,
+        "mean of the models that were counted",
+    ),
+    Metric(
+        "recompiles_per_model",
+        "Recompiles per model",
+        "",
+        "down_is_good",
+        None,
+        "value",
+        _HOOKS,
+        "mean of the models that were counted",
+    ),
+)
+BY_NAME = {it.name: it for it in METRICS}
+SUMMARY_BY_NAME = {it.name: it for it in SUMMARY_METRICS}
+
+
+def find_metrics(names: Iterable[str], among: dict[str, Metric] = BY_NAME) -> list[Metric]:
+    """Return the metrics of those names, each once, in the order in which they are named.
+
+    Raises: FilterError if there is no such metric.
+    """
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in among:
+            raise FilterError(f"metric: {name[:40]!r} is not one of {', '.join(among)}")
+    return [among[name] for name in wanted]
+
+
+def get_value(metric: Metric, row: ResultRow) -> float | int | None:
+    """Return what a row has of a metric, None where it was not measured."""
+    value: float | int | None = getattr(row, metric.name)
+    return value
+
+
+def format_value(metric: Metric, value: float | None) -> str:
+    """Write a value with its unit: 1.234×, 12.34 ms, 98.2 %; a signed one, as a change is, keeps its sign."""
+    if value is None:
+        return NOT_RECORDED
+    number = value * metric.factor
+    if metric.decimals is None:
+        text = format_count(number) if abs(number) >= 1000 else format_number(number).replace("-", "−")
+    elif metric.decimals == 0:
+        text = format_count(number)
+    else:
+        text = f"{number:,.{metric.decimals}f}".replace(",", "\u202f").replace("-", "−")
+    return text + ("×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else "")
+
+
+def is_better(metric: Metric, base: float, new: float) -> bool | None:
+    """Say whether a value is better than another; None where they are equal, or neither way is better."""
+    if base == new or metric.direction == "neutral":
+        return None
+    return (new > base) == (metric.direction == "up_is_good")
