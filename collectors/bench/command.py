@@ -15,7 +15,7 @@ from collectors.bench.diff_branch import measure_both
 from collectors.bench.measuring import Job, Place, Say, finish, measure
 from collectors.bench.models import ModelRef
 from collectors.bench.plan import make_plan, plan_hash
-from collectors.bench.recorded import PLAN_TAG, find_before
+from collectors.bench.resume import find_before
 from collectors.bench.selection import select
 from collectors.bench.settings import Settings
 from collectors.bench.suites.user import parse_only
@@ -47,8 +47,8 @@ def make_job(arguments: argparse.Namespace, place: Place, tags: dict[str, str]) 
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
     if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
         check_backend(settings.backend)
-    identity = plan_hash(chosen, experiments, settings)
-    request = request_of(arguments, chosen, tags or {PLAN_TAG: identity})  # a run of a comparison is not gone on with
+    identity = "" if tags else plan_hash(chosen, experiments, settings)  # a comparison is not gone on with
+    request = request_of(arguments, chosen, tags)
     return Job(plan, settings, request, identity, place, read_baseline(arguments.baseline))
 
 

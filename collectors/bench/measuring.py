@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,8 @@ from collectors.bench.isolate import Done, clear, run_task
 from collectors.bench.outcome import Outcome
 from collectors.bench.plan import Planned, repeat_command
 from collectors.bench.progress import Progress
-from collectors.bench.recorded import Before, BenchRun
+from collectors.bench.recorded import BenchRun
+from collectors.bench.resume import Before
 from collectors.bench.settings import Settings
 from collectors.bench.start import CACHES_ON, measure_warm_start, wants_warm_start
 from collectors.bench.summary import summarize
@@ -78,7 +80,12 @@ def measure(job: Job, arguments: argparse.Namespace, before: Before | None, say:
     """
     place = job.place
     run = BenchRun(
-        job.request, say, environment=place.environment, run_id=before.run_id if before else None, cwd=place.cwd
+        job.request,
+        say,
+        environment=place.environment,
+        run_id=before.run_id if before else None,
+        plan=job.identity,
+        cwd=place.cwd,
     )
     run.open()
     measured = Measured(run.manifest.run_id)
@@ -87,6 +94,7 @@ def measure(job: Job, arguments: argparse.Namespace, before: Before | None, say:
         say(f"run {measured.run_id} is recorded in {arguments.db}; see it with: {served}")
     progress = Progress(len(job.plan), quiet=arguments.quiet)
     try:
+        _heed_signals()
         for planned in job.plan:
             if before and (planned.ref.suite, planned.ref.name, planned.experiment) in before.done:
                 progress.known(planned)
@@ -101,6 +109,13 @@ def measure(job: Job, arguments: argparse.Namespace, before: Before | None, say:
         clear(run.folder / OF_OURSELVES)
         run.end(interrupted=measured.interrupted)
     return measured
+
+
+def _heed_signals() -> None:
+    """End on SIGTERM and SIGHUP as on Ctrl-C: what is finished is kept, and no child is left behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _one(run: BenchRun, planned: Planned, job: Job) -> BenchMeasured:

@@ -56,7 +56,8 @@ def _left_out(ref: ModelRef, experiment: str, settings: Settings) -> str | None:
 
 def plan_hash(models: Sequence[ModelRef], experiments: Iterable[str], settings: Settings) -> str:
     """Name what a run measures and how: what `--resume` continues must be the same."""
-    body = {"models": [asdict(ref) for ref in models], "experiments": list(experiments), "settings": asdict(settings)}
+    how = {name: value for name, value in asdict(settings).items() if name not in ("timeout_s", "output_directory")}
+    body = {"models": [asdict(ref) for ref in models], "experiments": list(experiments), "settings": how}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""A bench run in the store: keep each result as it comes, and find a run to go on with."""
+"""A bench run in the store: each result is kept as it comes."""
 
 from __future__ import annotations
 
@@ -6,39 +6,23 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from collectors.bench.isolate import Done
 from collectors.bench.plan import Planned
+from collectors.bench.resume import PLAN
 from collectors.bench.settings import Settings, changed
 from collectors.events import BenchMeasured
 from collectors.record.launch import TRACE_NAME, Request, child_environment
 from collectors.record.opening import describe_run, make_spool, spool_folder
 from collectors.record.recording import Recording
 from collectors.record.said import say_event
-from collectors.store.connect import open_reader
-from collectors.store.errors import StoreMissing
 
-PLAN_TAG = "bench_plan"
 COUNT_RECOMPILES = """
 select count(*)
 from recompiles join processes on processes.id = recompiles.process_id
 where processes.run_id = :run and processes.task = :task
-"""
-LIST_RUNS = """
-select runs.id, runs.state
-from run_tags join runs on runs.id = run_tags.run_id
-where run_tags.key = :key and run_tags.value = :plan
-order by runs.started_us desc, runs.id desc
-limit 1
-"""
-LIST_DONE = """
-select series.suite, series.model, results.experiment
-from results join series on series.id = results.series_id
-where results.run_id = :run and results.status <> 'not_run'
-order by results.id
 """
 
 
@@ -51,6 +35,7 @@ class BenchRun:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     argv: tuple[str, ...] = ()
     run_id: str | None = None  # of a run that is gone on with
+    plan: str = ""  # what `--resume` knows it by
     cwd: str | None = None  # where the models' code is, if not here
 
     def open(self) -> None:
@@ -73,6 +58,8 @@ class BenchRun:
             level=self.request.level,
             keep_source=self.request.keep_source,
         )
+        if self.plan:
+            manifest.environment[PLAN] = self.plan
         folder = spool_folder(manifest, self.environment, shared=self.run_id is not None)
         if self.request.level == "full":
             manifest.trace_folder = str(folder / TRACE_NAME)
@@ -157,48 +144,3 @@ class BenchRun:
             self.recording.end("interrupted", signal="SIGINT")
         else:
             self.recording.end("finished", exit_code=0)
-
-
-@dataclass(frozen=True)
-class Before:
-    """Name a run that can be gone on with, and what of it is done: (suite, model, experiment)."""
-
-    run_id: str
-    done: frozenset[tuple[str, str, str]]
-
-
-def find_before(database: str, plan: str, wanted: str) -> Before:
-    """Find the run to go on with: the one that is named, or the newest of the same plan.
-
-    Raises: ValueError in words if there is none; StoreError.
-    """
-    try:
-        reader = open_reader(database)
-    except StoreMissing:
-        raise ValueError(f"--resume: there is no database at {database}, so nothing was begun") from None
-    with closing(reader):
-        if wanted:
-            found = reader.execute(
-                "select id, state from runs where id >= :start and id < :end and source = 'bench' order by id limit 2",
-                {"start": wanted, "end": wanted + "\uffff"},
-            ).fetchall()
-            if len(found) != 1:
-                told = "no bench run" if not found else "several runs"
-                raise ValueError(f"--resume {wanted}: {told} with this id in {database}")
-            row = found[0]
-            tags = dict(
-                tuple(it)
-                for it in reader.execute("select key, value from run_tags where run_id = :id", {"id": row["id"]})
-            )
-            if tags.get(PLAN_TAG) != plan:
-                raise ValueError(
-                    f"--resume {wanted}: that run measured other models or with other settings; give the same ones"
-                )
-        else:
-            row = reader.execute(LIST_RUNS, {"key": PLAN_TAG, "plan": plan}).fetchone()
-            if row is None:
-                raise ValueError(
-                    f"--resume: no run in {database} measured these models with these settings; leave --resume out"
-                )
-        done = reader.execute(LIST_DONE, {"run": row["id"]}).fetchall()
-    return Before(row["id"], frozenset((it["suite"], it["model"], it["experiment"]) for it in done))

@@ -181,7 +181,7 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
     assert done.returncode == 1, "of what was left all failed"
     assert [row["state"] for row in rows(place, "select state from runs")] == ["finished"]
     assert [row["reason"] for row in rows(place, "select reason from results order by id")] == [None, "timeout"]
-    assert bench(place, *only, "--timeout", "41", "--resume").returncode == 2, "other settings are another run"
+    assert bench(place, *only, "--freezing", "--resume").returncode == 2, "other settings are another run"
 
 
 def test_what_cannot_be_asked_for_is_said_and_records_nothing(tmp_path: Path) -> None:

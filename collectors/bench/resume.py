@@ -1,0 +1,72 @@
+"""Find the run that `--resume` goes on with, and what of it is done."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+
+from collectors.store.connect import open_reader
+from collectors.store.errors import StoreMissing
+
+PLAN = "COMPILEBOARD_BENCH_PLAN"  # among what is kept of a run's environment: which models, and how
+NAMED = "select id from runs where id >= :start and id < :end and source = 'bench' order by id limit 2"
+LIKE_IT = """
+select id
+from runs
+where source = 'bench' and json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') = :plan
+order by started_us desc, id desc
+limit 1
+"""
+PLAN_OF = "select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') from runs where id = :id"
+DONE = """
+select series.suite, series.model, results.experiment
+from results join series on series.id = results.series_id
+where results.run_id = :run and results.status <> 'not_run'
+order by results.id
+"""
+
+
+@dataclass(frozen=True)
+class Before:
+    """Name a run that can be gone on with, and what of it is done: (suite, model, experiment)."""
+
+    run_id: str
+    done: frozenset[tuple[str, str, str]]
+
+
+def find_before(database: str, plan: str, wanted: str) -> Before:
+    """Find the run to go on with: the one that is named, or the newest of the same plan.
+
+    Raises: ValueError in words if there is none; StoreError.
+    """
+    try:
+        reader = open_reader(database)
+    except StoreMissing:
+        raise ValueError(f"--resume: there is no database at {database}, so nothing was begun") from None
+    with closing(reader):
+        run_id = _named(reader, database, plan, wanted) if wanted else _newest(reader, database, plan)
+        done = reader.execute(DONE, {"run": run_id}).fetchall()
+    return Before(run_id, frozenset((it["suite"], it["model"], it["experiment"]) for it in done))
+
+
+def _named(reader: sqlite3.Connection, database: str, plan: str, wanted: str) -> str:
+    found = reader.execute(NAMED, {"start": wanted, "end": wanted + "\uffff"}).fetchall()
+    if len(found) != 1:
+        told = "no bench run" if not found else "several runs"
+        raise ValueError(f"--resume {wanted}: {told} with this id in {database}")
+    run_id = str(found[0]["id"])
+    if reader.execute(PLAN_OF, {"id": run_id}).fetchone()[0] != plan:
+        raise ValueError(
+            f"--resume {wanted}: that run measured other models or with other settings; give the same ones"
+        )
+    return run_id
+
+
+def _newest(reader: sqlite3.Connection, database: str, plan: str) -> str:
+    row = reader.execute(LIKE_IT, {"plan": plan}).fetchone()
+    if row is None:
+        raise ValueError(
+            f"--resume: no run in {database} measured these models with these settings; leave --resume out"
+        )
+    return str(row["id"])
