@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.result_rows import Measured, ResultRow, fill, merge_results, merge_with_parts
+from app.queries.result_rows import Measured, ResultRow, merge_results, merge_with_parts
 from collectors.events import BenchMeasured, load_event
 from collectors.store.codec import unpack
+from collectors.store.result_rows import COLUMNS, read_measured
 
 __all__ = [
+    "COLUMNS",
     "Measured",
     "ResultParts",
     "ResultRow",
@@ -22,20 +23,11 @@ __all__ = [
     "load_measured",
     "merge_results",
     "merge_with_parts",
+    "read_measured",
 ]
 
 MOST_RESULTS = 100_000
 
-# A series keeps '' and 0 for what was not said.
-COLUMNS = """
-  x.id, x.run_id, s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype,
-  nullif(s.device, '') as device, nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic,
-  nullif(s.batch_size, 0) as batch_size, s.world_size, x.status, x.reason, x.speedup, x.speedup_low, x.speedup_high,
-  x.abs_latency_ms, x.eager_latency_ms, x.compilation_latency_s, x.warm_compilation_latency_s, x.compression_ratio,
-  x.eager_peak_mem_gb, x.dynamo_peak_mem_gb, x.cache_lookup_latency_us, x.accuracy, x.calls_captured, x.unique_graphs,
-  x.graph_breaks, x.unique_graph_breaks, x.recompiles, x.fallbacks_to_eager, x.autograd_captures, x.autograd_compiles,
-  x.cudagraph_skips, x.time_us, x.command, x.message, x.experiment, x.task
-"""
 OF_RUN_SQL = f"""
 select {COLUMNS}
 from results as x
@@ -85,16 +77,6 @@ class ResultParts:
     repeats: dict[str, list[float]]
     facts: dict[str, Any]
     traceback: str | None
-
-
-def read_measured(cursor: sqlite3.Cursor) -> Iterator[Measured]:
-    """Yield the results that a statement with COLUMNS found."""
-    # Not dict(row): sqlite3.Row looks each name up from the first column on, 40 µs for these 42.
-    names = [column[0] for column in cursor.description]
-    for row in cursor:
-        values = dict(zip(names, row))
-        values["dynamic"] = bool(values["dynamic"])
-        yield fill(Measured, values)
 
 
 def list_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS) -> list[Measured]:

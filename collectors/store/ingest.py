@@ -15,6 +15,7 @@ from typing import Any
 
 from collectors.events import (
     ArtifactSeen,
+    BenchMeasured,
     ConfigSeen,
     Event,
     ProcessStarted,
@@ -31,6 +32,7 @@ from collectors.store.errors import explain
 from collectors.store.frames import FrameBook
 from collectors.store.rows import WRITERS
 from collectors.store.rows_shared import Batch
+from collectors.store.run_summaries import write_summaries
 from collectors.store.stacks import StackBook
 from collectors.store.totals import Totals
 from collectors.store.trace_rows import TraceRows
@@ -98,6 +100,7 @@ class Ingestor:
         totals = Totals(self.connection, run_id)
         batch = Batch(self.connection, run_id, self.frames, self.stacks, totals, self.traces)
         ensured = False
+        benched: set[str] = set()
         for event in events:
             if not ensured:
                 self._ensure_run(run_id, event.time_us, now_us)
@@ -118,6 +121,10 @@ class Ingestor:
                 writer(batch, event)
             if isinstance(event, ProcessStarted):
                 self._describe_run(run_id, event)
+            elif isinstance(event, BenchMeasured):
+                benched.add(event.suite)
+        if benched:
+            write_summaries(self.connection, run_id, benched)
         batch.totals.flush()
         self.traces.flush()
         if result.new_count:

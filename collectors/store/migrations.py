@@ -12,12 +12,14 @@ from typing import Any
 
 from collectors.store.connect import APPLICATION_ID, DATABASE_VERSION, checkpoint, open_writer, write_transaction
 from collectors.store.errors import StoreError, explain
+from collectors.store.run_summaries import grow_summaries
 from collectors.store.stacks import grow_stacks
 
 SCHEMA = Path(__file__).with_name("schema.sql")
 SCHEMA_2 = Path(__file__).with_name("schema_2.sql")
 SCHEMA_3 = Path(__file__).with_name("schema_3.sql")
 SCHEMA_4 = Path(__file__).with_name("schema_4.sql")
+SCHEMA_5 = Path(__file__).with_name("schema_5.sql")
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
@@ -96,6 +98,12 @@ def _migrations() -> Any:
     def benchmark_results(database: Any) -> None:
         for statement in split_statements(SCHEMA_4.read_text(encoding="utf-8")):
             database.conn.execute(statement)
+
+    @steps(name="0005_run_summaries")  # type: ignore[untyped-decorator]
+    def run_summaries(database: Any) -> None:
+        for statement in split_statements(SCHEMA_5.read_text(encoding="utf-8")):
+            database.conn.execute(statement)
+        grow_summaries(database.conn)
 
     return steps
 

@@ -50,6 +50,7 @@ def test_numbers_carry_their_unit(schema):
     plain |= {"speedup", "speedup_low", "speedup_high", "value", "recompiles", "fallbacks_to_eager", "cudagraph_skips"}
     plain |= {"calls_captured", "unique_graphs", "graph_breaks", "unique_graph_breaks"}
     plain |= {"autograd_captures", "autograd_compiles"}
+    plain |= {"geomean_speedup", "graph_breaks_per_model", "recompiles_per_model"}
     unit = re.compile(r"_(us|ms|s|gb|bytes|count|ratio|id)$")
     columns = [
         (table, column["name"])
