@@ -1,0 +1,53 @@
+"""What a comparison adds to the metrics: their groups, which repeats tell their noise, what counts as a change."""
+
+from __future__ import annotations
+
+from app.analysis.metrics import BY_NAME, Metric
+
+# Key, label and the metrics' names; the first of a group is the one that is drawn.
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "speed": ("Speed", ("speedup", "abs_latency_ms", "eager_latency_ms")),
+    "compile": (
+        "Compile time",
+        ("compilation_latency_s", "warm_compilation_latency_s", "cache_lookup_latency_us"),
+    ),
+    "memory": ("Memory", ("dynamo_peak_mem_gb", "compression_ratio", "eager_peak_mem_gb")),
+    "graphs": (
+        "Graphs",
+        (
+            "graph_breaks",
+            "recompiles",
+            "unique_graph_breaks",
+            "unique_graphs",
+            "calls_captured",
+            "fallbacks_to_eager",
+            "cudagraph_skips",
+        ),
+    ),
+}
+COMPARED = tuple(BY_NAME[name] for _label, names in GROUPS.values() for name in names)
+# Which kept repeats tell the noise of a metric; a ratio is eager ÷ compiled of one interleaved pair.
+REPEATS = {"speedup": "ratio", "abs_latency_ms": "compiled", "eager_latency_ms": "eager"}
+# What a change must exceed where nothing tells the noise. One compile is timed once, and varies more.
+_THRESHOLD, _COMPILE_THRESHOLD = 0.05, 0.1
+_COMPILING = (*GROUPS["compile"][1], "compile_s")
+# Of whole runs, with and without a benchmark.
+TOTALS = (
+    Metric("compile_s", "Compile time", "s", "down_is_good", None, "value", "torch", "all compilation records"),
+    Metric("compile_count", "Compiles", "", "neutral", 0, "count", "torch", "attempts to compile a frame"),
+    Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", "torch", "events"),
+    Metric("recompile_count", "Recompiles", "", "down_is_good", 0, "count", "torch", "events"),
+    Metric("recompile_limit_count", "Limit hits", "", "down_is_good", 0, "count", "torch", "frames given up"),
+    Metric("failure_count", "Failures", "", "down_is_good", 0, "count", "torch", "exceptions in compiles"),
+    Metric("cache_miss_count", "Cache misses", "", "down_is_good", 0, "count", "torch", "look-ups without a hit"),
+)
+
+
+def threshold_of(metric: Metric) -> float:
+    """Return the share that a change of a single number must exceed."""
+    return _COMPILE_THRESHOLD if metric.name in _COMPILING else _THRESHOLD
+
+
+def group_of(name: str) -> str:
+    """Return the key of the group that a metric is in."""
+    return next(key for key, (_label, names) in GROUPS.items() if name in names)

@@ -1,0 +1,135 @@
+"""Which models two sides can be compared in: those that both measured, and why the others are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from app.analysis.comparison_metrics import COMPARED
+from app.analysis.comparison_model import MACHINE_FIELDS, MODEL_FIELDS, Entry, Excluded, Key, Pair
+from app.analysis.comparison_verdicts import judge
+from app.analysis.result_words import REASONS, describe_accuracy
+
+_BATCH = MODEL_FIELDS.index("batch_size")
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Hold what became of every model of both sides."""
+
+    pairs: tuple[Pair, ...]
+    only_base: tuple[Entry, ...]
+    only_new: tuple[Entry, ...]
+    excluded: tuple[Excluded, ...]
+
+
+def pair_entries(base: Sequence[Entry], new: Sequence[Entry], anyway: bool = False) -> Paired:
+    """Pair models by all that they were measured as; `anyway` pairs them across machines too."""
+    together, left, right = _match(base, new, lambda it: (it.key, it.machine))
+    more, left, right = _match(left, right, lambda it: it.key)
+    other_batch, left, right = _match(left, right, lambda it: it.key[:_BATCH] + it.key[_BATCH + 1 :])
+    pairs: list[Pair] = []
+    excluded: list[Excluded] = []
+    for one, other in (*together, *more):
+        reason, kind = _refuse(one, other, anyway)
+        found = None if reason else _pair(one, other)
+        if found is None:
+            excluded.append(Excluded(one, other, reason or "no number that both sides measured", kind))
+        else:
+            pairs.append(found)
+    for one, other in other_batch:
+        sizes = f"batch size {_size(one)} on base, {_size(other)} in new"
+        excluded.append(Excluded(one, other, sizes, "quiet"))
+    return Paired(
+        tuple(sorted(pairs, key=_order)),
+        tuple(sorted(left, key=_order)),
+        tuple(sorted(right, key=_order)),
+        tuple(sorted(excluded, key=_order)),
+    )
+
+
+def is_wrong(entry: Entry) -> bool:
+    """Tell whether a model's answers are known to be wrong."""
+    return entry.accuracy is not None and describe_accuracy(entry.accuracy).kind == "bad"
+
+
+def list_shown(entries: Iterable[Entry]) -> list[str]:
+    """List the fields that tell the models of a comparison apart, beside their names."""
+    seen: dict[str, set[object]] = {}
+    for entry in entries:
+        for name in MODEL_FIELDS:
+            seen.setdefault(name, set()).add(entry.series.get(name))
+    return [name for name, values in seen.items() if name != "model" and len(values) > 1]
+
+
+def describe_entry(entry: Entry, shown: Iterable[str]) -> str:
+    """Say what a model was measured as, in the words that tell it from others."""
+    words = []
+    for name in shown:
+        value = entry.series.get(name)
+        if name == "dynamic":
+            words.append("dynamic shapes" if value else "static shapes")
+        elif value is not None:
+            words.append(f"{name.replace('_', ' ')} {value}" if name.endswith("_size") else str(value))
+    return " · ".join(words)
+
+
+Matched = tuple[list[tuple[Entry, Entry]], list[Entry], list[Entry]]
+
+
+def _match(base: Iterable[Entry], new: Iterable[Entry], key: Callable[[Entry], Key]) -> Matched:
+    """Match entries of the same key, each once; give what is left of both sides too."""
+    waiting: dict[Key, list[Entry]] = {}
+    for entry in new:
+        waiting.setdefault(key(entry), []).append(entry)
+    together, left = [], []
+    for entry in base:
+        found = waiting.get(key(entry))
+        if found:
+            together.append((entry, found.pop(0)))
+        else:
+            left.append(entry)
+    return together, left, [entry for rest in waiting.values() for entry in rest]
+
+
+def _refuse(base: Entry, new: Entry, anyway: bool) -> tuple[str, str]:
+    """Say why two results of one model are not compared, and whether new lost it; "" where they are."""
+    said = [f"{_say_status(it)} {where}" for it, where in ((base, "on base"), (new, "in new"))]
+    if "measured" in (base.status, new.status) and base.status != new.status:
+        lost = base.status == "measured"
+        kind = ("bad" if new.status == "failed" else "quiet") if lost else "good"
+        return f"{said[0]}, {said[1]}", kind
+    if base.status != "measured":
+        return f"{said[0]}, {said[1]}", "quiet"
+    differing = [
+        f"{name} {one} on base, {other} in new"
+        for name, one, other in zip(MACHINE_FIELDS, base.machine, new.machine)
+        if one and other and one != other
+    ]
+    return ("" if anyway else "; ".join(differing)), "quiet"
+
+
+def _say_status(entry: Entry) -> str:
+    word = entry.status.replace("_", " ")
+    reason = REASONS.get(entry.reason or "", entry.reason or "")
+    return f"{word} ({reason})" if reason and entry.status != "measured" else word
+
+
+def _pair(base: Entry, new: Entry) -> Pair | None:
+    found = {metric.name: delta for metric in COMPARED if (delta := judge(metric, base, new)) is not None}
+    if not found and not (base.accuracy and new.accuracy):
+        return None
+    accuracy = ""
+    if base.accuracy and new.accuracy and is_wrong(base) != is_wrong(new):
+        accuracy = "broke" if is_wrong(new) else "fixed"
+    unknown = [name for name, one, other in zip(MACHINE_FIELDS, base.machine, new.machine) if one != other]
+    return Pair(base, new, found, accuracy, f"not the same {' and '.join(unknown)} on both sides" if unknown else "")
+
+
+def _size(entry: Entry) -> str:
+    return str(entry.series.get("batch_size") or "not recorded")
+
+
+def _order(it: Pair | Entry | Excluded) -> tuple[str, ...]:
+    entry = it if isinstance(it, Entry) else it.new
+    return (entry.model.lower(), *(str(value) for value in (*entry.key, *entry.machine)))

@@ -1,0 +1,44 @@
+"""Sides for tests of comparisons."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from app.analysis.comparison_model import CompareSide, Distinct, Entry
+
+SERIES: dict[str, Any] = {
+    "suite": "builtin",
+    "mode": "inference",
+    "dtype": "float32",
+    "device": "cuda",
+    "hardware": "NVIDIA H200",
+    "backend": "inductor",
+    "dynamic": False,
+    "batch_size": 8,
+    "world_size": 1,
+}
+
+
+def entry(model: str = "mlp", values: dict[str, float] | None = None, **more: Any) -> Entry:
+    """Make what one side says of a model; series fields go into its series."""
+    series = {name: more.pop(name) for name in list(more) if name in SERIES}
+    status = more.pop("status", "measured")
+    return Entry(SERIES | {"model": model} | series, status, values or {}, **more)
+
+
+def side(*entries: Entry, breaks: Iterable[Distinct] | None = None, **more: Any) -> CompareSide:
+    """Make a side of some entries."""
+    return CompareSide("A", "run A", entries=entries, breaks=None if breaks is None else tuple(breaks), **more)
+
+
+def repeats(median_ms: float, count: int = 30, noise: float = 0.01, seed: int = 1) -> list[float]:
+    """Make repeats that scatter, the same each time."""
+    chance = random.Random(seed)
+    return [median_ms * chance.lognormvariate(0, noise) for _ in range(count)]
+
+
+def broke(fingerprint: str, count: int = 1, model: Entry | None = None) -> Distinct:
+    """Make a distinct graph break."""
+    return Distinct(fingerprint, model.key if model else None, f"because of {fingerprint}", count)
