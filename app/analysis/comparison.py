@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from app.analysis.comparison_distinct import diff_distinct
 from app.analysis.comparison_environment import diff_environment, diff_settings, refuse, warn
 from app.analysis.comparison_metrics import COMPARED, TOTALS
-from app.analysis.comparison_model import CompareSide, Comparison, Delta, FunctionSum, Key, MetricSum, Pair
+from app.analysis.comparison_model import CompareSide, Comparison, Delta, Key, MetricSum, Pair
 from app.analysis.comparison_pairs import describe_entry, is_wrong, list_shown, pair_entries
 from app.analysis.comparison_verdicts import judge_values
 from app.analysis.metrics import Metric
 from app.analysis.summaries import geomean
+from app.queries.comparison import FunctionSum
 
 FunctionPair = tuple["FunctionSum | None", "FunctionSum | None"]
 
@@ -23,7 +24,8 @@ def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Compar
     differences = diff_environment(base, new)
     refused, warnings = refuse(differences), warn(differences)
     if anyway:
-        refused, warnings = (), tuple(f"compared anyway: {it}" for it in refused) + warnings
+        warnings = (*(f"compared anyway: {it}" for it in refused), *warnings)
+        refused = ()
     entries = [*base.entries, *new.entries]
     named = {it.key: it for it in entries}
     shown = list_shown(entries)
@@ -75,8 +77,9 @@ def _sum_metric(metric: Metric, pairs: Sequence[Pair]) -> MetricSum | None:
 
 
 def _compare_totals(base: CompareSide, new: CompareSide, is_refused: bool) -> tuple[Delta, ...]:
-    """Compare what whole runs came to; sums over other numbers of runs, or times across machines, say nothing."""
-    if len(base.runs) != len(new.runs):
+    """Compare what whole runs came to; sums over other runs or models, or times across machines, say nothing."""
+    models = [sorted(map(str, (it.key for it in side.entries))) for side in (base, new)]
+    if len(base.runs) != len(new.runs) or models[0] != models[1]:
         return ()
     return tuple(
         judge_values(metric, base.totals[metric.name], new.totals[metric.name])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.analysis.metrics import Metric
+from app.queries.comparison import FunctionSum
 
 # What tells two series apart. Another machine makes other numbers of the same model; the others make another model.
 MODEL_FIELDS = ("suite", "model", "mode", "dtype", "backend", "dynamic", "batch_size", "world_size")
@@ -59,21 +60,6 @@ class Distinct:
     file: str | None = None
     line: int | None = None
     id: int | None = None  # its number in this database
-
-
-@dataclass(frozen=True)
-class FunctionSum:
-    """Hold what a side's runs spent on one function.
-
-    Units: compile_us microseconds.
-    """
-
-    file: str
-    name: str
-    compile_count: int
-    graph_break_count: int
-    recompile_count: int
-    compile_us: int
 
 
 @dataclass(frozen=True)

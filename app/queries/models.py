@@ -165,10 +165,10 @@ def list_models(connection: sqlite3.Connection, wanted: ModelFilter) -> list[Res
 def list_newest(connection: sqlite3.Connection, wanted: ModelFilter) -> list[Measured]:
     """List what each experiment said last of each model, from whichever run."""
     values = {key: getattr(wanted, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
-    return _keep_newest(read_measured(connection.execute(LATEST_SQL, values)))
+    return keep_newest(read_measured(connection.execute(LATEST_SQL, values)))
 
 
-def _keep_newest(measured: Iterable[Measured]) -> list[Measured]:
+def keep_newest(measured: Iterable[Measured]) -> list[Measured]:
     """Leave the newest of each experiment; performance has one a batch size."""
     found: dict[tuple[Key, str, int | None], Measured] = {}
     for it in measured:

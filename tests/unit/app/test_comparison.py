@@ -139,8 +139,8 @@ def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
         "Timing policy": "same",
         "Host": "differs",
     }
-    versions = [CompareSide(f"torch:{it['torch'][0]}", "", environment=it) for it in (old, new)]
-    assert compare(*versions).warnings == ()
+    base, later = (CompareSide(f"torch:{it['torch'][0]}", "", environment=it) for it in (old, new))
+    assert compare(base, later).warnings == ()
     assert compare(side(environment=old), side()).warnings == ()  # what is not recorded is no difference
 
 
@@ -199,9 +199,11 @@ def test_order_does_not_matter_and_nothing_is_invented(base: list[Entry], new: l
 @given(ENTRIES, st.sampled_from([0.25, 2.0, 1024.0]))
 def test_scale_does_not_matter(base: list[Entry], factor: float) -> None:
     new = [entry(it.model, {name: value * 1.5 for name, value in it.values.items()}) for it in base]
-    scaled = [[entry(it.model, {k: v * factor for k, v in it.values.items()}) for it in side] for side in (base, new)]
+    small, large = (
+        [entry(it.model, {k: v * factor for k, v in it.values.items()}) for it in side] for side in (base, new)
+    )
     plain = [{k: (it.verdict, it.change) for k, it in pair.deltas.items()} for pair in pair_entries(base, new).pairs]
-    found = pair_entries(*scaled).pairs
+    found = pair_entries(small, large).pairs
     assert [{k: (it.verdict, it.change) for k, it in pair.deltas.items()} for pair in found] == plain
     for one, other in zip(sum_metrics(pair_entries(base, new).pairs), sum_metrics(found)):
         assert one.change == pytest.approx(other.change)

@@ -1,0 +1,196 @@
+"""Make a side of a comparison: of runs that are recorded, or of what a baseline keeps of one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from app.analysis.comparison_metrics import COMPARED
+from app.analysis.comparison_model import MACHINE_FIELDS, MODEL_FIELDS, CompareSide, Distinct, Entry, Key, RunWords
+from app.analysis.config_diff import list_changes
+from app.format import format_time
+from app.queries import check_parts, comparison
+from app.queries.baselines import Baseline
+from app.queries.check_parts import TaskDistinct
+from app.queries.models import keep_newest
+from app.queries.page import FilterError
+from app.queries.result_rows import ResultRow, merge_with_parts
+from app.queries.results import list_measured
+from app.queries.run_detail import RunDetail
+from app.queries.sides import Named
+
+ListOf = Callable[[sqlite3.Connection, str], list[TaskDistinct]]
+BASELINE_VERSION = 1  # of app.checks.sides, which is above this room
+# What a baseline keeps under upstream's name.
+_UPSTREAM = {
+    "abs_latency": "abs_latency_ms",
+    "compilation_latency": "compilation_latency_s",
+    "eager_peak_mem": "eager_peak_mem_gb",
+    "dynamo_peak_mem": "dynamo_peak_mem_gb",
+}
+_COUNTS = (
+    "compile_count",
+    "graph_break_count",
+    "recompile_count",
+    "recompile_limit_count",
+    "failure_count",
+    "cache_miss_count",
+)
+
+
+def load_side(reader: sqlite3.Connection, named: Named) -> CompareSide:
+    """Make a side of what a text names.
+
+    Raises: FilterError if a newer CompileBoard wrote the baseline.
+    """
+    return _read_baseline(named.asked, named.baseline) if named.baseline else _read_runs(reader, named)
+
+
+def _read_runs(reader: sqlite3.Connection, named: Named) -> CompareSide:
+    ids = [it.run.id for it in named.runs]
+    merged = merge_with_parts(keep_newest(it for run_id in ids for it in list_measured(reader, run_id)))
+    rows = [row for row, _parts in merged]
+    kept = comparison.load_repeats(reader, ids) if rows else {}
+    entries = tuple(_make_entry(row, kept.get(row.id, {})) for row in rows)
+    parts = [(part, entry.key) for (_row, parts), entry in zip(merged, entries) for part in parts]
+    tasks = {(part.run_id, part.task): key for part, key in parts if part.task}
+    observed = any(check_parts.count_observed(reader, run_id) for run_id in ids)
+    breaks = _read_distinct(reader, ids, tasks, check_parts.list_task_breaks)
+    causes = _read_distinct(reader, ids, tasks, check_parts.list_task_causes)
+    return CompareSide(
+        asked=named.asked,
+        title=_title(named),
+        runs=tuple(_words(it) for it in named.runs),
+        entries=entries,
+        breaks=breaks if breaks or observed else None,
+        causes=causes if causes or observed else None,
+        functions=tuple(comparison.list_function_sums(reader, ids)),
+        totals=_sum_totals(named.runs) if observed else {},
+        environment=_read_environment(reader, named.runs, rows),
+        config=_read_config(reader, ids),
+    )
+
+
+def _title(named: Named) -> str:
+    newest = named.runs[0].run
+    if ":" not in named.asked:
+        return f"{newest.shown_name}, {format_time(newest.started_us)[:16]}"
+    return named.asked.replace(":", " ", 1)
+
+
+def _words(it: RunDetail) -> RunWords:
+    run = it.run
+    return RunWords(
+        run.id, run.shown_name, run.started_us, run.state, run.git_commit, run.git_branch, run.git_subject
+    )  # fmt: skip
+
+
+def _make_entry(row: ResultRow, kept: Mapping[str, Sequence[float]]) -> Entry:
+    values = {it.name: getattr(row, it.name) for it in COMPARED}
+    low, high = row.speedup_low, row.speedup_high
+    return Entry(
+        series={name: getattr(row, name) for name in (*MODEL_FIELDS, *MACHINE_FIELDS)},
+        status=row.status,
+        values={name: value for name, value in values.items() if value is not None},
+        reason=row.reason,
+        accuracy=row.accuracy,
+        interval=None if low is None or high is None else (low, high),
+        repeats=kept,
+        run_id=row.run_id,
+    )
+
+
+def _read_distinct(
+    reader: sqlite3.Connection, ids: Iterable[str], tasks: Mapping[tuple[str, str], Key], list_of: ListOf
+) -> tuple[Distinct, ...]:
+    found: list[Distinct] = []
+    for run_id in ids:
+        for it in list_of(reader, run_id):
+            model = tasks.get((run_id, it.task or ""))
+            if it.task is None or model is not None:  # else a newer result stands for what this task measured
+                found.append(
+                    Distinct(it.fingerprint, model, it.reason, it.count, it.kind, it.function, it.file, it.line)
+                )
+    return tuple(found)
+
+
+def _sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
+    found: dict[str, float] = {name: sum(getattr(it.run, name) for it in runs) for name in _COUNTS}
+    return found | {"compile_s": sum(it.run.compile_us for it in runs) / 1e6}
+
+
+def _read_environment(
+    reader: sqlite3.Connection, runs: Sequence[RunDetail], rows: Sequence[ResultRow]
+) -> dict[str, tuple[str, ...]]:
+    ids = [it.run.id for it in runs]
+    versions = comparison.list_versions(reader, ids)
+    found: dict[str, Iterable[str | None]] = {
+        "device": (it.device for it in rows),
+        "hardware": [it.hardware for it in rows] or [it.run.gpu_name or "CPU" for it in runs],
+        "torch": versions.torch or [it.run.torch_version for it in runs],
+        "triton": versions.triton,
+        "cuda": versions.cuda or [it.run.cuda_version for it in runs],
+        "driver": (_text(gpu.get("driver")) for it in runs for gpu in it.gpus),
+        "timing": (_say_timing(it) for it in comparison.list_timing(reader, ids)),
+        "python": versions.python or [it.run.python_version for it in runs],
+        "host": (it.run.host for it in runs),
+    }
+    return {name: tuple(sorted({it for it in values if it})) for name, values in found.items()}
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _say_timing(settings: Mapping[str, Any]) -> str:
+    words = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items() if name != "quick"]
+    return ", ".join([*words, *(["quick"] if settings.get("quick") else [])]) or "the harness's default"
+
+
+def _read_config(reader: sqlite3.Connection, ids: Sequence[str]) -> dict[tuple[str, str], tuple[str, str]]:
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    for it in list_changes(comparison.list_changed(reader, ids)):
+        known = found.get((it.module, it.name))
+        found[it.module, it.name] = (f"{known[0]} or {it.value}" if known else it.value, it.default)
+    return found
+
+
+def _read_baseline(asked: str, stored: Baseline) -> CompareSide:
+    body = stored.body
+    if body.get("version") != BASELINE_VERSION:
+        raise FilterError(
+            f"baseline {stored.name} has version {body.get('version')}, this knows {BASELINE_VERSION}; upgrade "
+            "CompileBoard"
+        )
+    entries = {row["key"]: _entry_of(row) for row in body["rows"]}
+    keys = {name: it.key for name, it in entries.items()}
+    environment = {name: tuple(str(value).split(", ")) for name, value in body["environment"].items() if value}
+    return CompareSide(
+        asked=asked,
+        title=f"baseline {stored.name}",
+        entries=tuple(entries.values()),
+        breaks=_kept_distinct(body["breaks"], keys),
+        causes=_kept_distinct(body["causes"], keys),
+        environment=environment,
+    )
+
+
+def _entry_of(row: Mapping[str, Any]) -> Entry:
+    cells = {_UPSTREAM.get(name, name): value for name, value in row["cells"].items()}
+    low, high = cells.get("speedup_low"), cells.get("speedup_high")
+    names = {it.name for it in COMPARED}
+    return Entry(
+        series={name: row["series"].get(name) for name in (*MODEL_FIELDS, *MACHINE_FIELDS)} | {"model": row["name"]},
+        status=cells.get("status", "measured"),
+        values={name: value for name, value in cells.items() if name in names and value is not None},
+        reason=cells.get("reason"),
+        accuracy=cells.get("accuracy"),
+        interval=None if low is None or high is None else (low, high),
+    )
+
+
+def _kept_distinct(found: list[dict[str, Any]] | None, keys: Mapping[str, Key]) -> tuple[Distinct, ...] | None:
+    if found is None:
+        return None
+    return tuple(Distinct(**(it | {"model": keys.get(it["model"] or "")})) for it in found)

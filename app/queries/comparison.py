@@ -1,0 +1,147 @@
+"""What a comparison reads beside results: kept repeats, functions, settings and surroundings of some runs."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from collectors.store.codec import unpack
+
+_WANTED = "from json_each(:run_ids) as wanted"
+REPEATS_SQL = f"""
+select k.result_id, k.name, k.body
+{_WANTED}
+join results as x on x.run_id = wanted.value
+join result_repeats as k on k.result_id = x.id
+where x.experiment = 'performance'
+  and k.name in ('eager', 'compiled')
+order by k.result_id, k.name
+limit :limit
+"""
+FUNCTIONS_SQL = f"""
+select
+  f.file, f.name, sum(n.compile_count) as compile_count, sum(n.graph_break_count) as graph_break_count,
+  sum(n.recompile_count) as recompile_count, sum(n.compile_us) as compile_us
+{_WANTED}
+join run_functions as n on n.run_id = wanted.value
+join functions as f on f.id = n.function_id
+group by f.id
+order by compile_us desc, f.id
+limit :limit
+"""
+VERSIONS_SQL = f"""
+select distinct p.torch_version, p.triton_version, p.cuda_version, p.python_version
+{_WANTED}
+join processes as p on p.run_id = wanted.value
+limit :limit
+"""
+TIMING_SQL = f"""
+select distinct
+  json_extract(x.facts, '$.settings.repeat') as repeat,
+  json_extract(x.facts, '$.settings.iterations_per_run') as iterations_per_run,
+  json_extract(x.facts, '$.settings.quick') as quick
+{_WANTED}
+join results as x on x.run_id = wanted.value
+where x.experiment = 'performance'
+  and json_type(x.facts, '$.settings') = 'object'
+limit :limit
+"""
+CHANGED_SQL = f"""
+select distinct t.hash, t.body
+{_WANTED}
+join processes as p on p.run_id = wanted.value
+join process_configs as c on c.process_id = p.id and c.kind = 'changed'
+join configs as t on t.hash = c.config_hash
+order by t.hash
+limit :limit
+"""
+DISTINCT_IDS_SQL = """
+select id, fingerprint
+from {table}
+where fingerprint in (select value from json_each(:fingerprints))
+order by id
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class FunctionSum:
+    """Hold what some runs spent on one function.
+
+    Units: compile_us microseconds.
+    """
+
+    file: str
+    name: str
+    compile_count: int
+    graph_break_count: int
+    recompile_count: int
+    compile_us: int
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Hold the versions that some runs' processes had, each in order."""
+
+    torch: tuple[str, ...]
+    triton: tuple[str, ...]
+    cuda: tuple[str, ...]
+    python: tuple[str, ...]
+
+
+def load_repeats(
+    connection: sqlite3.Connection, run_ids: Sequence[str], limit: int = 20_000
+) -> dict[int, dict[str, list[float]]]:
+    """Load the kept repeats of timed results, by result.
+
+    Units: ms.
+    """
+    found: dict[int, dict[str, list[float]]] = {}
+    for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):
+        found.setdefault(row["result_id"], {})[row["name"]] = json.loads(unpack(row["body"]))
+    return found
+
+
+def list_function_sums(connection: sqlite3.Connection, run_ids: Sequence[str], limit: int = 1000) -> list[FunctionSum]:
+    """List the functions of some runs, the most compile time first."""
+    return [FunctionSum(**dict(row)) for row in connection.execute(FUNCTIONS_SQL, _bind(run_ids, limit))]
+
+
+def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Versions:
+    """List the versions that some runs' processes had."""
+    rows = connection.execute(VERSIONS_SQL, _bind(run_ids, 1000)).fetchall()
+    columns = list(zip(*rows)) or [()] * 4
+    return Versions(*(tuple(sorted({it for it in column if it})) for column in columns))
+
+
+def list_timing(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """List how the runs' results were timed, as far as that is not the harness's default."""
+    rows = connection.execute(TIMING_SQL, _bind(run_ids, 100))
+    return [{name: value for name, value in dict(row).items() if value is not None} for row in rows]
+
+
+def list_changed(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """List what differed from torch's defaults in some runs, each text once: hash and {module: {setting: …}}."""
+    found = []
+    for row in connection.execute(CHANGED_SQL, _bind(run_ids, 1000)):
+        try:
+            values = json.loads(unpack(row["body"]))
+        except ValueError:
+            continue
+        if isinstance(values, dict):
+            found.append((row["hash"], values))
+    return found
+
+
+def find_distinct_ids(connection: sqlite3.Connection, table: str, fingerprints: Sequence[str]) -> dict[str, int]:
+    """Return the number of each distinct break or cause that this database knows, by fingerprint."""
+    sql = DISTINCT_IDS_SQL.format(table={"breaks": "distinct_breaks", "causes": "recompile_causes"}[table])
+    values = {"fingerprints": json.dumps(list(fingerprints)), "limit": 100_000}
+    return {row["fingerprint"]: row["id"] for row in connection.execute(sql, values)}
+
+
+def _bind(run_ids: Sequence[str], limit: int) -> dict[str, Any]:
+    return {"run_ids": json.dumps(list(run_ids)), "limit": limit}
