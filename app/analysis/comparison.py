@@ -33,8 +33,7 @@ def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Compar
     def name(key: Key) -> str:
         return " · ".join(word for word in (named[key].model, describe_entry(named[key], shown)) if word)
 
-    measured = [{it.key for it in side.entries if it.status == "measured"} for side in (base, new)]
-    comparable = measured[0] & measured[1]
+    comparable = _share_experiments(base, new)
     return Comparison(
         base=base,
         new=new,
@@ -53,6 +52,17 @@ def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Compar
         refused=refused,
         warnings=warnings,
     )
+
+
+def _share_experiments(base: CompareSide, new: CompareSide) -> dict[Key, frozenset[str]]:
+    """Return what both sides ran of each model that both measured; breaks of other experiments have no counterpart."""
+    ours, theirs = ({it.key: it.experiments for it in side.entries if it.status == "measured"} for side in (base, new))
+    found = {}
+    for key in ours.keys() & theirs.keys():
+        shared = frozenset(ours[key]) & frozenset(theirs[key])
+        if shared or not (ours[key] and theirs[key]):
+            found[key] = shared
+    return found
 
 
 def sum_metrics(pairs: Sequence[Pair]) -> tuple[MetricSum, ...]:

@@ -30,6 +30,7 @@ class Entry:
     interval: tuple[float, float] | None = None  # of the speedup
     repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)  # eager, compiled
     run_id: str | None = None
+    experiments: tuple[str, ...] = ()  # that it is made of; none where that is not known
 
     @property
     def key(self) -> Key:
@@ -59,7 +60,7 @@ class Distinct:
     function: str | None = None
     file: str | None = None
     line: int | None = None
-    id: int | None = None  # its number in this database
+    experiment: str | None = None  # whose task had it, where that is known
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from app.queries.results import list_measured
 from app.queries.run_detail import RunDetail
 from app.queries.sides import Named
 
+Tasks = Mapping[tuple[str, str], tuple[Key, str]]  # run and task -> model and experiment
 ListOf = Callable[[sqlite3.Connection, str], list[TaskDistinct]]
 BASELINE_VERSION = 1  # of app.checks.sides, which is above this room
 # What a baseline keeps under upstream's name.
@@ -54,7 +55,7 @@ def _read_runs(reader: sqlite3.Connection, named: Named) -> CompareSide:
     kept = comparison.load_repeats(reader, ids) if rows else {}
     entries = tuple(_make_entry(row, kept.get(row.id, {})) for row in rows)
     parts = [(part, entry.key) for (_row, parts), entry in zip(merged, entries) for part in parts]
-    tasks = {(part.run_id, part.task): key for part, key in parts if part.task}
+    tasks = {(part.run_id, part.task): (key, part.experiment) for part, key in parts if part.task}
     observed = any(check_parts.count_observed(reader, run_id) for run_id in ids)
     breaks = _read_distinct(reader, ids, tasks, check_parts.list_task_breaks)
     causes = _read_distinct(reader, ids, tasks, check_parts.list_task_causes)
@@ -98,20 +99,20 @@ def _make_entry(row: ResultRow, kept: Mapping[str, Sequence[float]]) -> Entry:
         interval=None if low is None or high is None else (low, high),
         repeats=kept,
         run_id=row.run_id,
+        experiments=row.experiments,
     )
 
 
 def _read_distinct(
-    reader: sqlite3.Connection, ids: Iterable[str], tasks: Mapping[tuple[str, str], Key], list_of: ListOf
+    reader: sqlite3.Connection, ids: Iterable[str], tasks: Tasks, list_of: ListOf
 ) -> tuple[Distinct, ...]:
     found: list[Distinct] = []
     for run_id in ids:
         for it in list_of(reader, run_id):
-            model = tasks.get((run_id, it.task or ""))
+            model, experiment = tasks.get((run_id, it.task or ""), (None, None))
             if it.task is None or model is not None:  # else a newer result stands for what this task measured
-                found.append(
-                    Distinct(it.fingerprint, model, it.reason, it.count, it.kind, it.function, it.file, it.line)
-                )
+                where = (it.kind, it.function, it.file, it.line, experiment)
+                found.append(Distinct(it.fingerprint, model, it.reason, it.count, *where))
     return tuple(found)
 
 

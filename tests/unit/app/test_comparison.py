@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -169,6 +170,15 @@ def test_the_same_break_of_another_model_is_new_there() -> None:
     assert [(it.word, it.model) for it in found.changes] == [("new", "other"), ("unchanged", "one")]
     per_run = compare(side(breaks=[broke("x")]), side(one, other, breaks=new)).breaks
     assert [(it.word, it.model, it.new_count) for it in per_run.changes] == [("worse", None, 2)]
+
+
+def test_breaks_of_an_experiment_that_only_one_side_made_are_left_out() -> None:
+    timed, judged = (replace(broke("x", 2, entry()), experiment=it) for it in ("performance", "accuracy"))
+    base = side(entry(values={"speedup": 1}, experiments=("performance",)), breaks=[timed])
+    both = entry(values={"speedup": 1}, experiments=("performance", "accuracy"))
+    found = compare(base, side(both, breaks=[timed, judged])).breaks
+    assert [(it.word, it.base_count, it.new_count) for it in found.changes] == [("unchanged", 2, 2)]
+    assert found.left_out == 1
 
 
 def test_breaks_that_nothing_recorded_are_not_resolved() -> None:
