@@ -33,7 +33,7 @@ def diff_distinct(
         return DistinctDiff((), f"torch was not recorded {where}: there are only numbers")
     tells = [any(it.model is not None for it in side) for side in (base, new)]
     by_model = all(tells) or (any(tells) and not (base and new))
-    ours, theirs = ([it for it in side if _is_comparable(it, comparable)] for side in (base, new))
+    ours, theirs = ([it for it in side if not by_model or _is_comparable(it, comparable)] for side in (base, new))
     left_out = len(base) + len(new) - len(ours) - len(theirs)
     changes = []
     for place in {**(before := _sum(ours, by_model)), **(after := _sum(theirs, by_model))}:
