@@ -36,18 +36,27 @@ class ModelSeries:
     @property
     def label(self) -> str:
         """Name the series as people do: inference · float32 · NVIDIA H200 · inductor · batch 8."""
-        it = self.fields
-        said = [it["mode"], it["dtype"], it["hardware"] or it["device"], it["backend"]]
-        said += ["dynamic shapes" if it["dynamic"] else None]
-        said += [None if it["batch_size"] is None else f"batch {it['batch_size']}"]
-        said += [f"{it['world_size']} ranks" if it["world_size"] > 1 else None]
-        return " · ".join(str(word) for word in said if word) or "not described"
+        return label_fields(self.fields)
 
     @property
     def query(self) -> dict[str, str]:
         """Return what an address says to mean this series."""
-        said = {name: "" if value is None else str(value) for name, value in self.fields.items()}
-        return said | {"dynamic": "yes" if self.fields["dynamic"] else "no"}
+        return query_fields(self.fields)
+
+
+def label_fields(fields: Mapping[str, Any]) -> str:
+    """Name what something was measured as, in the words of people."""
+    said = [fields["mode"], fields["dtype"], fields["hardware"] or fields["device"], fields["backend"]]
+    said += ["dynamic shapes" if fields["dynamic"] else None]
+    said += [f"batch {fields['batch_size']}" if fields.get("batch_size") is not None else None]
+    said += [f"{fields['world_size']} ranks" if fields["world_size"] > 1 else None]
+    return " · ".join(str(word) for word in said if word) or "not described"
+
+
+def query_fields(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an address says to mean what was measured so."""
+    said = {name: "" if value is None else str(value) for name, value in fields.items()}
+    return said | {"dynamic": "yes" if fields["dynamic"] else "no"}
 
 
 def split_series(history: Iterable[Pair]) -> list[ModelSeries]:

@@ -1,0 +1,79 @@
+"""A suite's headline numbers against a baseline, over the models that both sides have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
+from app.analysis.summaries import Definition, summarize
+from app.queries.result_rows import ResultRow
+
+# What makes two results comparable; the hardware is the environment's, which is said beside.
+_KEY = ("suite", "model", "mode", "dtype", "device", "backend", "dynamic", "batch_size", "world_size")
+# Of these a share is spoken of in points, and a mean of counts as it is.
+_PLAIN = frozenset({"pass_ratio", "graph_breaks_per_model", "recompiles_per_model"})
+_ABSENT = frozenset({"skipped", "not_run"})
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Hold a number of both sides over the same models; None where no model has it on both."""
+
+    metric: Metric
+    base: float | None
+    new: float | None
+    model_count: int
+
+    @property
+    def text(self) -> str:
+        """Write the change: +2.1 %, −1.5 points, +0.25; "" where there is none to write."""
+        if self.base is None or self.new is None:
+            return ""
+        change = self.new - self.base
+        if self.metric.name == "pass_ratio":
+            return f"{100 * change:+.1f} points".replace("-", "−")
+        if self.metric.name in _PLAIN or not self.base:
+            return ("+" if change > 0 else "±" if not change else "") + format_value(self.metric, change)
+        return f"{100 * change / self.base:+.1f} %".replace("-", "−")
+
+    @property
+    def word(self) -> str:
+        """Say what it is: better, worse, unchanged, or changed where neither way is better."""
+        if self.base is None or self.new is None:
+            return "not comparable"
+        if self.base == self.new:
+            return "unchanged"
+        better = is_better(self.metric, self.base, self.new)
+        return "changed" if better is None else "better" if better else "worse"
+
+
+def compare(base: Sequence[ResultRow], new: Sequence[ResultRow], definition: Definition) -> list[Delta]:
+    """Sum up both sides over their common models: for each number, those that count for it on both sides.
+
+    A model that only one side has, or that has no such number on one, moves nothing; pass rates leave out what was
+    skipped or not run.
+    """
+    sides = [{_find_key(it): it for it in rows} for rows in (base, new)]
+    common = [(sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
+    # A summary of one row is what that row adds to a summary, whatever the definition.
+    alone = [(a, b, summarize([a], definition), summarize([b], definition)) for a, b in common]
+    found = []
+    for metric in SUMMARY_METRICS:
+        if metric.name == "pass_ratio":
+            pairs = [(a, b) for a, b in common if not {a.status, b.status} & _ABSENT]
+        else:
+            pairs = [(a, b) for a, b, x, y in alone if None not in (_get(metric, x), _get(metric, y))]
+        values = [_get(metric, summarize([pair[side] for pair in pairs], definition)) for side in (0, 1)]
+        found.append(Delta(metric, values[0], values[1], len(pairs)))
+    return found
+
+
+def _get(metric: Metric, summary: Any) -> float | None:
+    value: float | None = getattr(summary, metric.name)
+    return value
+
+
+def _find_key(row: ResultRow) -> tuple[object, ...]:
+    return tuple(getattr(row, name) for name in _KEY)

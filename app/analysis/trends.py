@@ -1,0 +1,167 @@
+"""Points over time, commits or versions of torch: their order, what changed around them, what is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from app.queries.trends import TrendRun
+
+AXES = (("date", "date"), ("commit", "commit"), ("torch", "torch version"))
+Status = Literal["measured", "failed", "skipped", "not_run"]
+# What of an environment is watched: our word for it, and its field of a run.
+ENVIRONMENT = (
+    ("GPU", "gpu_name"),
+    ("driver", "driver_version"),
+    ("torch", "torch_version"),
+    ("triton", "triton_version"),
+)
+MOST_POINTS = 750
+_DAY_US = 86_400_000_000
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """Hold one run's value of one line; None is what was not measured, and never 0."""
+
+    run_id: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    status: Status = "measured"
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class TrendLine:
+    """Hold one line of a chart: a suite, a model, a function, a graph break or a kind of guard."""
+
+    label: str
+    points: Sequence[TrendPoint]
+    query: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Say what of the environment one run has otherwise than the runs before it: (word, before, now)."""
+
+    run: TrendRun
+    parts: tuple[tuple[str, str, str], ...]
+
+    @property
+    def label(self) -> str:
+        """Say it in a few words: torch 2.13.0, triton 3.7.0."""
+        return ", ".join(now if word == "GPU" else f"{word} {now}" for word, _before, now in self.parts)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Hold the runs of all points in their order, and where each stands.
+
+    Units: places are milliseconds since the epoch on an axis of dates, else 0, 1, 2, …
+    """
+
+    name: str
+    runs: Sequence[TrendRun]
+    places: Sequence[int]
+    ticks: Sequence[tuple[int, str]]
+    changes: Sequence[Change]
+    notes: Sequence[str]
+
+
+def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS) -> Axis:
+    """Order runs along an axis; too many become the last of each day, then of each week, which the notes say."""
+    known = sorted(runs, key=lambda it: (it.started_us, it.id))
+    kept, notes = _leave_out(known, name)
+    kept, said = thin(kept, most)
+    notes += [said] if said else []
+    changes = find_changes(kept)
+    if name == "date":
+        return Axis(name, kept, [it.started_us // 1000 for it in kept], (), changes, notes)
+    keys = _order_commits(kept) if name == "commit" else {it.id: read_version(it.torch_version) for it in kept}
+    kept = sorted(kept, key=lambda it: (keys[it.id], it.started_us, it.id))
+    places = list(range(len(kept)))
+    said_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda it: it.torch_version or ""
+    firsts = [place for place in places if place == 0 or said_of(kept[place]) != said_of(kept[place - 1])]
+    ticks = [(place, said_of(kept[place])) for place in firsts[:: max(len(firsts) // 8, 1)]]
+    return Axis(name, kept, places, ticks, changes, notes)
+
+
+def _leave_out(runs: Sequence[TrendRun], name: str) -> tuple[list[TrendRun], list[str]]:
+    """Leave out what has no place on an axis."""
+    if name == "date":
+        return list(runs), []
+    kept = [it for it in runs if (it.git_commit if name == "commit" else it.torch_version)]
+    gone = len(runs) - len(kept)
+    what = "commit" if name == "commit" else "version of torch"
+    return kept, [f"{gone} {'run has' if gone == 1 else 'runs have'} no recorded {what}"] if gone else []
+
+
+def _short_commit(run: TrendRun) -> str:
+    return (run.git_commit or "")[:8]
+
+
+def _order_commits(runs: Sequence[TrendRun]) -> dict[str, Any]:
+    """Give each run the place at which its commit was first seen."""
+    seen: dict[str, int] = {}
+    return {it.id: seen.setdefault(it.git_commit or "", len(seen)) for it in runs}
+
+
+def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:
+    """Make a key that orders versions: 2.9.1 before 2.10.0, and 2.10.0.dev20260101 before 2.10.0."""
+    release, _plus, _local = (text or "").partition("+")
+    numbers = re.match(r"\d+(?:\.\d+)*", release)
+    rest = release[numbers.end() :] if numbers else release
+    parts = tuple(int(it) for it in _NUMBER.findall(numbers[0])) if numbers else ()
+    while parts and not parts[-1]:
+        parts = parts[:-1]
+    return parts, 0 if rest else 1, text or ""
+
+
+def thin(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | None]:
+    """Keep the last run of each day, or week, where there are more than `most`; runs are in the order of time."""
+    if len(runs) <= most:
+        return list(runs), None
+    kept = list(runs)
+    for days, word in ((1, "day"), (7, "week")):
+        last = {it.started_us // (days * _DAY_US): it for it in runs}
+        kept = list(last.values())
+        if len(kept) <= most:
+            return kept, f"{len(runs)} runs are more than a chart shows: these are the last of each {word}"
+    return kept[-most:], f"{len(runs)} runs are more than a chart shows: these are the last of each of {most} weeks"
+
+
+def find_changes(runs: Sequence[TrendRun]) -> list[Change]:
+    """List where the environment changed; what a run did not record is as before. Runs are in the order of time."""
+    known: dict[str, str] = {}
+    found = []
+    for run in runs:
+        parts = []
+        for word, name in ENVIRONMENT:
+            now = getattr(run, name)
+            if now is None:
+                continue
+            if known.get(word, now) != now:
+                parts.append((word, known[word], now))
+            known[word] = now
+        if parts:
+            found.append(Change(run, tuple(parts)))
+    return found
+
+
+def describe_run(run: TrendRun) -> str:
+    """Say in some lines what a point's hover says of its run: when, commit, subject, torch, environment."""
+    commit = _short_commit(run) + (" (dirty)" if run.git_dirty else "") if run.git_commit else ""
+    subject = (run.git_subject or "")[:70]
+    torch = f"torch {run.torch_version}" if run.torch_version else "torch not recorded"
+    triton = f"triton {run.triton_version}" if run.triton_version else ""
+    driver = f"driver {run.driver_version}" if run.driver_version else ""
+    lines = (
+        " ".join(it for it in (commit, subject) if it) or "commit not recorded",
+        " · ".join(it for it in (torch, triton) if it),
+        " · ".join(it for it in (run.gpu_name or "no GPU", driver) if it),
+    )
+    return "\n".join(lines)

@@ -1,0 +1,257 @@
+"""What runs came to over time: summaries of suites, results of models, and the runs that they are points of."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from app.queries.result_rows import ResultRow, merge_results
+from collectors.store.result_rows import COLUMNS, read_measured
+from collectors.store.run_summaries import NUMBERS, SET
+
+MOST_RUNS = 2_000
+_WORDS = SET[:-2]  # '' in the store where unknown
+
+_RUN = """
+  r.id, coalesce(a.title, r.name) as name, r.state, r.started_us, r.git_commit, r.git_branch, r.git_subject,
+  r.git_dirty, r.torch_version, r.gpu_name, json_extract(r.facts, '$.gpus[0].driver_version') as driver_version,
+  (
+    select p.triton_version
+    from processes as p
+    where p.run_id = r.id
+      and p.torch_version is not null
+    order by p.started_us
+    limit 1
+  ) as triton_version
+"""
+RUNS_SQL = f"""
+select {_RUN}
+from json_each(:ids) as wanted
+join runs as r on r.id = wanted.value
+left join run_annotations as a on a.run_id = r.id
+order by r.started_us, r.id
+limit :limit
+"""  # noqa: S608  own texts only
+_WANTED = """
+  (:suite is null or {0}.suite = :suite)
+  and (:mode is null or {0}.mode = :mode)
+  and (:dtype is null or {0}.dtype = :dtype)
+  and (:device is null or {0}.device = :device)
+  and (:hardware is null or {0}.hardware = :hardware)
+  and (:backend is null or {0}.backend = :backend)
+  and (:dynamic is null or {0}.dynamic = :dynamic)
+  and (:world_size is null or {0}.world_size = :world_size)
+  and (:branch is null or r.git_branch = :branch)
+  and (:run is null or r.id = :run)
+  and (:commit is null or substr(r.git_commit, 1, length(:commit)) = lower(:commit))
+  and (:torch is null or r.torch_version = :torch)
+  and (:since_us is null or r.started_us >= :since_us)
+"""
+SUMMARIES_SQL = f"""
+select x.run_id, r.started_us, {", ".join(f"x.{name}" for name in (*SET, *NUMBERS))}
+from run_summaries as x
+join runs as r on r.id = x.run_id
+where x.definition = :definition
+  and {_WANTED.format("x")}
+order by r.started_us desc, r.id desc
+limit :limit
+"""  # noqa: S608
+_LONG = ("x.command", "x.message")  # texts that no trend shows
+_SHORT = re.sub("|".join(_LONG), lambda found: f"null as {found[0][2:]}", COLUMNS)
+MODELS_SQL = f"""
+select {_SHORT}
+from json_each(:models) as wanted
+join series as s on s.model = wanted.value
+join results as x on x.series_id = s.id
+join runs as r on r.id = x.run_id
+where {_WANTED.format("s")}
+limit :limit
+"""  # noqa: S608
+SETS_SQL = f"""
+select {", ".join(f"x.{name}" for name in SET)}, count(*) as run_count, max(r.started_us) as newest_us,
+  max(x.total_count) as model_count
+from run_summaries as x
+join runs as r on r.id = x.run_id
+where x.definition = 'hud'
+group by {", ".join(f"x.{name}" for name in SET)}
+order by newest_us desc, model_count desc, {", ".join(f"x.{name}" for name in SET)}
+limit 1000
+"""  # noqa: S608
+MODEL_NAMES_SQL = """
+select distinct model
+from series
+where suite = :suite
+order by model
+limit 10000
+"""
+BRANCHES_SQL = """
+select distinct git_branch
+from runs
+where git_branch is not null
+order by git_branch
+limit 500
+"""
+
+
+@dataclass(frozen=True)
+class TrendRun:
+    """Hold what of a run stands beside a point: where it was, and on what."""
+
+    id: str
+    name: str
+    state: str
+    started_us: int
+    git_commit: str | None
+    git_branch: str | None
+    git_subject: str | None
+    git_dirty: bool | None
+    torch_version: str | None
+    gpu_name: str | None
+    driver_version: str | None
+    triton_version: str | None
+
+
+@dataclass(frozen=True)
+class ModelSet:
+    """Hold what the models of one summary were measured as; None is what was not said."""
+
+    suite: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    hardware: str | None
+    backend: str | None
+    dynamic: bool
+    world_size: int
+    run_count: int = 0
+    model_count: int = 0
+    newest_us: int = 0
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return what tells it from others."""
+        return {name: getattr(self, name) for name in SET}
+
+
+@dataclass(frozen=True)
+class TrendFilter:
+    """Say which results; None is no limit, '' is what was not said. `commit` is the beginning of a hash."""
+
+    suite: str | None = None
+    mode: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    hardware: str | None = None
+    backend: str | None = None
+    dynamic: bool | None = None
+    world_size: int | None = None
+    branch: str | None = None
+    run: str | None = None
+    commit: str | None = None
+    torch: str | None = None
+    since_us: int | None = None
+
+    def takes(self, it: ModelSet) -> bool:
+        """Say whether a set is among those that are wanted."""
+        words = all(getattr(self, name) in (None, getattr(it, name) or "") for name in _WORDS)
+        return words and self.dynamic in (None, it.dynamic) and self.world_size in (None, it.world_size)
+
+    def narrow(self, it: ModelSet) -> TrendFilter:
+        """Limit it to one set."""
+        words: dict[str, Any] = {name: getattr(it, name) or "" for name in _WORDS}
+        return replace(self, **words, dynamic=it.dynamic, world_size=it.world_size)
+
+
+@dataclass(frozen=True)
+class KeptSummary:
+    """Hold what one set of one run comes to by one definition (app.analysis.summaries says how)."""
+
+    run_id: str
+    started_us: int
+    set: ModelSet
+    total_count: int
+    measured_count: int
+    failed_count: int
+    passed_count: int | None
+    speedup_count: int
+    geomean_speedup: float | None
+    compilation_latency_s: float | None
+    abs_latency_ms: float | None
+    compression_ratio: float | None
+    dynamo_peak_mem_gb: float | None
+    graph_breaks_per_model: float | None
+    recompiles_per_model: float | None
+
+    @property
+    def pass_ratio(self) -> float | None:
+        """Return the share of models that passed, None where that is not known."""
+        return None if self.passed_count is None or not self.total_count else self.passed_count / self.total_count
+
+
+def _bind(wanted: TrendFilter) -> dict[str, Any]:
+    values = {it.name: getattr(wanted, it.name) for it in fields(wanted)}
+    return values | {"dynamic": None if wanted.dynamic is None else int(wanted.dynamic)}
+
+
+def _read_set(row: sqlite3.Row, **counts: int) -> ModelSet:
+    fields: dict[str, Any] = {name: row[name] or None for name in _WORDS}
+    fields |= {"suite": row["suite"], "dynamic": bool(row["dynamic"]), "world_size": row["world_size"]}
+    return ModelSet(**(fields | counts))
+
+
+def list_sets(connection: sqlite3.Connection) -> list[ModelSet]:
+    """List everything that suites were measured as, what was measured last first."""
+    counts = ("run_count", "model_count", "newest_us")
+    return [_read_set(row, **{name: row[name] for name in counts}) for row in connection.execute(SETS_SQL)]
+
+
+def list_summaries(
+    connection: sqlite3.Connection, wanted: TrendFilter, definition: str, limit: int = MOST_RUNS
+) -> list[KeptSummary]:
+    """List what the newest runs come to, the newest first; a run has one of each set that is wanted."""
+    found = connection.execute(SUMMARIES_SQL, _bind(wanted) | {"definition": definition, "limit": limit})
+    sets: dict[tuple[Any, ...], ModelSet] = {}
+    last = 2 + len(SET)
+    summaries = []
+    for row in found:
+        key = row[2:last]
+        if key not in sets:
+            sets[key] = _read_set(row)
+        summaries.append(KeptSummary(row[0], row[1], sets[key], *row[last:]))
+    return summaries
+
+
+def list_model_rows(
+    connection: sqlite3.Connection, wanted: TrendFilter, models: Sequence[str], limit: int = 20_000
+) -> list[ResultRow]:
+    """List the results of some models in the newest runs, one row a run, model and metric set."""
+    values = _bind(wanted) | {"models": json.dumps(list(models)), "limit": limit}
+    by_run: dict[str, list[Any]] = {}
+    for it in read_measured(connection.execute(MODELS_SQL, values)):
+        by_run.setdefault(it.run_id, []).append(it)
+    return [row for measured in by_run.values() for row in merge_results(measured)]
+
+
+def list_trend_runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[TrendRun]:
+    """List runs with their commits and environments, the oldest first."""
+    ids = sorted(set(run_ids))
+    found = connection.execute(RUNS_SQL, {"ids": json.dumps(ids), "limit": len(ids)})
+    return [TrendRun(**dict(row) | {"git_dirty": _flag(row["git_dirty"])}) for row in found]
+
+
+def list_model_names(connection: sqlite3.Connection, suite: str) -> list[str]:
+    """List the models of a suite."""
+    return [str(row["model"]) for row in connection.execute(MODEL_NAMES_SQL, {"suite": suite})]
+
+
+def list_branches(connection: sqlite3.Connection) -> list[str]:
+    """List every branch that runs were of."""
+    return [str(row["git_branch"]) for row in connection.execute(BRANCHES_SQL)]
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)

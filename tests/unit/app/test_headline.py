@@ -1,0 +1,66 @@
+"""A change is over the models of both sides: what one side lacks moves nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.analysis.headline import Delta, compare
+from app.analysis.metrics import SUMMARY_BY_NAME
+from app.analysis.summaries import DEFINITIONS, HUD
+from app.queries.result_rows import ResultRow, fill
+from tests.unit.app.test_summaries import ROW
+
+SPEEDS = st.lists(st.floats(0.1, 9), min_size=1, max_size=40)
+
+
+def find(deltas: list[Delta], name: str) -> Delta:
+    return next(it for it in deltas if it.metric.name == name)
+
+
+def make(model: int, speedup: float | None, **changes: Any) -> ResultRow:
+    said = {"model": f"m{model}", "speedup": speedup, "accuracy": "pass"}
+    return fill(ResultRow, vars(ROW) | said | changes)
+
+
+@given(speeds=SPEEDS, kept=st.integers(1, 40), definition=st.sampled_from([*DEFINITIONS.values()]))
+def test_dropping_models_from_one_side_changes_nothing(speeds: list[float], kept: int, definition: Any) -> None:
+    base = [make(number, speed) for number, speed in enumerate(speeds)]
+    delta = find(compare(base, base[:kept], definition), "geomean_speedup")
+    assert delta.base == delta.new
+    assert delta.model_count == min(kept, len(base))
+    assert find(compare(base, base[:kept], HUD), "pass_ratio").text == "+0.0 points"
+
+
+@given(speeds=SPEEDS, factor=st.floats(0.5, 2))
+def test_a_change_of_every_model_is_the_change(speeds: list[float], factor: float) -> None:
+    base = [make(number, speed) for number, speed in enumerate(speeds)]
+    new = [make(number, speed * factor) for number, speed in enumerate(speeds)]
+    delta = find(compare(base, new[::-1], HUD), "geomean_speedup")
+    assert delta.base is not None
+    assert delta.new == pytest.approx(delta.base * factor)
+
+
+def test_a_model_that_fails_now_lowers_the_pass_rate_and_leaves_the_geomean_alone() -> None:
+    base = [make(0, 2.0), make(1, 8.0)]
+    new = [make(0, 2.0), make(1, None, status="failed", reason="OOM", accuracy=None)]
+    deltas = compare(base, new, HUD)
+    assert (find(deltas, "pass_ratio").text, find(deltas, "pass_ratio").word) == ("−50.0 points", "worse")
+    assert (find(deltas, "geomean_speedup").text, find(deltas, "geomean_speedup").model_count) == ("+0.0 %", 1)
+    skipped = [make(0, 2.0), make(1, None, status="skipped", accuracy=None)]
+    assert find(compare(base, skipped, HUD), "pass_ratio").model_count == 1
+
+
+def test_nothing_in_common_is_said_to_be() -> None:
+    delta = find(compare([make(0, 1.0)], [make(1, 1.0)], HUD), "geomean_speedup")
+    assert (delta.model_count, delta.text, delta.word) == (0, "", "not comparable")
+
+
+def test_counts_change_by_what_they_are_and_down_is_good() -> None:
+    metric = SUMMARY_BY_NAME["graph_breaks_per_model"]
+    assert (Delta(metric, 1.5, 1.25, 4).text, Delta(metric, 1.5, 1.25, 4).word) == ("−0.25", "better")
+    assert (Delta(metric, 0.0, 0.5, 4).text, Delta(metric, 0.0, 0.5, 4).word) == ("+0.5", "worse")
+    assert Delta(metric, 1.0, 1.0, 4).text == "±0"
