@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from app.analysis.comparison import compare
 from app.analysis.comparison_metrics import COMPARED
-from app.analysis.comparison_model import MACHINE_FIELDS, MODEL_FIELDS, CompareSide, Distinct, Entry, Key, RunWords
+from app.analysis.comparison_model import (
+    MACHINE_FIELDS,
+    MODEL_FIELDS,
+    CompareSide,
+    Comparison,
+    Distinct,
+    Entry,
+    Key,
+    RunWords,
+)
 from app.analysis.config_diff import list_changes
 from app.format import format_time
 from app.queries import check_parts, comparison
@@ -18,7 +29,7 @@ from app.queries.page import FilterError
 from app.queries.result_rows import ResultRow, merge_with_parts
 from app.queries.results import list_measured
 from app.queries.run_detail import RunDetail
-from app.queries.sides import Named
+from app.queries.sides import Named, find_side
 
 Tasks = Mapping[tuple[str, str], tuple[Key, str]]  # run and task -> model and experiment
 ListOf = Callable[[sqlite3.Connection, str], list[TaskDistinct]]
@@ -38,6 +49,23 @@ _COUNTS = (
     "failure_count",
     "cache_miss_count",
 )
+
+
+def read_comparison(
+    reader: sqlite3.Connection, base: str, new: str, *, anyway: bool = False, suite: str | None = None
+) -> Comparison:
+    """Compare what two texts name, of one suite where it is given.
+
+    Raises: FilterError if a text names nothing.
+    """
+    sides = [load_side(reader, find_side(reader, text, name)) for name, text in (("base", base), ("new", new))]
+    if suite:
+        sides = [_only(it, suite) for it in sides]
+    return compare(sides[0], sides[1], anyway)
+
+
+def _only(side: CompareSide, suite: str) -> CompareSide:
+    return replace(side, entries=tuple(it for it in side.entries if it.series["suite"] == suite))
 
 
 def load_side(reader: sqlite3.Connection, named: Named) -> CompareSide:

@@ -102,6 +102,7 @@ def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) ->
         explored=explored,
         reject_count=logs.count_rejects(get_reader(), run.id),
         reports=list_reports(run.id, explored.has_texts),
+        compare_url=url_for("compare.index", new=run.id) if "compare.index" in current_app.view_functions else None,
         live=run.state == "running",
         **context,
     )

@@ -1,0 +1,111 @@
+"""Two sides as dots: new relative to base, a model a dot, with what is known of its noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from app.analysis.comparison_model import Delta, Pair
+from app.analysis.comparison_table import show_change, show_ratio, show_value
+from app.analysis.comparison_verdicts import METHODS, VERDICTS
+from app.analysis.metrics import Metric
+from app.charts.base import Chart, finish
+
+_COLORS = {
+    "worse": "state-bad",
+    "better": "state-good",
+    "changed": "state-warn",
+    "negligible": "series-8",
+    "noise": "state-quiet",
+    "same": "series-7",
+}
+_MOST_NAMES = 24
+_WAYS = {"up_is_good": "above 0 is better", "down_is_good": "below 0 is better"}
+Found = Sequence[tuple[Pair, Delta]]
+
+
+def chart_changes(metric: Metric, pairs: Sequence[Pair], address: Callable[[Pair], str]) -> Chart | None:
+    """Draw each model's change of one metric, the largest first; None where no model has one."""
+    known = [(it, it.deltas[metric.name]) for it in pairs if metric.name in it.deltas]
+    found = sorted((it for it in known if it[1].change is not None), key=lambda it: (-_percent(it[1]), it[0].model))
+    if not found:
+        return None
+    places = {id(pair): n for n, (pair, _delta) in enumerate(found, start=1)}
+    traces = [
+        _trace(word, [it for it in found if it[1].verdict == word], places, address)
+        for word in VERDICTS
+        if any(it[1].verdict == word for it in found)
+    ]
+    few = len(found) <= _MOST_NAMES
+    xaxis: dict[str, Any] = {"zeroline": False, "showgrid": False, "range": [0, len(found) + 1]}
+    if few:
+        names = [pair.model[:18] for pair, _delta in found]
+        xaxis |= {"tickmode": "array", "tickvals": list(range(1, len(found) + 1)), "ticktext": names, "tickangle": -35}
+    else:
+        xaxis |= {"title": {"text": f"{len(found)} models, the largest change first"}, "showticklabels": False}
+    yaxis = {"ticksuffix": " %", "zeroline": True, "nticks": 7, "title": {"text": "new relative to base"}}
+    note = ", ".join(
+        word for word in ("new relative to base", _WAYS.get(metric.direction), _say_bars(found)) if word
+    )  # fmt: skip
+    columns = [("Model", False), ("Base", True), ("New", True), ("Change", True), ("New ÷ base, 95 % interval", True)]
+    columns += [("Verdict", False), ("By", False)]
+    rows = [_row(metric, pair, delta) for pair, delta in found]
+    title = f"{metric.label}: change of each model"
+    return Chart("changes-chart", title, finish(traces, xaxis=xaxis, yaxis=yaxis), columns, rows, note, "m")
+
+
+def _say_bars(found: Found) -> str | None:
+    return "a bar is the widest ratio of the two 95 % intervals" if any(it.ratio_interval for _p, it in found) else None
+
+
+def _row(metric: Metric, pair: Pair, delta: Delta) -> list[str | None]:
+    values = [show_value(metric, delta.base), show_value(metric, delta.new), show_change(delta)]
+    return [
+        pair.model,
+        *values,
+        show_ratio(delta.ratio_interval) or "–",
+        VERDICTS[delta.verdict],
+        METHODS[delta.method],
+    ]
+
+
+def _trace(word: str, found: Found, places: dict[int, int], address: Callable[[Pair], str]) -> dict[str, Any]:
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": VERDICTS[word],
+        "x": [places[id(pair)] for pair, _delta in found],
+        "y": [_percent(delta) for _pair, delta in found],
+        "text": [pair.model for pair, _delta in found],
+        "customdata": [address(pair) for pair, _delta in found],
+        "meta": {"color": _COLORS[word]},
+        "marker": {"size": 8},
+        "hovertemplate": "%{text}: %{y} %<extra></extra>",
+    }
+    bars = [_bar(delta) for _pair, delta in found]
+    if any(above or below for above, below in bars):
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1,
+            "width": 3,
+            "array": [above for above, _below in bars],
+            "arrayminus": [below for _above, below in bars],
+        }
+    return trace
+
+
+def _bar(delta: Delta) -> tuple[float, float]:
+    if delta.ratio_interval is None or delta.change is None:
+        return 0.0, 0.0
+    low, high = delta.ratio_interval
+    ratio = 1 + delta.change
+    return _round(100 * (high - ratio)), _round(100 * (ratio - low))
+
+
+def _percent(delta: Delta) -> float:
+    return _round(100 * (delta.change or 0.0))
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.4g}")

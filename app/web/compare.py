@@ -1,0 +1,135 @@
+"""The Compare page: two runs, commits, branches, versions of torch or baselines, new relative to base."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, render_template, request, url_for
+
+from app.analysis.chains import label_category
+from app.analysis.comparison_distinct import WORDS
+from app.analysis.comparison_headline import Headline, list_headlines
+from app.analysis.comparison_metrics import COMPARED, GROUPS
+from app.analysis.comparison_model import Comparison, DistinctDiff, Entry, Pair
+from app.analysis.comparison_pairs import describe_entry, list_shown
+from app.analysis.comparison_sides import read_comparison
+from app.analysis.comparison_table import (
+    DEFAULT_ORDER,
+    choose,
+    show_change,
+    show_share,
+    show_value,
+)
+from app.analysis.comparison_verdicts import ACCURACY_CHANGES, KINDS, METHODS, VERDICTS
+from app.analysis.model_history import FIELDS
+from app.analysis.model_table import cut_page
+from app.charts.comparison import chart_changes
+from app.db import get_reader, get_settings
+from app.queries.comparison import find_distinct_ids
+from app.queries.models import list_model_choices
+from app.queries.page import FilterError, check_limit
+from app.queries.sides import find_default, list_side_choices
+from app.web.filters import url_with
+
+blueprint = Blueprint("compare", __name__)
+
+SIDES = ("base", "new", "anyway", "suite")
+PARAMETERS = (*SIDES, "metric", "changes", "sort", "cursor", "limit")
+MOST_FUNCTIONS = 100
+_WORDS: dict[str, Any] = {
+    "verdicts": VERDICTS,
+    "kinds": KINDS,
+    "methods": METHODS,
+    "accuracy_changes": ACCURACY_CHANGES,
+    "distinct_words": WORDS,
+    "show_change": show_change,
+    "show_share": show_share,
+    "show_value": show_value,
+    "label_category": label_category,
+    "groups": GROUPS,
+}
+
+
+@blueprint.get("/compare")
+def index() -> str:
+    """Compare two sides; without any, the newest benchmark with the one before it."""
+    _check_query(PARAMETERS)
+    reader, given = get_reader(), {key: request.args.get(key, "").strip() for key in PARAMETERS}
+    both = find_default(reader, given["base"] or None, given["new"] or None)
+    shared: dict[str, Any] = {
+        "given": given,
+        "choices": list_side_choices(reader),
+        "suites": list_model_choices(reader).suites,
+        "metrics": [(key, label) for key, (label, _names) in GROUPS.items()] + [(it.name, it.label) for it in COMPARED],
+    }
+    if both is None:
+        return render_template("compare_empty.html", **shared)
+    found = read_comparison(reader, *both, anyway=_is_on("anyway"), suite=given["suite"] or None)
+    return render_template("compare.html", **shared, **lay_out(found, given))
+
+
+def lay_out(found: Comparison, given: dict[str, str]) -> dict[str, Any]:
+    """Choose and cut what the page shows of a comparison."""
+    sort = given["sort"] or DEFAULT_ORDER
+    choice = choose(found, given["metric"] or None, sort, _is_on("changes"))
+    limit = check_limit(given["limit"] or None, get_settings().page_size)
+    chart = chart_changes(choice.metrics[0], found.pairs, model_address) if choice.metrics else None
+    shown = list_shown((*found.base.entries, *found.new.entries))
+    asked = {"base": found.base.asked, "new": found.new.asked}
+    asked |= {key: given[key] for key in ("anyway", "suite") if given[key]}
+    return {
+        "it": found,
+        "choice": choice,
+        "sort": sort,
+        "listing": cut_page(choice.rows, given["cursor"] or None, limit),
+        "chart": chart,
+        "has_charts": chart is not None,
+        "tiles": [(tile.label, tile.value, tile.note, _place(tile)) for tile in list_headlines(found)],
+        "describe": lambda entry: describe_entry(entry, shown),
+        "model_address": model_address,
+        "entry_address": entry_address,
+        "asked": asked,
+        "saves": [],
+        "swapped": asked | {"base": found.new.asked, "new": found.base.asked},
+        "break_ids": _find_ids("breaks", found.breaks),
+        "cause_ids": _find_ids("causes", found.causes),
+        "most_functions": MOST_FUNCTIONS,
+        **_WORDS,
+    }
+
+
+def _place(tile: Headline) -> str | None:
+    if not tile.place:
+        return None
+    return (url_with(metric=tile.metric, sort=None) if tile.metric else "") + f"#{tile.place}"
+
+
+def _find_ids(table: str, diff: DistinctDiff) -> dict[str, int]:
+    return find_distinct_ids(get_reader(), table, [it.what.fingerprint for it in diff.changes])
+
+
+def model_address(pair: Pair) -> str:
+    """Return the address of what new's run measured of a model."""
+    return entry_address(pair.new) if pair.new.run_id else entry_address(pair.base)
+
+
+def entry_address(entry: Entry) -> str:
+    """Return the address of one result; of a baseline's, that of the model."""
+    if not entry.run_id:
+        return url_for("models.show", model=entry.model)
+    query: dict[str, Any] = {name: "" if entry.series.get(name) is None else entry.series[name] for name in FIELDS}
+    query |= {"dynamic": "yes" if entry.series.get("dynamic") else "no", "run": entry.run_id}
+    return url_for("models.show", model=entry.model, **query)
+
+
+def _is_on(key: str) -> bool:
+    given = request.args.get(key, "")
+    if given not in ("", "1"):
+        raise FilterError(f"{key}: {given[:40]!r} is not 1, the one value that it has")
+    return given == "1"
+
+
+def _check_query(known: tuple[str, ...]) -> None:
+    for key in request.args:
+        if key not in known:
+            raise FilterError(f"{key[:40]}: there is no such parameter; known are {', '.join(known)}")
