@@ -23,6 +23,7 @@ from app.api import (
     schemas_shapes,
     schemas_stacks,
     schemas_timeline,
+    schemas_trends,
 )
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
@@ -59,6 +60,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_stacks.SCHEMAS,
     **schemas_shapes.SCHEMAS,
     **schemas_timeline.SCHEMAS,
+    **schemas_trends.SCHEMAS,
     "Error": ERROR,
 }
 _FAILURES = {

@@ -18,6 +18,7 @@ from app.api import (
     shapes,
     stacks,
     timeline,
+    trends,
 )
 from app.api.operation import Operation
 from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
@@ -227,4 +228,5 @@ OPERATIONS = (
     *timeline.OPERATIONS,
     *results.OPERATIONS,
     *checks.OPERATIONS,
+    *trends.OPERATIONS,
 )

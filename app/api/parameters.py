@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from app.analysis.model_table import ORDERS as MODEL_ORDERS
+from app.analysis.summaries import DEFINITIONS
+from app.analysis.trend_lines import CHOICES as METRICS
+from app.analysis.trends import AXES
 from app.api.answer import DEFAULT_LIMIT, MOST
 from app.queries import compiles, graph_breaks, guard_sets, models, recompiles, runs
 from app.queries.scope import RUN_FILTERS
@@ -20,6 +23,8 @@ RUNS = ("q", *RUN_FILTERS, "sort_runs", *PAGE)
 BREAKS = (*graph_breaks.FILTERS, *RUN_FILTERS)
 CAUSES = (*recompiles.FILTERS, *RUN_FILTERS)
 MODELS = ("q", "suite_model", "mode", "dtype", "device", "backend", "status", "run_results", "sort_models", *PAGE)
+
+SETS = ("suite_model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size", "branch")
 
 
 def _orders(orders: Any) -> Schema:
@@ -95,10 +100,32 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
         "`any`: compare speeds across another GPU or torch too.",
         {"type": "string", "enum": ["", "any"]},
     ),
+    ("hardware", "The GPU's model, or the processor's, whole.", TEXT),
+    ("dynamic", "`yes`: with dynamic shapes; `no`: without.", {"type": "string", "pattern": "^(yes|no)?$"}),
+    ("world_size", "Ranks that it ran on.", {"type": "string", "pattern": "^[0-9]*$"}),
+    ("branch", "A branch, whole.", TEXT),
+    ("run_summary", "A run's id.", TEXT),
+    (
+        "definition",
+        "How a suite is summed up; `hud` where it is not given.",
+        {"type": "string", "enum": [*DEFINITIONS]},
+    ),
+    ("metric", f"`speedup` where it is not given; {', '.join(METRICS)}.", TEXT),
+    ("model", "A model's name, whole; the suite where it is not given.", TEXT),
+    ("function_trend", "A function's `id`: its recompiles.", {"type": "string", "pattern": "^[0-9]*$"}),
+    ("break", "A distinct graph break's `id`: how often it came.", {"type": "string", "pattern": "^[0-9]*$"}),
+    ("axis", "What points are ordered by.", {"type": "string", "enum": [name for name, _label in AXES]}),
+    ("last", "How many of the newest runs, or `all`; 90 where it is not given.", TEXT),
     ("rule", "A rule's name, or names with commas between; `default` where it is not given.", TEXT),
     ("category", "What kind of guard failed.", {"type": "string", "enum": [it.name for it in CATEGORIES]}),
 )
-_SAME_NAME = {"artifact_name": "name", "redact_source": "redact_source", "from_us": "from_us", "to_us": "to_us"}
+_SAME_NAME = {
+    "artifact_name": "name",
+    "redact_source": "redact_source",
+    "from_us": "from_us",
+    "to_us": "to_us",
+    "world_size": "world_size",
+}
 PARAMETERS = {key: (_SAME_NAME.get(key, key.partition("_")[0]), said, schema) for key, said, schema in _TABLE}
 
 PATH_PARAMETERS = {

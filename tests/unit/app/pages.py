@@ -157,8 +157,16 @@ def _models(reader: sqlite3.Connection) -> list[str]:
     return ["/models", *sorts, *more, *asked, f"/runs/{run_id}/report.html", f"/runs/{run_id}/report.md"]
 
 
+def _trends(reader: sqlite3.Connection) -> list[str]:
+    run_id = _one(reader, "select run_id from results order by id desc limit 1")
+    of_set = "suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&branch=main"
+    asked = [f"summary?run={run_id}", f"summary?{of_set}", f"trend?{of_set}", "trend?model=Breaky&last=all"]
+    asked += ["trend?break=1", "trend?function=1", "trend?category=tensor_size&suite=bench_models"]
+    return [f"/api/v1/{address}" for address in asked]
+
+
 # The same of benchmark results (tests/unit/app/benched.py).
-list_benched: dict[str, Callable[[sqlite3.Connection], list[str]]] = {"models": _models}
+list_benched: dict[str, Callable[[sqlite3.Connection], list[str]]] = {"models": _models, "trends": _trends}
 
 # The same of whole trace logs that were imported (tests/unit/app/explored.py).
 list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {

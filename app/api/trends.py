@@ -1,0 +1,171 @@
+"""Summaries of suites, and trends: what runs came to over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flask import request
+
+from app.analysis.metrics import Metric
+from app.analysis.rows import plain_row
+from app.analysis.summaries import DEFINITIONS
+from app.analysis.trend_lines import draw_counts, draw_models, draw_suite, find_metric
+from app.analysis.trends import AXES, TrendLine, lay_out
+from app.api.answer import Answer, find_run, read_word, refuse
+from app.api.operation import Operation
+from app.api.parameters import SETS
+from app.db import get_reader
+from app.queries.page import FilterError
+from app.queries.run_counts import count_guard_failures, count_runs
+from app.queries.trend_filter import read_choice, read_ids, read_last, read_trend_filter
+from app.queries.trends import (
+    KeptSummary,
+    ModelSet,
+    TrendFilter,
+    list_model_rows,
+    list_summaries,
+    list_trend_runs,
+)
+from collectors.categories import CATEGORIES
+
+_COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Guard failures"}
+
+
+def get_summary() -> Answer:
+    """Return what the newest run that fits comes to."""
+    wanted = read_trend_filter(request.args)
+    definition = _read_definition()
+    run_id, commit, torch = (read_word(name) for name in ("run", "commit", "torch"))
+    if run_id:
+        find_run(run_id)
+    narrowed = TrendFilter(**vars(wanted) | {"run": run_id, "commit": commit, "torch": torch})
+    found = list_summaries(get_reader(), narrowed, definition)
+    if not found:
+        refuse("No run has benchmark results like these; /api/v1/models lists what was measured.")
+    newest = [it for it in found if it.run_id == found[0].run_id]
+    (run,) = list_trend_runs(get_reader(), [newest[0].run_id])
+    said = DEFINITIONS[definition]
+    return Answer({
+        "run": plain_row(run),
+        "definition": {name: getattr(said, name) for name in ("name", "label", "pass_rate", "geomean")},
+        "summaries": [_summary_row(it) for it in newest],
+    })  # fmt: skip
+
+
+def _summary_row(it: KeptSummary) -> dict[str, Any]:
+    row = plain_row(it) | it.set.fields | {"pass_ratio": it.pass_ratio}
+    return {name: value for name, value in row.items() if name not in ("set", "run_id", "started_us")}
+
+
+def get_trend() -> Answer:
+    """Return a metric over time: of suites, of a model, or of what is counted in every run."""
+    axis = read_choice(request.args, "axis", [name for name, _label in AXES], "date")
+    _text, last = read_last(request.args)
+    counted = [name for name in _COUNTED if request.args.get(name)]
+    if len(counted) > 1:
+        raise FilterError(f"{' and '.join(counted)}: at most one of these at once")
+    wanted = read_trend_filter(request.args)
+    if counted:
+        metric, series = _count(counted[0], wanted, last)
+    else:
+        metric, series = _measure(wanted, last)
+    body: dict[str, Any] = {"metric": metric, "axis": axis, "definition": None, "series": [], "notes": []}
+    if not counted and not read_word("model"):
+        body["definition"] = _read_definition()
+    drawn = [_draw(line, fields, axis, wanted.branch) for line, fields in series]
+    notes = list(dict.fromkeys(note for _row, notes in drawn for note in notes))
+    return Answer(body | {"series": [row for row, _notes in drawn], "notes": notes})
+
+
+def _read_definition() -> str:
+    return read_choice(request.args, "definition", DEFINITIONS, "hud")
+
+
+def _measure(wanted: TrendFilter, last: int) -> tuple[dict[str, Any], list[tuple[TrendLine, dict[str, Any]]]]:
+    model = read_word("model")
+    name = read_word("metric") or "speedup"
+    metric = find_metric(name, of_suite=model is None)
+    if metric is None:
+        raise FilterError(f"metric: {'a model' if model else 'a suite'} has no {name[:40]}")
+    reader = get_reader()
+    summaries = list_summaries(reader, wanted, _read_definition())
+    sets: dict[ModelSet, list[KeptSummary]] = {}
+    for it in summaries:
+        sets.setdefault(it.set, []).append(it)
+    series = []
+    for one, members in sets.items():
+        if model is None:
+            series.append((draw_suite(metric, members[:last]), one.fields | {"model": None}))
+            continue
+        narrowed = TrendFilter(**vars(wanted.narrow(one)) | {"since_us": members[:last][-1].started_us})
+        lines = draw_models(metric, list_model_rows(reader, narrowed, [model]))
+        series += [(line, one.fields | {"model": model}) for line in lines]
+    return _describe(metric), series
+
+
+def _count(kind: str, wanted: TrendFilter, last: int) -> tuple[dict[str, Any], list[tuple[TrendLine, dict[str, Any]]]]:
+    text = request.args[kind]
+    label = _COUNTED[kind]
+    if kind == "category":
+        known = {it.name: it for it in CATEGORIES}
+        if text not in known:
+            raise FilterError(f"category: {text[:40]!r} is not one of {', '.join(known)}")
+        points = count_guard_failures(get_reader(), text, wanted.suite, newest=last)
+        line = draw_counts(known[text].label, points)
+    else:
+        (thing_id,) = read_ids(kind, [text])
+        found = count_runs(get_reader(), kind, thing_id, newest=last)
+        if found is None:
+            refuse(f"There is no {'function' if kind == 'function' else 'distinct graph break'} {thing_id}.")
+        line = draw_counts(found.label, found.points)
+    metric = {"name": kind, "label": label, "unit": "", "direction": "down_is_good"}
+    return metric, [(line, dict.fromkeys(("model", *ModelSet.__dataclass_fields__)) | {"suite": wanted.suite})]
+
+
+def _describe(metric: Metric) -> dict[str, Any]:
+    return {name: getattr(metric, name) for name in ("name", "label", "unit", "direction")}
+
+
+def _draw(
+    line: TrendLine, fields: dict[str, Any], axis: str, branch: str | None
+) -> tuple[dict[str, Any], Sequence[str]]:
+    """Write one line with its runs in the order of the axis."""
+    runs = list_trend_runs(get_reader(), [it.run_id for it in line.points])
+    laid = lay_out([it for it in runs if branch in (None, it.git_branch)], axis, most=len(runs))
+    changed = {it.run.id: [word for word, _before, _now in it.parts] for it in laid.changes}
+    values = {it.run_id: it for it in line.points}
+    points = []
+    for run in laid.runs:
+        it = values[run.id]
+        said = {name: getattr(it, name) for name in ("value", "low", "high", "status", "reason")}
+        points.append({"run_id": run.id, **_place(run), "environment_changes": changed.get(run.id, []), **said})
+    kept = {name: value for name, value in fields.items() if not name.endswith(("_count", "_us"))}
+    return {"label": line.label, **kept, "points": points}, laid.notes
+
+
+def _place(run: Any) -> dict[str, Any]:
+    row = plain_row(run)
+    del row["id"]
+    return row
+
+
+OPERATIONS = (
+    Operation(
+        "/summary",
+        get_summary,
+        "Summary",
+        False,
+        "What a run's benchmark results come to: of `run`, or of the newest run of a commit, branch or torch version.",
+        ("run_summary", "commit", "torch", "definition", *SETS),
+    ),
+    Operation(
+        "/trend",
+        get_trend,
+        "Trend",
+        False,
+        "A metric over the newest runs: of every suite that fits, of one model, or counted of a function, a distinct "
+        "graph break or a kind of guard.",
+        ("metric", "model", "function_trend", "break", "category", "definition", "axis", "last", *SETS),
+    ),
+)
