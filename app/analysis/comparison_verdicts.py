@@ -24,9 +24,9 @@ VERDICTS = {
 }
 METHODS = {
     "intervals": "95 % intervals",
-    "repeats": "Mann–Whitney U on the repeats",
-    "threshold": "a threshold",
-    "count": "counted",
+    "repeats": "Mann–Whitney U",
+    "threshold": "threshold",
+    "count": "count",
 }
 KINDS = {"worse": "bad", "better": "good", "changed": "warn", "negligible": "quiet", "noise": "quiet", "same": "quiet"}
 # Of an accuracy that changed: the word and its kind.

@@ -8,6 +8,7 @@ from app.api import (
     artifacts,
     caches,
     checks,
+    compare,
     guards,
     imports,
     ranks,
@@ -228,5 +229,6 @@ OPERATIONS = (
     *timeline.OPERATIONS,
     *results.OPERATIONS,
     *checks.OPERATIONS,
+    *compare.OPERATIONS,
     *trends.OPERATIONS,
 )

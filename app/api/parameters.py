@@ -11,6 +11,7 @@ from app.analysis.trends import AXES
 from app.api.answer import DEFAULT_LIMIT, MOST
 from app.queries import compiles, graph_breaks, guard_sets, models, recompiles, runs
 from app.queries.scope import RUN_FILTERS
+from app.queries.sides import FORMS
 from collectors.categories import CATEGORIES
 from collectors.store.search_texts import KINDS
 
@@ -116,6 +117,13 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("break", "A distinct graph break's `id`: how often it came.", {"type": "string", "pattern": "^[0-9]*$"}),
     ("axis", "What points are ordered by.", {"type": "string", "enum": [name for name, _label in AXES]}),
     ("last", "How many of the newest runs, or `all`; 90 where it is not given.", TEXT),
+    (
+        "base",
+        f"What was: {FORMS}. The run before new where it is not given.",
+        TEXT,
+    ),
+    ("new", f"What is judged: {FORMS}. The newest benchmark where it is not given.", TEXT),
+    ("anyway", "`1`: compare numbers across machines too.", {"type": "string", "enum": ["", "1"]}),
     ("rule", "A rule's name, or names with commas between; `default` where it is not given.", TEXT),
     ("category", "What kind of guard failed.", {"type": "string", "enum": [it.name for it in CATEGORIES]}),
 )
