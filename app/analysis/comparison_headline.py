@@ -50,10 +50,9 @@ def _models(found: Comparison) -> list[Headline]:
     tiles = [Headline("Models compared", format_count(len(found.pairs)), left, place)]
     if found.pairs:
         counts = list_verdicts(found.pairs)
-        note = (
-            f"{counts['better']} better, {counts['both']} both, {counts['neither']} without a clear difference, "
-            "in any metric"
-        )
+        note = f"{counts['better']} better, {counts['neither']} without a clear difference, over all metrics"
+        if counts["both"]:
+            note += f"; {counts['both']} of the worse also better in one"
         tiles.append(Headline("Models that changed", f"{counts['worse'] + counts['both']} worse", note))
     return tiles
 

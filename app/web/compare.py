@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from flask import Blueprint, render_template, request, url_for
+from flask import Blueprint, Response, abort, render_template, request, url_for
 
 from app.analysis.chains import label_category
 from app.analysis.comparison_distinct import WORDS
@@ -29,7 +30,11 @@ from app.queries.comparison import find_distinct_ids
 from app.queries.models import list_model_choices
 from app.queries.page import FilterError, check_limit
 from app.queries.sides import find_default, list_side_choices
+from app.reports import FORMATS
+from app.reports.comparison import file_name, write_comparison
+from app.reports.comparison_html import policy_of
 from app.web.filters import url_with
+from app.web.run_shell import REPORTS
 
 blueprint = Blueprint("compare", __name__)
 
@@ -68,6 +73,26 @@ def index() -> str:
     return render_template("compare.html", **shared, **lay_out(found, given))
 
 
+@blueprint.get("/compare/report.<format>")
+def download(format: str) -> Response:
+    """Send a comparison as a file."""
+    _check_query(SIDES)
+    if format not in FORMATS:
+        abort(404, f"There is no report in the format {format[:20]!r}; known are {', '.join(FORMATS)}.")
+    reader, given = get_reader(), {key: request.args.get(key, "").strip() for key in SIDES}
+    both = find_default(reader, given["base"] or None, given["new"] or None)
+    if both is None:
+        abort(404, "There is nothing to compare with: no other run of the same suite is in this database.")
+    found = read_comparison(reader, *both, anyway=_is_on("anyway"), suite=given["suite"] or None)
+    body = b"".join(write_comparison(found, format, time.time_ns() // 1000))
+    response = Response(body, content_type=FORMATS[format])
+    if format == "html":
+        response.headers["Content-Security-Policy"] = f"{policy_of(found)}; frame-ancestors 'none'"
+    response.headers.set("Content-Disposition", "attachment", filename=file_name(found, format))
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
 def lay_out(found: Comparison, given: dict[str, str]) -> dict[str, Any]:
     """Choose and cut what the page shows of a comparison."""
     sort = given["sort"] or DEFAULT_ORDER
@@ -75,7 +100,7 @@ def lay_out(found: Comparison, given: dict[str, str]) -> dict[str, Any]:
     limit = check_limit(given["limit"] or None, get_settings().page_size)
     chart = chart_changes(choice.metrics[0], found.pairs, model_address) if choice.metrics else None
     shown = list_shown((*found.base.entries, *found.new.entries))
-    asked = {"base": found.base.asked, "new": found.new.asked}
+    asked: dict[str, Any] = {"base": found.base.asked, "new": found.new.asked}
     asked |= {key: given[key] for key in ("anyway", "suite") if given[key]}
     return {
         "it": found,
@@ -89,7 +114,7 @@ def lay_out(found: Comparison, given: dict[str, str]) -> dict[str, Any]:
         "model_address": model_address,
         "entry_address": entry_address,
         "asked": asked,
-        "saves": [],
+        "saves": [(label, url_for("compare.download", format=key, **asked)) for key, label in REPORTS],
         "swapped": asked | {"base": found.new.asked, "new": found.base.asked},
         "break_ids": _find_ids("breaks", found.breaks),
         "cause_ids": _find_ids("causes", found.causes),
