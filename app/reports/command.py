@@ -1,4 +1,4 @@
-"""`compileboard export`: write a run's report to a file or to stdout."""
+"""`compileboard export`: write a run's report, or a comparison, to a file or to stdout."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
+from app.queries.page import FilterError
 from app.queries.run_detail import get_run
 from app.queries.run_lookup import find_run_ids
 from app.reports import FOLDERS, FORMATS
@@ -35,6 +36,10 @@ examples:
   %(prog)s --run 01JD3W --format csv --table graph_breaks --output breaks.csv
   %(prog)s --run 01JD3W --format upstream --output results
   %(prog)s --run 01JD3W --format md --output - --no-source | gh pr comment 12 --body-file -
+  %(prog)s --compare branch:main 01JD3W --format md --output -
+
+--compare writes what changed from BASE to NEW as html, json, csv or md. A side is a run's id or its beginning,
+commit:HASH, branch:NAME, torch:VERSION or baseline:NAME; of a commit, branch or version the newest run of each suite.
 
 The id is on the run's page and in `python -m collectors list`; its beginning is enough if no other run has the same.
 Exit codes: 0 written, 1 no such run or the output cannot be written, 2 the database cannot be used or a bad option.
@@ -49,12 +54,15 @@ def add_parser(commands: Any) -> None:
     """Describe `export` to the command line."""
     parser = commands.add_parser(
         "export",
-        help="write a run's report as HTML, JSON, CSV or Markdown, or its results as upstream's files",
-        description="Write one run's report. The file appears whole or not at all; one that is there is replaced.",
+        help="write a run's report or a comparison as HTML, JSON, CSV or Markdown, or results as upstream's files",
+        description="Write one run's report, or what changed between two sides. The file appears whole or not at all; "
+        "one that is there is replaced.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--run", required=True, metavar="ID", help="The run's id, or the beginning of it.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--run", metavar="ID", help="The run's id, or the beginning of it.")
+    what.add_argument("--compare", nargs=2, metavar=("BASE", "NEW"), help="Two sides: what changed from BASE to NEW.")
     parser.add_argument("--format", required=True, choices=(*FORMATS, *FOLDERS), help="What to write.")
     parser.add_argument(
         "--output", required=True, metavar="PATH", help="Where to write it; - is stdout. For upstream a folder."
@@ -65,6 +73,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--payloads", action="store_true", help="Put graphs and code into the file. For html alone.")
     parser.add_argument("--raw-timings", action="store_true", help="Add each repeat's time. For upstream alone.")
+    parser.add_argument("--suite", help="Compare this suite alone. For --compare.")
+    parser.add_argument("--anyway", action="store_true", help="Compare numbers across machines. For --compare.")
     parser.add_argument("--no-source", action="store_true", help="Leave out the lines of the program's source code.")
     parser.set_defaults(function=export)
 
@@ -79,7 +89,7 @@ def export(arguments: argparse.Namespace) -> int:
         return _fail(
             "--payloads and --no-source exclude each other: graphs and code have lines of the program inside", 2
         )
-    refusal = _refuse_folder(arguments)
+    refusal = _refuse_folder(arguments) or _refuse_comparison(arguments)
     if refusal is not None:
         return _fail(refusal, 2)
     path = load_settings(os.environ, {"db": arguments.db}).db
@@ -102,7 +112,31 @@ def _refuse_folder(arguments: argparse.Namespace) -> str | None:
     return None
 
 
+def _refuse_comparison(arguments: argparse.Namespace) -> str | None:
+    if not arguments.compare:
+        return "--suite and --anyway are for --compare" if arguments.suite or arguments.anyway else None
+    if arguments.format in FOLDERS:
+        return f"--compare is written as {', '.join(FORMATS)}; --format is {arguments.format}"
+    given = [name for name in ("table", "payloads", "no_source") if getattr(arguments, name)]
+    return f"--{given[0].replace('_', '-')} is for --run; --compare has none of it" if given else None
+
+
+def _compare(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
+    # Imported here, as templates and charts are.
+    from app.analysis.comparison_sides import read_comparison
+    from app.reports.comparison import write_comparison
+
+    base, new = arguments.compare
+    try:
+        found = read_comparison(reader, base, new, anyway=arguments.anyway, suite=arguments.suite)
+    except FilterError as error:
+        return _fail(f"--compare {error}")
+    return _write(arguments.output, write_comparison(found, arguments.format, time.time_ns() // 1000))
+
+
 def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
+    if arguments.compare:
+        return _compare(reader, arguments)
     # Imported here: templates and charts, which no other command needs.
     from app.reports.formats import write_report
 
@@ -118,12 +152,16 @@ def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
     table, source = arguments.table or DEFAULT_TABLE, not arguments.no_source
     now_us, payloads = time.time_ns() // 1000, arguments.payloads
     pieces = write_report(reader, detail, arguments.format, table, source, now_us, payloads=payloads)
+    return _write(arguments.output, pieces)
+
+
+def _write(output: str, pieces: Iterable[bytes]) -> int:
     try:
-        if arguments.output == "-":
+        if output == "-":
             return _write_stdout(pieces)
-        write_file(arguments.output, pieces)
+        write_file(output, pieces)
     except OSError as error:
-        return _fail(f"cannot write {arguments.output}: {error.strerror or error}")
+        return _fail(f"cannot write {output}: {error.strerror or error}")
     return 0
 
 
