@@ -55,20 +55,36 @@ class CompileBoard:
 
     def __init__(self, test: str, baseline: Path, root: Path, *, update: bool) -> None:
         self._test, self._baseline, self._root, self._update = test, baseline, root, update
-        self._blocks: list[Seen] = []
+        self._blocks: list[Seen] = []  # the outermost: what a block inside sees, they see too
+        self._depth = 0
+        self._kept: dict[Path, dict[str, GraphBroke]] = {}  # what this test's assertions have seen, by baseline
 
     @contextmanager
     def observe(self, *, reset: bool = True) -> Iterator[Seen]:
-        """See what happens inside the block; the assertions are about all blocks of the test.
+        """See what happens inside the block; the assertions are about all blocks of the test, open ones until now.
 
-        With `reset`, dynamo first forgets what it compiled, so that a test does not depend on those before it.
-        Raises: ImportError if there is no torch.
+        With `reset`, dynamo first forgets what it compiled, so that a test does not depend on those before it. The
+        test fails where torch cannot be imported.
         """
+        __tracebackhide__ = True
+        try:
+            import torch  # noqa: F401  to say so in one line where it is missing
+        except ImportError as error:
+            pytest.fail(
+                f"compileboard: {error}; the model's torch is what is observed: install it into this Python "
+                "(`pip install torch`), or skip the test with `pytest.importorskip('torch')`",
+                pytrace=False,
+            )
         from collectors.watch import watch
 
         with watch([self._root], reset=reset) as seen:
-            self._blocks.append(seen)
-            yield seen
+            if not self._depth:
+                self._blocks.append(seen)
+            self._depth += 1
+            try:
+                yield seen
+            finally:
+                self._depth -= 1
 
     def assert_no_new_graph_breaks(
         self,
@@ -79,17 +95,19 @@ class CompileBoard:
     ) -> Any:
         """Fail if there was a graph break that the baseline file does not have; return what the function gives.
 
-        With a function it is called and seen first; without, the blocks of `observe()` count. A relative `baseline`
-        lies beside the test. `--compileboard-update` writes what was seen instead of failing.
+        With a function it is called and its call alone counts; without, all that the test has observed. A relative
+        `baseline` lies beside the test. `--compileboard-update` writes what was seen instead of failing.
         """
         __tracebackhide__ = True
-        result = self._call(function, args, kwargs)
-        found = {it.fingerprint: it for seen in self._seen() for it in seen.distinct_graph_breaks}
+        result, blocks = self._call(function, args, kwargs)
+        found = {it.fingerprint: it for seen in blocks for it in seen.distinct_graph_breaks}
         path = self._baseline if baseline is None else self._baseline.parent / baseline
         # The file beside the test knows it by file and name; another may be shared by tests of several folders.
-        key = self._test.rpartition("/")[2] if baseline is None else self._test
+        key = _shorten(self._test) if baseline is None else self._test
         if self._update:
-            _update(path, key, list(found.values()))
+            kept = self._kept.setdefault(path, {})  # a test's second assertion must not erase what its first wrote
+            kept |= found
+            _update(path, key, list(kept.values()))
             return result
         known = {it.get("fingerprint") for it in _load(path).get(key, [])}
         new = [it for fingerprint, it in found.items() if fingerprint not in known]
@@ -100,44 +118,65 @@ class CompileBoard:
     def assert_max_recompiles(
         self, most: int, function: Callable[..., Any] | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """Fail if functions were compiled again more often than that; return what the function gives."""
+        """Fail if functions were compiled again more often than that; return what the function gives.
+
+        With a function it is called and its call alone counts; without, all that the test has observed.
+        """
         __tracebackhide__ = True
-        result = self._call(function, args, kwargs)
-        found = [it for seen in self._seen() for it in seen.recompiles]
+        result, blocks = self._call(function, args, kwargs)
+        found = [it for seen in blocks for it in seen.recompiles]
         if len(found) > most:
             pytest.fail(_say_recompiles(found, most), pytrace=False)
         return result
 
-    def _call(self, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if function is None:
-            return None
-        with self.observe():
-            return function(*args, **kwargs)
-
-    def _seen(self) -> list[Seen]:
+    def _call(
+        self, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[Seen]]:
+        """Return what the function gives and what was seen of it; without one, None and the test's blocks."""
         __tracebackhide__ = True
-        if not self._blocks:
+        result, blocks = None, self._blocks
+        if function is not None:
+            with self.observe() as seen:
+                result = function(*args, **kwargs)
+            blocks = [seen]
+        if not blocks:
             pytest.fail(
                 "compileboard: nothing was observed; run the model inside `with compileboard.observe():`, or give the "
                 "assertion the function and its arguments",
                 pytrace=False,
             )
-        losses = {reason: count for seen in self._blocks for reason, count in seen.losses.items()}
+        for it in blocks:
+            it.catch_up()
+        losses = {reason: count for it in blocks for reason, count in it.losses.items()}
         if losses:
             pytest.fail(f"compileboard: the hooks lost records, so nothing can be said: {losses}", pytrace=False)
-        return self._blocks
+        return result, blocks
+
+
+def _shorten(test: str) -> str:
+    """Leave out the folder of a test's id; a parameter may have slashes of its own."""
+    path, colons, name = test.partition("::")
+    return path.rpartition("/")[2] + colons + name
 
 
 def _load(path: Path) -> dict[str, list[dict[str, Any]]]:
+    __tracebackhide__ = True
+    what_to_do = f"mend it, or delete it and write it anew with `pytest {UPDATE}`"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        pytest.fail(f"{path}: {error}; expected the JSON that `pytest {UPDATE}` writes", pytrace=False)
-    if not isinstance(found, dict) or not all(isinstance(it, list) for it in found.values()):
-        pytest.fail(f"{path} is not a table of tests; expected the JSON that `pytest {UPDATE}` writes", pytrace=False)
+    except (OSError, ValueError, RecursionError) as error:
+        pytest.fail(f"compileboard: cannot read {path}: {error}; {what_to_do}", pytrace=False)
+    if not isinstance(found, dict) or not all(_is_entry(it) for it in found.values()):
+        pytest.fail(
+            f"compileboard: {path} is not a table of tests with lists of graph breaks; {what_to_do}", pytrace=False
+        )
     return found
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(it, dict) for it in value)
 
 
 def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,13 +26,22 @@ from collectors.record.source_index import qualify
 
 @dataclass
 class Seen:
-    """Hold what was seen; it is complete when the block has ended. `losses` says what the hooks could not keep."""
+    """Hold what was seen; all of it when the block has ended, before that what `catch_up` has read.
+
+    `losses` says what the hooks could not keep.
+    """
 
     graph_breaks: list[GraphBroke] = field(default_factory=list)
     recompiles: list[Recompiled] = field(default_factory=list)
     failures: list[CompileFailed] = field(default_factory=list)
     compiles: list[CompileStarted] = field(default_factory=list)
     losses: dict[str, int] = field(default_factory=dict)
+    _take: Callable[[Seen], None] | None = field(default=None, repr=False, compare=False)
+
+    def catch_up(self) -> None:
+        """Read what came until now; when the block ends that happens by itself."""
+        if self._take is not None:
+            self._take(self)
 
     @property
     def distinct_graph_breaks(self) -> list[GraphBroke]:
@@ -53,10 +62,18 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[S
 
     if reset:
         torch._dynamo.reset()
-    seen, decoder = Seen(), Decoder(PathNamer([str(root) for root in roots]), qualify)
+    decoder = Decoder(PathNamer([str(root) for root in roots]), qualify)
     theirs = hooks.current() or _other_copy()
     folder = Path(tempfile.mkdtemp(prefix="compileboard-")) if theirs is None else Path(theirs.spool.folder)
     reader, lost_before = SpoolReader(folder), Counter({} if theirs is None else theirs.spool.losses)
+
+    def take(seen: Seen) -> None:
+        installed = theirs or hooks.current()
+        if installed is not None:
+            seen.losses = dict(Counter(installed.spool.losses) - lost_before)
+        _sort(seen, _read(reader, decoder), None if theirs is None else theirs.spool.process_id)
+
+    seen = Seen(_take=take)
     try:
         if theirs is None:
             hooks.install_hooks("watch", str(folder), database="", level="light", keep_source=True, capture_env=())
@@ -66,11 +83,12 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[S
             yield seen
         finally:
             installed = theirs or hooks.current()
-            if installed is not None:
-                seen.losses = dict(Counter(installed.spool.losses) - lost_before)
             if theirs is None:
                 hooks.uninstall_hooks()
-            _sort(seen, _read(reader, decoder), None if theirs is None else theirs.spool.process_id)
+            take(seen)
+            if installed is not None:  # its last record may have been lost as it was taken out
+                seen.losses = dict(Counter(installed.spool.losses) - lost_before)
+            seen._take = None
     finally:
         if theirs is None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
+import pytest
 import torch
 
 def model(x):
@@ -25,7 +26,7 @@ def compiled():
 def test_breaks(compileboard):
     with compileboard.observe() as seen:
         compiled()(torch.ones(2))
-    assert [it.line for it in seen.graph_breaks] == [6] and len(seen.compiles) == 2
+    assert [it.line for it in seen.graph_breaks] == [7] and len(seen.compiles) == 2
     compileboard.assert_no_new_graph_breaks()
 
 class TestModel:
@@ -51,10 +52,33 @@ def test_nothing_is_left(compileboard):
     assert (torch._dynamo.utils.log_compilation_event, torch._logging._internal.trace_structured) == before
     assert len(outer.graph_breaks) == 2 and len(inner.graph_breaks) == 1
 
+def test_inside_the_block(compileboard):
+    with compileboard.observe():
+        compiled()(torch.ones(2))
+        compileboard.assert_no_new_graph_breaks()
+
+def changing(*sizes):
+    function = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    return [function(torch.ones(size)).numel() for size in sizes]
+
+def test_a_call_counts_alone(compileboard):
+    assert compileboard.assert_max_recompiles(2, changing, 2, 3, 4) == [2, 3, 4]
+    compileboard.assert_max_recompiles(0, changing, 2)
+    with compileboard.observe(), compileboard.observe():
+        changing(5, 6)
+        compileboard.assert_max_recompiles(3)
+    compileboard.assert_max_recompiles(3)
+
+@pytest.mark.parametrize("name", ["a/b", "c/b"])
+def test_of(name, compileboard):
+    compileboard.assert_no_new_graph_breaks(compiled(), torch.ones(2))
+    compileboard.assert_no_new_graph_breaks(changing, 2)
+
 def test_asserts_need_a_block(compileboard):
     compileboard.assert_no_new_graph_breaks()
 """
 FAILING = {"test_recompiles", "test_asserts_need_a_block"}
+BREAKING = {"test_breaks", "test_call", "test_inside_the_block", "test_of[a/b]", "test_of[c/b]"}
 
 
 def _pytest(folder: Path, *more: str, front: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -89,11 +113,11 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.torch
 def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
     done = _pytest(project)
-    assert _failed(done) == {"test_breaks", "test_call", *FAILING}, done.stdout + done.stderr
+    assert _failed(done) == FAILING | BREAKING, done.stdout + done.stderr
     for said in (
         "1 new graph break (0 known)",
-        "at suite/test_model.py:6 in model",
-        "suite/test_model.py:6 in model: torch._dynamo.graph_break()",
+        "at suite/test_model.py:7 in model",
+        "suite/test_model.py:7 in model: torch._dynamo.graph_break()",
         "hint: ",
         "pytest --compileboard-update writes it to",
         "2 recompiles, at most 1 expected",
@@ -104,11 +128,11 @@ def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
     assert "_pytest/" not in done.stdout and "pytest_plugin.py" not in done.stdout
     assert _failed(_pytest(project, "--compileboard-update")) == FAILING
     kept = json.loads((project / "suite" / "graph_breaks.json").read_text())
-    assert list(kept) == ["test_model.py::TestModel::test_call", "test_model.py::test_breaks"]
+    assert {it.removeprefix("test_model.py::").removeprefix("TestModel::") for it in kept} == BREAKING
     assert kept["test_model.py::test_breaks"][0]["where"] == "suite/test_model.py in model"
     assert _failed(_pytest(project)) == FAILING
     moved = (project / "suite" / "test_model.py").read_text().replace("def model", "# a line more\n\ndef model")
-    (project / "suite" / "test_model.py").write_text(moved.replace("== [6]", "== [8]"))
+    (project / "suite" / "test_model.py").write_text(moved.replace("== [7]", "== [9]"))
     assert _failed(_pytest(project)) == FAILING  # a moved line is the same break
 
 
@@ -117,7 +141,7 @@ def test_workers_of_xdist_write_one_file(project: Path) -> None:
     pytest.importorskip("xdist")
     done = _pytest(project, "-p", "xdist", "-n", "2", "--compileboard-update")
     assert _failed(done) == FAILING, done.stdout + done.stderr
-    assert len(json.loads((project / "suite" / "graph_breaks.json").read_text())) == 2
+    assert len(json.loads((project / "suite" / "graph_breaks.json").read_text())) == len(BREAKING)
     assert sorted(it.name for it in (project / "suite").iterdir() if it.is_file()) == [
         "graph_breaks.json",
         "test_model.py",
@@ -143,9 +167,24 @@ def test_a_suite_that_does_not_use_it_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "graph_breaks.json").exists()
 
 
-def test_a_damaged_baseline_is_said(tmp_path: Path) -> None:
-    from collectors.pytest_plugin import _load
+@pytest.mark.parametrize("more", [(), ("--compileboard-update",)])
+def test_without_torch_one_line_says_what_to_do(tmp_path: Path, more: tuple[str, ...]) -> None:
+    (tmp_path / "test_own.py").write_text(
+        "import sys\n\ndef test_torch(compileboard, monkeypatch):\n"
+        "    monkeypatch.setitem(sys.modules, 'torch', None)\n"
+        "    compileboard.assert_max_recompiles(0, len, [])\n"
+    )
+    done = _pytest(tmp_path, *more)
+    assert "the model's torch is what is observed: install it" in done.stdout and "Traceback" not in done.stdout
 
-    (tmp_path / "graph_breaks.json").write_text("[1]")
-    with pytest.raises(pytest.fail.Exception, match="expected the JSON that `pytest --compileboard-update` writes"):
-        _load(tmp_path / "graph_breaks.json")
+
+@pytest.mark.parametrize("text", ["[1]", "{", '{"test": ["x"]}', "<<<<<<< HEAD"])
+def test_a_damaged_baseline_is_said(tmp_path: Path, text: str) -> None:
+    from collectors.pytest_plugin import _load, _update
+
+    path = tmp_path / "graph_breaks.json"
+    path.write_text(text)
+    for work in (lambda: _load(path), lambda: _update(path, "test", [])):
+        with pytest.raises(pytest.fail.Exception, match="mend it, or delete it and write it anew with `pytest --comp"):
+            work()
+    assert path.read_text() == text
