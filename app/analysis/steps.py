@@ -1,0 +1,211 @@
+"""Where a series changes its level for good or for a while: one pure function over values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.analysis.mann_whitney import mann_whitney, smallest_p
+from app.analysis.step_noise import Floats, memory
+from app.analysis.step_search import (
+    MIN_BASELINE,
+    MIN_POINTS,
+    find_candidates,
+    relocate,
+    split_gains,
+    stands_out,
+)
+from app.analysis.step_series import Prepared, Series, prepare
+
+ALPHA = 5e-4
+MIN_RELATIVE = 0.02
+_RANK_ALPHA = 0.01
+_RANK_POINTS = 60
+_NOISE_FLOOR = 0.5
+_SETTLED_POINTS = 20
+_TAIL_POINTS = 200
+_RECOVERED = 1 / 3
+_PLACE_LOSS = 2 * math.log(20)  # a likelihood 20 times lower
+
+
+@dataclass(frozen=True)
+class Step:
+    """Hold one change of level; indices are places in the values as given.
+
+    `low` to `high` are the places at which the first point after may lie; `relative` is None where `before` is 0.
+    `sigmas` is the size in standard errors, `p_value` is corrected for the number of places looked at.
+    `recovered_at` is the first point back at the level before, `recovers` the index of the earliest step that this
+    one takes back.
+    """
+
+    index: int
+    low: int
+    high: int
+    before: float
+    after: float
+    relative: float | None
+    sigmas: float
+    p_value: float
+    before_count: int
+    after_count: int
+    recovered_at: int | None = None
+    recovers: int | None = None
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Hold the levels between cuts, and of every cut how far it stands out."""
+
+    cuts: list[int]
+    means: list[float]
+    sigma: float
+    sigmas: list[float]
+    p_values: list[float]
+
+
+def detect_steps(
+    values: Sequence[float],
+    errors: Sequence[float] | None = None,
+    *,
+    alpha: float = ALPHA,
+    min_relative: float = MIN_RELATIVE,
+) -> list[Step]:
+    """Return the steps of a series in order, up and down, recovered ones too.
+
+    Values come oldest first; what is not finite is missing and never filled in. Errors are standard errors: points with
+    larger ones than usual count less. A level needs 2 points, the first one 3, so one point is never a step. Candidates
+    come from a scan over windows of all widths; then the weakest is dropped, and the rest are located anew by least
+    squares, until each passes a t test against the noise about the fitted levels (widened where neighbours resemble
+    each other, corrected for the number of places), a rank test that outliers cannot pass, and the smallest size.
+    A step near the newest points is corrected for those few places alone: it is found at once, and may go again.
+    Source: Olshen et al. 2004 (scan); Hawkins 1977 (test of a shift); Mann and Whitney 1947; docs/trends.md has rates.
+    """
+    it = prepare(values, errors)
+    if it is None or len(it.series) < MIN_BASELINE + MIN_POINTS:
+        return []
+    cuts = find_candidates(it.series, it.sigma, alpha)
+    relocate(it.series, cuts)
+    while len(cuts) > 2:
+        fit = _fit(it.series, cuts, it.sigma)
+        verdicts = [_verdict(fit, j, it, alpha, min_relative) for j in range(1, len(cuts) - 1)]
+        if not any(verdicts):
+            return _make_steps(it, fit)
+        worst = max(range(len(verdicts)), key=lambda j: (verdicts[j], -fit.sigmas[j]))
+        del cuts[worst + 1]
+        relocate(it.series, cuts)
+    return []
+
+
+def update_steps(
+    found: Sequence[Step],
+    values: Sequence[float],
+    errors: Sequence[float] | None = None,
+    *,
+    alpha: float = ALPHA,
+    min_relative: float = MIN_RELATIVE,
+) -> list[Step]:
+    """Return the steps of a series that grew by a point, given those found before.
+
+    Nothing is looked for again where the newest step is settled and no stretch up to the newest point stands out; then
+    the steps are returned as they were found. Else this is `detect_steps`.
+    """
+    known = list(found)
+    tail_from = max(0, len(values) - _TAIL_POINTS)
+    if known:
+        tail_from = max(known[-1].index, tail_from)
+        if known[-1].after_count < _SETTLED_POINTS:
+            return detect_steps(values, errors, alpha=alpha, min_relative=min_relative)
+    tail = prepare(values[tail_from:], None if errors is None else errors[tail_from:])
+    if tail is None or not stands_out(tail.series, tail.sigma):
+        return known
+    return detect_steps(values, errors, alpha=alpha, min_relative=min_relative)
+
+
+def _fit(series: Series, cuts: list[int], sigma: float) -> _Fit:
+    """Fit a level between each two cuts and say how many standard errors each cut is, and how likely by chance."""
+    places = np.array(cuts)
+    weight = np.diff(series.weight_sums[places])
+    means = np.diff(series.sums[places]) / weight
+    residuals = (series.values - np.repeat(means, np.diff(places))) * np.sqrt(series.weights)
+    freedom = max(1, len(series) - len(means))
+    own = max(math.sqrt(float(residuals @ residuals) / freedom), _NOISE_FLOOR * sigma)
+    repeats = memory(residuals, len(means))
+    own *= math.sqrt((1 + repeats) / (1 - repeats))
+    sizes = np.abs(np.diff(means)) / (own * np.sqrt(1 / weight[1:] + 1 / weight[:-1]))
+    p_values = [_places(cuts, j) * _tail(float(size), freedom) for j, size in enumerate(sizes, 1)]
+    return _Fit(list(cuts), means.tolist(), own, sizes.tolist(), [min(1.0, it) for it in p_values])
+
+
+def _places(cuts: list[int], j: int) -> int:
+    """Count the places at which such a step could have been: after the newest step, only those of later points."""
+    return cuts[-1] if j < len(cuts) - 2 else max(1, cuts[-1] - cuts[j] - 1)
+
+
+def _tail(size: float, freedom: int) -> float:
+    """Return the two-sided tail of Student's t. Source: Wallace 1959, good to a few per cent."""
+    normal = math.sqrt(freedom * math.log1p(size * size / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
+    return math.erfc(normal / math.sqrt(2))
+
+
+def _verdict(fit: _Fit, j: int, it: Prepared, alpha: float, min_relative: float) -> float:
+    """Return 0 for a cut that is a step, else how little it is one."""
+    before, after = fit.means[j - 1], fit.means[j]
+    if abs(after - before) < min_relative * abs(before + it.centre):
+        return 2.0
+    if fit.p_values[j - 1] > alpha:
+        return fit.p_values[j - 1]
+    low, cut, high = fit.cuts[j - 1], fit.cuts[j], fit.cuts[j + 1]
+    if cut - low < MIN_BASELINE and j == 1:
+        return 1.0
+    old, new = it.raw[max(low, cut - _RANK_POINTS) : cut], it.raw[cut : min(high, cut + _RANK_POINTS)]
+    return 0.0 if _ranks_apart(old, new, _places(fit.cuts, j)) else 1.0
+
+
+def _ranks_apart(old: Floats, new: Floats, places: int) -> bool:
+    """Say whether the two sides differ by rank too; values that repeat to the last digit need no such proof."""
+    if len(old) >= MIN_BASELINE and np.all(old == old[0]) and np.all(new == new[0]):
+        return True
+    if old.max() < new.min() or new.max() < old.min():
+        return smallest_p(len(old), len(new)) * places <= 2 * _RANK_ALPHA
+    return mann_whitney(old.tolist(), new.tolist()).p_value * places <= 2 * _RANK_ALPHA
+
+
+def _make_steps(it: Prepared, fit: _Fit) -> list[Step]:
+    means, cuts, kept, steps = fit.means, fit.cuts, it.kept, []
+    recovered = _find_recovered(means)
+    for j in range(1, len(means)):
+        places, gains = split_gains(it.series, cuts[j - 1], cuts[j + 1])
+        likely = places[gains >= gains.max() - _PLACE_LOSS * fit.sigma**2]
+        before, after = means[j - 1] + it.centre, means[j] + it.centre
+        undone = min((i for i, back in recovered.items() if back == j), default=None)
+        steps.append(
+            Step(
+                index=int(kept[cuts[j]]),
+                low=int(kept[likely[0] - 1]) + 1,
+                high=int(kept[likely[-1]]),
+                before=before,
+                after=after,
+                relative=None if abs(before) <= it.rounding else (after - before) / abs(before),
+                sigmas=fit.sigmas[j - 1],
+                p_value=fit.p_values[j - 1],
+                before_count=cuts[j] - cuts[j - 1],
+                after_count=cuts[j + 1] - cuts[j],
+                recovered_at=int(kept[cuts[recovered[j]]]) if j in recovered else None,
+                recovers=None if undone is None else int(kept[cuts[undone]]),
+            )
+        )
+    return steps
+
+
+def _find_recovered(means: Sequence[float]) -> dict[int, int]:
+    """Return for each step that was taken back the level that did: the one before, to within a third of the step."""
+    recovered: dict[int, int] = {}
+    for j in range(1, len(means)):
+        near = _RECOVERED * abs(means[j] - means[j - 1])
+        back = next((i for i in range(j + 1, len(means)) if abs(means[i] - means[j - 1]) <= near), None)
+        if back is not None:
+            recovered[j] = back
+    return recovered
