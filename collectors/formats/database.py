@@ -47,7 +47,7 @@ def read_database(file: ResultFile, text: str, suite: str | None) -> None:
             file.rejects.add("bad_record", line, str(record)[:200])
             continue
         values = _values(metric)
-        file.mark({"model": who, "metric": name, "value": values[0] if values else None})
+        file.mark({"model": who, "metric": name, "value": values[0] if values else None, "others": values[1:] or None})
         key = _key(file, record)
         it = pending.setdefault(key, _Pending(file.row_count, line, record))
         if name in it.numbers or name in it.texts:

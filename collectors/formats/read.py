@@ -11,7 +11,7 @@ from collectors.formats.csv_text import Row, clean, decode, read_rows, read_tabl
 from collectors.formats.database import METRICS_FILE, read_database
 from collectors.formats.file_names import read_timings_name, stem_of
 from collectors.formats.npy import is_npy, read_timings, to_repeats
-from collectors.formats.results import KEY_RECORDS, Addition, ResultFile, count_lines, task_of
+from collectors.formats.results import Addition, ResultFile, count_lines, task_of
 from collectors.formats.tables import IDENTITY, METRICS, read_row
 
 _SUFFIX = re.compile(r"\.(?:csv|json|jsonl|npy)(?:\.(?:gz|zst|xz|bz2))?$", re.IGNORECASE)
@@ -71,7 +71,7 @@ def _read_timings(file: ResultFile, data: bytes) -> None:
     repeats = to_repeats(timings)
     if len(repeats["eager"]) < len(timings):
         file.rejects.add("not_finite", None, file.name, len(timings) - len(repeats["eager"]))
-    file.mark({"timings": [str(it) for it in timings[:4]], "model": named[1], "first": timings[0][0] if timings else 0})
+    file.mark({"timings": [str(it) for it in timings], "model": named[1], "first": timings[0][0] if timings else 0})
     file.additions.append(Addition(named[1], None, repeats=repeats))
 
 
@@ -92,8 +92,7 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
         file.rejects.add("unknown_table", 1, ",".join(columns))
         return
     for row in rows:
-        first = row.cells if file.row_count < KEY_RECORDS else {}
-        file.mark({name: _precise(cell) for name, cell in first.items()})
+        file.mark({name: _precise(cell) for name, cell in row.cells.items()})
         if file.kind == "graph_breaks":
             read_break(file, row)
         elif file.kind == "compilation_metrics":
@@ -105,7 +104,7 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
 
 
 def _precise(cell: str) -> str:
-    """Write a number so that the first records' identity holds whether it is padded or not."""
+    """Write a number so that the records' identity holds whether it is padded or not."""
     return "" if words.read_number(cell) == 0 else cell
 
 

@@ -13,7 +13,8 @@ from collectors.events import BenchMeasured
 from collectors.formats.file_names import Named, read_name, stem_of
 from collectors.read.rejects import Rejects
 
-KEY_RECORDS = 16  # of a file's first records its identity is made; the JSON of one result has as many
+_ENCODING = ("utf-8", "surrogatepass")
+_LONG_RECORD = 256  # characters: a longer record is remembered by its digest
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class ResultFile:
     rejects: Rejects = field(default_factory=Rejects)
     row_count: int = 0
     line_count: int = 0
-    records: list[tuple[str, bool]] = field(default_factory=list)  # the first ones, and whether a clock is in them
+    records: list[tuple[str, bool]] = field(default_factory=list)  # each, and whether a clock is in it
     is_full: bool = False  # it holds numbers in full precision: it goes before its twin
     _by_key: dict[tuple[Any, ...], int] = field(default_factory=dict, repr=False)
 
@@ -63,13 +64,13 @@ class ResultFile:
         return read_name(self.name)
 
     def mark(self, said: dict[str, Any]) -> None:
-        """Count a record, and remember the first ones: they name the file."""
+        """Count a record, and remember it: a file's records name it."""
         self.row_count += 1
-        if len(self.records) < KEY_RECORDS:
-            # Padding comes later, when a later row has more columns: it is no part of what a row said first.
-            kept = {name: value for name, value in said.items() if value not in ("", "0", 0, None)}
-            timed = any(_is_timed(value) for value in kept.values())
-            self.records.append((json.dumps(kept, sort_keys=True, default=str), timed))
+        # Padding comes later, when a later row has more columns: it is no part of what a row said first.
+        kept = {name: value for name, value in said.items() if value not in ("", "0", 0, None)}
+        timed = any(_is_timed(value) for value in kept.values())
+        text = json.dumps(kept, sort_keys=True, default=str)
+        self.records.append((text if len(text) < _LONG_RECORD else digest(text), timed))
 
     def add(self, result: BenchMeasured, line: int) -> None:
         """Add a result; the first of several that say the same stays."""
@@ -78,24 +79,25 @@ class ResultFile:
         else:
             self.results.append(result)
 
-    def keys(self, salt: str = "") -> list[str]:
-        """Name the file by its first records; then what it was named while it had fewer.
+    def keys(self, salt: str = "", *, every: bool = False) -> list[str]:
+        """Name the file by all its records; then what it was named while it had fewer.
 
-        Without a salt only records that hold a measured time name a file: two nights on which every model passed write
-        the same verdicts, and are not the same night. None if there are none.
+        Without a salt only records that hold a measured time name a file, unless `every` is asked for: two nights on
+        which every model passed write the same verdicts, and are not the same night. None if there are none.
         """
-        texts = [text for text, _timed in self.records]
-        timed = [is_timed for _text, is_timed in self.records]
-        return [
-            digest("results", salt, self.kind, self.stem, *texts[:count])
-            for count in range(len(texts), 0, -1)
-            if salt or any(timed[:count])
-        ]
+        content = blake2b("\x1e".join(("results", salt, self.kind, self.stem)).encode(*_ENCODING), digest_size=16)
+        names, is_named = [], bool(salt) or every
+        for text, is_timed in self.records:
+            content.update(f"\x1e{text}".encode(*_ENCODING))
+            is_named |= is_timed
+            if is_named:
+                names.append(content.hexdigest())
+        return names[::-1]
 
 
 def digest(*parts: str) -> str:
     """Name a content: 32 hexadecimal digits."""
-    return blake2b("\x1e".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return blake2b("\x1e".join(parts).encode(*_ENCODING), digest_size=16).hexdigest()
 
 
 def _is_timed(value: Any) -> bool:

@@ -209,6 +209,10 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
             f"{label} is in run {run_id}, imported by itself before, and stays there; delete that run and import the "
             "folder with --again to have one run of both"
         )
+    for label, run_id in done.also_in:
+        remarks.append(
+            f"{label} was imported by itself before, as run {run_id}, which stays; delete it if it is one too many"
+        )
     if done.apart:
         remarks.append(
             f"the logs lie apart: some began more than {APART_US // 60_000_000} minutes after all others had ended; if "

@@ -61,6 +61,7 @@ class Imported:
     without_payloads: bool = False  # imported so before, and left so
     with_source: bool = False  # the same
     elsewhere: list[tuple[str, str]] = field(default_factory=list)  # logs of other runs: name, run
+    also_in: list[tuple[str, str]] = field(default_factory=list)  # files of results that other runs have: name, run
     apart: bool = False  # some logs began long after the others had ended
     record_count: int = 0
     event_count: int = 0

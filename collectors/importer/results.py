@@ -16,7 +16,7 @@ from collectors.formats.read import read_results
 from collectors.formats.results import digest, task_of
 from collectors.formats.twins import Merged, merge, series_text, table_of_breaks, time_us_of
 from collectors.importer.loader import STATE, Imported, Options, Progress
-from collectors.importer.result_runs import ReadFile, ResultRun, part_folders, plan_runs
+from collectors.importer.result_runs import ReadFile, ResultFolder, ResultRun, part_folders, plan_runs
 from collectors.read.rejects import Rejects
 from collectors.read.sources import LimitExceeded, LogSource, NoSuchLog, SourceDamaged, SourceGroup
 from collectors.record.traces import list_rejects
@@ -40,7 +40,8 @@ def load_results(
     Raises: NoSuchLog if no file has a result; LimitExceeded, StoreError, OSError.
     """
     now_us, read_bytes = time.time_ns() // 1000, 0
-    for folder in part_folders(group.results):
+    taken: set[str] = set()
+    for part, folder in part_folders(group.results):
         read: list[ReadFile] = []
         for source in folder:
             read.append(_read(source, options, now_us))
@@ -49,9 +50,11 @@ def load_results(
         merged = merge([it.file for it in read])
         if not merged.results and not any(it.file.breaks for it in read):
             raise NoSuchLog(_say_nothing(read))
-        runs = plan_runs(connection, read, merged)
+        name = options.name or (f"{group.label}/{part}" if part else group.label)
+        runs = plan_runs(connection, ResultFolder(name, read), merged, taken)
+        taken |= {run.run_id for run in runs}
         for run in sorted(runs, key=lambda it: min(_times(it))):
-            yield _Writer(connection, database, group, options, run, merged).write()
+            yield _Writer(connection, database, name, options, run, merged).write()
 
 
 def _read(source: LogSource, options: Options, now_us: int) -> ReadFile:
@@ -76,8 +79,8 @@ def _read(source: LogSource, options: Options, now_us: int) -> ReadFile:
         file.rejects.by_kind.pop("empty_log", None)
         file.rejects.by_kind.update(rejects.by_kind)
     # With its name: a model breaks alike when it is timed and when it is checked, and each file says so of its own.
-    content = blake2b(f"{file.stem}\0".encode("utf-8", "replace") + data, digest_size=16).hexdigest()
-    return ReadFile(file, source, content, size, source.modified_us or now_us)
+    keys = file.keys(every=True) or [digest(file.stem, blake2b(data, digest_size=16).hexdigest())]
+    return ReadFile(file, source, keys[0], size, source.modified_us or now_us)
 
 
 def _say_nothing(read: list[ReadFile]) -> str:
@@ -104,7 +107,7 @@ class _Writer:
         self,
         connection: sqlite3.Connection,
         database: str,
-        group: SourceGroup,
+        name: str,
         options: Options,
         run: ResultRun,
         merged: Merged,
@@ -115,8 +118,9 @@ class _Writer:
         self._run = run
         self._stems = merged.stems
         self._namer = PathNamer(options.roots)
-        name = f"{group.label} {run.commit[:10]}" if run.commit else group.label
-        self.imported = Imported(run.run_id, options.name or name, result_count=0, elsewhere=run.elsewhere)
+        if run.commit and not options.name:
+            name = f"{name} {run.commit[:10]}"
+        self.imported = Imported(run.run_id, name, result_count=0, also_in=run.also_in)
 
     def write(self) -> Imported:
         """Write what is new; return what that was."""
@@ -128,10 +132,9 @@ class _Writer:
         before = count_rows(self._connection, run.run_id)
         times = _times(run)
         self._ingest([self._start_run(min(times))])
-        left_out = {label for label, _run_id in run.elsewhere}
         files = {id(it): it for it in (*run.files, *(it for it, _result in run.results))}
         for it in files.values():
-            if not done.deleted and it.source.label not in left_out:
+            if not done.deleted:
                 self._write_file(it)
             done.read_bytes += it.size_bytes
         for it in run.files:

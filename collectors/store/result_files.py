@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Sequence
 
 
 def add_result_file(
@@ -25,6 +27,31 @@ def find_result_runs(connection: sqlite3.Connection, content_hash: str) -> list[
         {"content_hash": content_hash},
     )
     return [str(row["run_id"]) for row in rows]
+
+
+def find_runs_of_any(connection: sqlite3.Connection, content_hashes: Sequence[str]) -> dict[str, str]:
+    """Return the name of each run that has a file of one of these contents, by the run's id, in the ids' order."""
+    rows = connection.execute(
+        """
+        select distinct id, name from runs
+        where id in (
+          select run_id from result_files where content_hash in (select value from json_each(:content_hashes))
+        )
+        order by id
+        limit 1000
+        """,
+        {"content_hashes": json.dumps(content_hashes)},
+    )
+    return {str(row["id"]): str(row["name"]) for row in rows}
+
+
+def list_result_files(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, str, str]]:
+    """List the kind, the name and the content of a run's files, the shortest first."""
+    rows = connection.execute(
+        "select kind, name, content_hash from result_files where run_id = :run_id order by row_count limit 100000",
+        {"run_id": run_id},
+    )
+    return [(str(row["kind"]), str(row["name"]), str(row["content_hash"])) for row in rows]
 
 
 def count_rows(connection: sqlite3.Connection, run_id: str) -> tuple[int, int]:

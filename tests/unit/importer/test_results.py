@@ -184,3 +184,60 @@ def test_a_cut_archive_member_keeps_what_came_before(store: Path, tmp_path: Path
     run_import(store, tmp_path / "x.json")
     assert one(store, "select speedup from results") == 0.5874513480871489
     assert one(store, "select kind from log_rejects") == "truncated"
+
+
+def accuracy_of(count: int, failed: int | None = None) -> str:
+    verdicts = ["fail_accuracy" if number == failed else "pass" for number in range(count)]
+    return "dev,name,batch_size,accuracy\n" + "".join(f"cuda,m{at},8,{it}\n" for at, it in enumerate(verdicts))
+
+
+def test_a_file_that_differs_far_down_is_another_run_and_each_is_known_again(store: Path, tmp_path: Path) -> None:
+    name = NAME.replace("performance", "accuracy")
+    write(tmp_path / "a", name, accuracy_of(90))
+    write(tmp_path / "b", name, accuracy_of(90, failed=60))
+    for folder in "ab":
+        assert "90 results" in run_import(store, tmp_path / folder)[1][0]
+    for folder in "ab":
+        assert "nothing new" in run_import(store, tmp_path / folder)[1][0]
+    write(tmp_path / "b", name, accuracy_of(95, failed=60))
+    assert "5 new results" in run_import(store, tmp_path / "b")[1][0]
+    sql = "select count(*), sum(accuracy <> 'pass') from results group by run_id order by count(*)"
+    assert [tuple(row) for row in rows(store, sql)] == [(90, 0), (95, 1)]
+
+
+def test_a_verdict_that_changed_beside_the_same_times_is_not_lost(store: Path, tmp_path: Path) -> None:
+    for folder, failed in (("a", None), ("b", 60)):
+        write(tmp_path / folder, NAME, HEADING + "cuda,m0,8,1.500000,2.500000\n")
+        write(tmp_path / folder, NAME.replace("performance", "accuracy"), accuracy_of(90, failed))
+        assert "91 results" in run_import(store, tmp_path / folder)[1][0]
+    assert one(store, "select count(*) from runs") == 2
+    assert "nothing new" in run_import(store, tmp_path / "b")[1][0]
+
+
+def test_a_subfolder_with_the_same_names_is_a_run_of_its_own_and_one_file_draws_none_to_it(
+    store: Path, tmp_path: Path
+) -> None:
+    text = "name,accuracy,graph_breaks\n" + "".join(f"m{number},pass,0\n" for number in range(30))
+    folder = write(tmp_path / "expected", "inductor_timm_training.csv", text)
+    write(folder, "inductor_torchbench_training.csv", text)
+    write(folder / "cu124", "inductor_timm_training.csv", text.replace("m20,pass", "m20,fail_to_run") + "m30,pass,2\n")
+    run_import(store, folder / "inductor_timm_training.csv")
+    _code, said = run_import(store, folder)
+    found = rows(store, "select name, result_count from runs join run_totals on run_id = id order by result_count")
+    assert [tuple(row) for row in found] == [
+        ("inductor_timm_training.csv", 30),
+        ("expected/cu124", 31),
+        ("expected", 60),
+    ]
+    assert any("is also in run" in line and "imported by itself" in line for line in said)
+    again = run_import(store, folder)[1]
+    assert sum("nothing new" in line for line in again) == 2 and len(again) == 2
+
+
+def test_a_folder_of_rows_with_and_without_commits_is_known_again(store: Path, tmp_path: Path) -> None:
+    folder = write(tmp_path / "mixed", NAME, HEADING + "cuda,a,8,1.500000,2.500000\n")
+    shutil.copy(MADE / "hud_export.csv", folder)
+    run_import(store, MADE / "hud_export.csv")
+    run_import(store, folder)
+    again = run_import(store, folder)[1]
+    assert len(again) == 3 and all("nothing new" in line for line in again), again
