@@ -229,7 +229,7 @@ def test_a_subfolder_with_the_same_names_is_a_run_of_its_own_and_one_file_draws_
         ("expected/cu124", 31),
         ("expected", 60),
     ]
-    assert any("is also in run" in line and "imported by itself" in line for line in said)
+    assert any("was imported by itself before, as run" in line for line in said)
     again = run_import(store, folder)[1]
     assert sum("nothing new" in line for line in again) == 2 and len(again) == 2
 
