@@ -165,8 +165,28 @@ def _trends(reader: sqlite3.Connection) -> list[str]:
     return [f"/api/v1/{address}" for address in asked]
 
 
+def _compare(reader: sqlite3.Connection) -> list[str]:
+    first, last = (_one(reader, f"select {way}(run_id) from results") for way in ("min", "max"))
+    commit = _one(reader, f"select git_commit from runs where id = '{first}'")
+    sides = [
+        f"base={first}&new={last}",
+        f"base=commit:{commit[:9]}&new=branch:main",
+        "base=torch:2.11.0&new=branch:main",
+    ]
+    pages = [f"/compare?{it}" for it in sides]
+    more = [
+        f"{pages[0]}&{it}" for it in ("metric=graphs&changes=1", "sort=speedup.asc&limit=2", "anyway=1&suite=builtin")
+    ]
+    files = [f"/compare/report.{format}?{sides[0]}" for format in ("html", "json", "csv", "md")]
+    return ["/compare", f"/compare?new={last}", f"/compare?base={first}", *pages, *more, *files, "/api/v1/compare"]
+
+
 # The same of benchmark results (tests/unit/app/benched.py).
-list_benched: dict[str, Callable[[sqlite3.Connection], list[str]]] = {"models": _models, "trends": _trends}
+list_benched: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
+    "compare": _compare,
+    "models": _models,
+    "trends": _trends,
+}
 
 # The same of whole trace logs that were imported (tests/unit/app/explored.py).
 list_explored: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
