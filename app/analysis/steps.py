@@ -23,7 +23,7 @@ from app.analysis.step_series import Prepared, Series, prepare
 ALPHA = 5e-4
 MIN_RELATIVE = 0.02
 _RANK_ALPHA = 0.01
-_RANK_POINTS = 60
+_RANK_POINTS = 40
 _NOISE_FLOOR = 0.5
 _SETTLED_POINTS = 20
 _TAIL_POINTS = 200
@@ -90,11 +90,13 @@ def detect_steps(
     relocate(it.series, cuts)
     while len(cuts) > 2:
         fit = _fit(it.series, cuts, it.sigma)
-        verdicts = [_verdict(fit, j, it, alpha, min_relative) for j in range(1, len(cuts) - 1)]
-        if not any(verdicts):
+        doubts = [_doubt(fit, j, it.centre, alpha, min_relative) for j in range(1, len(cuts) - 1)]
+        if not any(doubts):  # ranks last: they cost most
+            doubts = [0.0 if _ranks_apart(fit.cuts, j, it.raw) else 1.0 for j in range(1, len(cuts) - 1)]
+        if not any(doubts):
             return _make_steps(it, fit)
-        worst = max(range(len(verdicts)), key=lambda j: (verdicts[j], -fit.sigmas[j]))
-        del cuts[worst + 1]
+        weakest = max(range(len(doubts)), key=lambda j: (doubts[j], -fit.sigmas[j]))
+        del cuts[weakest + 1]
         relocate(it.series, cuts)
     return []
 
@@ -135,7 +137,7 @@ def _fit(series: Series, cuts: list[int], sigma: float) -> _Fit:
     repeats = memory(residuals, len(means))
     own *= math.sqrt((1 + repeats) / (1 - repeats))
     sizes = np.abs(np.diff(means)) / (own * np.sqrt(1 / weight[1:] + 1 / weight[:-1]))
-    p_values = [_places(cuts, j) * _tail(float(size), freedom) for j, size in enumerate(sizes, 1)]
+    p_values = [_places(cuts, j) * tail_of_t(float(size), freedom) for j, size in enumerate(sizes, 1)]
     return _Fit(list(cuts), means.tolist(), own, sizes.tolist(), [min(1.0, it) for it in p_values])
 
 
@@ -144,33 +146,33 @@ def _places(cuts: list[int], j: int) -> int:
     return cuts[-1] if j < len(cuts) - 2 else max(1, cuts[-1] - cuts[j] - 1)
 
 
-def _tail(size: float, freedom: int) -> float:
+def tail_of_t(size: float, freedom: int) -> float:
     """Return the two-sided tail of Student's t. Source: Wallace 1959, good to a few per cent."""
     normal = math.sqrt(freedom * math.log1p(size * size / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
     return math.erfc(normal / math.sqrt(2))
 
 
-def _verdict(fit: _Fit, j: int, it: Prepared, alpha: float, min_relative: float) -> float:
-    """Return 0 for a cut that is a step, else how little it is one."""
+def _doubt(fit: _Fit, j: int, centre: float, alpha: float, min_relative: float) -> float:
+    """Return 0 for a cut that is large, significant and has a baseline, else how little it is so."""
     before, after = fit.means[j - 1], fit.means[j]
-    if abs(after - before) < min_relative * abs(before + it.centre):
+    if abs(after - before) < min_relative * abs(before + centre):
         return 2.0
     if fit.p_values[j - 1] > alpha:
         return fit.p_values[j - 1]
-    low, cut, high = fit.cuts[j - 1], fit.cuts[j], fit.cuts[j + 1]
-    if cut - low < MIN_BASELINE and j == 1:
-        return 1.0
-    old, new = it.raw[max(low, cut - _RANK_POINTS) : cut], it.raw[cut : min(high, cut + _RANK_POINTS)]
-    return 0.0 if _ranks_apart(old, new, _places(fit.cuts, j)) else 1.0
+    return 1.0 if j == 1 and fit.cuts[1] < MIN_BASELINE else 0.0
 
 
-def _ranks_apart(old: Floats, new: Floats, places: int) -> bool:
-    """Say whether the two sides differ by rank too; values that repeat to the last digit need no such proof."""
+def _ranks_apart(cuts: list[int], j: int, raw: Floats) -> bool:
+    """Say whether a cut's sides differ by rank too; values that repeat to the last digit need no such proof."""
+    old = raw[max(cuts[j - 1], cuts[j] - _RANK_POINTS) : cuts[j]]
+    new = raw[cuts[j] : min(cuts[j + 1], cuts[j] + _RANK_POINTS)]
     if len(old) >= MIN_BASELINE and np.all(old == old[0]) and np.all(new == new[0]):
         return True
     if old.max() < new.min() or new.max() < old.min():
-        return smallest_p(len(old), len(new)) * places <= 2 * _RANK_ALPHA
-    return mann_whitney(old.tolist(), new.tolist()).p_value * places <= 2 * _RANK_ALPHA
+        p_value = smallest_p(len(old), len(new))
+    else:
+        p_value = mann_whitney(old.tolist(), new.tolist()).p_value
+    return p_value * _places(cuts, j) <= 2 * _RANK_ALPHA
 
 
 def _make_steps(it: Prepared, fit: _Fit) -> list[Step]:
