@@ -46,6 +46,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         stacks,
         timeline,
         traces,
+        trends,
         wire,
     )
 
@@ -77,6 +78,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         graph_breaks.blueprint,
         recompiles.blueprint,
         models.blueprint,
+        trends.blueprint,
         compare.blueprint,
         guards.blueprint,
         caches.blueprint,

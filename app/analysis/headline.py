@@ -15,6 +15,9 @@ _KEY = ("suite", "model", "mode", "dtype", "device", "backend", "dynamic", "batc
 # Of these a share is spoken of in points, and a mean of counts as it is.
 _PLAIN = frozenset({"pass_ratio", "graph_breaks_per_model", "recompiles_per_model"})
 _ABSENT = frozenset({"skipped", "not_run"})
+# A smaller change of a time, a speed or a size is not worth a colour. HUD's RELATIVE_THRESHOLD.
+# Source: test-infra torchci/components/benchmark/compilers/common.tsx
+THRESHOLD = 0.05
 
 
 @dataclass(frozen=True)
@@ -33,20 +36,30 @@ class Delta:
             return ""
         change = self.new - self.base
         if self.metric.name == "pass_ratio":
-            return f"{100 * change:+.1f} points".replace("-", "−")
+            return _sign(f"{100 * change:.1f} points")
         if self.metric.name in _PLAIN or not self.base:
-            return ("+" if change > 0 else "±" if not change else "") + format_value(self.metric, change)
-        return f"{100 * change / self.base:+.1f} %".replace("-", "−")
+            return _sign(format_value(self.metric, change))
+        return _sign(f"{100 * change / self.base:.1f} %")
 
     @property
     def word(self) -> str:
-        """Say what it is: better, worse, unchanged, or changed where neither way is better."""
+        """Say what it is: better, worse, unchanged, within 5 %, or changed where neither way is better."""
         if self.base is None or self.new is None:
             return "not comparable"
         if self.base == self.new:
             return "unchanged"
+        if self.metric.name not in _PLAIN and abs(self.new - self.base) <= THRESHOLD * abs(self.base):
+            return "within 5 %"
         better = is_better(self.metric, self.base, self.new)
         return "changed" if better is None else "better" if better else "worse"
+
+
+def _sign(text: str) -> str:
+    """Write a change with its sign; one that rounds to nothing has none."""
+    plain = text.replace("−", "-")
+    if not plain.strip("-+0. ×%points"):
+        return "±" + plain.lstrip("-")
+    return "+" + text if not plain.startswith("-") else plain.replace("-", "−", 1)
 
 
 def compare(base: Sequence[ResultRow], new: Sequence[ResultRow], definition: Definition) -> list[Delta]:

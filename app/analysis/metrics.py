@@ -39,6 +39,11 @@ class Metric:
         """Return what a value is multiplied with to be in its unit."""
         return 100 if self.unit == "%" else 1
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the fields of a row that it needs."""
+        return tuple(name for name in (self.name, self.low, self.high) if name)
+
 
 METRICS = (
     Metric(

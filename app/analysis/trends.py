@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from app.queries.trends import TrendRun
 
 AXES = (("date", "date"), ("commit", "commit"), ("torch", "torch version"))
-Status = Literal["measured", "failed", "skipped", "not_run"]
+Status = Literal["measured", "failed", "skipped", "not_run", "absent"]
 # What of an environment is watched: our word for it, and its field of a run.
 ENVIRONMENT = (
     ("GPU", "gpu_name"),
@@ -42,6 +42,13 @@ class TrendLine:
     label: str
     points: Sequence[TrendPoint]
     query: Mapping[str, Any] = field(default_factory=dict)
+
+
+def pad(line: TrendLine, run_ids: Sequence[str]) -> TrendLine:
+    """Add the runs that should have a point and have none, so that they are gaps."""
+    known = {it.run_id for it in line.points}
+    absent = [TrendPoint(it, None, status="absent", reason="no result") for it in run_ids if it not in known]
+    return replace(line, points=[*line.points, *absent])
 
 
 @dataclass(frozen=True)

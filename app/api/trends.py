@@ -99,7 +99,7 @@ def _measure(wanted: TrendFilter, last: int) -> tuple[dict[str, Any], list[tuple
             series.append((draw_suite(metric, members[:last]), one.fields | {"model": None}))
             continue
         narrowed = TrendFilter(**vars(wanted.narrow(one)) | {"since_us": members[:last][-1].started_us})
-        lines = draw_models(metric, list_model_rows(reader, narrowed, [model]))
+        lines = draw_models(metric, list_model_rows(reader, narrowed, [model], metric.columns))
         series += [(line, one.fields | {"model": model}) for line in lines]
     return _describe(metric), series
 

@@ -24,7 +24,7 @@ class Chart:
     columns: Sequence[tuple[str, bool]]
     rows: Sequence[Sequence[object]]
     note: str | None = None
-    height: Literal["s", "m", "l"] = "m"
+    height: Literal["xs", "s", "m", "l"] = "m"
     show_legend: bool = True
 
     @property

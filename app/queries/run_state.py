@@ -7,7 +7,8 @@ import sqlite3
 STATE_SQL = """
 select
   r.heartbeat_us, r.ended_us, t.compile_count, t.record_count, t.graph_break_count, t.recompile_count,
-  t.cache_hit_count, t.cache_miss_count, t.cache_bypass_count, t.process_count, t.compile_us,
+  t.cache_hit_count, t.cache_miss_count, t.cache_bypass_count, t.process_count, t.compile_us, t.result_count,
+  (select count(*) from result_files as f where f.run_id = r.id) as result_file_count,
   (select sum(g.end_offset_bytes) from logs as g where g.run_id = r.id) as read_bytes,
   (select max(g.read_us) from logs as g where g.run_id = r.id) as read_us,
   (select c.id from compiles as c where c.run_id = r.id order by c.started_us, c.id limit 1) as first_key

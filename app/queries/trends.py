@@ -60,10 +60,10 @@ where x.definition = :definition
 order by r.started_us desc, r.id desc
 limit :limit
 """  # noqa: S608
-_LONG = ("x.command", "x.message")  # texts that no trend shows
-_SHORT = re.sub("|".join(_LONG), lambda found: f"null as {found[0][2:]}", COLUMNS)
+# Reading a column takes as long as finding its row: what no line is drawn of is left out.
+_ALWAYS = frozenset({"id", "run_id", "status", "reason", "accuracy", "time_us", "experiment", "task"})
 MODELS_SQL = f"""
-select {_SHORT}
+select {{columns}}
 from json_each(:models) as wanted
 join series as s on s.model = wanted.value
 join results as x on x.series_id = s.id
@@ -226,12 +226,18 @@ def list_summaries(
 
 
 def list_model_rows(
-    connection: sqlite3.Connection, wanted: TrendFilter, models: Sequence[str], limit: int = 20_000
+    connection: sqlite3.Connection,
+    wanted: TrendFilter,
+    models: Sequence[str],
+    columns: Iterable[str],
+    limit: int = 20_000,
 ) -> list[ResultRow]:
-    """List the results of some models in the newest runs, one row a run, model and metric set."""
+    """List the results of some models, one row a run, model and metric set; of their numbers only those `columns`."""
     values = _bind(wanted) | {"models": json.dumps(list(models)), "limit": limit}
     by_run: dict[str, list[Any]] = {}
-    for it in read_measured(connection.execute(MODELS_SQL, values)):
+    kept = _ALWAYS | set(columns)
+    some = re.sub(r"\bx\.(\w+)", lambda it: it[0] if it[1] in kept else f"null as {it[1]}", COLUMNS)
+    for it in read_measured(connection.execute(MODELS_SQL.format(columns=some), values)):
         by_run.setdefault(it.run_id, []).append(it)
     return [row for measured in by_run.values() for row in merge_results(measured)]
 

@@ -17,6 +17,7 @@ NAVIGATION = (
     ("Overview", "overview.index"),
     ("Runs", "runs.index"),
     ("Models", "models.index"),
+    ("Trends", "trends.index"),
     ("Compare", "compare.index"),
     ("Graph breaks", "graph_breaks.index"),
     ("Recompiles", "recompiles.index"),

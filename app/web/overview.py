@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from typing import Any
 
 from flask import Blueprint, render_template, request
 
+from app.analysis.model_history import query_fields
 from app.charts import overview as charts
+from app.charts.metric_trends import share_runs
 from app.db import get_reader, get_settings
 from app.queries import overview as queries
 from app.queries.runs import RunFilter, list_runs
+from app.queries.trends import ModelSet
+from app.web.headline import read_headline
 from app.web.state import describe_state
 
 blueprint = Blueprint("overview", __name__)
@@ -28,6 +34,7 @@ def index() -> str:
     now_us = time.time_ns() // 1000
     return render_template(
         "overview.html",
+        headline=_read_headline(reader),
         suite=suite,
         name=name,
         suites=sorted({it.suite for it in series if it.suite}),
@@ -49,3 +56,17 @@ def index() -> str:
         functions=queries.list_top_functions(reader, suite, name, newest=settings.trend_runs),
         live=any(point.state == "running" for point in points),
     )
+
+
+def _read_headline(reader: sqlite3.Connection) -> dict[str, Any]:
+    """Read what the page shows of benchmark results, with what its links need."""
+    headline = read_headline(reader, request.args)
+    kept = {key: request.args[key] for key in ("definition", "axis", "last", "branch") if request.args.get(key)}
+    if "trend" in headline:
+        headline["shared"] = share_runs(headline["trend"])
+
+    def address(it: ModelSet) -> dict[str, str]:
+        return {key: value for key, value in query_fields(it.fields).items() if value} | kept
+
+    chosen = headline["chosen"]
+    return headline | {"address": address, "query": address(chosen) if chosen else {}}

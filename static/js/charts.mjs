@@ -20,6 +20,7 @@ function paint(figure) {
   layout.colorway = [1, 2, 3, 4, 5, 6, 7, 8].map((n) => color(`series-${n}`));
   layout.hoverlabel = { bgcolor: color("card"), bordercolor: line, font: { color: color("ink") }, align: "left" };
   layout.autosize = true;
+  layout.shapes = layout.shapes?.map((it) => ({ ...it, line: { ...it.line, color: text } }));
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...layout[key] };
   }
@@ -36,16 +37,17 @@ function read(id) {
   return JSON.parse(document.getElementById(id).textContent);
 }
 
-// Charts of the same runs share their times and addresses: x is then a place in the lists that meta.points names.
+// Charts of the same runs share their times, addresses and words: x is then a place in the lists that meta.points names.
 function place(trace) {
   if (!trace.meta?.points) return trace;
-  const { x, runs } = read(trace.meta.points);
-  return { ...trace, x: trace.x.map((at) => x[at]), customdata: trace.x.map((at) => `/runs/${runs[at]}`) };
+  const { x, runs, text } = read(trace.meta.points);
+  const shared = { x: trace.x.map((at) => x[at]), customdata: trace.x.map((at) => `/runs/${runs[at]}`) };
+  return { ...trace, ...shared, ...(text && { text: trace.x.map((at) => text[at]) }) };
 }
 
 export function draw(plot) {
   const { data, layout } = paint(read(plot.dataset.chart));
-  const config = { displayModeBar: false, responsive: true, showTips: false };
+  const config = { displayModeBar: false, responsive: true, showTips: false, doubleClick: "reset" };
   const fresh = !plot.classList.contains("js-plotly-plot");
   if (fresh) plot.replaceChildren();
   globalThis.Plotly.react(plot, data, layout, config);
@@ -53,6 +55,7 @@ export function draw(plot) {
     plot.on("plotly_click", (event) => follow(event.points[0]?.customdata));
   }
   plot.dataset.drawn = "yes";
+  if (fresh) plot.dispatchEvent(new Event("chartdrawn", { bubbles: true }));
 }
 
 // A point may carry an address of this site in customdata[0]: a click goes there.

@@ -32,7 +32,7 @@ def test_dropping_models_from_one_side_changes_nothing(speeds: list[float], kept
     delta = find(compare(base, base[:kept], definition), "geomean_speedup")
     assert delta.base == delta.new
     assert delta.model_count == min(kept, len(base))
-    assert find(compare(base, base[:kept], HUD), "pass_ratio").text == "+0.0 points"
+    assert find(compare(base, base[:kept], HUD), "pass_ratio").text == "±0.0 points"
 
 
 @given(speeds=SPEEDS, factor=st.floats(0.5, 2))
@@ -49,7 +49,7 @@ def test_a_model_that_fails_now_lowers_the_pass_rate_and_leaves_the_geomean_alon
     new = [make(0, 2.0), make(1, None, status="failed", reason="OOM", accuracy=None)]
     deltas = compare(base, new, HUD)
     assert (find(deltas, "pass_ratio").text, find(deltas, "pass_ratio").word) == ("−50.0 points", "worse")
-    assert (find(deltas, "geomean_speedup").text, find(deltas, "geomean_speedup").model_count) == ("+0.0 %", 1)
+    assert (find(deltas, "geomean_speedup").text, find(deltas, "geomean_speedup").model_count) == ("±0.0 %", 1)
     skipped = [make(0, 2.0), make(1, None, status="skipped", accuracy=None)]
     assert find(compare(base, skipped, HUD), "pass_ratio").model_count == 1
 
@@ -64,3 +64,14 @@ def test_counts_change_by_what_they_are_and_down_is_good() -> None:
     assert (Delta(metric, 1.5, 1.25, 4).text, Delta(metric, 1.5, 1.25, 4).word) == ("−0.25", "better")
     assert (Delta(metric, 0.0, 0.5, 4).text, Delta(metric, 0.0, 0.5, 4).word) == ("+0.5", "worse")
     assert Delta(metric, 1.0, 1.0, 4).text == "±0"
+
+
+def test_a_small_change_of_a_speed_is_said_to_be_and_one_that_rounds_to_nothing_has_no_sign() -> None:
+    speed = SUMMARY_BY_NAME["geomean_speedup"]
+    found = [Delta(speed, 2.0, new, 4) for new in (2.08, 1.8, 1.9999, 2.0)]
+    assert [(it.text, it.word) for it in found] == [
+        ("+4.0 %", "within 5 %"),
+        ("−10.0 %", "worse"),
+        ("±0.0 %", "within 5 %"),
+        ("±0.0 %", "unchanged"),
+    ]

@@ -1,0 +1,204 @@
+"""Lines of a metric over runs: gaps stay gaps, failures are marked, changes of the environment stand on the axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.analysis.metrics import Metric, format_value
+from app.analysis.trends import Axis, TrendLine, TrendPoint, describe_run
+from app.charts.base import Chart, count_axis, escape, finish
+from app.format import format_time
+
+POINTS_ID = "points"
+MOST_TWINS = 200  # rows of the table; the API has all
+_MOST_INTERVALS = 150  # points with a bar each; more would be a smear
+_MOST_WORDS, _LONGEST_WORDS, _ROWS = 6, 34, 3
+_DENSE = 120
+_COLORS = 7
+_MARKS = {
+    "failed": ("x", "state-bad"),
+    "skipped": ("circle-open", "state-warn"),
+    "not_run": ("circle-open", "state-warn"),
+}
+
+
+def share_runs(axis: Axis) -> dict[str, list[Any]]:
+    """Give what all charts of an axis share, once: their x are places in these lists."""
+    return {
+        "x": list(axis.places),
+        "runs": [it.id for it in axis.runs],
+        "text": [escape(f"{format_time(it.started_us)[:16]} · {describe_run(it)}") for it in axis.runs],
+    }
+
+
+def chart_metric(
+    metric: Metric, lines: Sequence[TrendLine], axis: Axis, *, chart_id: str, words: bool = True, small: bool = False
+) -> Chart:
+    """Draw a metric, a line each; `words` says what changed at each mark of the environment."""
+    place = {run.id: number for number, run in enumerate(axis.runs)}
+    traces: list[dict[str, Any]] = []
+    for number, line in enumerate(lines):
+        points = {place[it.run_id]: it for it in line.points if it.run_id in place}
+        color = f"series-{number % _COLORS + 1}"
+        traces.append(_draw_line(metric, line.label, points, color, len(axis.runs)))
+        traces += _draw_marks(line.label, points)
+    values = [it.value * metric.factor for line in lines for it in line.points if it.value is not None]
+    layout = _lay_out(metric, axis, max(values, default=0), words=words and not small, small=small)
+    note = f"{metric.meaning}, {metric.unit}" if metric.unit else metric.meaning
+    figure = finish(traces, **layout)
+    return Chart(chart_id, metric.label, figure, (), (), note, "xs" if small else "s", show_legend=False)
+
+
+def _draw_line(metric: Metric, label: str, points: dict[int, TrendPoint], color: str, count: int) -> dict[str, Any]:
+    """Draw one line over all runs: null where it has no value, so that the line has a gap there."""
+    own = sorted(points)
+    values = [points[at].value for at in own]
+    unit = "×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else ""
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": label,
+        "x": own,
+        "y": [None if it is None else _round(it * metric.factor) for it in values],
+        "connectgaps": False,
+        "meta": {"color": color, "points": POINTS_ID},
+        "marker": {"size": 3 if count > _DENSE else 6},
+        "line": {"width": 1.5},
+        "cliponaxis": False,
+        "hovertemplate": f"%{{y}}{unit} {_plain(label)}\n%{{text}}",
+    }
+    if metric.low and len(own) <= _MOST_INTERVALS:
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1,
+            "width": 3,
+            "array": [_reach(points[at].high, points[at].value, metric) for at in own],
+            "arrayminus": [_reach(points[at].value, points[at].low, metric) for at in own],
+        }
+    return trace
+
+
+def _draw_marks(label: str, points: dict[int, TrendPoint]) -> list[dict[str, Any]]:
+    """Mark what failed or was skipped at the top of the chart, on an axis that has no numbers."""
+    found = []
+    for status, (symbol, color) in _MARKS.items():
+        own = sorted(at for at, it in points.items() if it.status == status)
+        if own:
+            reasons = [_plain(points[at].reason or status.replace("_", " ")) for at in own]
+            found.append({
+                "type": "scatter",
+                "mode": "markers",
+                "x": own,
+                "y": [0.97] * len(own),
+                "yaxis": "y2",
+                "meta": {"color": color, "points": POINTS_ID},
+                "marker": {"size": 7, "symbol": symbol},
+                "hovertext": reasons,
+                "hovertemplate": f"%{{hovertext}}: {_plain(label)}\n%{{text}}",
+                "showlegend": False,
+            })  # fmt: skip
+    return found
+
+
+def _plain(text: str) -> str:
+    """Keep a text from being read as a template of Plotly's."""
+    return text.replace("%{", "% {")
+
+
+def _reach(high: float | None, low: float | None, metric: Metric) -> float:
+    return 0.0 if high is None or low is None else _round(max(high - low, 0) * metric.factor)
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def _lay_out(metric: Metric, axis: Axis, highest: float, *, words: bool, small: bool) -> dict[str, Any]:
+    """Lay out one of several charts above each other: their plots begin and end at the same x."""
+    yaxis: dict[str, Any] = {"nticks": 3 if small else 6, "automargin": False, "fixedrange": True}
+    if metric.kind == "count":
+        yaxis |= count_axis(highest)
+    elif metric.unit:
+        yaxis["ticksuffix"] = "×" if metric.unit == "×" else f" {metric.unit}"
+    xaxis: dict[str, Any] = {"showgrid": False, "tickangle": 0, "nticks": 3 if small else 8, "zeroline": False}
+    xaxis |= {"range": _find_range(axis)}
+    if axis.name == "date":
+        xaxis["type"] = "date"
+    else:
+        step = max(len(axis.ticks) // 3, 1) if small else 1
+        ticks = list(axis.ticks)[::step]
+        xaxis |= {"tickmode": "array", "tickvals": [at for at, _label in ticks]}
+        xaxis["ticktext"] = [label.partition("+")[0] for _at, label in ticks]
+    has_words = words and bool(axis.changes)
+    return {
+        "margin": {"l": 62, "r": 14, "t": 8 + 13 * _ROWS if has_words else 8, "b": 28},
+        "uirevision": "kept",
+        "dragmode": "zoom",
+        "xaxis": xaxis,
+        "yaxis": yaxis,
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+        "shapes": [_draw_change(at) for at, _label in _place_changes(axis)],
+        "annotations": _write_changes(axis) if has_words else [],
+    }
+
+
+def _find_range(axis: Axis) -> list[float]:
+    first, last = (axis.places[0], axis.places[-1]) if axis.places else (0, 1)
+    margin = max((last - first) * 0.015, 0.5 if axis.name != "date" else 3_600_000)
+    return [first - margin, last + margin]
+
+
+def _place_changes(axis: Axis) -> list[tuple[int, str]]:
+    place = {run.id: at for run, at in zip(axis.runs, axis.places)}
+    return sorted((place[it.run.id], it.label) for it in axis.changes)
+
+
+def _draw_change(at: int) -> dict[str, Any]:
+    line = {"width": 1, "dash": "dot"}
+    return {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper", "layer": "below", "line": line}
+
+
+def _write_changes(axis: Axis) -> list[dict[str, Any]]:
+    """Write the newest changes above the chart, in rows, so that neighbours do not lie on each other."""
+    low, high = _find_range(axis)
+    found = []
+    for number, (at, label) in enumerate(_place_changes(axis)[-_MOST_WORDS:]):
+        text = label if len(label) <= _LONGEST_WORDS else label[: _LONGEST_WORDS - 1] + "…"
+        where = {"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "yshift": 13 * (number % _ROWS)}
+        where["xanchor"] = "left" if at - low < (high - low) / 2 else "right"
+        found.append(where | {"text": text, "showarrow": False, "font": {"size": 10}})
+    return found
+
+
+def list_twin(
+    drawn: Sequence[tuple[Metric, Sequence[TrendLine]]], axis: Axis
+) -> tuple[list[tuple[str, bool]], list[list[object]]]:
+    """List what several charts of an axis show, the newest run first: their common table twin."""
+    columns = [("Started", False), ("Run", False), ("Commit", False), ("torch", False)]
+    cells: list[dict[str, TrendPoint]] = []
+    metrics: list[Metric] = []
+    for metric, lines in drawn:
+        for line in lines:
+            columns.append((metric.label if len(lines) == 1 else f"{metric.label}, {line.label}", True))
+            cells.append({it.run_id: it for it in line.points})
+            metrics.append(metric)
+    rows: list[list[object]] = []
+    for run in list(axis.runs)[: -MOST_TWINS - 1 : -1]:
+        row: list[object] = [
+            format_time(run.started_us)[:16],
+            run.name,
+            (run.git_commit or "")[:8],
+            run.torch_version or "",
+        ]
+        rows.append([*row, *(_write_cell(metric, of.get(run.id)) for metric, of in zip(metrics, cells))])
+    return columns, rows
+
+
+def _write_cell(metric: Metric, point: TrendPoint | None) -> str:
+    if point is None:
+        return "–"
+    if point.value is not None:
+        return format_value(metric, point.value)
+    return point.reason or ("not measured" if point.status == "measured" else point.status.replace("_", " "))

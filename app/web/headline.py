@@ -1,0 +1,176 @@
+"""The overview's headline: what the newest benchmark run comes to, its trend, its change against a baseline."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.analysis.headline import Delta, compare
+from app.analysis.kept import keep
+from app.analysis.metrics import SUMMARY_BY_NAME, format_value
+from app.analysis.model_history import label_fields
+from app.analysis.summaries import DEFINITIONS, Definition
+from app.analysis.trend_lines import draw_suite
+from app.analysis.trends import AXES, ENVIRONMENT, Axis, lay_out
+from app.charts.base import Chart
+from app.charts.metric_trends import chart_metric, list_twin
+from app.checks.baseline_rows import read_baseline_rows
+from app.checks.tables import CannotCompare
+from app.format import format_time
+from app.queries.baselines import get_baseline, list_baselines
+from app.queries.page import FilterError
+from app.queries.result_rows import ResultRow
+from app.queries.results import list_results
+from app.queries.trend_filter import choose_set, read_choice, read_last, read_text, read_trend_filter
+from app.queries.trends import (
+    KeptSummary,
+    ModelSet,
+    TrendRun,
+    list_branches,
+    list_sets,
+    list_summaries,
+    list_trend_runs,
+)
+
+SHOWN = (
+    "pass_ratio",
+    "geomean_speedup",
+    "compilation_latency_s",
+    "compression_ratio",
+    "graph_breaks_per_model",
+    "recompiles_per_model",
+)
+STORED = "baseline:"
+_MOST_RUNS = 40  # that the list of baselines offers
+_MOST_SETS = 60
+
+
+@dataclass(frozen=True)
+class Card:
+    """Hold one headline number with its change and its chart."""
+
+    value: str
+    delta: Delta
+    chart: Chart
+
+
+@dataclass(frozen=True)
+class Base:
+    """Hold what is compared with: its rows, its name, and what of the environment was otherwise."""
+
+    rows: Sequence[ResultRow]
+    title: str
+    run_id: str | None
+    differences: Sequence[str]
+
+
+def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[str, Any]:
+    """Read what the headline shows of what an address asks for; `sets` is empty where nothing was ever benchmarked.
+
+    Raises: FilterError if a filter has a value that cannot be used.
+    """
+    wanted = read_trend_filter(query)
+    definition = DEFINITIONS[read_choice(query, "definition", DEFINITIONS, "hud")]
+    axis_name = read_choice(query, "axis", [name for name, _label in AXES], "date")
+    last, limit = read_last(query)
+    sets = list_sets(reader)
+    chosen = choose_set(sets, wanted)
+    page: dict[str, Any] = {"sets": sets, "chosen": chosen, "cards": []}
+    if not sets:
+        return page
+    page |= {"wanted": wanted, "definition": definition, "axis_name": axis_name, "last": last}
+    page |= {"branches": list_branches(reader), "baseline": read_text(query, "baseline"), "label_fields": label_fields}
+    page |= {"others": [it for it in sets if it != chosen][:_MOST_SETS], "definitions": DEFINITIONS.values()}
+    summaries = [] if chosen is None else list_summaries(reader, wanted.narrow(chosen), definition.name, limit)
+    if chosen is None or not summaries:
+        return page
+    axis = lay_out(list_trend_runs(reader, [it.run_id for it in summaries]), axis_name)
+    runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries[:_MOST_RUNS]])}
+    newest = summaries[0]
+    base = _find_base(reader, page["baseline"], summaries, chosen, runs[newest.run_id])
+    return page | _show(reader, definition, axis, summaries, base) | {
+        "newest": newest,
+        "run": runs[newest.run_id],
+        "baselines": _offer(reader, [runs[it.run_id] for it in summaries[1:_MOST_RUNS]]),
+    }  # fmt: skip
+
+
+def _show(
+    reader: sqlite3.Connection, definition: Definition, axis: Axis, summaries: Sequence[KeptSummary], base: Base
+) -> dict[str, Any]:
+    newest = summaries[0]
+    rows = _keep_set(keep(reader, newest.run_id, list_results), newest.set)
+    deltas = {it.metric.name: it for it in compare(base.rows, rows, definition)}
+    lines = {name: draw_suite(SUMMARY_BY_NAME[name], summaries) for name in SHOWN}
+    cards = [
+        Card(
+            _write(name, newest, definition),
+            deltas[name],
+            chart_metric(SUMMARY_BY_NAME[name], [line], axis, chart_id=f"headline-{name}", small=True),
+        )
+        for name, line in lines.items()
+    ]
+    columns, twin = list_twin([(SUMMARY_BY_NAME[name], [line]) for name, line in lines.items()], axis)
+    return {"cards": cards, "columns": columns, "twin": twin, "trend": axis, "base": base}
+
+
+def _write(name: str, summary: KeptSummary, definition: Definition) -> str:
+    value = getattr(summary, name)
+    if value is None:
+        return "not defined" if name == "pass_ratio" and not definition.has_pass_rate else "not measured"
+    return format_value(SUMMARY_BY_NAME[name], value)
+
+
+def _keep_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:
+    """Keep what was measured as one set; a baseline may be of another GPU, which is then said."""
+    names = [name for name in of.fields if name != "hardware" or not any_hardware]
+    return [it for it in rows if all(getattr(it, name) == getattr(of, name) for name in names)]
+
+
+def _find_base(
+    reader: sqlite3.Connection, named: str | None, summaries: Sequence[KeptSummary], chosen: ModelSet, run: TrendRun
+) -> Base:
+    """Find what is compared with: what is named, else the run before the newest of the same set.
+
+    Raises: FilterError if there is no such run or stored baseline.
+    """
+    if named and named.startswith(STORED):
+        return _load_stored(reader, named.removeprefix(STORED), chosen, run)
+    run_id = named or (summaries[1].run_id if len(summaries) > 1 else None)
+    if run_id is None:
+        return Base((), "", None, ())
+    found = list_trend_runs(reader, [run_id])
+    if not found:
+        raise FilterError(f"baseline: there is no run {run_id[:80]}; it may have been deleted")
+    rows = _keep_set(keep(reader, run_id, list_results), chosen, any_hardware=bool(named))
+    title = f"{found[0].name}, {format_time(found[0].started_us)[:16]}"
+    return Base(rows, title if named else f"the previous run ({title})", run_id, _differ(found[0], run))
+
+
+def _load_stored(reader: sqlite3.Connection, name: str, chosen: ModelSet, run: TrendRun) -> Base:
+    stored = get_baseline(reader, name)
+    if stored is None:
+        raise FilterError(f"baseline: there is no stored baseline {name[:80]!r}; `compileboard baseline list` has them")
+    title = f"the stored baseline {name}"
+    try:
+        rows = read_baseline_rows(stored.body, title)
+    except CannotCompare as error:
+        raise FilterError(f"baseline: {error}") from None
+    kept = stored.body.get("environment", {})
+    pairs = (("torch", kept.get("torch"), run.torch_version), ("GPU", kept.get("hardware"), chosen.hardware))
+    differences = [f"{word} {before} → {now}" for word, before, now in pairs if before and now and before != now]
+    return Base(_keep_set(rows, chosen, any_hardware=True), title, None, differences)
+
+
+def _differ(base: TrendRun, new: TrendRun) -> list[str]:
+    pairs = [(word, getattr(base, name), getattr(new, name)) for word, name in ENVIRONMENT]
+    return [f"{word} {before} → {now}" for word, before, now in pairs if before and now and before != now]
+
+
+def _offer(reader: sqlite3.Connection, runs: Sequence[TrendRun]) -> list[tuple[str, str]]:
+    """List what can be compared with: stored baselines, then the newest runs."""
+    stored = [(STORED + it.name, f"stored: {it.name}") for it in list_baselines(reader).rows]
+    said = [(it.id, " · ".join((it.name, format_time(it.started_us)[:16], (it.git_commit or "")[:8]))) for it in runs]
+    return stored + said

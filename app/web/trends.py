@@ -1,0 +1,216 @@
+"""The trend page: metrics of suites, models, functions, graph breaks and guards over time, on one axis."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flask import Blueprint, abort, render_template, request, url_for
+
+from app.analysis.metrics import Metric
+from app.analysis.model_history import label_fields, query_fields
+from app.analysis.summaries import DEFINITIONS
+from app.analysis.trend_lines import CHOICES, draw_counts, draw_models, draw_suite, find_metric
+from app.analysis.trends import AXES, TrendLine, lay_out, pad
+from app.charts.metric_trends import chart_metric, list_twin, share_runs
+from app.db import get_reader
+from app.queries.overview import list_top_breaks, list_top_functions
+from app.queries.page import FilterError
+from app.queries.run_counts import count_guard_failures, count_runs
+from app.queries.trend_filter import (
+    FILTERS,
+    check_keys,
+    choose_set,
+    read_choice,
+    read_ids,
+    read_last,
+    read_trend_filter,
+)
+from app.queries.trends import (
+    ModelSet,
+    TrendFilter,
+    list_branches,
+    list_model_names,
+    list_model_rows,
+    list_sets,
+    list_summaries,
+    list_trend_runs,
+)
+from collectors.categories import CATEGORIES
+
+blueprint = Blueprint("trends", __name__)
+MOST_MODELS, MOST_METRICS, MOST_COUNTED = 6, 8, 6
+DEFAULT_METRICS = ("speedup", "compilation_latency_s", "graph_breaks", "recompiles")
+_OTHERS = ("metric", "model", "function", "break", "category", "axis", "last", "definition")
+_OFFERED = 50  # functions and graph breaks
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Hold one chart before it is drawn."""
+
+    metric: Metric
+    lines: Sequence[TrendLine]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Hold what an address asks for."""
+
+    wanted: TrendFilter
+    metrics: Sequence[str]
+    models: Sequence[str]
+    counted: dict[str, list[str]]
+    axis: str
+    last: str
+    limit: int
+    definition: str
+
+
+def _read_asked() -> Asked:
+    """Read the address.
+
+    Raises: FilterError if a key is unknown or a value cannot be used.
+    """
+    args = request.args
+    check_keys(args, (*FILTERS, *_OTHERS))
+    last, limit = read_last(args)
+    models, metrics = (_read_list(key, most) for key, most in (("model", MOST_MODELS), ("metric", MOST_METRICS)))
+    counted = {key: _read_list(key, MOST_COUNTED) for key in ("function", "break", "category")}
+    return Asked(
+        read_trend_filter(args),
+        metrics or ([] if any(counted.values()) and not models else list(DEFAULT_METRICS)),
+        models,
+        counted,
+        read_choice(args, "axis", [name for name, _label in AXES], "date"),
+        last,
+        limit,
+        read_choice(args, "definition", DEFINITIONS, "hud"),
+    )
+
+
+def _read_list(key: str, most: int) -> list[str]:
+    found = list(dict.fromkeys(it.strip() for it in request.args.getlist(key) if it.strip()))
+    if len(found) > most:
+        raise FilterError(f"{key}: at most {most} at once, these are {len(found)}")
+    return found
+
+
+@blueprint.get("/trends")
+def index() -> str:
+    """Show what an address asks for over time."""
+    asked, reader = _read_asked(), get_reader()
+    sets = list_sets(reader)
+    chosen = choose_set(sets, asked.wanted)
+    notes: list[str] = []
+    drawings = [] if chosen is None else _measure(reader, asked, chosen, notes)
+    drawings += _count(reader, asked)
+    run_ids = {point.run_id for it in drawings for line in it.lines for point in line.points}
+    runs = list_trend_runs(reader, run_ids)
+    axis = lay_out([it for it in runs if asked.wanted.branch in (None, it.git_branch)], asked.axis)
+    charts = [
+        chart_metric(it.metric, it.lines, axis, chart_id=f"trend-{number}", words=number == 0)
+        for number, it in enumerate(drawings)
+    ]
+    columns, twin = list_twin([(it.metric, it.lines) for it in drawings], axis)
+    return render_template(
+        "trends.html",
+        asked=asked,
+        sets=sets,
+        chosen=chosen,
+        charts=charts if axis.runs else [],
+        shared=share_runs(axis),
+        axis=axis,
+        notes=[*notes, *axis.notes],
+        columns=columns,
+        twin=twin,
+        label_fields=label_fields,
+        set_address=_address_set,
+        **_offer(reader, chosen),
+    )
+
+
+def _measure(reader: sqlite3.Connection, asked: Asked, chosen: ModelSet, notes: list[str]) -> list[Drawing]:
+    """Draw the chosen metrics of a suite or of its models."""
+    wanted = asked.wanted.narrow(chosen)
+    summaries = list_summaries(reader, wanted, asked.definition, asked.limit)
+    metrics = [(name, find_metric(name, of_suite=not asked.models)) for name in asked.metrics]
+    missing = [name for name, metric in metrics if metric is None]
+    if missing:
+        notes.append(f"{', '.join(missing)}: {'a model' if asked.models else 'a suite'} has no such number")
+    known = [metric for _name, metric in metrics if metric is not None]
+    if not summaries or not known:
+        return []
+    if not asked.models:
+        label = f"{chosen.suite}, {DEFINITIONS[asked.definition].label}"
+        return [Drawing(metric, [draw_suite(metric, summaries, label)]) for metric in known]
+    columns = [name for metric in known for name in metric.columns]
+    rows = list_model_rows(reader, replace(wanted, since_us=summaries[-1].started_us), asked.models, columns)
+    unknown = sorted(set(asked.models) - {it.model for it in rows})
+    if unknown:
+        notes.append(f"{', '.join(unknown)}: no result in these runs")
+    run_ids = [it.run_id for it in summaries]
+    found = [Drawing(metric, [pad(line, run_ids) for line in draw_models(metric, rows)]) for metric in known]
+    empty = [it.metric.label for it in found if not _has_points(it)]
+    if empty:
+        notes.append(f"{', '.join(empty)}: never measured in these runs")
+    return [it for it in found if _has_points(it)]
+
+
+def _has_points(it: Drawing) -> bool:
+    return any(point.value is not None or point.status == "failed" for line in it.lines for point in line.points)
+
+
+def _count(reader: sqlite3.Connection, asked: Asked) -> list[Drawing]:
+    """Draw what is counted in every run: recompiles of functions, occurrences of breaks, failures of guards."""
+    found = []
+    for kind, label, meaning in (
+        ("function", "Recompiles of functions", "in each run"),
+        ("break", "Graph breaks", "times each came in a run"),
+    ):
+        lines = []
+        for thing_id in read_ids(kind, asked.counted[kind]):
+            counted = count_runs(reader, kind, thing_id, newest=asked.limit)
+            if counted is None:
+                abort(404, f"There is no {'function' if kind == 'function' else 'distinct graph break'} {thing_id}.")
+            lines.append(draw_counts(counted.label, counted.points))
+        found += [Drawing(_name_count(kind, label, meaning), lines)] if lines else []
+    known = {it.name: it for it in CATEGORIES}
+    categories = asked.counted["category"]
+    for name in categories:
+        if name not in known:
+            raise FilterError(f"category: {name[:40]!r} is not one of {', '.join(known)}")
+    lines = [
+        draw_counts(known[it].label, count_guard_failures(reader, it, asked.wanted.suite, newest=asked.limit))
+        for it in categories
+    ]
+    return found + ([Drawing(_name_count("category", "Guard failures", "in each run"), lines)] if lines else [])
+
+
+def _name_count(name: str, label: str, meaning: str) -> Metric:
+    return Metric(name, label, "", "down_is_good", 0, "count", "the hooks", meaning)
+
+
+def _address_set(it: ModelSet) -> str:
+    kept = {key: request.args.getlist(key) for key in request.args if key in ("metric", "axis", "last", "definition")}
+    return url_for("trends.index", **({k: v for k, v in query_fields(it.fields).items() if v} | kept))  # type: ignore[arg-type]
+
+
+def _offer(reader: sqlite3.Connection, chosen: ModelSet | None) -> dict[str, Any]:
+    """List what the selectors offer."""
+    functions = list_top_functions(reader, newest=300, limit=_OFFERED)
+    breaks = list_top_breaks(reader, newest=300, limit=_OFFERED)
+    return {
+        "models": [(it, it) for it in list_model_names(reader, chosen.suite)] if chosen else [],
+        "metrics": [(name, metric) for name in CHOICES if (metric := _name_choice(name))],
+        "branches": list_branches(reader),
+        "functions": [(str(it.function_id), f"{it.name} · {it.file}") for it in functions],
+        "breaks": [(str(it.distinct_id), " ".join(filter(None, (it.gb_id, it.gb_type or it.reason)))) for it in breaks],
+        "categories": [(it.name, it.label) for it in CATEGORIES],
+    }
+
+
+def _name_choice(name: str) -> Metric | None:
+    return find_metric(name, of_suite=False) or find_metric(name, of_suite=True)

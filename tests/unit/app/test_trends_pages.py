@@ -1,0 +1,151 @@
+"""The overview's headline and the trend page: every number with its change, its trend and its definition."""
+
+from __future__ import annotations
+
+import gzip
+import html
+import json
+import re
+import sqlite3
+from typing import Any
+
+import orjson
+import plotly.graph_objects as go
+import pytest
+from flask.testing import FlaskClient
+
+from app.analysis.metrics import BY_NAME
+from app.analysis.trends import TrendLine, TrendPoint, lay_out
+from app.charts.base import MAX_CHART_BYTES
+from app.charts.metric_trends import MOST_TWINS, chart_metric, list_twin, share_runs
+from app.cli import main as run_app
+from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
+from tests.unit.app.seed import START_US, add_run
+from tests.unit.app.test_hostile_text import _Seen
+from tests.unit.app.test_overview import _figures
+from tests.unit.app.test_trends_analysis import make_runs
+
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def suite(store: sqlite3.Connection) -> None:
+    bench_suite(store)
+
+
+def text_of(client: FlaskClient, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.text[:2000]
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
+
+
+@pytest.mark.usefixtures("suite")
+def test_the_overview_answers_at_a_glance_with_the_definition_by_name(client: FlaskClient) -> None:
+    page = text_of(client, "/")
+    said = ("45.5 %", "1.119×", "over 5 models", "Graph breaks per model 0.8", "PyTorch HUD", "the previous run")
+    assert [it for it in said if it not in page] == []
+    assert "inference · float32 · NVIDIA H200 · inductor" in page
+    assert "Compile runs" in page
+    runner = text_of(client, "/?definition=runner")
+    assert "runner.py: geomean over those models, each slowdown counted as 1" in runner
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_change_is_against_what_is_chosen(client: FlaskClient, database: Any) -> None:
+    assert f"/runs/{RUNS[0]}" in client.get(f"/?baseline={RUNS[0]}").text
+    assert run_app(["baseline", "save", "main", "--run", RUNS[0], "--db", str(database)]) == 0
+    stored = text_of(client, "/?baseline=baseline:main")
+    assert "Changes are against the stored baseline main" in stored
+    assert stored.count("over 5 models") >= 4
+    assert client.get("/?baseline=odd").status_code == 400
+    assert client.get("/?baseline=baseline:odd").status_code == 400
+
+
+def test_another_environment_is_said_before_anyone_blames_a_commit(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    for number, torch in enumerate(("2.11.0", "2.12.0")):
+        add_results(store, f"RUN{number}", MLP, started_us=START_US + number * DAY_US)
+        store.execute("update runs set torch_version = ? where id = ?", (torch, f"RUN{number}"))
+    page = text_of(client, "/")
+    assert "another environment torch 2.11.0 → 2.12.0" in page
+    assert "torch 2.12.0 from" in page
+
+
+def test_without_results_the_overview_says_how_to_get_some(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1")
+    assert "python -m collectors bench --db" in text_of(client, "/")
+    assert "No model was benchmarked" in text_of(client, "/trends") or "Nothing to draw" in text_of(client, "/trends")
+
+
+@pytest.mark.usefixtures("suite")
+def test_filters_are_in_the_address_and_wrong_ones_are_refused(client: FlaskClient) -> None:
+    assert "No benchmark result matches" in text_of(client, "/?dtype=amp")
+    assert "Nothing matches" in text_of(client, "/trends?backend=odd")
+    wrong = (
+        "/?axis=odd",
+        "/?last=0",
+        "/?definition=odd",
+        "/trends?odd=1",
+        "/trends?metric=odd",
+        "/trends?category=odd",
+    )
+    assert [client.get(it).status_code for it in wrong] == [400] * 6
+    assert client.get("/trends?break=99").status_code == 404
+    assert client.get("/trends?" + "&".join(f"model=m{n}" for n in range(9))).status_code == 400
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_failure_is_a_gap_with_a_mark_and_never_a_0(client: FlaskClient) -> None:
+    figure = _figures(client.get("/trends?model=Hungry&model=Breaky&metric=speedup").text)["trend-0"]
+    breaky, hungry, mark = figure["data"]
+    assert (breaky["name"], breaky["y"]) == ("Breaky", [0.572, 0.569, 0.587])
+    assert (hungry["y"], hungry["connectgaps"]) == ([None] * 3, False)
+    assert (mark["yaxis"], mark["hovertext"]) == ("y2", ["failed: out of memory"] * 3)
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_run_without_the_model_is_a_gap(client: FlaskClient, store: sqlite3.Connection) -> None:
+    later = measure(
+        suite="bench_models", model="Breaky", device="cuda", hardware="NVIDIA H200", values={"speedup": 2.0}
+    )
+    add_results(store, "BETWEEN", measure(**vars(later) | {"model": "Other"}), started_us=START_US + 3 * DAY_US)
+    add_results(store, "LAST", later, started_us=START_US + 4 * DAY_US)
+    (line,) = _figures(client.get("/trends?model=Breaky&metric=speedup").text)["trend-0"]["data"]
+    assert line["y"] == [0.572, 0.569, 0.587, None, 2.0]
+
+
+@pytest.mark.usefixtures("suite")
+def test_functions_breaks_and_guards_share_the_axis(client: FlaskClient) -> None:
+    page = client.get("/trends?function=1&break=1&category=tensor_size&model=Breaky&metric=speedup").text
+    figures = _figures(page)
+    assert [figures[f"trend-{n}"]["data"][0]["y"] for n in range(1, 4)] == [[1, 1, 1], [2, 2, 2], [1, 1, 1]]
+    assert len({json.dumps(it["layout"]["xaxis"]["range"]) for it in figures.values() if "yaxis2" in it["layout"]}) == 1
+
+
+@pytest.mark.usefixtures("suite")
+def test_hover_says_commit_subject_torch_and_environment(client: FlaskClient) -> None:
+    shared = json.loads(re.findall(r'id="points">(.*?)</script>', client.get("/trends").text, re.DOTALL)[0])
+    assert shared["runs"] == list(RUNS)
+    assert all(it in shared["text"][0] for it in ("Fuse the two norms", "torch 2.11.0", "NVIDIA H200"))
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_hostile_name_stays_text(client: FlaskClient) -> None:
+    page = client.get("/trends", query_string={"model": HOSTILE, "metric": "speedup"}).text
+    assert [tag for tag, attributes in _Seen(page).tags if "onclick" in attributes] == []
+    assert "<" not in _figures(page)["trend-0"]["data"][0]["name"]
+
+
+@pytest.mark.parametrize("axis", ["date", "commit", "torch"])
+def test_charts_are_what_plotly_takes_and_two_years_of_days_are_small(axis: str) -> None:
+    laid = lay_out(make_runs(730), axis)
+    points = [TrendPoint(it.id, 1 + n / 977, 1.0, 2.0) for n, it in enumerate(laid.runs)]
+    lines = [TrendLine(f"model {n}", points) for n in range(2)]
+    charts = [chart_metric(BY_NAME[name], lines, laid, chart_id=name) for name in ("speedup", "graph_breaks")]
+    for chart in charts:
+        assert len(go.Figure(chart.figure).data) == 2
+    bodies = b"".join(orjson.dumps(it) for it in (share_runs(laid), *(chart.figure for chart in charts)))
+    assert len(gzip.compress(bodies, 6)) < MAX_CHART_BYTES
+    columns, rows = list_twin([(BY_NAME["speedup"], lines)], laid)
+    assert (len(columns), len(rows), rows[0][4]) == (6, MOST_TWINS, "1.746×")
