@@ -1,5 +1,6 @@
 """What a result file's name tells: upstream's runner and CI put the configuration there and nowhere else.
 
+The words come in any order, and one configuration is one series whatever theirs is.
 `{backend}_{suite}_{dtype}_{mode}_{device}_{performance|accuracy}.csv` (runner.py, CI; HUD adds the GPU's architecture
 after the device), `{mode}_{suite}.csv` (a job's own), `[dynamic_]{backend}_{suite}_{mode}.csv` (ci_expected_accuracy).
 """
@@ -7,27 +8,28 @@ after the device), `{mode}_{suite}.csv` (a job's own), `[dynamic_]{backend}_{sui
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 DTYPES = ("float32", "float16", "bfloat16", "amp", "quant", "notset", "int8", "fp32", "fp16", "bf16")
 DEVICES = ("cpu", "cuda", "xpu", "mps", "rocm", "hpu", "xla", "npu", "mtia")
 SUITES = ("torchbench", "huggingface", "timm_models", "timm", "huggingface_llm")
 EXPERIMENTS = ("performance", "accuracy", "coverage", "tolerance", "overhead", "overheads", "xla", "speedup")
-BACKENDS = ("inductor", "aot_eager", "eager", "cudagraphs", "dynamo_eager", "aot_inductor", "export", "nothing")
-_ANY = "|".join
-_FULL = re.compile(
-    rf"(?P<backend>.+?)_(?P<suite>{_ANY(SUITES)}|[^_]+)_(?P<dtype>{_ANY(DTYPES)})_(?P<mode>inference|training)"
-    rf"(?:_(?P<device>{_ANY(DEVICES)})(?:_(?P<hardware>[^_]+))??)?(?:_(?P<experiment>{_ANY(EXPERIMENTS)}))?"
+MODES = ("inference", "training")
+# The plain names stand last: cudagraphs is a backend of its own and something that inductor does.
+BACKENDS = ("aot_inductor", "aot_eager", "dynamo_eager", "inductor", "export", "nothing", "eager", "cudagraphs")
+# What a backend's label has behind its name, in this order.
+FLAGS = (
+    *("no_cudagraphs", "with_cudagraphs", "cudagraphs_low_precision", "cudagraphs", "low_precision"),
+    *("cpp_wrapper", "max_autotune", "freezing"),
 )
-_PARTS = {
-    "suite": re.compile(rf"(?:^|_)({_ANY(sorted(SUITES, key=len, reverse=True))})(?=_|$)"),
-    "dtype": re.compile(rf"(?:^|_)({_ANY(DTYPES)})(?=_|$)"),
-    "mode": re.compile(r"(?:^|_)(inference|training)(?=_|$)"),
-    "device": re.compile(rf"(?:^|_)({_ANY(DEVICES)})(?=_|$)"),
-    "experiment": re.compile(rf"(?:^|_)({_ANY(EXPERIMENTS)})(?=_|$)"),
-    "backend": re.compile(rf"(?:^|_)({_ANY(sorted(BACKENDS, key=len, reverse=True))})(?=_|$)"),
-}
+_ANY = "|".join
+# Of a suite that is not upstream's the place tells, and so it does of the GPU.
+_FULL = re.compile(rf".+?_(?P<suite>[^_]+)_(?:{_ANY(DTYPES)})_(?:{_ANY(MODES)})(?:_.*)?")
+_HARDWARE = re.compile(rf".*_(?:{_ANY(DEVICES)})_(?P<hardware>[^_]+)(?:_(?:{_ANY(EXPERIMENTS)}))?")
+_SHARD = re.compile(rf"(?<![^_])({_ANY(sorted(SUITES, key=len, reverse=True))})\d+(?![^_])")
 _SAME = {"overheads": "overhead", "speedup": "performance", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_SAME["timm"] = "timm_models"  # CI's name of the suite that everything else calls so
 _SUFFIX = re.compile(r"\.(?:csv|json|jsonl|npy)$", re.IGNORECASE)
 _PACKED = re.compile(r"\.(?:gz|zst|xz|bz2)$", re.IGNORECASE)
 _RAW_TIMINGS = re.compile(r"^(?P<stem>.*)-raw_timings-(?P<model>.+)-(?P<device>[a-z]+)$", re.DOTALL)
@@ -57,23 +59,60 @@ def read_name(name: str) -> Named:
     stem = stem_of(name)
     for ending in ("_compilation_metrics", "_graph_breaks", "_graph_break_deduped", "_graph_breaks_deduped"):
         stem = stem.removesuffix(ending)
-    found = _FULL.fullmatch(stem)
-    parts = found.groupdict() if found else _scan(stem)
-    parts = {key: _SAME.get(value, value) for key, value in parts.items() if value}
-    return Named(**parts, dynamic="dynamic" in stem.split("_"))
+    words = _Words(_SHARD.sub(r"\1", stem).split("_"))
+    parts: dict[str, str | None] = {"suite": words.take(sorted(SUITES, key=len, reverse=True))}
+    full = _FULL.fullmatch(stem)
+    if parts["suite"] is None and full and full["suite"] not in (*BACKENDS, *DEVICES, "freezing", "autotune", "eager"):
+        parts["suite"] = words.take([full["suite"]])
+    end = words.taken_at if parts["suite"] else 0
+    kinds = {"dtype": DTYPES, "mode": MODES, "device": DEVICES, "experiment": EXPERIMENTS}
+    parts |= {kind: words.take(names) for kind, names in kinds.items()}
+    is_dynamic = words.take(["dynamic"]) is not None
+    parts["backend"] = words.label(end, bool(full))
+    hardware = _HARDWARE.fullmatch(stem)
+    if hardware and hardware["hardware"] in words.left:
+        parts["hardware"] = hardware["hardware"]
+    known = {kind: _SAME.get(word, word) for kind, word in parts.items() if word}
+    return Named(**known, dynamic=is_dynamic)
 
 
-def _scan(stem: str) -> dict[str, str | None]:
-    parts = {key: found[1] if (found := pattern.search(stem)) else None for key, pattern in _PARTS.items()}
-    place = parts["suite"]
-    # What stands before the suite is the backend with its label: inductor_no_cudagraphs_torchbench.
-    before = stem.split(f"_{place}")[0] if place and f"_{place}" in stem else ""
-    words = [
-        word for word in before.split("_") if word not in ("dynamic", *DEVICES, *EXPERIMENTS, "training", "inference")
-    ]
-    if parts["backend"] and words and words[0] == parts["backend"].split("_")[0]:
-        parts["backend"] = "_".join(words)
-    return parts
+class _Words:
+    """Hold a name's words; those that were understood are taken out, and the others keep their places."""
+
+    def __init__(self, words: list[str]) -> None:
+        self._words: list[str | None] = [*words]
+        self.taken_at = 0
+
+    @property
+    def left(self) -> list[str]:
+        return [word for word in self._words if word is not None]
+
+    def take(self, names: Iterable[str]) -> str | None:
+        """Take out the first of the names that is there, of one word or several."""
+        for name in names:
+            parts = name.split("_")
+            for at in range(len(self._words) - len(parts) + 1):
+                if self._words[at : at + len(parts)] == parts:
+                    self._words[at : at + len(parts)] = [None] * len(parts)
+                    self.taken_at = at
+                    return name
+        return None
+
+    def label(self, end: int, is_full: bool) -> str | None:
+        """Take out the backend and write it with its label: known flags in their order, then words of nobody's.
+
+        The latter stand between the backend and the suite, at `end`; in a name of the full form before the suite.
+        """
+        several = [flag for flag in FLAGS if "_" in flag]
+        flags = {flag for flag in several if self.take([flag])}
+        backend = self.take(BACKENDS)
+        start = 0 if is_full else self.taken_at
+        flags |= {flag for flag in FLAGS if self.take([flag])}
+        others = [word for word in self._words[start:end] if word] if backend or is_full else []
+        parts = [backend or "", *(flag for flag in FLAGS if flag in flags), *others]
+        if not backend:
+            parts = [*others, *(flag for flag in FLAGS if flag in flags)] if others else []
+        return "_".join(part for part in parts if part) or None
 
 
 def damaged(stem: str) -> str:

@@ -14,13 +14,17 @@ CASES = {
         "timm_models", "bfloat16", "inference", "cuda", "h100", "inductor_no_cudagraphs", "accuracy"
     ),
     "a/b/inductor_dynamic_huggingface_float32_inference_cpu_performance.json": Named(
-        "huggingface", "float32", "inference", "cpu", None, "inductor_dynamic", "performance", True
+        "huggingface", "float32", "inference", "cpu", None, "inductor", "performance", True
     ),
     "dynamic_inductor_torchbench_inference.csv": Named(
         "torchbench", None, "inference", None, None, "inductor", None, True
     ),
-    "aot_eager_timm_training.csv": Named("timm", None, "training", None, None, "aot_eager"),
-    "cpu_inductor_huggingface_freezing_inference.csv": Named("huggingface", None, "inference", "cpu", None, "inductor"),
+    "aot_eager_timm_training.csv": Named("timm_models", None, "training", None, None, "aot_eager"),
+    "cpu_inductor_huggingface_freezing_inference.csv": Named(
+        "huggingface", None, "inference", "cpu", None, "inductor_freezing"
+    ),
+    "ours_mine_amp_training_cuda_accuracy.csv": Named("mine", "amp", "training", "cuda", None, "ours", "accuracy"),
+    "inference_timm_models0.csv": Named("timm_models", None, "inference"),
     "training_torchbench.csv": Named("torchbench", None, "training"),
     "speedup_inductor.csv": Named(backend="inductor", experiment="performance"),
     "inductor_builtin_float32_inference_cuda_performance_compilation_metrics.csv.xz": Named(
@@ -33,6 +37,35 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_name_tells_its_configuration(name: str) -> None:
     assert read_name(name) == CASES[name]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        (
+            "dynamic_inductor_torchbench_amp_inference_cuda_accuracy",
+            "cuda_inductor_dynamic_torchbench_amp_inference_accuracy",
+        ),
+        ("cpu_inductor_amp_freezing_torchbench_inference", "inductor_freezing_torchbench_amp_inference_cpu"),
+        ("cpu_aot_inductor_torchbench_amp_freezing_inference", "cpu_aot_inductor_amp_freezing_torchbench_inference"),
+        (
+            "dynamic_cpu_max_autotune_inductor_amp_freezing_torchbench_inference",
+            "inductor_freezing_max_autotune_torchbench_amp_inference_cpu_dynamic",
+        ),
+        ("inductor_with_cudagraphs_timm_training", "training_timm_models1_inductor_with_cudagraphs"),
+    ],
+)
+def test_the_order_of_words_makes_no_other_series(names: tuple[str, str]) -> None:
+    first, second = (read_name(name) for name in names)
+    assert first == second and first.backend
+
+
+def test_flags_stand_behind_the_backend_in_one_order() -> None:
+    said = [read_name(name).backend for name in ("cpu_aot_inductor_torchbench_amp_freezing_inference", "x_torchbench")]
+    assert said == ["aot_inductor_freezing", None]
+    assert read_name("dynamic_cpu_max_autotune_inductor_amp_freezing_torchbench_inference").backend == (
+        "inductor_max_autotune_freezing"
+    )
 
 
 def test_a_stem_is_damaged_as_rstrip_does() -> None:
