@@ -61,8 +61,10 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Check": record(
         "What a check found.",
-        passed=flag("Whether nothing fails."),
-        exit_code=whole("As `compileboard check` exits: 0 pass, 1 fail."),
+        passed=flag("Whether nothing fails and all that the baseline calls for was compared."),
+        exit_code=whole(
+            "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls for could not look."
+        ),
         headline=text("What came of it, in a line."),
         run=text("What was checked."),
         baseline=maybe(text("What it was compared with.")),

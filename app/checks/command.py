@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import json
+import math
 import os
 import sqlite3
 import sys
@@ -18,7 +19,7 @@ from app.analysis.gates.model import IMPROVED, NOTE, PASS, Options, Side
 from app.checks.decide import NOT_COMPARED, Report, compare
 from app.checks.find import find_baseline, find_run, is_file
 from app.checks.flaky import list_flaky
-from app.checks.sides import choose, load_run
+from app.checks.sides import choose_both, load_run, name_field
 from app.checks.tables import CannotCompare, read_table
 from app.checks.write_json import make_json
 from app.checks.write_junit import write_junit
@@ -48,6 +49,7 @@ examples:
 Exit codes: 0 pass, 1 fail, 2 could not compare. Rules and their verdicts: --list-rules.
 """
 FIELDS = ("suite", "mode", "dtype", "device", "backend")
+NUMBERS = ("batch_size", "world_size")
 
 
 def add_parser(commands: Any) -> None:
@@ -88,22 +90,54 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     choices = parser.add_argument_group("which results")
     for name in FIELDS:
         choices.add_argument(f"--{name}", metavar="WORD", help=f"Only results of this {name}.")
+    shapes = choices.add_mutually_exclusive_group()
+    shapes.add_argument("--dynamic", action="store_const", const=True, help="Only results of dynamic shapes.")
+    shapes.add_argument("--static", dest="dynamic", action="store_const", const=False, help="Only of static shapes.")
+    for name in NUMBERS:
+        flag = f"--{name.replace('_', '-')}"
+        choices.add_argument(flag, type=_read_whole, metavar="N", help=f"Only results of this {name_field(name)}.")
     choices.add_argument("--model", action="append", default=[], metavar="NAME", help="Only this model; repeatable.")
+
+
+def _read_whole(text: str) -> int:
+    if not text.isdecimal() or not text.isascii():
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no whole number")
+    return int(text)
+
+
+def _read_positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no finite number above 0")
+    return value
 
 
 def _add_numbers(parser: argparse.ArgumentParser) -> None:
     rules = parser.add_argument_group("what the rules are told")
     rules.add_argument("--flaky", action="append", default=[], metavar="MODEL", help="A flaky model; repeatable.")
     rules.add_argument("--no-known-flaky", action="store_true", help="Forget the harness's own list of flaky models.")
-    rules.add_argument("--threshold", type=float, metavar="X", help="performance: the metric's target.")
-    rules.add_argument("--threshold-scale", type=float, default=1.0, metavar="X", help="performance: relaxes it.")
+    rules.add_argument("--threshold", type=_read_positive, metavar="X", help="performance: the metric's target.")
+    rules.add_argument(
+        "--threshold-scale", type=_read_positive, default=1.0, metavar="X", help="performance: relaxes it."
+    )
     rules.add_argument("--metric", choices=("speedup", "abs_latency"), default="speedup", help="performance: of what.")
     rules.add_argument("--fail-on-improvement", action="store_true", help="performance: fail above the target too.")
     rules.add_argument(
-        "--noise-margin", type=float, default=Options.noise_margin, metavar="X", help="pr-time, where none is expected."
+        "--noise-margin",
+        type=_read_positive,
+        default=Options.noise_margin,
+        metavar="X",
+        help="pr-time, where none is expected.",
     )
     rules.add_argument(
-        "--tolerance", type=float, default=Options.tolerance, metavar="X", help="speedup: a smaller change is none."
+        "--tolerance",
+        type=_read_positive,
+        default=Options.tolerance,
+        metavar="X",
+        help="speedup: a smaller change is none.",
     )
     rules.add_argument("--allow-improvement", action="store_true", help="What got better does not fail.")
     rules.add_argument(
@@ -119,9 +153,9 @@ def check(arguments: argparse.Namespace) -> int:
     path = load_settings(os.environ, {"db": arguments.db}).db
     try:
         actual, expected = _load(path, arguments)
-        wanted = {name: value for name in FIELDS if (value := getattr(arguments, name))}
-        actual = choose(actual, wanted, arguments.model)
-        expected = None if expected is None else choose(expected, wanted, arguments.model)
+        fields = (*FIELDS, "dynamic", *NUMBERS)
+        wanted = {name: value for name in fields if (value := getattr(arguments, name)) is not None}
+        actual, expected, notes = choose_both(actual, expected, wanted, arguments.model)
         options = _read_options(arguments)
         report = compare(
             actual,
@@ -130,11 +164,14 @@ def check(arguments: argparse.Namespace) -> int:
             options,
             allow_improvement=arguments.allow_improvement,
             allow_environment_change=arguments.allow_environment_change,
+            notes=notes,
         )
         if arguments.propose:
             _propose(arguments.propose, actual, expected, options)
         _write(report, arguments)
-    except (CannotCompare, StoreError) as error:
+    except CannotCompare as error:
+        return _fail(f"{error}: {error.flags}" if error.flags else str(error))
+    except StoreError as error:
         return _fail(str(error))
     except sqlite3.Error as error:
         return _fail(str(explain(error, path)))

@@ -16,11 +16,15 @@ PASSED, FAILED, NOT_COMPARED = 0, 1, 2  # the exit codes
 
 @dataclass(frozen=True)
 class RuleReport:
-    """Hold what one rule found; `lacks` says why it could not look, where it could not."""
+    """Hold what one rule found; `lacks` says why it could not look, where it could not.
+
+    `is_due` tells that the baseline has what the rule compares: not to look is then no pass.
+    """
 
     rule: Rule
     verdicts: tuple[Verdict, ...]
     lacks: str = ""
+    is_due: bool = False
 
     @property
     def counts(self) -> dict[str, int]:
@@ -50,8 +54,13 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 for a pass, 1 for a failure."""
-        return FAILED if self.failures else PASSED
+        """Return 0 for a pass, 1 for a failure, 2 where nothing fails and a rule that is due could not look."""
+        return FAILED if self.failures else NOT_COMPARED if self.due else PASSED
+
+    @property
+    def due(self) -> list[RuleReport]:
+        """Return the rules that the baseline calls for and that could not look."""
+        return [it for it in self.rules if it.is_due]
 
     @property
     def headline(self) -> str:
@@ -59,6 +68,9 @@ class Report:
         looked = [it for it in self.rules if not it.lacks]
         rules = f"{len(looked)} rule{'' if len(looked) == 1 else 's'}"
         against = f" against {self.baseline}" if self.baseline else ""
+        if not self.failures and self.due:
+            names = ", ".join(it.rule.name for it in self.due)
+            return f"NOT COMPARED: {self.run}{against}, {rules} passed; the baseline calls for {names} too"
         if not self.failures:
             return f"PASS: {self.run}{against}, {rules}"
         count = len(self.failures)
@@ -75,8 +87,9 @@ def compare(
     *,
     allow_improvement: bool = False,
     allow_environment_change: bool = False,
+    notes: Iterable[str] = (),
 ) -> Report:
-    """Put both sides under the named rules.
+    """Put both sides under the named rules; `notes` are warnings of the choice of results.
 
     Raises: CannotCompare if that would mean nothing, or there is no such rule.
     """
@@ -88,7 +101,7 @@ def compare(
     if expected is None:
         needy = [rule.name for rule in rules if rule.needs_baseline]
         if needy:
-            raise CannotCompare(f"--rule {needy[0]} needs --baseline: a run, a commit, a stored baseline or a CSV")
+            raise CannotCompare(f"rule {needy[0]} needs a baseline: a run, a commit, a stored baseline or a CSV")
     models = [row.name for row in actual.rows]
     try:
         actual, other = pair(actual, expected if expected is not None else Side("no baseline", ()))
@@ -98,18 +111,22 @@ def compare(
     options = replace(options, flaky=options.flaky | frozenset(named))
     if expected is not None:
         _need_common(actual, other, rules)
-    reports = []
-    for rule in rules:
-        lacks = rule.applies(actual, other, options)
-        if lacks and rule.name in wanted:
-            raise CannotCompare(f"--rule {rule.name} cannot be decided: {lacks}")
-        verdicts = () if lacks else tuple(in_order(rule.check(*_narrow(rule, actual, other), options)))
-        reports.append(RuleReport(rule, verdicts, lacks))
+    reports = [_decide(rule, actual, other, options, wanted) for rule in rules]
     if all(it.lacks for it in reports):
         raise CannotCompare("nothing can be compared: " + "; ".join(dict.fromkeys(it.lacks for it in reports)))
-    warnings = _check_environment(actual, other, reports, allow_environment_change)
+    warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
     title = None if expected is None else other.title
     return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement)
+
+
+def _decide(rule: Rule, actual: Side, expected: Side, options: Options, wanted: list[str]) -> RuleReport:
+    lacks = rule.applies(actual, expected, options)
+    if lacks and rule.name in wanted:
+        raise CannotCompare(f"rule {rule.name} cannot be decided: {lacks}")
+    if lacks:
+        is_due = rule.needs_baseline and not rule.applies(expected, expected, options)
+        return RuleReport(rule, (), lacks, is_due)
+    return RuleReport(rule, tuple(in_order(rule.check(*_narrow(rule, actual, expected), options))))
 
 
 def _narrow(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:
@@ -140,13 +157,18 @@ def _check_environment(actual: Side, expected: Side, reports: list[RuleReport], 
         for name in actual.environment
         if name in expected.environment and actual.environment[name] != expected.environment[name]
     ]
-    if not differing:
-        return []
     measuring = [it.rule.name for it in reports if it.rule.is_performance and not it.lacks]
+    unknown = [
+        f"the GPU or processor of {side.title} is not known: {', '.join(measuring)} may compare machines, not code"
+        for side in (actual, expected)
+        if measuring and "hardware" not in side.environment and any(row.series for row in side.rows)
+    ]
+    if not differing:
+        return unknown
     said = f"the surroundings differ: {'; '.join(differing)}"
     if measuring and not is_allowed:
         raise CannotCompare(
-            f"{said}. {', '.join(measuring)} would compare machines, not code: give --allow-environment-change, or "
-            "name other rules with --rule"
+            f"{said}. {', '.join(measuring)} would compare machines, not code",
+            flags="give --allow-environment-change, or name other rules with --rule",
         )
-    return [f"{said} ({', '.join(measuring)} compare across that)" if measuring else said]
+    return [*unknown, f"{said} ({', '.join(measuring)} compare across that)" if measuring else said]

@@ -29,37 +29,55 @@ _NUMBERS = {
     "dynamo_peak_mem": "dynamo_peak_mem_gb",
 }
 _COUNTS = ("graph_breaks", "calls_captured", "unique_graphs", "unique_graph_breaks", "fallbacks_to_eager", "recompiles")
-_JUDGES = ("accuracy", "expected_accuracy")
+_JUDGE = "accuracy"
+_EXPECTED = "expected_"  # experiments of what a file expects, not of what was measured
 
 
 def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     """Make a side of a run: its results, its distinct graph breaks and causes by model, its surroundings."""
     counts = check_parts.list_instruction_counts(reader, run.id)
+    expected = check_parts.list_expected(reader, run.id)
     rows: list[Row] = []
     tasks: dict[str, str] = {}
     for merged, parts in merge_with_parts(list_measured(reader, run.id)):
-        row = _make_row(merged, parts, counts)
+        row = _make_row(_name_gpu(merged, run), parts, counts, expected)
         rows.append(row)
         tasks |= dict.fromkeys(merged.tasks, row.key)
     breaks = _by_model(check_parts.list_task_breaks(reader, run.id), tasks)
     causes = _by_model(check_parts.list_task_causes(reader, run.id), tasks)
     was_observed = bool(check_parts.count_observed(reader, run.id))
-    hardware = {row.series["hardware"] for row in rows if row.series.get("hardware")} or {run.gpu_name or "CPU"}
     return Side(
         title=f"run {run.id}" + (" (still running)" if run.state == "running" else ""),
         rows=tuple(rows),
         breaks=breaks if breaks or was_observed else None,
         causes=causes if causes or was_observed else None,
-        environment={
-            "hardware": ", ".join(sorted(str(it) for it in hardware)),
-            **({"torch": run.torch_version} if run.torch_version else {}),
-        },
+        environment=_name_hardware(rows) | ({"torch": run.torch_version} if run.torch_version else {}),
     )
 
 
-def _make_row(merged: ResultRow, parts: Iterable[Measured], counts: Mapping[int, Mapping[str, float]]) -> Row:
+def _name_gpu(merged: ResultRow, run: RunRow) -> ResultRow:
+    is_unnamed = merged.device == "cuda" and not merged.hardware and run.gpu_name
+    return replace(merged, hardware=run.gpu_name) if is_unnamed else merged
+
+
+def _name_hardware(rows: Iterable[Row]) -> dict[str, str]:
+    """Name what the rows were measured on; nothing where that of one of them is not known."""
+    names = [row.series.get("hardware") or ("CPU" if row.series.get("device") == "cpu" else None) for row in rows]
+    return {"hardware": ", ".join(sorted(map(str, set(names))))} if names and None not in names else {}
+
+
+def _make_row(
+    merged: ResultRow,
+    parts: Iterable[Measured],
+    counts: Mapping[int, Mapping[str, float]],
+    expected: Mapping[int, Mapping[str, Any]],
+) -> Row:
     said = tuple(parts)
-    judge = next((it for it in said if it.experiment in _JUDGES), None)
+    series = {name: getattr(merged, name) for name in (*FIELDS, *TIE_BREAKERS)}
+    key = name_configuration(merged.model, series)
+    if all(it.experiment.startswith(_EXPECTED) for it in said):  # as `read_table` reads the file itself
+        return Row(merged.model, {name: it for part in said for name, it in expected[part.id].items()}, series, key)
+    judge = next((it for it in said if it.experiment == _JUDGE), None)
     cells: dict[str, Any] = {"status": merged.status, "reason": merged.reason}
     cells |= {name: getattr(merged, column) for name, column in _NUMBERS.items()}
     for name in _COUNTS:
@@ -70,9 +88,7 @@ def _make_row(merged: ResultRow, parts: Iterable[Measured], counts: Mapping[int,
     if judge is None:
         cells["ran"] = "pass" if merged.status == "measured" else merged.reason or merged.status
     for part in said:
-        cells |= counts.get(part.id, {})
-    series = {name: getattr(merged, name) for name in (*FIELDS, *TIE_BREAKERS)}
-    key = name_configuration(merged.model, series)
+        cells |= {} if part.experiment.startswith(_EXPECTED) else counts.get(part.id, {})
     return Row(merged.model, {name: cell for name, cell in cells.items() if cell is not None}, series, key)
 
 
@@ -89,16 +105,67 @@ def _by_model(found: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[
     return tuple(merged.values())
 
 
-def choose(side: Side, wanted: Mapping[str, str], models: Iterable[str]) -> Side:
-    """Keep the rows that have these words in their series, and these models; a bare CSV has no series to ask."""
+def choose(side: Side, wanted: Mapping[str, Any], models: Iterable[str]) -> Side:
+    """Keep the rows that have this in their series, and these models; a bare CSV has no series to ask.
+
+    Raises: CannotCompare if `wanted` leaves none of the side's rows.
+    """
     names = set(models)
-    rows = tuple(
-        row
-        for row in side.rows
-        if (not names or row.name in names)
-        and all(not row.series or str(row.series.get(field)) == value for field, value in wanted.items())
-    )
-    return replace(side, rows=rows)
+    rows = [row for row in side.rows if not row.series or all(_has(row, *it) for it in wanted.items())]
+    if side.rows and not rows:
+        asked = ", ".join(f"{name_field(field)} {_write(value)}" for field, value in wanted.items())
+        there = "; ".join(f"{name_field(field)} {_list_values(side, field)}" for field in wanted)
+        raise CannotCompare(f"{asked} leaves none of {side.title}'s {len(side.rows)} results; they have {there}")
+    kept = tuple(row for row in rows if not names or row.name in names)
+    if len(kept) == len(side.rows):
+        return side
+    others = {name: value for name, value in side.environment.items() if name != "hardware"}
+    return replace(side, rows=kept, environment=_name_hardware(kept) | others)
+
+
+def choose_both(
+    actual: Side, expected: Side | None, wanted: Mapping[str, Any], models: Iterable[str]
+) -> tuple[Side, Side | None, list[str]]:
+    """Choose of both sides; return with them what has to be said of the choice.
+
+    Raises: CannotCompare if it leaves nothing, or a model is on neither side.
+    """
+    names = list(models)
+    sides = [choose(side, wanted, ()) for side in (actual, expected) if side is not None]
+    known = set[str]().union(*(side.names() for side in sides))
+    for name in names:
+        if name not in known:
+            titles = " nor ".join(dict.fromkeys(side.title for side in sides))
+            some = ", ".join(sorted(known)[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
+            raise CannotCompare(f"there is no model {name[:80]!r} in {titles}; there are {some or 'none'}")
+    fields = ", ".join(map(name_field, wanted))
+    notes = [
+        f"{side.title} says no {fields}: all of its rows are compared"
+        for side in sides
+        if wanted and side.rows and not any(row.series for row in side.rows)
+    ]
+    chosen = [choose(side, {}, names) for side in sides]
+    return chosen[0], chosen[1] if expected is not None else None, notes
+
+
+def name_field(field: str) -> str:
+    """Write a series' field for people."""
+    return field.replace("_", " ")
+
+
+def _has(row: Row, field: str, value: Any) -> bool:
+    found = row.series.get(field)
+    return bool(found) == value if isinstance(value, bool) else str(found) == str(value)
+
+
+def _write(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)[:80]
+
+
+def _list_values(side: Side, field: str) -> str:
+    found = {row.series.get(field) for row in side.rows}
+    words = {_write(bool(it)) if field == "dynamic" else "unknown" if it is None else str(it) for it in found}
+    return ", ".join(sorted(words)[:5])
 
 
 def dump_side(side: Side) -> dict[str, Any]:

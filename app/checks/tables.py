@@ -41,7 +41,11 @@ _CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
 
 
 class CannotCompare(Exception):
-    """Say what is not there to compare, and what to do."""
+    """Say what is not there to compare, and what to do; `flags` is what the command line can be told besides."""
+
+    def __init__(self, said: str, *, flags: str = "") -> None:
+        super().__init__(said)
+        self.flags = flags
 
 
 def read_table(path: str) -> Side:

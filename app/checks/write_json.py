@@ -10,7 +10,7 @@ from app.checks.decide import Report
 def make_json(report: Report) -> dict[str, Any]:
     """Return what a check found as plain values."""
     return {
-        "passed": not report.failures,
+        "passed": report.exit_code == 0,
         "exit_code": report.exit_code,
         "headline": report.headline,
         "run": report.run,

@@ -15,7 +15,7 @@ _DETAIL = 400
 
 def write_markdown(report: Report) -> Iterator[str]:
     """Yield the lines."""
-    mark = "❌" if report.failures else "✅"
+    mark = {0: "✅", 1: "❌"}.get(report.exit_code, "⚠️")
     yield f"### {mark} {prose(report.headline, 300)}"
     yield ""
     for warning in report.warnings:
@@ -24,6 +24,7 @@ def write_markdown(report: Report) -> Iterator[str]:
     yield from table(["Rule", "Result"], [[code(it.rule.name), _sum_up(it.counts, it.lacks)] for it in report.rules])
     if report.failures:
         yield from _section("What fails", report.failures)
+    if report.exit_code:
         yield ""
         yield prose(what_to_do(report), _DETAIL)
     notes = [it for rule in report.rules for it in rule.verdicts if it.outcome != PASS and not report.fails(it)]

@@ -23,7 +23,7 @@ def write_table(report: Report, *, every: bool = False) -> Iterator[str]:
         yield from _columns([_cells(it) for it in shown])
     yield ""
     yield from _columns([(it.rule.name, _sum_up(it)) for it in report.rules])
-    if report.failures:
+    if report.failures or report.due:
         yield ""
         yield textwrap.fill(what_to_do(report), 110)
 
@@ -45,7 +45,13 @@ def _sum_up(it: RuleReport) -> str:
 
 
 def what_to_do(report: Report) -> str:
-    """Say what to do about a check that failed."""
+    """Say what to do about a check that did not pass."""
+    if not report.failures:
+        names = ", ".join(it.rule.name for it in report.due)
+        return (
+            f"The baseline has what {names} compare{'' if len(report.due) > 1 else 's'} and the run has not: measure "
+            "it, or name the rules that are wanted (--rule)."
+        )
     if report.baseline is None:
         return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."
     kind, _space, name = report.baseline.partition(" ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from typing import Any
 
 BREAKS_SQL = """
 select
@@ -38,6 +39,16 @@ join result_values as v on v.result_id = x.id
 where x.run_id = :run_id
   and (v.name like '%instruction_count' or v.name like '%noise_margin')
 order by v.result_id, v.name
+limit :limit
+"""
+# What a file of expected results says has names of its own, so that nobody takes it for a measurement.
+EXPECTED_SQL = """
+select x.id, v.name, v.value, json_extract(x.facts, '$.expected_accuracy') as accuracy
+from results as x
+left join result_values as v on v.result_id = x.id and v.name like 'expected\\_%' escape '\\'
+where x.run_id = :run_id
+  and x.experiment like 'expected\\_%' escape '\\'
+order by x.id, v.name
 limit :limit
 """
 OBSERVED_SQL = """
@@ -80,6 +91,16 @@ def list_instruction_counts(
     found: dict[int, dict[str, float]] = {}
     for row in connection.execute(COUNTS_SQL, {"run_id": run_id, "limit": limit}):
         found.setdefault(row["result_id"], {})[row["name"]] = row["value"]
+    return found
+
+
+def list_expected(connection: sqlite3.Connection, run_id: str, limit: int = MOST) -> dict[int, dict[str, Any]]:
+    """List by result what a run's files of expected results say, under upstream's column names."""
+    found: dict[int, dict[str, Any]] = {}
+    for row in connection.execute(EXPECTED_SQL, {"run_id": run_id, "limit": limit}):
+        cells = found.setdefault(row["id"], {"accuracy": row["accuracy"]} if row["accuracy"] else {})
+        if row["name"]:
+            cells[row["name"].removeprefix("expected_")] = row["value"]
     return found
 
 

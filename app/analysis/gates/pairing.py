@@ -57,7 +57,7 @@ def _describe(side: Side, twins: list[Row]) -> str:
     )
     return (
         f"{side.title} has {len(same)} results of {name} ({said}), and the other side cannot tell them apart; choose "
-        "with --suite, --mode, --dtype, --device, --backend or --model"
+        "by suite, mode, dtype, device, backend, dynamic or static shapes, batch size, world size or model"
     )
 
 

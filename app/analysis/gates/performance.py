@@ -47,11 +47,11 @@ def _show(metric: str, value: float) -> str:
 
 def _applies(actual: Side, _expected: Side, options: Options) -> str:
     if options.metric not in METRICS:
-        return f"--metric is {options.metric!r}, expected {' or '.join(METRICS)}"
+        return f"the metric is {options.metric!r}, expected {' or '.join(METRICS)}"
     if options.threshold is None:
-        return "it compares with a number: give --threshold"
+        return "it compares with a number, and no threshold was given"
     if options.threshold_scale <= 0:
-        return f"--threshold-scale is {options.threshold_scale:g}, expected a number above 0"
+        return f"the threshold's scale is {options.threshold_scale:g}, expected a number above 0"
     return "" if actual.has(options.metric) else f"{actual.title} has no {options.metric}"
 
 

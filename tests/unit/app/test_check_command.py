@@ -82,11 +82,17 @@ def test_what_got_worse_fails_with_its_words_first(
         (["--baseline", "baseline:x"], "there is no stored baseline 'x'; known: none yet"),
         (["--baseline", "previous"], "there is no earlier run named 'bench' of the same suite"),
         (["--baseline", "A", "--rule", "sped"], "there is no rule 'sped'; the rules are default, accuracy"),
-        (["--baseline", "A", "--rule", "memory"], "--rule memory cannot be decided: run A has no compression_ratio"),
-        ([], "--rule accuracy needs --baseline"),
+        (["--baseline", "A", "--rule", "memory"], "rule memory cannot be decided: run A has no compression_ratio"),
+        ([], "rule accuracy needs a baseline: a run"),
         (["--baseline", "A", "--threshold", "1"], "--threshold is what --rule performance compares with"),
         (["--baseline", "missing.csv"], "cannot read missing.csv: No such file"),
         (["--baseline", str(DATA / "breaks_expected.csv")], "have no model in common: cnn, mlp against"),
+        (["--baseline", "A", "--model", "mlp", "--model", "typo"], "no model 'typo' in run A; there are cnn, mlp"),
+        (
+            ["--baseline", "A", "--mode", "training"],
+            "mode training leaves none of run A's 2 results; they have mode inf",
+        ),
+        (["--baseline", "A", "--dynamic"], "dynamic yes leaves none of run A's 2 results; they have dynamic no"),
         (["--baseline", "A", "--github-summary"], "$GITHUB_STEP_SUMMARY names no file"),
         (["--baseline", "A", "--json", "/nowhere/x.json"], "cannot write /nowhere"),
     ],
@@ -116,6 +122,61 @@ def test_speeds_of_other_machines_are_not_compared_unasked(
     assert _check(database, *asked, "--allow-environment-change") == 0
     assert "warning: the surroundings differ: hardware" in capsys.readouterr().out
     assert _check(database, *asked, "--rule", "accuracy") == 0
+
+
+def test_an_unknown_gpu_is_not_called_a_cpu(
+    database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _record(store, "A")
+    for run_id, changes in (("B", {"device": "cuda", "hardware": None}), ("C", {"hardware": None})):
+        add_results(store, run_id, measure(**changes), measure(**{**ACCURACY, **changes}))
+    with store:
+        store.execute("update runs set gpu_name = null")
+    asked = ("--baseline", "A", "--rule", "speedup", "--model", "mlp")
+    assert _check(database, "--run", "B", *asked) == 2
+    assert "no model in common" in capsys.readouterr().err, "of another device"
+    assert _check(database, "--run", "B", "--baseline", "B", "--rule", "speedup") == 0
+    assert "warning: the GPU or processor of run B is not known" in capsys.readouterr().out
+    assert _check(database, "--run", "C", *asked) == 2
+    assert "hardware: CPU against AMD EPYC 9654" in capsys.readouterr().err
+
+
+def test_what_the_baseline_calls_for_is_not_passed_over(
+    database: Path, store: sqlite3.Connection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _record(store, "A")
+    add_results(store, "B", measure(), measure(model="cnn", task="cnn", values={"speedup": 1.5}))
+    documents = ("--json", str(tmp_path / "x.json"), "--junit", str(tmp_path / "x.xml"))
+    assert _check(database, "--run", "B", "--baseline", "A", *documents) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("NOT COMPARED: run B against run A") and "accuracy" in out.splitlines()[0]
+    assert json.loads((tmp_path / "x.json").read_text())["passed"] is False
+    assert ElementTree.fromstring((tmp_path / "x.xml").read_bytes()).get("errors") != "0"
+    assert _check(database, "--run", "B", "--baseline", "A", "--rule", "speedup") == 0
+    assert _check(database, "--run", "A", "--baseline", "B", "--rule", "speedup") == 0
+
+
+def test_dynamic_and_static_are_chosen(
+    database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_results(store, "A", measure(dynamic=True, task="d", values={"speedup": 2.0}), measure(batch_size=4))
+    speeds = {"--dynamic": "2.000x", "--static": "1.250x"}
+    for flag, said in speeds.items():
+        assert _check(database, "--run", "A", "--baseline", "A", "--rule", "speedup", "--all", flag) == 0
+        assert said in capsys.readouterr().out
+    assert _check(database, "--run", "A", "--baseline", "A", "--rule", "speedup", "--batch-size", "9") == 2
+    assert "batch size 9 leaves none of run A's 2 results; they have batch size 4, 8" in capsys.readouterr().err
+    csv = str(DATA / "performance_actual.csv")
+    assert _check(database, "--run", csv, "--baseline", csv, "--rule", "speedup", "--mode", "training") == 0
+    assert f"warning: {csv} says no mode: all of its rows are compared" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--tolerance", "--threshold", "--noise-margin", "--threshold-scale"])
+@pytest.mark.parametrize("number", ["nan", "inf", "0", "-1", "x"])
+def test_numbers_are_finite_and_above_0(flag: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", flag, number])
+    assert ended.value.code == 2 and f"{number!r} is no finite number above 0" in capsys.readouterr().err
 
 
 def test_a_commit_names_its_newest_run(database: Path, store: sqlite3.Connection) -> None:
@@ -251,10 +312,15 @@ def test_the_api_says_what_cannot_be_compared(store: sqlite3.Connection, client:
 )
 def test_an_imported_file_is_judged_as_the_file_is(tmp_path: Path, actual: str, expected: str, rule: str) -> None:
     database, verdicts = tmp_path / "x.db", {}
-    assert collect(["import", "--db", str(database), str(DATA / actual)]) == 0
-    for run in ("latest", str(DATA / actual)):
+    for name in (expected, actual):
+        assert collect(["import", "--db", str(database), "--name", name, str(DATA / name)]) == 0
+    with closing(sqlite3.connect(database)) as store:
+        runs = dict(store.execute("select name, id from runs").fetchall())
+    files = {name: str(DATA / name) for name in (actual, expected)}
+    for run, baseline in ((files, files), (runs, files), (files, runs), (runs, runs)):
         target = str(tmp_path / "out.json")
-        _check(database, "--run", run, "--baseline", str(DATA / expected), "--rule", rule, "--json", target)
+        sides = ("--run", run[actual], "--baseline", baseline[expected])
+        assert _check(database, *sides, "--rule", rule, "--json", target) in (0, 1)
         (found,) = json.loads(Path(target).read_text())["rules"]
-        verdicts[run] = sorted((it["name"], it["verdict"]) for it in found["verdicts"])
-    assert verdicts["latest"] and len({str(it) for it in verdicts.values()}) == 1
+        verdicts[run is runs, baseline is runs] = sorted((it["name"], it["verdict"]) for it in found["verdicts"])
+    assert verdicts[True, True] and len({str(it) for it in verdicts.values()}) == 1

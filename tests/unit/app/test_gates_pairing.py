@@ -52,7 +52,7 @@ def test_batch_sizes_tell_twins_apart_where_both_sides_say_them() -> None:
 def test_a_csv_cannot_tell_configurations_apart() -> None:
     run = Side("run A", (_row("m"), _row("m", mode="training")))
     expected = Side("x.csv", (Row("m", {"accuracy": "pass"}),))
-    with pytest.raises(Ambiguous, match=r"run A has 2 results of m \(s, inference.*choose with --suite, --mode"):
+    with pytest.raises(Ambiguous, match=r"run A has 2 results of m \(s, inference.*choose by suite, mode"):
         pair(run, expected)
     chosen = choose(run, {"mode": "training"}, ())
     assert _names(pair(chosen, choose(expected, {"mode": "training"}, ()))[0]) == ["m"]
