@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from collectors.decode.clean import clean
+
 
 @dataclass
 class Outcome:
@@ -28,8 +30,8 @@ class Outcome:
 
 
 def load_outcome(text: str) -> Outcome:
-    """Read an outcome back.
+    """Read an outcome back, its texts such as a database takes: an exception's may have bytes that are no characters.
 
     Raises: ValueError or TypeError if it is none.
     """
-    return Outcome(**json.loads(text))
+    return Outcome(**clean(json.loads(text)))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from collectors.decode.clean import clean
 from collectors.events import Event, dump_event, load_event
 
 NAME = "said.events"
@@ -38,4 +41,10 @@ class SaidEvents:
             return
         for line in body[: body.rfind(b"\n") + 1].splitlines(keepends=True):
             self.offset += len(line)
-            yield load_event(line.decode())
+            event = load_event(line.decode())
+            # A text that a database refuses would keep back all that comes after it, now and in every later try.
+            yield replace(event, **{name: clean(value) for name, value in vars(event).items() if _is_json(value)})
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, (str, dict))

@@ -44,6 +44,11 @@ class EagerFails(Fine):
         raise RuntimeError("the model's own <b>mistake</b>")
 
 
+class SaysOddBytes(Fine):
+    def forward(self, x):
+        raise RuntimeError("a byte that is no character: \udce9")
+
+
 class RunsOutOfMemory(Fine):
     def forward(self, x):
         return torch.empty(1 << 50).sum() + x
@@ -84,4 +89,4 @@ def _make(net):
 
 fine, breaks, wrong, unsteady = map(_make, (Fine, Breaks, WrongAnswer, Unsteady))
 eager_fails, memory, crashes, hangs = map(_make, (EagerFails, RunsOutOfMemory, Crashes, Hangs))
-cannot_be_built, needs_a_library = map(_make, (CannotBeBuilt, NeedsALibrary))
+cannot_be_built, needs_a_library, odd_bytes = map(_make, (CannotBeBuilt, NeedsALibrary, SaysOddBytes))

@@ -1,0 +1,29 @@
+"""What a child hands over is storable, whatever bytes a model's errors have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from collectors.bench.child import failure
+from collectors.bench.outcome import load_outcome
+from collectors.events import BenchMeasured
+from collectors.record.said import SaidEvents, say_event
+
+ODD = "caf\udce9"  # a byte that is no character, as a file's name or a library's message has it
+
+
+def test_an_errors_undecodable_text_arrives_with_a_question_mark() -> None:
+    outcome = load_outcome(failure(RuntimeError(ODD)).dump())
+    assert (outcome.status, outcome.message) == ("failed", "RuntimeError: caf?")
+    assert "caf?" in str(outcome.traceback)
+
+
+def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(tmp_path: Path) -> None:
+    first = BenchMeasured("b", 2, 1, "local", ODD, "performance", message=ODD, facts={ODD: [ODD]})
+    for event in (first, replace(first, sequence=3, model="next")):
+        say_event(tmp_path, event)
+    odd, after = SaidEvents(tmp_path).read()
+    assert isinstance(odd, BenchMeasured) and isinstance(after, BenchMeasured)
+    assert (odd.model, odd.message, odd.facts) == ("caf?", "caf?", {"caf?": ["caf?"]})
+    assert after.model == "next"
