@@ -21,6 +21,7 @@ KINDS: dict[str, str] = {
     "bad_row": "a row that does not fit its table's heading, or names no model; left out",
     "bad_record": "a record of results without a model, a metric or a value; left out",
     "not_finite": "a number that is not finite; kept as text, because it is no measurement",
+    "bad_number": "a text or a number below 0 where a count, a ratio or a time belongs; kept as text",
     "duplicate_row": "a row that repeats what an earlier one said; the first is kept",
     "duplicate_column": "a column whose name another one has; kept under a name of its own",
     "conflict_marker": "a line that a merge conflict left behind",

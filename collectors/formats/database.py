@@ -95,14 +95,16 @@ def _key(file: ResultFile, record: dict[str, Any]) -> tuple[Any, ...]:
 def _take(file: ResultFile, it: _Pending, name: str, values: list[Any], line: int) -> None:
     name = clean(name)
     numbers = [value for value in map(_number, values) if value is not None]
-    if len(numbers) == len(values) and numbers:
+    fault = next((fault for value in values if (fault := words.find_fault(name, str(value)))), None)
+    if fault:
+        it.texts[name] = clean(str(values[0]))
+        file.rejects.add(fault, line, f"{name}: {values[0]}")
+    elif len(numbers) == len(values) and numbers:
         it.numbers[name] = sum(numbers) / len(numbers)
         if len(numbers) > 1:
             it.lists[name] = numbers  # HUD shows their average; the spread is kept
     elif values:
         it.texts[name] = clean(str(values[0]))
-        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
-            file.rejects.add("not_finite", line, f"{name}: {values[0]}")
     else:
         file.rejects.add("bad_record", line, f"{name}: no value")
 

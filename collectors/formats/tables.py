@@ -96,10 +96,11 @@ def _sort_cells(
         if name in IDENTITY.values() or name == "accuracy" or not cell or name in padded:
             continue
         value = words.read_number(cell)
-        if value is None:
+        fault = words.find_fault(name, cell)
+        if fault:
+            file.rejects.add(fault, row.line, f"{column}: {cell}")
+        if value is None or fault:
             texts[name] = cell
-            if words.is_not_finite(cell):
-                file.rejects.add("not_finite", row.line, f"{column}: {cell}")
         # Upstream has no other word for what it did not measure; a latency, a ratio or a peak is never 0.
         elif value or name not in words.FLOATS:
             numbers[name] = value
@@ -219,4 +220,6 @@ def _judge_measured(kind: str, result: BenchMeasured, accuracy: str) -> tuple[st
         status, reason = words.status_of(accuracy)
         return (status, reason) if status in ("failed", "skipped") else ("not_run", words.NOT_RUN)
     columns = result.facts.get("columns", {})
+    if any(words.find_fault(name, cell) for name, cell in columns.items()):
+        return "not_run", words.UNREADABLE
     return ("not_run", words.NOT_RUN) if columns else ("failed", words.UNKNOWN_FAILURE)

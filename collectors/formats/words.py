@@ -11,6 +11,7 @@ _VERDICTS_OF_BATCH = re.compile(r"^fail_batch_invariance_at_")
 SKIPPED = "pass_due_to_skip"
 UNKNOWN_FAILURE = "unknown"  # upstream wrote zeros and no word
 EXPECTED = "expected, not measured"
+UNREADABLE = "its numbers cannot be read"
 NOT_RUN = "upstream wrote 0 where nothing was run"
 
 # Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.
@@ -35,6 +36,7 @@ COUNTS = (
     "autograd_compiles",
     "cudagraph_skips",
 )
+_LONGEST_NUMBER = 64
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
@@ -53,12 +55,20 @@ def status_of(accuracy: str) -> tuple[str, str | None]:
 def read_number(text: str) -> float | None:
     """Read a finite number as upstream writes them; none if it is something else."""
     text = text.strip()
-    if len(text) > 64 or not _NUMBER.fullmatch(text):
+    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
         return None
     value = float(text)
     return value if math.isfinite(value) else None
 
 
-def is_not_finite(text: str) -> bool:
-    """Say whether a text is what a program prints of a number that is none."""
-    return bool(_NOT_FINITE.fullmatch(text.strip()))
+def find_fault(name: str, text: str) -> str | None:
+    """Return the kind of reject of a column's text: not_finite, bad_number; none where it may be kept as it is.
+
+    A column of another name may hold a text, and a number below 0.
+    """
+    value, text = read_number(text), text.strip()
+    is_short = len(text) <= _LONGEST_NUMBER  # the patterns take the square of a long text's time
+    if value is None and is_short and (_NOT_FINITE.fullmatch(text) or _NUMBER.fullmatch(text)):
+        return "not_finite"
+    is_known = name in FLOATS or name in COUNTS
+    return "bad_number" if is_known and (value is None or value < 0) else None

@@ -38,6 +38,32 @@ def test_damage_is_counted_at_its_line_and_the_rest_is_read(text: str, kind: str
         assert [it.values["speedup"] for it in file.results if it.model == "mlp"] == [1.5]
 
 
+@pytest.mark.parametrize(
+    ("cell", "kind"),
+    [
+        ('"1,5"', "bad_number"),
+        ("1.5x", "bad_number"),
+        ("-1.5", "bad_number"),
+        ("1e400", "not_finite"),
+        ("NaN", "not_finite"),
+    ],
+)
+def test_what_is_no_number_of_its_column_is_counted_at_its_line_and_is_no_measurement(cell: str, kind: str) -> None:
+    file = read_text(HEADING + GOOD + f"cpu,cnn,8,{cell},2.500000\ncpu,gnn,8,{cell},{cell}\n")
+    assert (file.rejects.total, file.rejects.by_kind[kind].first_line) == (3, 3)
+    assert [it.values for it in file.results[1:]] == [{"abs_latency": 2.5}, {}]
+    assert (file.results[2].status, file.results[2].reason) == ("not_run", "its numbers cannot be read")
+
+
+def test_a_number_below_zero_in_the_json_is_counted_too() -> None:
+    record = (
+        '{{"benchmark": {{}}, "model": {{"name": "m"}}, "metric": {{"name": "speedup", "benchmark_values": [{}]}}}}\n'
+    )
+    file = read_text(record.format("-1.5") + record.format("1.5").replace('"m"', '"n"'), "x.json")
+    assert file.rejects.by_kind["bad_number"].first_line == 1
+    assert [it.values for it in file.results if it.model == "n"] == [{"speedup": 1.5}]
+
+
 @pytest.mark.parametrize("form", ["\ufeff{}", "{}\n\n", "{}" + HEADING])
 def test_what_spreadsheets_and_shells_do_to_a_file_is_no_damage(form: str) -> None:
     text = form.format(HEADING + GOOD).replace("\n", "\r\n")
