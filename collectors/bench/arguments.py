@@ -25,6 +25,7 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser], dat
         "bench",
         help="measure models eager and compiled: speedup, accuracy, compile time, memory, breaks, recompiles",
         usage="%(prog)s [options]",
+        allow_abbrev=False,  # a flag of upstream's that is not here must not be taken for another
         description="Measure models eager and compiled, each experiment in a process of its own, and record the\n"
         "results with the compiles, graph breaks and recompiles they came with. Works offline; the built-in\n"
         "suite needs torch alone.",

@@ -81,7 +81,7 @@ def _measure(task: Task, stages: Stages) -> Outcome:
 
 def failure(error: BaseException) -> Outcome:
     """Say what a failure means, in upstream's words."""
-    from collectors.bench.suites.missing import NotAvailable
+    from collectors.bench.suites.not_available import NotAvailable
 
     reason = getattr(error, "reason", None)
     cause = error.__cause__ if type(error).__name__ == "StageFailed" and error.__cause__ is not None else error

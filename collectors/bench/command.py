@@ -33,6 +33,9 @@ def bench_command(arguments: argparse.Namespace, say: Say) -> int:
     if arguments.diff_branch is not None:
         return measure_both(arguments, make_job, say)
     job = make_job(arguments, Place(), {})
+    if not job.plan:
+        say(f"part {arguments.partition_id} of {arguments.total_partitions} has no models; there is nothing to measure")
+        return 0
     before = None if arguments.resume is None else find_before(arguments.db, job.identity, arguments.resume)
     return finish(measure(job, arguments, before, say), arguments, say)
 
@@ -69,7 +72,7 @@ def choose_models(arguments: argparse.Namespace) -> list[ModelRef]:
         total_partitions=arguments.total_partitions,
         partition_id=arguments.partition_id,
     )
-    if not found:
+    if not found and arguments.total_partitions == 1:
         raise ValueError(
             f"no model of {', '.join(names)} is chosen; `{hints.collect('bench', '--list')}` names them all"
         )
@@ -78,8 +81,8 @@ def choose_models(arguments: argparse.Namespace) -> list[ModelRef]:
 
 def list_models(models: list[ModelRef]) -> int:
     """Print the models, a line each."""
-    suite_width = max(len(it.suite) for it in models)
-    width = max(len(it.name) for it in models)
+    suite_width = max((len(it.suite) for it in models), default=0)
+    width = max((len(it.name) for it in models), default=0)
     for ref in models:
         print(f"{ref.suite:<{suite_width}}  {ref.name:<{width}}  {ref.family}".rstrip())
     for suite in dict.fromkeys(it.suite for it in models):
@@ -98,6 +101,10 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     mode = arguments.mode_of or "inference"
     if arguments.freezing and mode == "training":
         raise ValueError("--freezing inlines the weights, which training changes; it goes with --inference")
+    if arguments.nopython and mode == "training":
+        raise ValueError(
+            "--nopython makes the break at backward() an error, which every training step has, as upstream's"
+        )
     if arguments.compile_mode and arguments.backend != "inductor":
         raise ValueError(f"--mode is inductor's; the backend is {arguments.backend}")
     same = {

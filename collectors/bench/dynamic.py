@@ -6,7 +6,7 @@ import torch
 import torch._dynamo
 from torch.utils import _pytree
 
-from collectors.bench.suites.missing import NotAvailable
+from collectors.bench.suites.not_available import NotAvailable
 from collectors.bench.workbench import Workbench
 
 

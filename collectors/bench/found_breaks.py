@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from collectors.bench.progress import plain
 from collectors.store.connect import open_reader
 
+OUR_STEP = "collectors/bench/steps.py"
 SHORT_LIST, MOST = 10, 1000  # how many are listed unasked, and at most
 LIST_BREAKS = """
 select distinct_breaks.id,
@@ -66,15 +68,18 @@ def list_breaks(database: str, run_id: str) -> list[FoundBreak]:
 
 def say_breaks(found: Sequence[FoundBreak], *, explain: bool) -> list[str]:
     """Write the breaks, two lines each; unasked, the first few."""
-    if not found:
+    ours = sum(it.file == OUR_STEP for it in found)
+    found = [it for it in found if it.file != OUR_STEP]
+    if not found and not ours:
         return []
     shown = found if explain else found[:SHORT_LIST]
-    lines = ["", f"distinct graph breaks: {len(found)}"]
+    beside = f" (beside {ours} of bench's own training step, as upstream's harness has them)" if ours else ""
+    lines = ["", f"distinct graph breaks: {len(found)}{beside}"]
     for it in shown:
         reason = (it.reason.strip().splitlines() or [""])[0]
         place = f"{it.file}:{it.line}" if it.file and it.line else it.file or "no place recorded"
-        lines.append(f"  {it.gb_id + ' ' if it.gb_id else ''}{reason}")
-        lines.append(f"    {place}, {it.break_count} times in {_models(it.models)}")
+        lines.append(plain(f"  {it.gb_id + ' ' if it.gb_id else ''}{reason}"))
+        lines.append(plain(f"    {place}, {it.break_count} times in {_models(it.models)}"))
     if len(shown) < len(found):
         lines.append(f"  and {len(found) - len(shown)} more, which --explain lists")
     return lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,11 +89,12 @@ def measure(job: Job, arguments: argparse.Namespace, before: Before | None, say:
         cwd=place.cwd,
     )
     run.open()
-    measured = Measured(run.manifest.run_id)
+    measured = Measured(run.manifest.run_id, list(before.results) if before else [])
     if not arguments.quiet:
         served = hints.dashboard("serve", database=arguments.db)
         say(f"run {measured.run_id} is recorded in {arguments.db}; see it with: {served}")
     progress = Progress(len(job.plan), quiet=arguments.quiet)
+    state = "failed"  # until its end is reached: whatever else ends it is no success
     try:
         _heed_signals()
         for planned in job.plan:
@@ -102,12 +104,13 @@ def measure(job: Job, arguments: argparse.Namespace, before: Before | None, say:
             progress.begin(planned, job.settings)
             measured.results.append(_one(run, planned, job))
             progress.end(measured.results[-1], explain=arguments.explain)
+        state = "finished"
     except KeyboardInterrupt:
-        measured.interrupted = True
+        measured.interrupted, state = True, "interrupted"
         progress.interrupt()
     finally:
         clear(run.folder / OF_OURSELVES)
-        run.end(interrupted=measured.interrupted)
+        run.end(state)
     return measured
 
 
@@ -155,8 +158,8 @@ def finish(measured: Measured, arguments: argparse.Namespace, say: Say, part: st
     except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool
         say(f"the graph breaks or the files in upstream's formats are missing: {error}")
     if measured.interrupted:
-        again = hints.collect("bench", "…", "--resume", database=arguments.db)
-        say(f"interrupted; what was measured is recorded. The same command with --resume goes on: {again}")
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        say(f"interrupted; what was measured is recorded. To go on: {hints.collect(*words, '--resume')}")
         return INTERRUPTED
     show = hints.collect("show", measured.run_id, database=arguments.db)
     say(f"recorded {len(results)} results; {show}")

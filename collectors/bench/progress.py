@@ -24,6 +24,10 @@ REASONS = {
 }
 
 
+NOISY = 0.10  # a spread of the repeats that is worth a word
+MOST_CHARACTERS = 160
+
+
 class Progress:
     """Write lines to stderr; on a terminal also the one that is going on."""
 
@@ -39,7 +43,7 @@ class Progress:
         if self.live:
             left = self._left()
             text = f"[{self.done + 1}/{self.total}] {planned.ref.name} {planned.experiment}, {settings.device}{left}"
-            sys.stderr.write(f"\r\x1b[K{text} …")
+            sys.stderr.write(f"\r\x1b[K{plain(text)} …")
             sys.stderr.flush()
 
     def known(self, planned: Planned) -> None:
@@ -52,8 +56,8 @@ class Progress:
         if self.quiet:
             return
         took = f"{(result.duration_us or 0) / 1e6:6.1f} s"
-        head = f"[{self.done}/{self.total}] {result.device:4} {result.mode:9} {result.model:28} {result.experiment:11}"
-        text = f"{head} {took}  {describe(result)}"
+        head = f"[{self.done}/{self.total}] {result.device:4} {result.mode:9} {result.model:28} {result.experiment:17}"
+        text = f"{plain(head)} {took}  {plain(describe(result))}"
         sys.stderr.write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
         if explain and result.status == "measured":
             sys.stderr.write(f"    {explained(result)}\n")
@@ -78,20 +82,36 @@ def describe(result: BenchMeasured) -> str:
     if result.status != "measured":
         reason = REASONS.get(result.reason or "", result.reason or "")
         words = "wrong result" if result.reason == "fail_accuracy" else f"{result.status}: {reason}"
-        return f"{words} ({result.message})"[:200] if result.message else words
+        return f"{words} ({first_line(result.message)})" if result.message else words
     if result.accuracy:
         return result.accuracy
     values = result.values
     if "speedup" not in values:
         return ", ".join(f"{name} {value:g}" for name, value in list(values.items())[:4])
     text = f"{values['speedup']:.3f}x"
-    if "speedup_low" in values:
+    if "speedup_low" not in values:
+        text += f", {len(result.repeats.get('eager', []))} repeats: too few to tell an interval"
+    else:
         text += f" [{values['speedup_low']:.3f}, {values['speedup_high']:.3f}]"
         if values["speedup_low"] <= 1.0 <= values["speedup_high"]:
             text += " no clear difference"
+    noise = max(values.get("eager_noise", 0.0), values.get("compiled_noise", 0.0))
+    if noise > NOISY:
+        text += f", noisy: repeats spread by {noise:.0%}"
     if "baseline" in values:
         text += f", {values['baseline']:.3f}x in the baseline [{values['speedup_vs_baseline']:.3f}x]"
     return text
+
+
+def plain(text: str) -> str:
+    """Keep other people's text from moving the cursor or colouring the screen: control characters are spelled out."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def first_line(text: str) -> str:
+    """Cut a message to its first line, at a word."""
+    line = next(iter(text.strip().splitlines()), "")
+    return line if len(line) <= MOST_CHARACTERS else line[:MOST_CHARACTERS].rsplit(" ", 1)[0] + " …"
 
 
 def explained(result: BenchMeasured) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from collectors.bench.isolate import Done
 from collectors.bench.plan import Planned
@@ -138,9 +139,11 @@ class BenchRun:
         (number,) = recorder.connection.execute(COUNT_RECOMPILES, key).fetchone()
         return int(number)
 
-    def end(self, *, interrupted: bool) -> None:
-        """Record that the run is over."""
-        if interrupted:
-            self.recording.end("interrupted", signal="SIGINT")
-        else:
-            self.recording.end("finished", exit_code=0)
+    def end(self, state: str) -> None:
+        """Record how the run ended: finished, interrupted or failed."""
+        ends: dict[str, dict[str, Any]] = {
+            "finished": {"exit_code": 0},
+            "interrupted": {"signal": "SIGINT"},
+            "failed": {"exit_code": 1},
+        }
+        self.recording.end(state, **ends[state])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from dataclasses import dataclass
 
+from collectors.events import BenchMeasured, load_event
+from collectors.store.codec import unpack
 from collectors.store.connect import open_reader
 from collectors.store.errors import StoreMissing
 
@@ -19,12 +22,9 @@ order by started_us desc, id desc
 limit 1
 """
 PLAN_OF = "select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') from runs where id = :id"
-DONE = """
-select series.suite, series.model, results.experiment
-from results join series on series.id = results.series_id
-where results.run_id = :run and results.status <> 'not_run'
-order by results.id
-"""
+SAID = "select body from events where run_id = :run and kind = 'bench_measured' order by time_us, sequence"
+STATE = "select state, heartbeat_us from runs where id = :id"
+ALIVE_US = 20_000_000  # a recorder says every few seconds that it is there
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Before:
 
     run_id: str
     done: frozenset[tuple[str, str, str]]
+    results: tuple[BenchMeasured, ...] = ()
 
 
 def find_before(database: str, plan: str, wanted: str) -> Before:
@@ -46,8 +47,12 @@ def find_before(database: str, plan: str, wanted: str) -> Before:
         raise ValueError(f"--resume: there is no database at {database}, so nothing was begun") from None
     with closing(reader):
         run_id = _named(reader, database, plan, wanted) if wanted else _newest(reader, database, plan)
-        done = reader.execute(DONE, {"run": run_id}).fetchall()
-    return Before(run_id, frozenset((it["suite"], it["model"], it["experiment"]) for it in done))
+        state, heartbeat_us = reader.execute(STATE, {"id": run_id}).fetchone()
+        if state == "running" and time.time_ns() // 1000 - heartbeat_us < ALIVE_US:
+            raise ValueError(f"--resume: run {run_id} is still being measured; wait for its end, or end it with Ctrl-C")
+        said = [load_event(unpack(row["body"])) for row in reader.execute(SAID, {"run": run_id})]
+    results = tuple(it for it in said if isinstance(it, BenchMeasured))
+    return Before(run_id, frozenset((it.suite, it.model, it.experiment) for it in results), results)
 
 
 def _named(reader: sqlite3.Connection, database: str, plan: str, wanted: str) -> str:

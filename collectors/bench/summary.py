@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from collectors.bench.progress import REASONS
+from collectors.bench.progress import REASONS, plain
 from collectors.events import BenchMeasured
 
 PASSING = ("pass", "pass_due_to_skip", "eager_variation")
@@ -30,6 +30,7 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
         rows.append(
             ("speedup", f"gmean={geomean(speedups):.2f}x mean={fmean(speedups):.3f}x of {len(speedups)} models")
         )
+        rows += _unclear(results)
     for name, words in (
         ("speedup_vs_baseline", "mean={:.3f}x"),
         ("abs_latency", "mean={:.3f} ms"),
@@ -47,6 +48,15 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
         if values:
             rows.append((name, words.format(fmean(values))))
     return _columns(rows)
+
+
+def _unclear(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
+    """Name the speedups that tell nothing: their interval spans 1, or there is none."""
+    timed = [it for it in results if it.experiment == "performance" and it.values.get("speedup")]
+    spans = [it.model for it in timed if it.values.get("speedup_low", 2) <= 1 <= it.values.get("speedup_high", 0)]
+    bare = [it.model for it in timed if "speedup_low" not in it.values]
+    rows = [("no clear difference", plain(", ".join(spans)))] if spans else []
+    return [*rows, ("too few repeats", plain(", ".join(bare)))] if bare else rows
 
 
 def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
@@ -88,7 +98,7 @@ def _failures(results: Sequence[BenchMeasured]) -> list[str]:
                 found.setdefault(it.reason or "no reason given", []).append(name)
         for reason, names in sorted(found.items()):
             said = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
-            lines.append(f"{status} ({said}): {', '.join(names)}")
+            lines.append(plain(f"{status} ({said}): {', '.join(names)}"))
     return ["", *lines] if lines else []
 
 

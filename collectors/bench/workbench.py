@@ -164,9 +164,9 @@ class Workbench:
 def build(ref: ModelRef, batch_size: int) -> Loaded:
     """Call a model's builder.
 
-    Raises: StageFailed; collectors.bench.suites.missing.NotAvailable where the library lacks the model.
+    Raises: StageFailed; collectors.bench.suites.not_available.NotAvailable where the library lacks the model.
     """
-    from collectors.bench.suites.missing import NotAvailable
+    from collectors.bench.suites.not_available import NotAvailable
 
     module, _, function = ref.builder.partition(":")
     try:

@@ -9,7 +9,7 @@ import torch
 from timm.data import resolve_model_data_config
 
 from collectors.bench.loaded import Inputs, Loaded
-from collectors.bench.suites.missing import NotAvailable
+from collectors.bench.suites.not_available import NotAvailable
 
 
 def build(batch_size: int, name: str) -> Loaded:

@@ -9,7 +9,7 @@ import transformers
 
 from collectors.bench.loaded import Inputs, Loaded
 from collectors.bench.suites import transformers_inputs
-from collectors.bench.suites.missing import NotAvailable
+from collectors.bench.suites.not_available import NotAvailable
 from collectors.bench.suites.transformers import RECIPES, Recipe
 
 # Small enough that nothing is dropped, and not 0: the dropout itself stays in the graph, as upstream does it.

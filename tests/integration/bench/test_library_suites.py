@@ -70,7 +70,7 @@ def test_a_model_that_the_library_lost_is_said_to_be_unavailable(suite: str) -> 
     program = (
         "from collectors.bench.suites import transformers\n"
         "transformers.RECIPES['GoneForCausalLM'] = transformers.RECIPES['LlamaForCausalLM']\n"
-        "from collectors.bench.suites.missing import NotAvailable\n"
+        "from collectors.bench.suites.not_available import NotAvailable\n"
         f"from collectors.bench.suites.{suite}_build import build\n"
         "try: build(1, 'GoneForCausalLM')\nexcept NotAvailable as error: print(error.reason)"
     )
