@@ -18,6 +18,7 @@ from collectors.importer.follow import follow as go_on
 from collectors.importer.lines import ProgressLines
 from collectors.importer.loader import APART_US, Imported, Loader, Options, Progress
 from collectors.importer.results import load_results
+from collectors.read.rejects import Reject
 from collectors.read.sources import NO_LIMITS, NO_NAMES, Limits, LogSource, NoSuchLog, SourceGroup, find_sources
 from collectors.record import hints
 from collectors.record.indexing import index_after
@@ -132,7 +133,10 @@ class _Importing:
         for line in [*remarks, *_damage(done)]:
             self.say(line)
         if self.lines:
-            self.lines.end(done, remarks)
+            # The counts by kind go with them, and they name no file.
+            kinds = sorted(done.rejects.by_kind.items())
+            places = [f"{KINDS.get(kind, kind)}: first {_place(it)}" for kind, it in kinds if it.file_label]
+            self.lines.end(done, [*remarks, *places])
         if self.index and not done.deleted:
             index_after(self.connection, done.run_id, self.say)
         self.rejected |= bool(done.rejects.total) or done.deleted
@@ -227,9 +231,15 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
 def _damage(done: Imported) -> list[str]:
     said = []
     for kind, reject in sorted(done.rejects.by_kind.items()):
-        where = f", first at line {reject.first_line}" if reject.first_line else ""
+        where = f", first {_place(reject)}" if reject.first_line or reject.file_label else ""
         said.append(f"{reject.count} × {KINDS.get(kind, kind)}{where}")
     return said
+
+
+def _place(reject: Reject) -> str:
+    line = f"at line {reject.first_line}" if reject.first_line else ""
+    of = "of" if line else "in"
+    return f"{line} {of} {reject.file_label}".strip() if reject.file_label else line
 
 
 def _logs(done: Imported) -> str:

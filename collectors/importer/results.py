@@ -138,8 +138,7 @@ class _Writer:
                 self._write_file(it)
             done.read_bytes += it.size_bytes
         for it in run.files:
-            for kind, met in it.file.rejects.by_kind.items():
-                done.rejects.add(kind, met.first_line, met.example, met.count)
+            done.rejects.add_file(it.source.label, it.file.rejects)
         after = count_rows(self._connection, run.run_id)
         done.result_count, done.break_count = after[0] - before[0], after[1] - before[1]
         done.record_count = done.result_count + done.break_count

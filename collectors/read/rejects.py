@@ -14,6 +14,7 @@ class Reject:
     count: int = 0
     first_line: int | None = None
     example: str | None = None
+    file_label: str | None = None  # which file the first is in, where several are counted together
 
 
 @dataclass
@@ -34,6 +35,12 @@ class Rejects:
         """Say how many of a kind were met."""
         found = self.by_kind.get(kind)
         return found.count if found else 0
+
+    def add_file(self, label: str, others: Rejects) -> None:
+        """Count what was met in a file among others."""
+        for kind, met in others.by_kind.items():
+            self.add(kind, met.first_line, met.example, met.count)
+            self.by_kind[kind].file_label = self.by_kind[kind].file_label or label
 
     @property
     def total(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import lzma
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from collectors.importer.command import REJECTED, import_paths
+from collectors.importer.lines import ProgressLines
 from collectors.importer.loader import Options
 from collectors.read.sources import NoSuchLog
 from tests.unit.formats.files import HEAD, MADE, RECORDED
@@ -142,7 +144,7 @@ def test_an_archive_with_logs_and_results_gives_both(store: Path, tmp_path: Path
 def test_damage_is_said_with_its_line_and_shown_on_the_run(store: Path, tmp_path: Path) -> None:
     folder = write(tmp_path / "out", NAME, HEADING + "cuda,a,8,1.5,2.5\ncuda,b,8\ncuda,c,8,1.5,2.5\n")
     code, said = run_import(store, folder, strict=True)
-    assert code == REJECTED and any("first at line 3" in line for line in said)
+    assert code == REJECTED and any(f"first at line 3 of {NAME}" in line for line in said)
     assert one(store, "select count(*) from results") == 2
     run_import(store, folder)
     (row,) = rows(store, "select kind, reject_count, first_line, name from log_rejects join logs using (process_id)")
@@ -241,3 +243,12 @@ def test_a_folder_of_rows_with_and_without_commits_is_known_again(store: Path, t
     run_import(store, folder)
     again = run_import(store, folder)[1]
     assert len(again) == 3 and all("nothing new" in line for line in again), again
+
+
+def test_who_reads_the_lines_is_told_which_file_is_damaged(store: Path, tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", NAME, HEADING + "cuda,a,8,1.5,2.5\n")
+    write(folder, "basics.csv", HEADING + "cuda,b,8,1.5,2.5\ncuda,c,8\n")
+    out = io.StringIO()
+    import_paths([str(folder)], str(store), Options(), say=lambda _it: None, index=False, lines=ProgressLines(out))
+    done = json.loads(out.getvalue().splitlines()[-1])
+    assert done["rejects"] == {"bad_row": 1} and done["remarks"][-1].endswith("first at line 3 of basics.csv")
