@@ -191,8 +191,8 @@ def _make_drift(it: Prepared, line: _Line, inner: Sequence[int], low: int) -> Dr
     return Drift(
         start=int(it.kept[low + line.start]),
         end=int(it.kept[low + line.end]),
-        before=before,
-        after=before + line.size,
+        before=math.ldexp(before, it.exponent),
+        after=math.ldexp(before + line.size, it.exponent),
         relative=None if abs(before) <= it.rounding else line.size / abs(before),
         sigmas=line.sigmas,
         p_value=line.p_value,

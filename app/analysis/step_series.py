@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,8 @@ class Series:
 class Prepared:
     """Hold a series ready for the search: `raw` are its finite values, `kept` their places in those given.
 
-    `series` is about `centre`, `sigma` its noise, and what is below `rounding` is 0.
+    Everything is divided by 2 to the power of `exponent`, so that no square overflows. `series` is about `centre`,
+    `sigma` its noise, and what is below `rounding` is 0.
     """
 
     series: Series
@@ -39,6 +41,7 @@ class Prepared:
     centre: float
     sigma: float
     rounding: float
+    exponent: int
 
 
 def prepare(values: Sequence[float], errors: Sequence[float] | None = None) -> Prepared | None:
@@ -53,12 +56,15 @@ def prepare(values: Sequence[float], errors: Sequence[float] | None = None) -> P
     raw = given[kept]
     if len(raw) < _FEWEST or not raw.any():
         return None
+    exponent = math.frexp(float(np.max(np.abs(raw))))[1]
+    raw = np.ldexp(raw, -exponent)
     rounding = 1e-9 * float(np.max(np.abs(raw)))
     sigma = max(noise_scale(raw), rounding)
     centre = float(raw[len(raw) // 2])
     is_spike, medians = find_spikes(raw, sigma)
-    weights = np.where(is_spike, _SPIKE_WEIGHT, _weigh(errors, kept, sigma))
-    return Prepared(_sum_up(np.where(is_spike, medians, raw) - centre, weights), raw, kept, centre, sigma, rounding)
+    weights = np.where(is_spike, _SPIKE_WEIGHT, _weigh(errors, kept, sigma, exponent))
+    series = _sum_up(np.where(is_spike, medians, raw) - centre, weights)
+    return Prepared(series, raw, kept, centre, sigma, rounding, exponent)
 
 
 def _sum_up(values: Floats, weights: Floats) -> Series:
@@ -68,11 +74,11 @@ def _sum_up(values: Floats, weights: Floats) -> Series:
     return Series(values, weights, sums, weight_sums)
 
 
-def _weigh(errors: Sequence[float] | None, kept: Ints, sigma: float) -> Floats:
+def _weigh(errors: Sequence[float] | None, kept: Ints, sigma: float, exponent: int) -> Floats:
     """Weigh each point by its error; one with a usual error weighs about 1."""
     if errors is None:
         return np.ones(len(kept))
-    own = np.abs(np.asarray(errors, dtype=np.float64)[kept])
+    own = np.ldexp(np.abs(np.asarray(errors, dtype=np.float64)[kept]), -exponent)
     known = np.isfinite(own)
     usual = float(np.median(own[known])) if known.any() else 0.0
     own[~known] = usual

@@ -1,0 +1,36 @@
+"""Series with noise for the tests of steps and drift: the same at every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from app.analysis.steps import detect_steps
+
+Make = Callable[[np.random.Generator], list[float]]
+# Normal noise of 1, rounded to 1/64 so that scaling by a power of two is exact.
+NOISE = [float(it) / 64 for it in np.round(np.random.default_rng(97).standard_normal(97) * 64)]
+
+
+def flat(count: int, level: float, noise: float = 0.5) -> list[float]:
+    """Return so many points about a level."""
+    return [level + noise * NOISE[(i * 7 + int(level)) % 97] for i in range(count)]
+
+
+def make_flat(noise: float) -> Make:
+    """Return a maker of 40 points about 1."""
+    return lambda rng: (1 + noise * rng.standard_normal(40)).tolist()
+
+
+def make_stepped(noise: float, after: int) -> Make:
+    """Return a maker of 40 points, the last of them 10 % higher."""
+    level = np.where(np.arange(40) < 40 - after, 1.0, 1.1)
+    return lambda rng: (level * (1 + noise * rng.standard_normal(40))).tolist()
+
+
+def share(make: Make, count: int, place: int | None = None) -> float:
+    """Return the share of seeded series with a step, at a place ± 1 if one is given."""
+    rng = np.random.default_rng(11)
+    found = [detect_steps(make(rng)) for _ in range(count)]
+    return sum(any(place is None or abs(it.index - place) <= 1 for it in steps) for steps in found) / count
