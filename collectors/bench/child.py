@@ -5,9 +5,11 @@ Whatever the model does here (crash, hang, exhaust memory, write to the screen) 
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
+import signal
 import sys
 import traceback
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from collectors.bench.settings import Settings, load_settings
 from collectors.bench.stages import Stages
 
 TASK, RESULT = "task.json", "result.json"
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ def read_task(folder: Path) -> Task:
     """Read the task of a folder."""
     body = json.loads((folder / TASK).read_text(encoding="utf-8"))
     return Task(body["experiment"], ModelRef(**body["ref"]), load_settings(body["settings"]))
+
+
+def end_with(parent: int) -> None:
+    """End this process when the one that started it ends in whatever way: nobody would read the result (Linux)."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:  # it ended before we could ask
+        os._exit(1)
 
 
 def main(folder_name: str) -> None:

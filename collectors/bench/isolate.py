@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -14,10 +15,15 @@ from pathlib import Path
 
 from collectors.bench.child import RESULT, Task
 from collectors.bench.outcome import Outcome, load_outcome
+from collectors.decode.clean import clean_text
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent
 # `collectors` is found where we were found, after everything else: a checkout need not be installed.
-BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from collectors.bench.child import main; main(sys.argv[1])"
+BOOT = """import sys
+sys.path.append(sys.argv.pop(1))
+from collectors.bench.child import end_with, main
+end_with(int(sys.argv.pop(1)))
+main(sys.argv[1])"""
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
 STEP_S = 0.1
 END_PATIENCE_S = 2.0
@@ -49,13 +55,26 @@ def run_task(
 
     The child is a session of its own, so that a limit ends everything it started. Whatever interrupts us ends it too.
     """
+    started_us, started_s = time.time_ns() // 1000, time.monotonic()
+    try:
+        child = _start(task, folder, environment, cwd)
+    except OSError as error:  # a full disk, most of all: the next task may find room
+        message = f"its process cannot be started in {folder}: {error}; free some space or mend the folder"
+        return Done(Outcome(status="failed", reason="infra_error", message=clean_text(message)), started_us, 0)
+    try:
+        late = _wait(child, started_s + task.settings.timeout_s, beat)
+    finally:
+        end_group(child)
+    outcome = _read_result(folder) or _of_the_dead(task, folder, child.returncode, late=late)
+    return Done(outcome, started_us, int((time.monotonic() - started_s) * 1e6))
+
+
+def _start(task: Task, folder: Path, environment: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
-    started_us, started_s = time.time_ns() // 1000, time.monotonic()
-    command = [sys.executable, "-c", BOOT, str(PACKAGE_ROOT), str(folder)]
     with (folder / "output.txt").open("wb") as output:
-        child = subprocess.Popen(
-            command,
+        return subprocess.Popen(
+            [sys.executable, "-c", BOOT, str(PACKAGE_ROOT), str(os.getpid()), str(folder)],
             env={**environment, **caches(folder, environment)},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
@@ -63,12 +82,6 @@ def run_task(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        try:
-            late = _wait(child, started_s + task.settings.timeout_s, beat)
-        finally:
-            end_group(child)
-    outcome = _read_result(folder) or _of_the_dead(task, folder, child.returncode, late=late)
-    return Done(outcome, started_us, int((time.monotonic() - started_s) * 1e6))
 
 
 def caches(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -96,17 +109,23 @@ def _wait(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[], 
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
-    """End the child's whole session: the compilers it started too, and whatever it left behind."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(child.pid, number)
-        except (ProcessLookupError, PermissionError):
-            break
-        try:
-            child.wait(timeout=END_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            continue
-    child.wait()
+    """End the child's whole session: the compilers it started too, and whatever it left behind.
+
+    A second Ctrl-C ends the patience with it and not the killing.
+    """
+    try:
+        _signal_group(child, signal.SIGTERM)
+        child.wait(timeout=END_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        _signal_group(child, signal.SIGKILL)
+        child.wait()
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
 
 
 def _read_result(folder: Path) -> Outcome | None:

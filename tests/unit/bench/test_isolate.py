@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,39 @@ def test_a_child_outlives_neither_ctrl_c_nor_our_own_errors(tmp_path: Path, monk
     with pytest.raises(KeyboardInterrupt):
         isolate.run_task(Task("performance", REF, Settings()), tmp_path / "task", {}, cwd=None, beat=interrupt)
     assert not Path("/proc", (tmp_path / "task" / "pid").read_text()).exists()
+
+
+def test_a_second_ctrl_c_ends_the_patience_and_the_child() -> None:
+    class Impatient(subprocess.Popen[bytes]):
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout is not None:
+                raise KeyboardInterrupt
+            return super().wait()
+
+    stubborn = ["sh", "-c", "trap '' TERM; echo ready; exec sleep 60"]
+    with Impatient(stubborn, stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+        with pytest.raises(KeyboardInterrupt):
+            isolate.end_group(child)
+        assert child.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_child_ends_with_a_parent_that_is_killed() -> None:
+    end_with = "import os; from collectors.bench.child import end_with; end_with(os.getppid())"
+    child = f"{end_with}; print(os.getpid(), flush=True); import time; time.sleep(60)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        pid = started.stdout.readline().strip()
+        assert Path("/proc", pid).exists()
+        started.kill()
+        assert started.stdout.read() == "", "the pipe closes when the child is gone, too"
+
+
+def test_a_folder_that_cannot_be_made_is_the_tasks_own_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "0001"
+    done = isolate.run_task(Task("performance", REF, Settings()), folder, {}, cwd=None, beat=lambda: None)
+    assert (done.outcome.status, done.outcome.reason) == ("failed", "infra_error")
+    assert str(folder) in str(done.outcome.message)
