@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from app.analysis.step_noise import Floats, Ints, memory
+from app.analysis.step_noise import Floats, Ints, Numbers, memory
 from app.analysis.step_series import Prepared, Series, prepare
 from app.analysis.steps import ALPHA, Step, detect_steps, tail_of_t
 
@@ -63,8 +63,8 @@ class _Line:
 
 
 def detect_drift(
-    values: Sequence[float],
-    errors: Sequence[float] | None = None,
+    values: Numbers,
+    errors: Numbers | None = None,
     *,
     steps: Sequence[Step] | None = None,
     alpha: float = ALPHA,
@@ -92,7 +92,7 @@ def detect_drift(
     return None if best is None else _make_drift(it, *best)
 
 
-def find_changes(values: Sequence[float], errors: Sequence[float] | None = None) -> Changes:
+def find_changes(values: Numbers, errors: Numbers | None = None) -> Changes:
     """Return the steps and the drift of a series, nothing twice."""
     steps = detect_steps(values, errors)
     drift = detect_drift(values, errors, steps=steps)

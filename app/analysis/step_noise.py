@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.intp]
+Numbers: TypeAlias = Sequence[float] | Floats
 
 _MEDIAN_TO_SIGMA = 1.0484  # of |x[i+1] − x[i]| of a normal distribution: 1.4826 ÷ √2
 _SMALLER_TO_SIGMA = 1.0  # of the smaller of two neighbouring differences, root mean square, its largest 5 % left out

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from app.analysis.step_noise import Floats, Ints, find_spikes, noise_scale
+from app.analysis.step_noise import Floats, Ints, Numbers, find_spikes, noise_scale
 
 _FEWEST = 3
 _SPIKE_WEIGHT = 0.01
@@ -44,7 +43,7 @@ class Prepared:
     exponent: int
 
 
-def prepare(values: Sequence[float], errors: Sequence[float] | None = None) -> Prepared | None:
+def prepare(values: Numbers, errors: Numbers | None = None) -> Prepared | None:
     """Make a series ready, None where fewer than 3 values are finite or all of them are 0.
 
     Raises: ValueError if there are not as many errors as values.
@@ -74,7 +73,7 @@ def _sum_up(values: Floats, weights: Floats) -> Series:
     return Series(values, weights, sums, weight_sums)
 
 
-def _weigh(errors: Sequence[float] | None, kept: Ints, sigma: float, exponent: int) -> Floats:
+def _weigh(errors: Numbers | None, kept: Ints, sigma: float, exponent: int) -> Floats:
     """Weigh each point by its error; one with a usual error weighs about 1."""
     if errors is None:
         return np.ones(len(kept))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.analysis.mann_whitney import mann_whitney, smallest_p
-from app.analysis.step_noise import Floats, memory
+from app.analysis.step_noise import Floats, Numbers, memory
 from app.analysis.step_search import (
     MIN_BASELINE,
     MIN_POINTS,
@@ -67,8 +67,8 @@ class _Fit:
 
 
 def detect_steps(
-    values: Sequence[float],
-    errors: Sequence[float] | None = None,
+    values: Numbers,
+    errors: Numbers | None = None,
     *,
     alpha: float = ALPHA,
     min_relative: float = MIN_RELATIVE,
@@ -103,8 +103,8 @@ def detect_steps(
 
 def update_steps(
     found: Sequence[Step],
-    values: Sequence[float],
-    errors: Sequence[float] | None = None,
+    values: Numbers,
+    errors: Numbers | None = None,
     *,
     alpha: float = ALPHA,
     min_relative: float = MIN_RELATIVE,
