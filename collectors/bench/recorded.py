@@ -38,6 +38,7 @@ class BenchRun:
     run_id: str | None = None  # of a run that is gone on with
     plan: str = ""  # what `--resume` knows it by
     cwd: str | None = None  # where the models' code is, if not here
+    unsaid: list[BenchMeasured] = field(default_factory=list)  # results that the spool did not take yet
 
     def open(self) -> None:
         """Make the spool and open the database.
@@ -122,9 +123,19 @@ class BenchRun:
             duration_us=done.duration_us,
             command=command,
         )
-        say_event(self.folder, event)
+        self.unsaid.append(event)
+        self._say_events()
         self.recording.step()
         return event
+
+    def _say_events(self) -> None:
+        """Write results to the spool; what a full disk refuses waits for the next time: a task's caches may go."""
+        try:
+            while self.unsaid:
+                say_event(self.folder, self.unsaid[0])
+                self.unsaid.pop(0)
+        except OSError as error:
+            self.say(f"{len(self.unsaid)} results cannot be kept yet: {error}")
 
     def _tag(self) -> dict[str, str]:
         """Return upstream's tag, which is a column of its files."""
@@ -146,4 +157,5 @@ class BenchRun:
             "interrupted": {"signal": "SIGINT"},
             "failed": {"exit_code": 1},
         }
+        self._say_events()
         self.recording.end(state, **ends[state])

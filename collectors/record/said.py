@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,11 +16,17 @@ NAME = "said.events"
 
 
 def say_event(folder: Path, event: Event) -> None:
-    """Append an event to a run's spool, whole and at once: it is safe from whatever happens to us afterwards."""
+    """Append an event to a run's spool, whole and at once: it is safe from whatever happens to us afterwards.
+
+    Raises: OSError if the disk does not take it; nothing of it is there then.
+    """
     line = dump_event(event).encode() + b"\n"
     descriptor = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, line)
+        size = os.fstat(descriptor).st_size
+        if os.write(descriptor, line) != len(line):  # half a line would spoil the next one
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / NAME))
     finally:
         os.close(descriptor)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from collectors.bench.child import failure
 from collectors.bench.outcome import load_outcome
@@ -27,3 +30,14 @@ def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(tm
     assert isinstance(odd, BenchMeasured) and isinstance(after, BenchMeasured)
     assert (odd.model, odd.message, odd.facts) == ("caf?", "caf?", {"caf?": ["caf?"]})
     assert after.model == "next"
+
+
+def test_half_a_line_is_taken_back_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    event, write = BenchMeasured("b", 2, 1, "local", "Net", "performance"), os.write
+    say_event(tmp_path, event)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:9]))
+        with pytest.raises(OSError, match="No space left"):
+            say_event(tmp_path, event)
+    say_event(tmp_path, event)
+    assert list(SaidEvents(tmp_path).read()) == [event, event]
