@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from app.analysis.metrics import Metric
@@ -32,12 +33,12 @@ class Entry:
     run_id: str | None = None
     experiments: tuple[str, ...] = ()  # that it is made of; none where that is not known
 
-    @property
+    @cached_property
     def key(self) -> Key:
         """Return what makes it the same model, measured the same way."""
         return tuple(self.series.get(name) for name in MODEL_FIELDS)
 
-    @property
+    @cached_property
     def machine(self) -> Key:
         """Return what it ran on."""
         return tuple(self.series.get(name) for name in MACHINE_FIELDS)

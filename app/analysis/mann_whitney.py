@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -33,19 +34,26 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
         raise ValueError(f"expected at least one value a side, got {len(base)} and {len(new)}")
     if any(math.isnan(it) for it in (*base, *new)):
         raise ValueError("a value is not a number: it has no rank")
-    counts = Counter([*base, *new])
-    values = sorted(counts)
-    # Twice the mean rank of each value: whole numbers, which add up without rounding.
-    ends = list(accumulate(counts[it] for it in values))
-    twice = {it: 2 * end - counts[it] + 1 for it, end in zip(values, ends)}
-    doubled = sum(twice[it] for it in base)
+    ordered = sorted(new)
+    # Twice the pairs in which base is larger, a tie once: whole numbers, which add up without rounding.
+    larger_twice = sum(bisect_left(ordered, it) + bisect_right(ordered, it) for it in base)
+    u = larger_twice / 2
     smaller, larger = sorted((len(base), len(new)))
-    u = doubled / 2 - len(base) * (len(base) + 1) / 2
     if smaller + larger <= _EXACT_TOTAL or (smaller <= _EXACT_SMALLER and larger <= _EXACT_LARGER):
-        ranks = tuple(twice[it] for it in values for _ in range(counts[it]))
+        ranks = _double_ranks([*base, *new])
+        doubled = larger_twice + len(base) * (len(base) + 1)
         wanted = doubled if len(base) == smaller else sum(ranks) - doubled
         return MannWhitney(u, _exact(ranks, smaller, wanted), True)
-    return MannWhitney(u, _approximate(u, len(base), len(new), [counts[it] for it in values]), False)
+    together = {*base, *new}
+    ties = Counter([*base, *new]).values() if len(together) < len(base) + len(new) else ()
+    return MannWhitney(u, _approximate(u, len(base), len(new), ties), False)
+
+
+def _double_ranks(values: Sequence[float]) -> tuple[int, ...]:
+    """Return twice the rank of each value, in order; equal ones share their mean rank."""
+    counts = Counter(values)
+    sizes = [counts[it] for it in sorted(counts)]
+    return tuple(2 * end - size + 1 for end, size in zip(accumulate(sizes), sizes) for _ in range(size))
 
 
 def smallest_p(base_count: int, new_count: int) -> float:
@@ -83,7 +91,7 @@ def _count_sums(ranks: tuple[int, ...], count: int) -> tuple[tuple[int, int], ..
     return tuple(found)
 
 
-def _approximate(u: float, base_count: int, new_count: int, ties: Sequence[int]) -> float:
+def _approximate(u: float, base_count: int, new_count: int, ties: Iterable[int]) -> float:
     total = base_count + new_count
     correction = sum(it**3 - it for it in ties) / (total * (total - 1))
     variance = base_count * new_count / 12 * (total + 1 - correction)
