@@ -41,6 +41,8 @@ def read_database(file: ResultFile, text: str, suite: str | None) -> None:
     """Read all records of a text into the file's results."""
     pending: dict[tuple[Any, ...], _Pending] = {}
     for line, record in read_objects(text, file.rejects):
+        if not file.has_room(line):
+            break
         metric, model = _part(record, "metric"), _part(record, "model")
         name, who = metric.get("name"), model.get("name")
         if not isinstance(name, str) or not isinstance(who, str) or not who:

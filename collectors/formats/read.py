@@ -92,6 +92,8 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
         file.rejects.add("unknown_table", 1, ",".join(columns))
         return
     for row in rows:
+        if not file.has_room(row.line):
+            break
         file.mark({name: _precise(cell) for name, cell in row.cells.items()})
         if file.kind == "graph_breaks":
             read_break(file, row)
@@ -172,6 +174,8 @@ def _read_pr_time(file: ResultFile, text: str, suite: str | None) -> None:
     """Read rows without a heading: benchmark, metric, value, and of expected ones the margin of noise."""
     found: dict[str, tuple[int, int, dict[str, float]]] = {}
     for line, cells in read_rows(text, file.rejects):
+        if not file.has_room(line):
+            break
         name, metric, *numbers = [*(cell.strip() for cell in cells), ""][: max(2, len(cells))]
         values = [words.read_number(cell) for cell in numbers]
         if not name or len(cells) not in (3, 4) or None in values:

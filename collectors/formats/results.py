@@ -13,6 +13,8 @@ from collectors.events import BenchMeasured
 from collectors.formats.file_names import Named, read_name, stem_of
 from collectors.read.rejects import Rejects
 
+MOST_ROWS = 100_000  # of one file, which takes minutes; a suite of upstream's in every configuration has some thousand
+_RECORDS_OF_RESULT = 16  # of the benchmark database's JSON: one a metric
 _ENCODING = ("utf-8", "surrogatepass")
 _LONG_RECORD = 256  # characters: a longer record is remembered by its digest
 
@@ -62,6 +64,13 @@ class ResultFile:
     def named(self) -> Named:
         """Return what the name tells."""
         return read_name(self.name)
+
+    def has_room(self, line: int) -> bool:
+        """Say whether another row is read; the first that is not is counted with its line, and none after it."""
+        most = MOST_ROWS * (_RECORDS_OF_RESULT if self.is_full else 1)
+        if self.row_count >= most:
+            self.rejects.add("too_many_rows", line, f"{self.name}: more than {most:,}")
+        return self.row_count < most
 
     def mark(self, said: dict[str, Any]) -> None:
         """Count a record, and remember it: a file's records name it."""

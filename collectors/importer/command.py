@@ -27,6 +27,7 @@ from collectors.store.connect import open_writer
 from collectors.store.migrations import migrate_connection
 
 REJECTED = 1
+SLOW_BYTES = 4 << 20  # files of results above this are said to take a while
 
 Say = Callable[[str], None]
 
@@ -102,6 +103,9 @@ class _Importing:
     def read_results(self, group: SourceGroup) -> None:
         began_s = time.monotonic()
         show = _progress_line(group, group.results)
+        size_bytes = sum(source.size_bytes or 0 for source in group.results)
+        if size_bytes > SLOW_BYTES:
+            self.say(f"{group.label}: {size_bytes / 1e6:,.0f} MB of results; each 100,000 rows take minutes")
         found = load_results(self.connection, self.database, group, self.options, show)
         for number, done in enumerate(found):
             # What was passed over is said once, of the group.

@@ -64,6 +64,14 @@ def test_a_number_below_zero_in_the_json_is_counted_too() -> None:
     assert [it.values for it in file.results if it.model == "n"] == [{"speedup": 1.5}]
 
 
+def test_a_file_of_too_many_rows_is_read_to_its_limit_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collectors.formats.results.MOST_ROWS", 3)
+    file = read_text(HEADING + "".join(f"cpu,m{number},8,1.5,2.5\n" for number in range(9)))
+    assert [it.model for it in file.results] == ["m0", "m1", "m2"]
+    met = file.rejects.by_kind["too_many_rows"]
+    assert (met.count, met.first_line) == (1, 5) and "more than 3" in (met.example or "")
+
+
 @pytest.mark.parametrize("form", ["\ufeff{}", "{}\n\n", "{}" + HEADING])
 def test_what_spreadsheets_and_shells_do_to_a_file_is_no_damage(form: str) -> None:
     text = form.format(HEADING + GOOD).replace("\n", "\r\n")
