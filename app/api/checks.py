@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from flask import request
-
 from app.analysis.gates.model import Distinct, Options, Side
-from app.api.answer import Answer, give_page, read_cursor, read_limit, read_word, refuse
+from app.api.answer import Answer, give_page, read_cursor, read_limit, read_number, read_word, refuse
 from app.api.operation import Operation
 from app.api.parameters import PAGE
 from app.checks.decide import compare
 from app.checks.find import find_baseline, find_run, is_file
 from app.checks.flaky import list_flaky
-from app.checks.sides import load_run, load_side
+from app.checks.sides import choose_both, load_run, load_side
 from app.checks.tables import CannotCompare
 from app.checks.write_json import make_json
 from app.db import get_reader
@@ -22,6 +21,9 @@ from app.queries.baselines import get_baseline as find_stored
 from app.queries.baselines import list_baselines as list_stored
 from app.queries.page import FilterError
 
+_CHOICES = ("suite", "mode", "dtype", "device", "backend")
+_NUMBERS = ("batch_size", "world_size")
+_FLAGS = {"yes": True, "no": False}
 _ROW = ("name", "run_id", "note", "created_us", "changed_us")
 
 
@@ -47,16 +49,39 @@ def get_check() -> Answer:
     for name, text in (("run", run_word), ("baseline", what)):
         if text and is_file(text):  # a file of the server's is nobody's business
             raise FilterError(f"{name}: {text[:80]!r} is a file; the API compares what is in the database")
+    allowed = _read_one_of("environment", ("any",)) == "any"
     names = [word for word in (read_word("rule") or "").split(",") if word]
     try:
         run = find_run(get_reader, run_word)
         expected = find_baseline(get_reader, what, run) if what else None
+        model = read_word("model")
+        chosen = choose_both(load_run(get_reader(), run), expected, _read_choices(), [model] if model else [])
         options = Options(flaky=list_flaky())
-        allowed = request.args.get("environment") == "any"
-        report = compare(load_run(get_reader(), run), expected, names, options, allow_environment_change=allowed)
+        report = compare(*chosen[:2], names, options, allow_environment_change=allowed, notes=chosen[2])
     except CannotCompare as error:
         raise FilterError(f"could not compare: {error}") from None
     return Answer(make_json(report))
+
+
+def _read_choices() -> dict[str, Any]:
+    wanted: dict[str, Any] = {name: word for name in _CHOICES if (word := read_word(name))}
+    if dynamic := _read_one_of("dynamic", _FLAGS):
+        wanted["dynamic"] = _FLAGS[dynamic]
+    for name in _NUMBERS:
+        text = read_word(name)
+        if text:
+            number = read_number(text)
+            if number is None:
+                raise FilterError(f"{name}: {text[:40]!r} is no whole number")
+            wanted[name] = number
+    return wanted
+
+
+def _read_one_of(name: str, known: Iterable[str]) -> str | None:
+    word = read_word(name)
+    if word and word not in known:
+        raise FilterError(f"{name}: {word[:40]!r} is not {' or '.join(known)}")
+    return word
 
 
 def _row(it: BaselineRow) -> dict[str, Any]:
@@ -79,13 +104,29 @@ def _distinct(it: Distinct) -> dict[str, Any]:
 
 OPERATIONS = (
     Operation("/baselines", list_baselines, "BaselineRow", True, "What people keep to compare with, by name.", PAGE),
-    Operation("/baselines/<baseline_name>", get_baseline, "Baseline", False, "One stored baseline with what it keeps."),
+    Operation(
+        "/baselines/<path:baseline_name>", get_baseline, "Baseline", False, "One stored baseline with what it keeps."
+    ),
     Operation(
         "/check",
         get_check,
         "Check",
         False,
         "A run against a baseline, under rules: the verdicts of `compileboard check`. What cannot be compared is 400.",
-        ("run_check", "baseline", "rule", "environment"),
+        (
+            "run_check",
+            "baseline",
+            "rule",
+            "environment",
+            "suite_model",
+            "mode",
+            "dtype",
+            "device",
+            "backend",
+            "dynamic",
+            "batch_size",
+            "world_size",
+            "model_check",
+        ),
     ),
 )

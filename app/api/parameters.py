@@ -103,6 +103,7 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ),
     ("hardware", "The GPU's model, or the processor's, whole.", TEXT),
     ("dynamic", "`yes`: with dynamic shapes; `no`: without.", {"type": "string", "pattern": "^(yes|no)?$"}),
+    ("batch_size", "The batch size.", {"type": "string", "pattern": "^[0-9]*$"}),
     ("world_size", "Ranks that it ran on.", {"type": "string", "pattern": "^[0-9]*$"}),
     ("branch", "A branch, whole.", TEXT),
     ("run_summary", "A run's id.", TEXT),
@@ -113,6 +114,7 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ),
     ("metric", f"`speedup` where it is not given; {', '.join(METRICS)}.", TEXT),
     ("model", "A model's name, whole; the suite where it is not given.", TEXT),
+    ("model_check", "A model's name, whole.", TEXT),
     ("function_trend", "A function's `id`: its recompiles.", {"type": "string", "pattern": "^[0-9]*$"}),
     ("break", "A distinct graph break's `id`: how often it came.", {"type": "string", "pattern": "^[0-9]*$"}),
     ("axis", "What points are ordered by.", {"type": "string", "enum": [name for name, _label in AXES]}),
@@ -132,6 +134,7 @@ _SAME_NAME = {
     "redact_source": "redact_source",
     "from_us": "from_us",
     "to_us": "to_us",
+    "batch_size": "batch_size",
     "world_size": "world_size",
 }
 PARAMETERS = {key: (_SAME_NAME.get(key, key.partition("_")[0]), said, schema) for key, said, schema in _TABLE}

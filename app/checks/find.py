@@ -20,8 +20,10 @@ Open = Callable[[], sqlite3.Connection]
 
 
 def is_file(text: str) -> bool:
-    """Tell whether a text names a CSV rather than something in the database."""
-    return text.endswith(".csv") or os.sep in text
+    """Tell whether a text names a CSV rather than something in the database; a baseline's name may have slashes."""
+    if text.startswith(PREFIX):
+        return False
+    return text.lower().endswith(".csv") or text.startswith((os.sep, f".{os.sep}", f"..{os.sep}"))
 
 
 def find_run(open_reader: Open, text: str) -> RunRow:
@@ -61,12 +63,12 @@ def find_baseline(open_reader: Open, text: str, run: RunRow | None) -> Side:
     if text.startswith(PREFIX):
         known = ", ".join(it.name for it in list_baselines(reader, limit=10).rows) or "none yet"
         raise CannotCompare(
-            f"there is no stored baseline {name[:80]!r}; known: {known}; `python -m app baseline save NAME --run ID`"
+            f"there is no stored baseline {name[:80]!r}; known: {known}; `python -m app baseline save` keeps one"
         )
     found = _by_id(reader, text) or _by_commit(reader, text, run)
     if found is None:
         raise CannotCompare(
-            f"--baseline {text[:80]!r} is no run, commit or stored baseline of this database and no CSV file; "
+            f"{text[:80]!r} is no run, commit or stored baseline of this database, and no file that ends in .csv; "
             "`python -m collectors list` lists the runs, `python -m app baseline list` the baselines"
         )
     return load_run(reader, found)
@@ -96,7 +98,9 @@ def _by_commit(reader: sqlite3.Connection, text: str, run: RunRow | None) -> Run
 
 def _earlier(reader: sqlite3.Connection, word: str, run: RunRow | None) -> RunRow:
     if run is None:
-        raise CannotCompare(f"--baseline {word} needs --run to name a run of the database, not a CSV")
+        raise CannotCompare(
+            f"the {word} run is that of a run of the database; what is compared is a CSV: name its baseline"
+        )
     for it in list_runs(reader, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False).rows:
         is_before = (it.started_us, it.id) < (run.started_us, run.id)
         if it.id != run.id and it.suite == run.suite and (is_before or word == "latest"):

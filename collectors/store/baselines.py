@@ -11,7 +11,14 @@ from typing import Any
 from collectors.store.codec import pack
 from collectors.store.connect import write_transaction
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+@/-]{0,98}[A-Za-z0-9._+@-])?")
+# What a name would hide, or be hidden by, where people say what to compare with.
+RESERVED = (
+    (re.compile(r"latest|previous", re.IGNORECASE), "that is the newest run, or the one before"),
+    (re.compile(r".*\.csv", re.IGNORECASE), "that is a file"),
+    (re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE), "that may be the beginning of a commit's hash"),
+    (re.compile(r"0[0-9A-HJKMNP-TV-Z]{1,25}|[1-7][0-9A-HJKMNP-TV-Z]{3,25}", re.IGNORECASE), "that may be a run's id"),
+)
 NOTE_LIMIT = 20_000
 
 INSERT = """
@@ -42,11 +49,7 @@ def save_baseline(
 
     Raises: ValueError if the name or the note cannot be used.
     """
-    if not NAME.fullmatch(name):
-        raise ValueError(
-            f"{name[:80]!r} is no baseline's name: expected a letter or digit, then at most 99 letters, digits and "
-            ". _ + @ -"
-        )
+    _check_name(name)
     return _write(connection, INSERT, name, body, run_id, note, now_us)
 
 
@@ -70,6 +73,17 @@ def delete_baseline(connection: sqlite3.Connection, name: str) -> bool:
     """Delete a baseline for good; return False if none has that name."""
     with write_transaction(connection):
         return bool(connection.execute("delete from baselines where name = :name", {"name": name}).rowcount)
+
+
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{name[:80]!r} is no baseline's name: expected a letter or digit, then at most 99 letters, digits and "
+            ". _ + @ / -, and no / at its end"
+        )
+    for pattern, said in RESERVED:
+        if pattern.fullmatch(name):
+            raise ValueError(f"{name[:80]!r} is no baseline's name: {said}; choose another, as main or release/2.4")
 
 
 def _write(

@@ -86,7 +86,7 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
         names = reader.execute("select distinct model from series").fetchall()
         return [path.replace("<path:name>", quote(name)) for (name,) in names]
     if "<run_id>" not in path:
-        return [path.replace("<baseline_name>", "main")]
+        return [path.replace("<path:baseline_name>", "main")]
     own = {"<key>": COMPILES, "<config_hash>": CONFIGS, "<artifact_id>": ARTIFACTS, "<guards_id>": GUARDS}
     own["<lookup_id>"] = LOOKUPS
     mark = next((mark for mark in own if mark in path), "<run_id>")
