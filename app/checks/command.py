@@ -19,13 +19,13 @@ from app.analysis.gates.model import IMPROVED, NOTE, PASS, Options, Side
 from app.checks.decide import NOT_COMPARED, Report, compare
 from app.checks.find import find_baseline, find_run, is_file
 from app.checks.flaky import list_flaky
+from app.checks.outputs import check_targets, write_outputs
 from app.checks.sides import choose_both, load_run, name_field
 from app.checks.tables import CannotCompare, read_table
 from app.checks.write_json import make_json
 from app.checks.write_junit import write_junit
 from app.checks.write_markdown import write_markdown
 from app.checks.write_table import write_table
-from app.reports.command import write_file
 from app.settings import load_settings
 from collectors.store.connect import open_reader
 from collectors.store.errors import StoreError, explain
@@ -152,6 +152,7 @@ def check(arguments: argparse.Namespace) -> int:
         return 0
     path = load_settings(os.environ, {"db": arguments.db}).db
     try:
+        check_targets(_list_targets(arguments))
         actual, expected = _load(path, arguments)
         fields = (*FIELDS, "dynamic", *NUMBERS)
         wanted = {name: value for name in fields if (value := getattr(arguments, name)) is not None}
@@ -166,9 +167,8 @@ def check(arguments: argparse.Namespace) -> int:
             allow_environment_change=arguments.allow_environment_change,
             notes=notes,
         )
-        if arguments.propose:
-            _propose(arguments.propose, actual, expected, options)
-        _write(report, arguments)
+        proposed = _propose(actual, expected, options) if arguments.propose else ""
+        _write(report, arguments, proposed)
     except CannotCompare as error:
         return _fail(f"{error}: {error.flags}" if error.flags else str(error))
     except StoreError as error:
@@ -176,7 +176,7 @@ def check(arguments: argparse.Namespace) -> int:
     except sqlite3.Error as error:
         return _fail(str(explain(error, path)))
     except OSError as error:
-        return _fail(f"cannot write {error.filename}: {error.strerror or error}")
+        return _fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}")
     return report.exit_code
 
 
@@ -211,31 +211,29 @@ def _load(path: str, arguments: argparse.Namespace) -> tuple[Side, Side | None]:
         return actual, find_baseline(get_reader, named, run) if named else None
 
 
-def _write(report: Report, arguments: argparse.Namespace) -> None:
+def _list_targets(arguments: argparse.Namespace) -> dict[str, str | None]:
+    summary = os.environ.get("GITHUB_STEP_SUMMARY") if arguments.github_summary else None
+    if arguments.github_summary and not summary:
+        raise CannotCompare("--github-summary: $GITHUB_STEP_SUMMARY names no file; it is set in GitHub Actions alone")
+    named = {f"--{name}": getattr(arguments, name) for name in ("markdown", "junit", "json", "propose")}
+    return named | {"--github-summary": summary}
+
+
+def _write(report: Report, arguments: argparse.Namespace, proposed: str) -> None:
     markdown = "\n".join(write_markdown(report)) + "\n"
-    outputs = (
+    if arguments.github_summary:
+        with open(os.environ["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as file:
+            file.write(markdown)
+    documents = (
         (arguments.markdown, markdown.encode()),
         (arguments.junit, write_junit(report)),
         (arguments.json, json.dumps(make_json(report), indent=2).encode() + b"\n"),
+        (arguments.propose, proposed.encode()),
     )
-    if all(target != "-" for target, _body in outputs):  # what stdout has is then one document alone
-        sys.stdout.writelines(f"{line}\n" for line in write_table(report, every=arguments.all))
-    for target, body in outputs:
-        if target == "-":
-            sys.stdout.write(body.decode())
-        elif target:
-            write_file(target, [body])
-    if arguments.github_summary:
-        summary = os.environ.get("GITHUB_STEP_SUMMARY")
-        if not summary:
-            raise CannotCompare(
-                "--github-summary: $GITHUB_STEP_SUMMARY names no file; it is set in GitHub Actions alone"
-            )
-        with open(summary, "a", encoding="utf-8") as file:
-            file.write(markdown)
+    write_outputs(documents, write_table(report, every=arguments.all))
 
 
-def _propose(target: str, actual: Side, expected: Side | None, options: Options) -> None:
+def _propose(actual: Side, expected: Side | None, options: Options) -> str:
     if expected is None or not pr_time.list_counts(expected):
         raise CannotCompare("--propose writes pr-time's new expected results; --baseline has none to begin with")
     out = io.StringIO(newline="")
@@ -243,10 +241,7 @@ def _propose(target: str, actual: Side, expected: Side | None, options: Options)
     for row in pr_time.propose(actual, expected, options):
         writer.writerow(row)
         writer.writerows([[], [], []])  # as upstream: merges of neighbouring rows conflict otherwise
-    if target == "-":
-        sys.stdout.write(out.getvalue())
-    else:
-        write_file(target, [out.getvalue().encode()])
+    return out.getvalue()
 
 
 def describe_rules() -> Iterator[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -78,7 +81,7 @@ def test_what_got_worse_fails_with_its_words_first(
     ("more", "sentence"),
     [
         (["--run", "Z"], "there is no run 'Z' in this database; expected latest,"),
-        (["--baseline", "nothing"], "--baseline 'nothing' is no run, commit or stored baseline of this database"),
+        (["--baseline", "nothing"], "'nothing' is no run, commit or stored baseline of this database"),
         (["--baseline", "baseline:x"], "there is no stored baseline 'x'; known: none yet"),
         (["--baseline", "previous"], "there is no earlier run named 'bench' of the same suite"),
         (["--baseline", "A", "--rule", "sped"], "there is no rule 'sped'; the rules are default, accuracy"),
@@ -94,7 +97,13 @@ def test_what_got_worse_fails_with_its_words_first(
         ),
         (["--baseline", "A", "--dynamic"], "dynamic yes leaves none of run A's 2 results; they have dynamic no"),
         (["--baseline", "A", "--github-summary"], "$GITHUB_STEP_SUMMARY names no file"),
-        (["--baseline", "A", "--json", "/nowhere/x.json"], "cannot write /nowhere"),
+        (["--baseline", "A", "--json", "/nowhere/x.json"], "--json: cannot write /nowhere/x.json: there is no folder"),
+        (["--run", "Z", "--junit", "/"], "--junit: cannot write /: it is a folder"),
+        (["--baseline", "A", "--json", "-", "--junit", "-"], "--junit and --json both go to stdout"),
+        (
+            ["--baseline", "A", "--json", "x.json", "--markdown", "./x.json"],
+            "--markdown and --json both go to x.json",
+        ),
     ],
 )
 def test_what_cannot_be_compared_exits_with_2(
@@ -217,6 +226,16 @@ def test_the_github_summary_is_appended(
     assert summary.read_text().startswith("before\n### ✅ PASS")
 
 
+def test_a_reader_that_has_read_enough_is_no_error(tmp_path: Path) -> None:
+    csv = str(DATA / "pr_time_expected.csv")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "app", "check", "--run", csv, "--baseline", csv]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=DATA.parents[2], timeout=120)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_csvs_need_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sides = ("--run", str(DATA / "pr_time_actual.csv"), "--baseline", str(DATA / "pr_time_expected.csv"))
     new = tmp_path / "new.csv"
@@ -242,13 +261,15 @@ def test_a_baseline_outlives_its_run(
     assert "there is a baseline 'main' already" in capsys.readouterr().err
     with closing(open_writer(database)) as writer:
         delete_run(writer, "A")
-    for name in ("main", "baseline:main"):
+    assert main(["baseline", "save", "release/2.4", "--run", "B", *fixed]) == 0
+    for name in ("main", "baseline:main", "release/2.4", "baseline:release/2.4"):
         assert _check(database, "--run", "B", "--baseline", name) == 0
     assert main(["baseline", "show", "main", *fixed]) == 0
     out = capsys.readouterr().out
     assert "first" in out and "cnn (builtin, inference, float32" in out and "graph break in cnn" in out
     assert main(["baseline", "delete", "main", *fixed]) == 0
     assert main(["baseline", "delete", "main", *fixed]) == 1
+    assert main(["baseline", "delete", "release/2.4", *fixed]) == 0
     assert main(["baseline", "list", *fixed]) == 0
     assert "no baseline yet" in capsys.readouterr().out
 
@@ -294,11 +315,27 @@ def test_the_api_gives_the_same_verdicts(
     assert client.get("/api/v1/baselines/other").status_code == 404
 
 
-@pytest.mark.parametrize("what", ["nothing", "/etc/passwd", "x.csv", "A&rule=memory", "A&rule=sped"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        *("nothing", "/etc/passwd", "x.csv", "../x", "a/../../etc/passwd", "previous"),
+        *("A&rule=memory", "A&rule=sped", "A&rule=performance", "&rule=accuracy", "baseline:x"),
+        *("A&environment=foo", "A&dynamic=maybe", "A&dynamic=yes", "A&batch_size=x", "A&model=typo", "A&mode=training"),
+    ],
+)
 def test_the_api_says_what_cannot_be_compared(store: sqlite3.Connection, client: FlaskClient, what: str) -> None:
     _record(store, "A")
     answer = client.get(f"/api/v1/check?run=A&baseline={what}")
     assert answer.status_code == 400 and answer.json["errors"]  # type: ignore[index]
+    assert "--" not in answer.json["error"], "flags are the command line's"  # type: ignore[index]
+
+
+def test_the_api_chooses_results(store: sqlite3.Connection, client: FlaskClient) -> None:
+    _record(store, "A")
+    add_results(store, "B", measure(), measure(dynamic=True, task="d", values={"speedup": 0.5}))
+    asked = "/api/v1/check?run=B&baseline=A&rule=speedup&model=mlp&batch_size=8&device=cpu"
+    data = client.get(f"{asked}&dynamic=no").json["data"]  # type: ignore[index]
+    assert [it["verdict"] for it in data["rules"][0]["verdicts"]] == ["PASS"]
 
 
 @pytest.mark.parametrize(
