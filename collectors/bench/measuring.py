@@ -72,6 +72,7 @@ class Measured:
     run_id: str
     results: list[BenchMeasured] = field(default_factory=list)
     interrupted: bool = False
+    trouble: str | None = None  # why it is not recorded yet
 
 
 def measure(job: Job, arguments: argparse.Namespace, before: Before | None, say: Say) -> Measured:
@@ -111,6 +112,7 @@ def measure(job: Job, arguments: argparse.Namespace, before: Before | None, say:
     finally:
         clear(run.folder / OF_OURSELVES)
         run.end(state)
+        measured.trouble = run.recording.trouble
     return measured
 
 
@@ -152,15 +154,18 @@ def finish(measured: Measured, arguments: argparse.Namespace, say: Say, part: st
     results = measured.results
     print(summarize(results))
     try:
+        if measured.trouble is not None:
+            raise StoreError(measured.trouble)
         breaks = say_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
         print(*breaks, sep="\n", end="\n" if breaks else "")
         write_upstream_files(arguments, measured.run_id, part, say)
     except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool
         say(f"the graph breaks or the files in upstream's formats are missing: {error}")
+    kept = "recorded" if measured.trouble is None else "not recorded yet:"
     if measured.interrupted:
         words = [word for word in sys.argv[1:] if word != "--resume"]
-        say(f"interrupted; what was measured is recorded. To go on: {hints.collect(*words, '--resume')}")
+        say(f"interrupted; {kept} {len(results)} results. To go on: {hints.collect(*words, '--resume')}")
         return INTERRUPTED
     show = hints.collect("show", measured.run_id, database=arguments.db)
-    say(f"recorded {len(results)} results; {show}")
+    say(f"{kept} {len(results)} results; {show}")
     return FAILED if results and all(it.status == "failed" for it in results) else 0

@@ -20,8 +20,8 @@ from collectors.store.errors import StoreBusy, StoreError, StoreFull
 PATIENCE_MS = 200  # for a database that another program holds: meanwhile signals are to be passed on
 
 
-def open_recorder(folder: Path, manifest: Manifest, say: Callable[[str], None]) -> Recorder | None:
-    """Open the database; a passing trouble is said and the run goes on into its spool.
+def open_recorder(folder: Path, manifest: Manifest, note: Callable[[StoreError], None]) -> Recorder | None:
+    """Open the database; a passing trouble is noted and the run goes on into its spool.
 
     Raises: StoreError if the database can never take this run.
     """
@@ -35,7 +35,7 @@ def open_recorder(folder: Path, manifest: Manifest, say: Callable[[str], None]) 
             recorder.close()
         if not isinstance(error, (StoreBusy, StoreFull)):
             raise
-        say(f"not recording yet: {error}")
+        note(error)
         return None
 
 
@@ -57,7 +57,7 @@ class Recording:
         Raises: StoreError if it can never take this run; the run is then as if it had not been asked for.
         """
         try:
-            self.recorder = open_recorder(self.folder, self.manifest, self.say)
+            self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
         except StoreError:
             self.lock.release()
             _remove_empty_spool(self.folder)
@@ -67,7 +67,7 @@ class Recording:
         """Record what is there."""
         try:
             if self.recorder is None:
-                self.recorder = open_recorder(self.folder, self.manifest, lambda _: None)
+                self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
             if self.recorder is not None:
                 self.recorder.step()
                 self.trouble = None
@@ -75,6 +75,11 @@ class Recording:
                     show_progress(self.recorder)
         except (StoreError, OSError, sqlite3.Error) as error:
             self._note_trouble(error)
+
+    def _note_delay(self, error: StoreError) -> None:
+        if self.trouble is None:
+            self.say(f"not recording yet: {error}")
+        self.trouble = str(error)
 
     def _note_trouble(self, error: Exception) -> None:
         if self.trouble is None:
