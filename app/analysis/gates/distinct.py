@@ -16,27 +16,32 @@ def compare(
 ) -> list[Verdict]:
     """Name what the run has and the baseline has not, then what is gone; one line for all that is known."""
     new_word, gone_word = words
-    models = sides[0].names() & sides[1].names()
-    verdicts = [
-        rule.make(it.model or "the run", new_word, describe(it))
-        for it in actual
-        if not _is_in(it, expected, models, it.model)
-    ]
+    names = sides[0].names()
+    models = names & sides[1].names()
+    known, found = _Known(expected, models), _Known(actual, models)
+    verdicts = [rule.make(it.model or "the run", new_word, describe(it)) for it in actual if it not in known]
     known_count = len(actual) - len(verdicts)
     for it in expected:
-        is_judged = it.model is None or it.model in sides[0].names()  # of a model that vanished nothing is resolved
-        if is_judged and not _is_in(it, actual, models, it.model):
+        is_judged = it.model is None or it.model in names  # of a model that vanished nothing is resolved
+        if is_judged and it not in found:
             verdicts.append(rule.make(it.model or "the run", gone_word, describe(it)))
     if known_count or not verdicts:
         verdicts.append(rule.make("the run", "PASS", f"{known_count} known"))
     return verdicts
 
 
-def _is_in(it: Distinct, others: Sequence[Distinct], models: set[str], model: str | None) -> bool:
-    """Tell whether others have it; in its own model where both sides have that model and the other side says models."""
-    if model in models and any(other.model is not None for other in others):
-        return any(o.fingerprint == it.fingerprint and o.model in (model, None) for o in others)
-    return any(other.fingerprint == it.fingerprint for other in others)
+class _Known:
+    """Tell whether a side has a distinct thing; in its own model where both sides have it and this one says models."""
+
+    def __init__(self, side: Sequence[Distinct], models: set[str]) -> None:
+        self._models = models if any(it.model is not None for it in side) else set[str]()
+        self._found: dict[str, set[str | None]] = {}
+        for it in side:
+            self._found.setdefault(it.fingerprint, set()).add(it.model)
+
+    def __contains__(self, it: Distinct) -> bool:
+        found = self._found.get(it.fingerprint, set())
+        return bool(found & {it.model, None}) if it.model in self._models else bool(found)
 
 
 def describe(it: Distinct) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
@@ -54,8 +55,15 @@ class Side:
 
     def get(self, name: str, column: str) -> Any | None:
         """Return a cell; None where the column is absent or the name is not that of exactly one row."""
-        found = [row for row in self.rows if row.name == name]
+        found = self._by_name.get(name, ())
         return found[0].cells.get(column) if len(found) == 1 else None
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.name, []).append(row)
+        return found
 
     def has(self, column: str) -> bool:
         """Tell whether any row has that column."""

@@ -8,12 +8,13 @@ from app.analysis.gates.model import FAIL, NOTE, PASS, Options, Rule, Side, Verd
 def check(actual: Side, expected: Side, _options: Options) -> list[Verdict]:
     """Look for every model of the baseline."""
     found = {row.name: row for row in actual.rows}
+    ran = {it.name for it in expected.rows if it.cells.get("status") not in ("skipped", "not_run")}
     verdicts = []
     for name in dict.fromkeys(row.name for row in expected.rows):
         row = found.get(name)
         status = row.cells.get("status") if row else "absent"
         reason = row.cells.get("reason") if row else None
-        was_run = any(it.cells.get("status") not in ("skipped", "not_run") for it in expected.rows if it.name == name)
+        was_run = name in ran
         if row is None:
             verdicts.append(RULE.make(name, "VANISHED", f"in {expected.title}, not in {actual.title}"))
         elif was_run and status == "not_run":

@@ -125,3 +125,24 @@ def test_rules_are_found_by_name() -> None:
     assert all(FAIL in rule.words.values() for rule in RULES)
     with pytest.raises(ValueError, match="no rule 'speed'; the rules are default, accuracy"):
         find_rules(["speed"])
+
+
+def test_rules_look_at_each_row_once() -> None:
+    looked = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal looked
+            looked += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    cells = {"accuracy": "pass", "graph_breaks": 1, "unique_graphs": 1, "compression_ratio": 1.0, "speedup": 1.0}
+    distinct = tuple(Distinct(f"f{n}", Name(f"m{n}"), "reason", 1) for n in range(500))
+    sides = [Side("s", tuple(Row(Name(f"m{n}"), cells) for n in range(500)), distinct, distinct) for _side in "ab"]
+    for rule in RULES:
+        rule.check(sides[0], sides[1], Options(threshold=1.0))
+    assert 0 < looked < 500 * 10 * len(RULES), "a rule that looked for each row in all would ask 250 000 times"
