@@ -15,6 +15,7 @@ from typing import Any
 from app.queries.page import FilterError
 from app.queries.run_detail import get_run
 from app.queries.run_lookup import find_run_ids
+from app.queries.runs import list_runs
 from app.reports import FOLDERS, FORMATS
 from app.reports.csv import COLUMNS, DEFAULT_TABLE
 from app.settings import load_settings
@@ -34,7 +35,7 @@ formats:
 examples:
   %(prog)s --run 01JD3W --format html --output report.html
   %(prog)s --run 01JD3W --format csv --table graph_breaks --output breaks.csv
-  %(prog)s --run 01JD3W --format upstream --output results
+  %(prog)s --run latest --format upstream --output results
   %(prog)s --run 01JD3W --format md --output - --no-source | gh pr comment 12 --body-file -
   %(prog)s --compare branch:main 01JD3W --format md --output -
 
@@ -61,7 +62,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--run", metavar="ID", help="The run's id, or the beginning of it.")
+    what.add_argument("--run", metavar="ID", help="A run's id or its beginning, or latest.")
     what.add_argument("--compare", nargs=2, metavar=("BASE", "NEW"), help="Two sides: what changed from BASE to NEW.")
     parser.add_argument("--format", required=True, choices=(*FORMATS, *FOLDERS), help="What to write.")
     parser.add_argument(
@@ -140,7 +141,7 @@ def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
     # Imported here: templates and charts, which no other command needs.
     from app.reports.formats import write_report
 
-    found = find_run_ids(reader, arguments.run)
+    found = _find(reader, arguments.run)
     if len(found) > 1:
         return _fail(f"--run {arguments.run!r} fits several runs, give more of the id: {', '.join(found[:3])}, …")
     detail = get_run(reader, found[0]) if found else None
@@ -165,14 +166,27 @@ def _write(output: str, pieces: Iterable[bytes]) -> int:
     return 0
 
 
+def _find(reader: sqlite3.Connection, text: str) -> list[str]:
+    if text == "latest":
+        return [it.id for it in list_runs(reader, limit=1, pinned_first=False).rows]
+    return find_run_ids(reader, text)
+
+
 def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.Namespace) -> int:
     from app.queries.results import load_measured
     from app.queries.task_events import load_task_breaks
     from collectors.formats.write import write_directory
+    from collectors.formats.write_tables import is_written
 
     results = load_measured(reader, run_id)
     if not results:
         return _fail(f"run {run_id} has no benchmark results; `python -m collectors bench` records some")
+    if not any(is_written(it) for it in results):
+        whys = sorted({it.reason or it.experiment for it in results})[:3]
+        return _fail(
+            f"upstream's files have no row for any of the {len(results)} results of run {run_id} ({', '.join(whys)}): they "
+            "hold what was measured or failed; nothing was written. `--format csv --table results` writes these"
+        )
     breaks = load_task_breaks(reader, run_id)
     try:
         names = write_directory(results, breaks, arguments.output, raw_timings=arguments.raw_timings)

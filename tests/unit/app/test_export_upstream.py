@@ -65,3 +65,18 @@ def test_a_place_that_is_no_folder_is_said(database: Path, tmp_path: Path, capsy
     (tmp_path / "file").write_text("")
     assert export(database, tmp_path / "file") == 1
     assert "cannot write" in capsys.readouterr().err
+
+
+def test_a_run_of_expected_rows_alone_says_why_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "inductor_torchbench_training.csv"
+    table.write_text("name,accuracy,graph_breaks\nmlp,pass,0\n")
+    run_import(tmp_path / "t.db", table)
+    assert export(tmp_path / "t.db", tmp_path / "out") == 1
+    assert "expected, not measured" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_the_latest_run_is_one_that_can_be_named(database: Path, tmp_path: Path) -> None:
+    options = ["--db", str(database), "--run", "latest", "--format", "upstream", "--output", str(tmp_path / "out")]
+    assert main(["export", *options]) == 0 and list((tmp_path / "out").glob("*.csv"))
