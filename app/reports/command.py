@@ -184,8 +184,8 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.
     if not any(is_written(it) for it in results):
         whys = sorted({it.reason or it.experiment for it in results})[:3]
         return _fail(
-            f"upstream's files have no row for any of the {len(results)} results of run {run_id} ({', '.join(whys)}): they "
-            "hold what was measured or failed; nothing was written. `--format csv --table results` writes these"
+            f"upstream's files have no row for any of the {len(results)} results of run {run_id} ({', '.join(whys)}): "
+            "they hold what was measured or failed; nothing was written. `--format csv --table results` writes these"
         )
     breaks = load_task_breaks(reader, run_id)
     try:

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from collectors.record import hints
 from collectors.record.home import ULID_ALPHABET
+from collectors.record.result_counts import count_outcomes, find_geomeans
 from collectors.store.connect import open_reader
 
 TOP = 5
@@ -21,7 +22,7 @@ NOTE_INDENT = 11
 SAME_NAMES = (
     *("id", "name", "state", "command", "torch_version", "suite", "started_us", "ended_us", "exit_code", "signal"),
     *("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "failure_count"),
-    *("loss_count", "compile_us"),
+    *("loss_count", "compile_us", "result_count"),
 )
 
 
@@ -64,6 +65,9 @@ class RunSummary:
     causes: list[Counted] = field(default_factory=list)
     failures: list[Counted] = field(default_factory=list)
     limits: list[Counted] = field(default_factory=list)
+    result_count: int = 0
+    outcomes: list[Counted] = field(default_factory=list)
+    geomeans: list[Counted] = field(default_factory=list)
 
     def headline(self) -> list[tuple[str, str]]:
         """Pair each headline number with its name."""
@@ -76,7 +80,10 @@ class RunSummary:
         ]
         seen = self.torch_version is not None or self.compile_count > 0
         time_text = f"{self.compile_us / 1e6:.2f} s" if self.compile_us else NOT_RECORDED
-        return [*((name, str(count) if seen else NOT_RECORDED) for name, count in counts), ("compile time", time_text)]
+        # A file of results has graph breaks, and nothing of what else there was.
+        pairs = [(name, str(count) if seen or count else NOT_RECORDED) for name, count in counts]
+        results = [("results", str(self.result_count))] if self.result_count else []
+        return [*results, *pairs, ("compile time", time_text)]
 
     def ending(self) -> str:
         """Say on one line how the run ended, when, for how long, and what it belongs to."""
@@ -118,6 +125,8 @@ class RunSummary:
     def sections(self) -> list[tuple[str, list[Counted]]]:
         """Pair each list that is not empty with its title."""
         every = [
+            ("Results", self.outcomes),
+            ("Geomean speedup, by the number of models", self.geomeans),
             ("Most frequent graph breaks", self.breaks),
             ("Why it recompiled", self.causes),
             ("Recompile limit", self.limits),
@@ -179,7 +188,7 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             """
             select id, coalesce(title, name) as name, state, command, torch_version, gpu_name, gpu_count, host,
               compile_count, graph_break_count, recompile_count, recompile_limit_count, failure_count, loss_count,
-              compile_us, started_us, ended_us, exit_code, signal, git_commit, git_dirty, suite
+              compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit, git_dirty, suite
             from runs
             join run_totals on run_totals.run_id = runs.id
             left join run_annotations on run_annotations.run_id = runs.id
@@ -240,6 +249,8 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         causes=_top_causes(connection, row["id"]),
         failures=_top_failures(connection, row["id"]),
         limits=_top_limits(connection, row["id"]),
+        outcomes=[Counted(text, count) for text, count in count_outcomes(connection, row["id"])],
+        geomeans=[Counted(f"{it:.3f}×  {name}", count) for name, it, count in find_geomeans(connection, row["id"])],
         **{name: row[name] for name in SAME_NAMES},
     )
 

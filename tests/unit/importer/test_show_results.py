@@ -1,0 +1,32 @@
+"""`show` of a run that has benchmark results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from collectors.record.summary import RunSummary, summarize
+from tests.unit.formats.files import RECORDED
+from tests.unit.importer.loading import one
+from tests.unit.importer.test_results import HEADING, NAME, run_import, write
+
+
+def show(database: Path, path: Path) -> RunSummary:
+    run_import(database, path)
+    found = summarize(str(database), one(database, "select id from runs"))
+    assert found is not None
+    return found
+
+
+def test_show_says_what_became_of_imported_results(tmp_path: Path) -> None:
+    found = show(tmp_path / "t.db", RECORDED)
+    head = dict(found.headline())
+    assert (head["results"], head["graph breaks"], head["compiles"]) == ("6", "10", "not recorded")
+    assert sum(it.count for it in found.outcomes) == 6
+    assert "performance: failed, fail_to_run" in found.text()
+
+
+def test_show_gives_the_geomean_of_each_configuration_and_of_how_many_models(tmp_path: Path) -> None:
+    rows = "cuda,a,8,2.000000,2.5\ncuda,b,8,8.000000,2.5\ncuda,c,8,0.000000,0.000000\n"
+    found = show(tmp_path / "t.db", write(tmp_path / "out", NAME, HEADING + rows))
+    (line,) = found.geomeans
+    assert (line.text, line.count) == ("4.000×  torchbench training amp cuda inductor", 2)
