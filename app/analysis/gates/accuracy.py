@@ -1,6 +1,6 @@
 """`accuracy`: every model's verdict is the expected one, as upstream's check_accuracy.py decides.
 
-Source: pytorch benchmarks/dynamo/check_accuracy.py
+Source: pytorch benchmarks/dynamo/check_accuracy.py at 005a514
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`csv`: every accuracy says "pass" somewhere, as upstream's check_csv.py decides; it needs no baseline.
 
-Source: pytorch benchmarks/dynamo/check_csv.py
+Source: pytorch benchmarks/dynamo/check_csv.py at 4fadce9
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`graph-breaks`: no more breaks and fallbacks, no collapse of what is captured, as upstream's checker decides.
 
-Source: pytorch benchmarks/dynamo/check_graph_breaks.py, its later version (drop threshold, validated counters)
+Source: pytorch benchmarks/dynamo/check_graph_breaks.py, later than 021f677 (drop threshold, validated counters)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`memory`: the compression ratio is at least 0.95 of the expected one, as upstream decides.
 
-Source: pytorch benchmarks/dynamo/check_memory_compression_ratio.py
+Source: pytorch benchmarks/dynamo/check_memory_compression_ratio.py at 20e7b45
 """
 
 from __future__ import annotations

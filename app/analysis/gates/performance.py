@@ -1,6 +1,6 @@
 """`performance`: a metric against a threshold, as upstream's check_perf_csv.py decides; it needs no baseline.
 
-Source: pytorch benchmarks/dynamo/check_perf_csv.py
+Source: pytorch benchmarks/dynamo/check_perf_csv.py at 1983b53
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`pr-time`: counts of instructions within each benchmark's margin, as upstream's check_results.py decides.
 
 A win fails too: the expected number has to follow, or the next regression hides in it.
-Source: pytorch benchmarks/dynamo/pr_time_benchmarks/check_results.py
+Source: pytorch benchmarks/dynamo/pr_time_benchmarks/check_results.py at 0140b62
 """
 
 from __future__ import annotations
