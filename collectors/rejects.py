@@ -28,6 +28,7 @@ KINDS: dict[str, str] = {
     "misplaced_phases": "compile phases that lie under another model's heading; left out: the JSON has them",
     "no_result": "compile phases or raw timings of a model that no table beside them has; left out",
     "too_large_file": "a file of results larger than 256 MiB; left out",
+    "wrong_separator": "a table that is separated by semicolons, tabs or bars; expected commas; left out",
     "too_many_rows": "a file of results with more than 100,000 rows; those are read and the others left out: part it",
     "unknown_table": "a table of which no column is known; left out",
     "damaged_file": "an archive or a compressed file that cannot be read to its end",

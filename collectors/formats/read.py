@@ -89,7 +89,12 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
         return
     columns, rows = read_table(text, file.rejects)
     if file.kind == "unknown":
-        file.rejects.add("unknown_table", 1, ",".join(columns))
+        other = _find_separator(columns, file.stem)
+        if other:
+            said = f"{','.join(columns)[:80]}: separated by {other!r}, expected commas; write it with commas"
+            file.rejects.add("wrong_separator", 1, said)
+        else:
+            file.rejects.add("unknown_table", 1, ",".join(columns))
         return
     for row in rows:
         if not file.has_room(row.line):
@@ -103,6 +108,15 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
             read_row(file, _spread(row), suite)
         elif file.kind not in ("summary", "graph_breaks_deduped"):
             read_row(file, row, suite)
+
+
+def _find_separator(columns: list[str], stem: str) -> str | None:
+    """Return what a heading that is one cell is separated by, if it would be known with commas."""
+    for other in (";", "\t", "|"):
+        cells = [cell.strip() for cell in columns[0].split(other)] if len(columns) == 1 else []
+        if len(cells) > 1 and _classify(cells, stem) != "unknown":
+            return other
+    return None
 
 
 def _precise(cell: str) -> str:

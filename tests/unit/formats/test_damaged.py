@@ -72,6 +72,13 @@ def test_a_file_of_too_many_rows_is_read_to_its_limit_and_says_so(monkeypatch: p
     assert (met.count, met.first_line) == (1, 5) and "more than 3" in (met.example or "")
 
 
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_a_table_that_is_separated_otherwise_says_so(separator: str) -> None:
+    file = read_text((HEADING + GOOD).replace(",", separator))
+    met = file.rejects.by_kind["wrong_separator"]
+    assert met.first_line == 1 and f"separated by {separator!r}, expected commas" in (met.example or "")
+
+
 @pytest.mark.parametrize("form", ["\ufeff{}", "{}\n\n", "{}" + HEADING])
 def test_what_spreadsheets_and_shells_do_to_a_file_is_no_damage(form: str) -> None:
     text = form.format(HEADING + GOOD).replace("\n", "\r\n")
