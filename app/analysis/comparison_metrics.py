@@ -13,7 +13,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "memory": ("Memory", ("dynamo_peak_mem_gb", "compression_ratio", "eager_peak_mem_gb")),
     "graphs": (
-        "Graphs",
+        "Graphs and breaks",
         (
             "graph_breaks",
             "recompiles",
