@@ -20,18 +20,28 @@ def output_path(bench: Workbench, kind: str, suffix: str) -> Path:
     return folder / f"{bench.settings.label()}_{safe}_{kind}{suffix}"
 
 
+@contextlib.contextmanager
+def side_file(bench: Workbench, what: str) -> Iterator[None]:
+    """Note what goes wrong with a file beside the numbers, and no more: the numbers are measured all the same."""
+    try:
+        yield
+    except Exception as error:
+        bench.artifact_errors.append(f"{what}: {type(error).__name__}: {error}")
+
+
 def export_profile(bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]) -> None:
     """Profile one call of each, apart from what is timed, if that was asked for."""
     if not bench.settings.export_profiler_trace:
         return
     bench.stage("profile")
-    with torch.profiler.profile(record_shapes=True) as profile:
-        with torch.profiler.record_function("expected"), eagerly():
-            step(bench.module, bench.inputs, collect_outputs=False)
-        with torch.profiler.record_function("actual"):
-            compiled(bench.module, bench.inputs, collect_outputs=False)
-        bench.synchronize()
-    profile.export_chrome_trace(str(output_path(bench, "profile", ".json")))
+    with side_file(bench, "profiler trace"):
+        with torch.profiler.profile(record_shapes=True) as profile:
+            with torch.profiler.record_function("expected"), eagerly():
+                step(bench.module, bench.inputs, collect_outputs=False)
+            with torch.profiler.record_function("actual"):
+                compiled(bench.module, bench.inputs, collect_outputs=False)
+            bench.synchronize()
+        profile.export_chrome_trace(str(output_path(bench, "profile", ".json")))
 
 
 @contextlib.contextmanager
@@ -44,5 +54,6 @@ def memory_snapshot(bench: Workbench, what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.cuda.memory._dump_snapshot(str(output_path(bench, f"{what}_memory", ".pickle")))
+        with side_file(bench, "memory snapshot"):
+            torch.cuda.memory._dump_snapshot(str(output_path(bench, f"{what}_memory", ".pickle")))
         torch.cuda.memory._record_memory_history(enabled=None)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from collectors.bench import suites
 from collectors.bench.backends import check_backend
@@ -40,6 +41,24 @@ def bench_command(arguments: argparse.Namespace, say: Say) -> int:
     return finish(measure(job, arguments, before, say), arguments, say)
 
 
+def make_output(folder: str | None) -> None:
+    """Make the folder that files are to be left in and try it: hours of measuring come before the first file.
+
+    Raises: ValueError in words if nothing can be written there.
+    """
+    if folder is None:
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        found = "it is a file" if os.path.isfile(folder) else error.strerror or str(error)
+        raise ValueError(
+            f"--output-directory {folder}: expected a folder that files can be written to; {found}"
+        ) from error
+
+
 def make_job(arguments: argparse.Namespace, place: Place, tags: dict[str, str]) -> Job:
     """Make of the arguments what one run measures.
 
@@ -50,6 +69,7 @@ def make_job(arguments: argparse.Namespace, place: Place, tags: dict[str, str]) 
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
     if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
         check_backend(settings.backend)
+    make_output(arguments.output_directory)
     identity = "" if tags else plan_hash(chosen, experiments, settings)  # a comparison is not gone on with
     request = request_of(arguments, chosen, tags)
     return Job(plan, settings, request, identity, place, read_baseline(arguments.baseline))

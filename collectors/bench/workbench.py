@@ -42,6 +42,7 @@ class Workbench:
         self.settings = settings
         self.stages = stages
         self.facts: ModelFacts = facts_for(ref.suite, ref.name)
+        self.artifact_errors: list[str] = []  # of files beside the numbers
         self.loaded: Loaded
         self.steps: Steps
 
@@ -154,6 +155,8 @@ class Workbench:
         """Add to an outcome what the workbench knows."""
         outcome.batch_size = self.batch_size
         outcome.facts["module_training"] = self.module.training
+        if self.artifact_errors:
+            outcome.facts["artifact_error"] = "; ".join(self.artifact_errors)
         if self.settings.timing:
             outcome.facts["timing"] = torch._dynamo.utils.calculate_time_spent()
         if self.settings.device == "cuda":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -150,3 +151,15 @@ def test_ctrl_c_removes_the_worktree(place: Workplace, repository: Path) -> None
 
 def _has_child(place: Workplace) -> bool:
     return any(place.home.glob("spool/*/bench/*/stage"))
+
+
+def test_a_file_beside_the_numbers_that_cannot_be_written_is_a_fact_of_the_result(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    (place.folder / "out" / "eager_Fine_profile.json").mkdir(parents=True)  # where the trace is to go
+    told = ["--export-profiler-trace", "--output-directory", "out", "--only", f"path:{PLANTED},class:Fine"]
+    with bench(place, *told) as process:
+        _, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    [row] = rows(place, "select status, facts from results")
+    assert row["status"] == "measured"
+    assert json.loads(row["facts"])["artifact_error"].startswith("profiler trace: ")
