@@ -15,6 +15,7 @@ from typing import Any
 from app.analysis.gates.model import Side
 from app.checks.find import find_run
 from app.checks.keep import list_changes, merge, shorten
+from app.checks.outputs import write_outputs
 from app.checks.sides import dump_side, load_run, load_side
 from app.checks.tables import CannotCompare
 from app.checks.write_table import one_line
@@ -84,8 +85,7 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         with closing(open_reader(path)) as reader:
             work: Callable[[sqlite3.Connection, str, argparse.Namespace], Iterator[str]] = arguments.work
-            for line in work(reader, path, arguments):
-                sys.stdout.write(f"{line}\n")
+            write_outputs((), list(work(reader, path, arguments)))
     except Refused as error:
         return _fail(str(error), 1)
     except (CannotCompare, StoreError) as error:
@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except sqlite3.Error as error:
         return _fail(str(explain(error, path)), 2)
     except OSError as error:
-        return _fail(f"cannot write {error.filename}: {error.strerror or error}", 2)
+        return _fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}", 2)
     return 0
 
 

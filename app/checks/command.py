@@ -148,7 +148,7 @@ def _add_numbers(parser: argparse.ArgumentParser) -> None:
 def check(arguments: argparse.Namespace) -> int:
     """Compare and write; return the exit code."""
     if arguments.list_rules:
-        sys.stdout.writelines(f"{line}\n" for line in describe_rules())
+        write_outputs((), describe_rules())
         return 0
     path = load_settings(os.environ, {"db": arguments.db}).db
     try:

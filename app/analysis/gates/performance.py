@@ -57,7 +57,7 @@ def _applies(actual: Side, _expected: Side, options: Options) -> str:
 
 RULE = Rule(
     name="performance",
-    said="speedup or abs_latency of every model within --threshold; needs no baseline",
+    said="speedup or abs_latency of every model within the threshold; needs no baseline",
     source="check_perf_csv.py",
     words={"PASS": PASS, "IMPROVED": IMPROVED, "REGRESSED": FAIL, "MISSING": FAIL},
     check=check,

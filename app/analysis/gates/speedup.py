@@ -63,7 +63,7 @@ def _show(row: Row, value: float) -> str:
 
 RULE = Rule(
     name="speedup",
-    said="no model slower than in the baseline: intervals apart and a change above --tolerance",
+    said="no model slower than in the baseline: intervals apart and a change above the tolerance",
     source="CompileBoard",
     words={
         "PASS": PASS,

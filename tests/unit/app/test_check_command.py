@@ -25,6 +25,7 @@ from tests.unit.app.benched import ACCURACY, add_results, measure
 from tests.unit.app.seed import START_US
 
 DATA = Path(__file__).parents[2] / "data" / "checks"
+CSV = str(DATA / "pr_time_expected.csv")
 DAY_US = 86_400_000_000
 
 
@@ -226,11 +227,11 @@ def test_the_github_summary_is_appended(
     assert summary.read_text().startswith("before\n### ✅ PASS")
 
 
-def test_a_reader_that_has_read_enough_is_no_error(tmp_path: Path) -> None:
-    csv = str(DATA / "pr_time_expected.csv")
+@pytest.mark.parametrize("more", [["--list-rules"], ["--run", CSV, "--baseline", CSV]])
+def test_a_reader_that_has_read_enough_is_no_error(more: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "app", "check", "--run", csv, "--baseline", csv]
+    command = [sys.executable, "-m", "app", "check", *more]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=DATA.parents[2], timeout=120)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
