@@ -180,12 +180,16 @@ def load_side(body: Mapping[str, Any], title: str) -> Side:
     """
     if body.get("version") != VERSION:
         raise CannotCompare(f"{title} has version {body.get('version')}, this knows {VERSION}; upgrade CompileBoard")
+    rows = tuple(Row(**row) for row in body["rows"])
+    environment = dict(body["environment"])
+    if environment.get("hardware") == "CPU" and any(row.series.get("device") != "cpu" for row in rows):
+        del environment["hardware"]  # an unknown GPU was once written so
     return Side(
         title=title,
-        rows=tuple(Row(**row) for row in body["rows"]),
+        rows=rows,
         breaks=_read_distinct(body["breaks"]),
         causes=_read_distinct(body["causes"]),
-        environment=body["environment"],
+        environment=environment,
     )
 
 

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,6 +16,8 @@ from xml.etree import ElementTree
 import pytest
 from flask.testing import FlaskClient
 
+from app.analysis.gates.model import Row, Side
+from app.checks.sides import dump_side, load_side
 from app.cli import main
 from collectors.cli import main as collect
 from collectors.events import GraphBroke, GuardFailure, ProcessStarted, Recompiled
@@ -149,6 +152,13 @@ def test_an_unknown_gpu_is_not_called_a_cpu(
     assert "warning: the GPU or processor of run B is not known" in capsys.readouterr().out
     assert _check(database, "--run", "C", *asked) == 2
     assert "hardware: CPU against AMD EPYC 9654" in capsys.readouterr().err
+
+
+def test_a_baseline_that_called_an_unknown_gpu_a_cpu_is_not_believed() -> None:
+    row = Row("mlp", {"speedup": 1.2}, {"device": "cuda", "hardware": None})
+    for device, environment in (("cuda", {}), ("cpu", {"hardware": "CPU"})):
+        side = Side("kept", (replace(row, series={**row.series, "device": device}),), environment={"hardware": "CPU"})
+        assert load_side(dump_side(side), "kept").environment == environment
 
 
 def test_what_the_baseline_calls_for_is_not_passed_over(
