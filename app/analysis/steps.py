@@ -22,7 +22,7 @@ from app.analysis.step_series import Prepared, Series, prepare
 
 ALPHA = 5e-4
 MIN_RELATIVE = 0.02
-_RANK_ALPHA = 0.01
+_RANK_ALPHA = 0.02
 _RANK_POINTS = 40
 _NOISE_FLOOR = 0.5
 _SETTLED_POINTS = 20
@@ -92,7 +92,7 @@ def detect_steps(
         fit = _fit(it.series, cuts, it.sigma)
         doubts = [_doubt(fit, j, it.centre, alpha, min_relative) for j in range(1, len(cuts) - 1)]
         if not any(doubts):  # ranks last: they cost most
-            doubts = [0.0 if _ranks_apart(fit.cuts, j, it.raw) else 1.0 for j in range(1, len(cuts) - 1)]
+            doubts = [0.0 if _ranks_apart(fit, j, it.raw) else 1.0 for j in range(1, len(cuts) - 1)]
         if not any(doubts):
             return _make_steps(it, fit)
         weakest = max(range(len(doubts)), key=lambda j: (doubts[j], -fit.sigmas[j]))
@@ -162,17 +162,26 @@ def _doubt(fit: _Fit, j: int, centre: float, alpha: float, min_relative: float) 
     return 1.0 if j == 1 and fit.cuts[1] < MIN_BASELINE else 0.0
 
 
-def _ranks_apart(cuts: list[int], j: int, raw: Floats) -> bool:
-    """Say whether a cut's sides differ by rank too; values that repeat to the last digit need no such proof."""
+def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
+    """Say whether a cut's sides differ by rank too; values that repeat to the last digit need no such proof.
+
+    A level that was left and come back to is one side, so that a short stretch is held against all of it.
+    """
+    cuts, means = fit.cuts, fit.means
     old = raw[max(cuts[j - 1], cuts[j] - _RANK_POINTS) : cuts[j]]
     new = raw[cuts[j] : min(cuts[j + 1], cuts[j] + _RANK_POINTS)]
+    near = _RECOVERED * abs(means[j] - means[j - 1])
+    if j + 1 < len(means) and abs(means[j + 1] - means[j - 1]) <= near:
+        old = np.concatenate((old, raw[cuts[j + 1] : min(cuts[j + 2], cuts[j + 1] + _RANK_POINTS)]))
+    elif j >= 2 and abs(means[j] - means[j - 2]) <= near:
+        new = np.concatenate((raw[max(cuts[j - 2], cuts[j - 1] - _RANK_POINTS) : cuts[j - 1]], new))
     if len(old) >= MIN_BASELINE and np.all(old == old[0]) and np.all(new == new[0]):
         return True
     if old.max() < new.min() or new.max() < old.min():
         p_value = smallest_p(len(old), len(new))
     else:
         p_value = mann_whitney(old.tolist(), new.tolist()).p_value
-    return p_value * _places(cuts, j) <= 2 * _RANK_ALPHA
+    return p_value * _places(cuts, j) <= _RANK_ALPHA
 
 
 def _make_steps(it: Prepared, fit: _Fit) -> list[Step]:
