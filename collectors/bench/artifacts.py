@@ -41,7 +41,10 @@ def export_profile(bench: Workbench, step: Callable[..., Any], compiled: Callabl
             with torch.profiler.record_function("actual"):
                 compiled(bench.module, bench.inputs, collect_outputs=False)
             bench.synchronize()
-        profile.export_chrome_trace(str(output_path(bench, "profile", ".json")))
+        path = output_path(bench, "profile", ".json")
+        profile.export_chrome_trace(str(path))
+        if not path.is_file():  # the profiler only logs that it cannot write
+            raise OSError(f"{path} was not written")
 
 
 @contextlib.contextmanager
