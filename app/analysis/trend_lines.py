@@ -36,6 +36,11 @@ def find_metric(name: str, *, of_suite: bool) -> Metric | None:
     return BY_NAME.get(_MODEL_OF.get(name, name))
 
 
+def read_choices(names: Sequence[str]) -> list[str]:
+    """Name metrics as selectors do, whether a suite's or a model's name was given; each once."""
+    return list(dict.fromkeys(_MODEL_OF.get(name, name) for name in names))
+
+
 def draw_suite(metric: Metric, summaries: Sequence[KeptSummary], label: str = "the suite") -> TrendLine:
     """Make a suite's line."""
     return TrendLine(label, [_sum_point(metric, it) for it in summaries])

@@ -66,7 +66,8 @@ def _draw_line(metric: Metric, label: str, points: dict[int, TrendPoint], color:
         "marker": {"size": 3 if count > _DENSE else 6},
         "line": {"width": 1.5},
         "cliponaxis": False,
-        "hovertemplate": f"%{{y}}{unit} {_plain(label)}\n%{{text}}",
+        "hovertemplate": f"%{{y:.5~g}}{unit} {_plain(label)}\n%{{text}}",
+        "hoverlabel": {"namelength": 0},
     }
     if metric.low and len(own) <= _MOST_INTERVALS:
         trace["error_y"] = {
@@ -96,6 +97,7 @@ def _draw_marks(label: str, points: dict[int, TrendPoint]) -> list[dict[str, Any
                 "meta": {"color": color, "points": POINTS_ID},
                 "marker": {"size": 7, "symbol": symbol},
                 "hovertext": reasons,
+                "hoverlabel": {"namelength": 0},
                 "hovertemplate": f"%{{hovertext}}: {_plain(label)}\n%{{text}}",
                 "showlegend": False,
             })  # fmt: skip

@@ -12,7 +12,7 @@ from flask import Blueprint, abort, render_template, request, url_for
 from app.analysis.metrics import Metric
 from app.analysis.model_history import label_fields, query_fields
 from app.analysis.summaries import DEFINITIONS
-from app.analysis.trend_lines import CHOICES, draw_counts, draw_models, draw_suite, find_metric
+from app.analysis.trend_lines import CHOICES, draw_counts, draw_models, draw_suite, find_metric, read_choices
 from app.analysis.trends import AXES, TrendLine, lay_out, pad
 from app.charts.metric_trends import chart_metric, list_twin, share_runs
 from app.db import get_reader
@@ -81,7 +81,7 @@ def _read_asked() -> Asked:
     counted = {key: _read_list(key, MOST_COUNTED) for key in ("function", "break", "category")}
     return Asked(
         read_trend_filter(args),
-        metrics or ([] if any(counted.values()) and not models else list(DEFAULT_METRICS)),
+        read_choices(metrics) or ([] if any(counted.values()) and not models else list(DEFAULT_METRICS)),
         models,
         counted,
         read_choice(args, "axis", [name for name, _label in AXES], "date"),

@@ -20,6 +20,8 @@ function paint(figure) {
   layout.colorway = [1, 2, 3, 4, 5, 6, 7, 8].map((n) => color(`series-${n}`));
   layout.hoverlabel = { bgcolor: color("card"), bordercolor: line, font: { color: color("ink") }, align: "left" };
   layout.autosize = true;
+  // On a phone words above a chart would lie on each other; the page has them in a table as well.
+  if (innerWidth < 640) layout.annotations = layout.annotations?.slice(-2);
   layout.shapes = layout.shapes?.map((it) => ({ ...it, line: { ...it.line, color: text } }));
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...layout[key] };

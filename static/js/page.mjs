@@ -31,7 +31,8 @@ function wireFilters(form) {
     setTimeout(() => { for (const it of empty) it.disabled = false; });
   });
   form.addEventListener("change", (event) => {
-    if (event.target.matches("select")) form.requestSubmit();
+    // Of several choices the first is rarely the last.
+    if (event.target.matches("select:not([multiple])")) form.requestSubmit();
   });
 }
 

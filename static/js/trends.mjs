@@ -25,17 +25,21 @@ async function show(range, except) {
   moving = false;
 }
 
-// A chart that is drawn later than the others, or a theme that draws again, takes the range that is shown.
-group?.addEventListener("chartdrawn", ({ target }) => {
-  whole.set(target, readRange(target));
-  const first = listPlots().find((plot) => plot !== target);
-  if (first) globalThis.Plotly.relayout(target, { "xaxis.range": readRange(first) });
-  target.on("plotly_relayout", (change) => {
+// A chart that is drawn later than the others takes the range that is shown.
+function link(plot) {
+  if (whole.has(plot)) return;
+  whole.set(plot, readRange(plot));
+  const first = listPlots().find((it) => it !== plot);
+  if (first) globalThis.Plotly.relayout(plot, { "xaxis.range": readRange(first) });
+  plot.on("plotly_relayout", (change) => {
     if (moving || !Object.keys(change).some((key) => key.startsWith("xaxis"))) return;
-    show(readRange(target), target);
+    show(readRange(plot), plot);
   });
   if (tools) tools.hidden = false;
-});
+}
+
+group?.addEventListener("chartdrawn", ({ target }) => link(target));
+if (group) listPlots().forEach(link); // the first is drawn before this is here
 
 const MOVES = {
   in: ([from, to]) => [from + (to - from) / 4, to - (to - from) / 4],

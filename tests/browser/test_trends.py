@@ -1,0 +1,138 @@
+"""The overview's headline and the trend page in a real browser: by keyboard, by mouse, on a phone, no JavaScript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from collectors.store.connect import checkpoint, open_writer
+from collectors.store.migrations import migrate
+from tests.tools.serving import serving
+from tests.unit.app.benched import HOSTILE, RUNS, bench_suite
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+RANGES = """
+  () => [...document.querySelectorAll("[data-linked] [data-chart]")].map((it) => it.layout.xaxis.range.map(String))
+"""
+# A date comes back from Plotly as a text or as a number, whichever it was given.
+SPAN = """
+  () => {
+    const [plot] = document.querySelectorAll("[data-linked] [data-chart]");
+    const [from, to] = plot.layout.xaxis.range.map((it) => typeof it === "number" ? it : Date.parse(it + "Z"));
+    return to - from;
+  }
+"""
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve three runs of the suite, the last of them on a newer torch; give the address."""
+    path = tmp_path_factory.mktemp("trends") / "compileboard.db"
+    migrate(path)
+    with closing(open_writer(path)) as store:
+        bench_suite(store)
+        store.execute("update runs set torch_version = '2.12.0' where id = ?", (RUNS[2],))
+        checkpoint(store)
+    with serving(path) as server:
+        yield server.address
+
+
+def wait_for_charts(page: Page, count: int) -> None:
+    page.wait_for_function(f"() => document.querySelectorAll('[data-chart][data-drawn]').length >= {count}")
+
+
+def test_a_number_of_the_overview_leads_to_its_trend_by_keyboard(tab: Page, suite: str) -> None:
+    tab.goto(suite)
+    wait_for_charts(tab, 6)
+    tab.get_by_role("link", name="Geomean speedup").focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(re.compile(r"/trends\?metric=geomean_speedup&suite=bench_models"))
+    assert tab.get_by_role("heading", name="Geomean speedup").count() == 1
+    assert tab.locator("input[name=metric][value=speedup]").is_checked()
+
+
+def test_what_is_chosen_is_in_the_address(tab: Page, suite: str) -> None:
+    tab.goto(suite)
+    tab.get_by_label("Definition").select_option("runner")
+    tab.wait_for_url(re.compile("definition=runner"))
+    tab.get_by_label("Compare with").select_option(RUNS[0])
+    tab.wait_for_url(re.compile(f"baseline={RUNS[0]}"))
+    said = tab.locator("#headline").inner_text()
+    assert "by runner.py" in said
+    assert "another environment" in said.lower()
+
+
+def test_charts_zoom_and_move_together_by_keyboard(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles&metric=graph_breaks")
+    wait_for_charts(tab, 3)
+    whole = tab.evaluate(SPAN)
+    tab.get_by_role("button", name="Zoom in").focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_function(f"() => ({SPAN})() < {whole} * 0.6")
+    tab.wait_for_function(f"() => new Set(({RANGES})().map(String)).size === 1")
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Enter")
+    tab.wait_for_function(f"() => Math.abs(({SPAN})() - {whole}) < 1000")
+
+
+def test_dragging_over_one_chart_zooms_all(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles")
+    wait_for_charts(tab, 2)
+    before = tab.evaluate(SPAN)
+    second = tab.locator("[data-linked] [data-chart]").nth(1)
+    second.scroll_into_view_if_needed()
+    box: Any = second.bounding_box()
+    tab.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] / 2, steps=5)
+    tab.mouse.up()
+    tab.wait_for_function(f"() => ({SPAN})() < {before} * 0.6")
+
+
+def test_models_are_chosen_and_a_change_of_torch_is_marked_with_words(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/trends")
+    tab.locator("summary", has_text="Metrics, models").press("Enter")
+    tab.get_by_role("listbox", name="Models").select_option(["Breaky", HOSTILE])
+    tab.get_by_role("button", name="Filter").click()
+    tab.wait_for_url(re.compile("model=Breaky"))
+    wait_for_charts(tab, 1)
+    assert tab.locator(".annotation-text").first.text_content() == "torch 2.12.0"
+    assert "2.11.0" in tab.locator("#changes").inner_text()
+    assert tab.locator("[onclick]").count() == 0
+
+
+def test_a_point_opens_its_run(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/trends?model=Breaky&metric=speedup")
+    wait_for_charts(tab, 1)
+    tab.locator("#trend-0").scroll_into_view_if_needed()
+    box: Any = tab.locator("#trend-0 .scatterlayer .points path").first.bounding_box()
+    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tab.locator("#trend-0 .hoverlayer").get_by_text("Fuse the two norms").wait_for()
+    tab.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tab.wait_for_url(re.compile(f"/runs/{RUNS[0]}"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_trends_fit_a_phone(open_tab: Callable[..., Page], suite: str, scheme: str) -> None:
+    page = open_tab(400, color_scheme=scheme)
+    for address in ("/", "/trends", "/trends?model=Breaky&break=1&axis=torch"):
+        page.goto(f"{suite}{address}")
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+
+
+def test_trends_read_without_javascript(open_tab: Callable[..., Page], suite: str) -> None:
+    page = open_tab(java_script_enabled=False)
+    page.goto(f"{suite}/trends?model=Breaky&model=Hungry&metric=speedup")
+    page.locator("#trend-table summary").click()
+    table = page.locator("#trend-table table").inner_text()
+    assert "0.587×" in table
+    assert "failed: out of memory" in table
+    assert page.get_by_role("button", name="Zoom in").count() == 0
