@@ -39,7 +39,7 @@ def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
 
 def name_configuration(model: str, series: Mapping[str, Any]) -> str:
     """Name a model with all that is known of how it ran."""
-    words = [_word(name, series[name]) for name in (*FIELDS, *TIE_BREAKERS) if series.get(name) is not None]
+    words = [_word(name, series[name]) for name in (*FIELDS, *TIE_BREAKERS) if series.get(name) not in (None, "")]
     return f"{model} ({', '.join(words)})" if words else model
 
 
