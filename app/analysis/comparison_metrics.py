@@ -26,6 +26,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 COMPARED = tuple(BY_NAME[name] for _label, names in GROUPS.values() for name in names)
+# What the others are measured against: where eager mode changes, the machine or torch did, and no model is worse.
+YARDSTICKS = ("eager_latency_ms", "eager_peak_mem_gb")
 # Which kept repeats tell the noise of a metric; a ratio is eager ÷ compiled of one interleaved pair.
 REPEATS = {"speedup": "ratio", "abs_latency_ms": "compiled", "eager_latency_ms": "eager"}
 # What a change must exceed where nothing tells the noise. One compile is timed once, and varies more.

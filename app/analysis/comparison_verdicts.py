@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.analysis.comparison_metrics import REPEATS, threshold_of
+from app.analysis.comparison_metrics import REPEATS, YARDSTICKS, threshold_of
 from app.analysis.comparison_model import Delta, Entry
 from app.analysis.mann_whitney import mann_whitney, smallest_p
 from app.analysis.metrics import Metric, is_better
@@ -89,7 +89,7 @@ def _weigh(metric: Metric, values: tuple[float, float], differs: bool) -> tuple[
 
 
 def _direct(metric: Metric, base: float, new: float) -> str:
-    better = is_better(metric, base, new)
+    better = None if metric.name in YARDSTICKS else is_better(metric, base, new)
     return "changed" if better is None else "better" if better else "worse"
 
 

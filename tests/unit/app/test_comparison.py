@@ -45,6 +45,13 @@ CASES: tuple[tuple[str, Entry, Entry, str, str], ...] = (
     ("compilation_latency_s", entry(values={COLD.name: 10}), entry(values={COLD.name: 10.9}), "noise", "threshold"),
     ("compilation_latency_s", entry(values={COLD.name: 10}), entry(values={COLD.name: 11.5}), "worse", "threshold"),
     ("compilation_latency_s", entry(values={COLD.name: -0.1}), entry(values={COLD.name: 2}), "noise", "threshold"),
+    (
+        "eager_peak_mem_gb",
+        entry(values={"eager_peak_mem_gb": 2}),
+        entry(values={"eager_peak_mem_gb": 3}),
+        "changed",
+        "threshold",
+    ),
     ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 1}), "worse", "count"),
     ("graph_breaks", entry(values={"graph_breaks": 4}), entry(values={"graph_breaks": 1}), "better", "count"),
     ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 0}), "same", "count"),
