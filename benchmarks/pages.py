@@ -1,8 +1,8 @@
 """Time every page and API address over a full database: `python -m benchmarks.pages DB`.
 
-`python -m benchmarks.replay DB` makes such a database. The server is the real one (`python -m app serve`), asked over
-loopback by one client. With Chromium and playwright it also tells how long after its answer a page's first
-chart is drawn, each time in a fresh profile.
+`python -m benchmarks.replay DB` makes such a database, and `python -m benchmarks.bench_history DB` adds years of
+benchmark results. The server is the real one (`python -m app serve`), asked over loopback by one client. With Chromium
+and playwright it also tells how long after its answer a page's first chart is drawn, each time in a fresh profile.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ from benchmarks.server import Answer, ask, serving
 ADDRESSES: tuple[tuple[str, str, bool], ...] = (
     ("overview", "/", True),
     ("overview, one series", "/?suite={suite}&name={name}", True),
+    ("overview, all runs", "/?last=all", True),
+    ("overview, another definition and axis", "/?definition=runner&axis=torch", True),
+    ("trends of the suite", "/trends", True),
+    ("trends of the suite, all runs", "/trends?last=all", True),
+    ("trends of a model, all runs", "/trends?model={model}&last=all", True),
+    ("trends of a break and guards", "/trends?break={distinct_break}&category=tensor_size", True),
+    ("models", "/models", False),
+    ("API summary", "/api/v1/summary", False),
+    ("API trend, all runs", "/api/v1/trend?metric=speedup&model={model}&last=all", False),
     ("runs", "/runs", False),
     ("runs, filtered", "/runs?suite={suite}&sort=recompiles", False),
     ("runs, by text", "/runs?q={word}", False),
@@ -57,6 +66,7 @@ VALUES = {
     "large": "select run_id as value from run_totals order by compile_count desc limit 5",
     "run_compile": "select run_id || '/compiles/' || max(id) as value from compiles group by run_id",
     "distinct_break": "select distinct_id as value from run_breaks group by 1 order by sum(break_count) desc",
+    "model": "select model as value from series order by substr(model, -2), model limit 50",
     "cause": "select cause_id as value from run_causes group by 1 order by sum(recompile_count) desc",
 }
 # Notes when the first chart is on the screen: its element is there, and two frames have been drawn since.
@@ -78,7 +88,13 @@ def read_values(database: Path) -> dict[str, list[str]]:
 
 def fill(template: str, values: dict[str, list[str]], number: int) -> str:
     """Fill an address with the database's values number `number`."""
-    return template.format(**{name: found[number % len(found)] for name, found in values.items()})
+    return template.format(**{name: found[number % len(found)] for name, found in values.items() if found})
+
+
+def list_addresses(values: dict[str, list[str]], chosen: str) -> list[tuple[str, str, bool]]:
+    """List the addresses that contain `chosen` and that the database has something for."""
+    empty = [f"{{{name}}}" for name, found in values.items() if not found]
+    return [it for it in ADDRESSES if chosen in it[1] and not any(mark in it[1] for mark in empty)]
 
 
 def time_address(url: str, template: str, values: dict[str, list[str]], requests: int) -> list[Answer]:
@@ -114,8 +130,8 @@ def time_charts(url: str, values: dict[str, list[str]], profiles: int, chosen: s
         return []
     rows = []
     with sync_playwright() as playwright:
-        for what, template, has_chart in ADDRESSES:
-            if not has_chart or chosen not in template:
+        for what, template, has_chart in list_addresses(values, chosen):
+            if not has_chart:
                 continue
             times = []
             for number in range(profiles):
@@ -162,8 +178,7 @@ def main(argv: list[str] | None = None) -> int:
     with serving(arguments.database) as url:
         rows = [
             make_row(what, template, time_address(url, template, values, arguments.requests))
-            for what, template, _ in ADDRESSES
-            if arguments.only in template
+            for what, template, _ in list_addresses(values, arguments.only)
         ]
         charts = time_charts(url, values, arguments.profiles, arguments.only) if arguments.profiles else []
     print_table(

@@ -166,8 +166,9 @@ def describe_run(run: TrendRun) -> str:
     torch = f"torch {run.torch_version}" if run.torch_version else "torch not recorded"
     triton = f"triton {run.triton_version}" if run.triton_version else ""
     driver = f"driver {run.driver_version}" if run.driver_version else ""
+    state = "" if run.state in ("finished", "imported") else f" ({run.state})"
     lines = (
-        " ".join(it for it in (commit, subject) if it) or "commit not recorded",
+        (" ".join(it for it in (commit, subject) if it) or "commit not recorded") + state,
         " · ".join(it for it in (torch, triton) if it),
         " · ".join(it for it in (run.gpu_name or "no GPU", driver) if it),
     )

@@ -66,4 +66,5 @@ def test_what_changed_is_said_with_before_and_now_and_a_gap_in_the_record_is_no_
 def test_a_point_is_described_with_what_was_recorded_alone() -> None:
     bare = replace(RUN, git_commit=None, git_subject=None, torch_version=None, triton_version=None, gpu_name=None)
     assert describe_run(RUN) == "aaaaaaaa Fuse\ntorch 2.9.1+cu128 · triton 3.5.1\nH200 · driver 580.1"
+    assert describe_run(replace(RUN, state="interrupted")).startswith("aaaaaaaa Fuse (interrupted)\n")
     assert describe_run(replace(bare, driver_version=None)) == "commit not recorded\ntorch not recorded\nno GPU"
