@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from collectors.bench.diff_branch import measure_both
 from collectors.bench.measuring import Job, Place, Say, finish, measure
 from collectors.bench.models import ModelRef
 from collectors.bench.plan import make_plan, plan_hash
+from collectors.bench.preflight import check_settings
 from collectors.bench.resume import find_before
 from collectors.bench.selection import select
 from collectors.bench.settings import Settings
@@ -69,6 +71,7 @@ def make_job(arguments: argparse.Namespace, place: Place, tags: dict[str, str]) 
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
     if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
         check_backend(settings.backend)
+    check_settings(settings)
     make_output(arguments.output_directory)
     identity = "" if tags else plan_hash(chosen, experiments, settings)  # a comparison is not gone on with
     request = request_of(arguments, chosen, tags)
@@ -127,6 +130,9 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         )
     if arguments.compile_mode and arguments.backend != "inductor":
         raise ValueError(f"--mode is inductor's; the backend is {arguments.backend}")
+    for pair in arguments.inductor_config or ():
+        if not re.match(r"[^=\s]+=", pair):
+            raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
     same = {
         name: getattr(arguments, name)
         for name in Settings.__dataclass_fields__

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collectors.bench.child import Task
+    from collectors.bench.settings import Settings
 
 SEED = 1337
 
@@ -49,6 +51,31 @@ def arrange(task: Task) -> None:
         _be_deterministic()
 
 
+def check(settings: Settings) -> None:
+    """Let settings pass that this torch can do something with.
+
+    Raises: ValueError in words for a device, a mode or an inductor setting that it does not have.
+    """
+    import torch
+
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+        raise ValueError(
+            f"--device cuda: torch {torch.__version__} ({built}) finds no GPU it can use; try --device cpu"
+        )
+    if settings.compile_mode is not None:
+        from torch._inductor import list_mode_options
+
+        modes = list_mode_options()
+        if settings.compile_mode not in modes:
+            raise ValueError(f"--mode {settings.compile_mode}: torch has no such mode; it has {', '.join(modes)}")
+    if settings.inductor_config:
+        from torch._inductor import config
+
+        for text in settings.inductor_config:
+            _set_option(config, text)
+
+
 def _be_deterministic() -> None:
     import torch
 
@@ -86,7 +113,9 @@ def _set_option(config: Any, text: str) -> None:
     except AttributeError:
         known = config.to_dict()
     if not equals or key not in known:
-        raise ValueError(f"--inductor-config {text}: expected key=value with a key of torch._inductor.config")
+        near = difflib.get_close_matches(key, known, n=3)
+        hint = f"; there is {', '.join(near)}" if near else ""
+        raise ValueError(f"--inductor-config {text}: expected key=value with a key of torch._inductor.config{hint}")
     setattr(config, key, _as_type(known[key], key, value))
 
 
