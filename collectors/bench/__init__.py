@@ -14,7 +14,13 @@ def model(function: F | None = None, *, name: str | None = None, batch_size: int
 
     Use it bare (`@model`) or with words (`@model(name="Mine", batch_size=4)`). The function may also return a
     `collectors.bench.loaded.Loaded`, which says more: a loss, other shapes.
+
+    Raises: ValueError for a name that `--only path:FILE,model:NAME` could not tell from its path.
     """
+    if name is not None and (not name.isprintable() or not name.strip() or set(name) & set("/:,")):
+        raise ValueError(
+            f"@model(name={name!r}): a name has no slash, colon or comma, as --only could not tell it apart"
+        )
 
     def mark(function: F) -> F:
         setattr(function, MARK, {"name": name or function.__name__, "batch_size": batch_size, "trains": trains})

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.bench import model
 from collectors.bench.models import ModelRef
 from collectors.bench.suites.user import Asked, parse_only, read_only
 from collectors.bench.suites.user_list import OnlyError
@@ -97,6 +98,13 @@ def test_a_file_that_cannot_be_asked_says_why(tmp_path: Path, body: str, said: l
         parse_only(f"path:{tmp_path / 'nets.py'}")
     assert all(words in str(refused.value) for words in said), str(refused.value)
     assert "user_list.py" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["meta-llama/Llama", "Llama:8b", "Llama, tuned", "two\nlines", " "])
+def test_a_name_that_only_cannot_name_again_is_refused_where_it_is_given(name: str) -> None:
+    with pytest.raises(ValueError, match="a name has no slash, colon or comma"):
+        model(name=name)
+    model(name="meta-llama--Llama 3.1 (8b)")
 
 
 def test_a_file_that_never_ends_is_stopped(tmp_path: Path) -> None:
