@@ -134,6 +134,8 @@ def main(argv: list[str] | None = None) -> int:
                 step(models, chance)
             events = list(make_run(day, arguments.days, first_us + day * DAY_US, models, chance))
             ingestor.ingest(events[0].run_id, events)  # type: ignore[attr-defined]
+            if day % 50 == 0:
+                checkpoint(connection)
         checkpoint(connection)
         count, series = connection.execute("select count(*), count(distinct series_id) from results").fetchone()
     size_mb = arguments.database.stat().st_size / 1e6
