@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from collectors.store.codec import unpack
 
 _WANTED = "from json_each(:run_ids) as wanted"
@@ -101,7 +103,7 @@ def load_repeats(
     """
     found: dict[int, dict[str, list[float]]] = {}
     for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):
-        found.setdefault(row["result_id"], {})[row["name"]] = json.loads(unpack(row["body"]))
+        found.setdefault(row["result_id"], {})[row["name"]] = orjson.loads(unpack(row["body"]))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -148,9 +148,13 @@ def _address(models: str, entry: Entry) -> str:
     here = f"{models}/{quote(entry.model)}"
     if not entry.run_id:
         return here
-    query = {name: "" if entry.series.get(name) is None else entry.series[name] for name in FIELDS}
-    query |= {"dynamic": "yes" if entry.series.get("dynamic") else "no", "run": entry.run_id}
-    return f"{here}?{urlencode(query)}"
+    return f"{here}?{_write_query(entry.run_id, *(entry.series.get(name) for name in FIELDS))}"
+
+
+@lru_cache(maxsize=256)
+def _write_query(run_id: str, *series: Any) -> str:
+    said = {name: "" if value is None else value for name, value in zip(FIELDS, series)}
+    return urlencode(said | {"dynamic": "yes" if said["dynamic"] else "no", "run": run_id})
 
 
 def _is_on(key: str) -> bool:

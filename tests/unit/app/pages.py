@@ -51,6 +51,13 @@ def _recompiles(reader: sqlite3.Connection) -> list[str]:
     return [*sorts, "/recompiles?q=x&category=tensor_size&function=f&suite=captures", f"/recompiles/{one}"]
 
 
+def _compare_runs(reader: sqlite3.Connection) -> list[str]:
+    sql = "select run_id from run_totals order by compile_count desc, run_id limit 2"
+    base, new = (run_id for (run_id,) in reader.execute(sql))
+    sides = f"base={base}&new={new}"
+    return [f"/compare?{sides}", f"/compare?base={base}&new={base}", f"/compare/report.html?{sides}"]
+
+
 def _health(_reader: sqlite3.Connection) -> list[str]:
     return ["/healthz"]
 
@@ -62,6 +69,7 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "compile": _compile,
     "graph_breaks": _graph_breaks,
     "recompiles": _recompiles,
+    "compare": _compare_runs,
     "health": _health,
 }
 
