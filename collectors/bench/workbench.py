@@ -23,6 +23,8 @@ from collectors.bench.settings import Settings
 from collectors.bench.stages import Stages
 from collectors.bench.steps import Steps, cast, cast_inputs, move_inputs
 
+# A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench, which ends it.
+FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 TORCH_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -67,7 +69,7 @@ class Workbench:
             if self.settings.channels_last:
                 self.module.to(memory_format=torch.channels_last)
             self.loaded.inputs = self.prepare_inputs(self.loaded.inputs, castable=False)
-        except Exception as error:
+        except FAILURES as error:
             raise StageFailed(_oom_or("model_fail_to_load", error, "eager_1st_run_OOM")) from error
 
     def prepare_inputs(self, inputs: Inputs, *, castable: bool = True) -> Inputs:
@@ -178,7 +180,7 @@ def build(ref: ModelRef, batch_size: int) -> Loaded:
         loaded = builder(batch_size) if ref.argument is None else builder(batch_size, ref.argument)
     except NotAvailable:
         raise
-    except Exception as error:
+    except FAILURES as error:
         raise StageFailed("model_fail_to_load") from error
     if not isinstance(loaded, Loaded):
         raise StageFailed("model_fail_to_load") from TypeError(
@@ -215,7 +217,7 @@ def failing_as(reason: str, oom: str = "OOM") -> Any:
         yield
     except StageFailed:
         raise
-    except Exception as error:
+    except FAILURES as error:
         raise StageFailed(_oom_or(reason, error, oom)) from error
 
 

@@ -20,7 +20,7 @@ from collectors.bench.dynamic import mark_batch
 from collectors.bench.model_facts import tolerance_for
 from collectors.bench.outcome import Outcome
 from collectors.bench.steps import cast_inputs
-from collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
+from collectors.bench.workbench import FAILURES, StageFailed, Workbench, eagerly, failing_as
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def _reference(bench: Workbench, facts: dict[str, Any]) -> Any:
         with eagerly():
             result = bench.run_iterations(bench.steps.step(), module, inputs)
         return cast_inputs(result, torch.float64)
-    except Exception as error:
+    except FAILURES as error:
         facts["reference_error"] = f"{type(error).__name__}: {error}"
         log.warning("no double-precision reference for %s: cosine similarity is compared instead", bench.ref.name)
         return None

@@ -1,6 +1,7 @@
 """Models that each go wrong in one way, and one that goes right: what `bench` must live with."""
 
 import os
+import sys
 import time
 
 import torch
@@ -49,6 +50,16 @@ class SaysOddBytes(Fine):
         raise RuntimeError("a byte that is no character: \udce9")
 
 
+class Leaves(Fine):
+    def forward(self, x):
+        sys.exit("the model's own way out")
+
+
+class LeavesWhenBuilt(Fine):
+    def __init__(self):
+        raise KeyboardInterrupt
+
+
 class RunsOutOfMemory(Fine):
     def forward(self, x):
         return torch.empty(1 << 50).sum() + x
@@ -90,3 +101,4 @@ def _make(net):
 fine, breaks, wrong, unsteady = map(_make, (Fine, Breaks, WrongAnswer, Unsteady))
 eager_fails, memory, crashes, hangs = map(_make, (EagerFails, RunsOutOfMemory, Crashes, Hangs))
 cannot_be_built, needs_a_library, odd_bytes = map(_make, (CannotBeBuilt, NeedsALibrary, SaysOddBytes))
+leaves, leaves_when_built = map(_make, (Leaves, LeavesWhenBuilt))
