@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collectors.bench.models import ModelRef
 from collectors.bench.suites import LOCAL
+from collectors.bench.suites.user_class import check_class
 from collectors.bench.suites.user_list import LIST_TIMEOUT_S, Marked, OnlyError, list_marked
 
 BUILD = "collectors.bench.suites.user_build:build"
@@ -63,6 +64,7 @@ def parse_only(text: str, suite: str | None = None, *, timeout_s: float = LIST_T
     asked = read_only(text)
     _check_file(asked, text)
     if asked.kind == "class":
+        check_class(asked.path, asked.name)
         return [ModelRef(suite or LOCAL, asked.name, BUILD, asked.text, "local")]
     marked = list_marked(asked.path, timeout_s)
     if not marked:
