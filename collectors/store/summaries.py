@@ -96,6 +96,11 @@ def is_passing(row: ResultRow) -> bool:
     return row.backend in _EAGER or row.accuracy in HUD_PASSING
 
 
+def _timed(rows: Sequence[ResultRow]) -> bool:
+    """Say whether anything was to be timed: both definitions ask for a speedup, which an accuracy run has none of."""
+    return any("performance" in it.experiments or it.speedup or it.backend in _EXPORT for it in rows)
+
+
 def _summarize_hud(rows: Sequence[ResultRow]) -> SuiteSummary:
     passing = [it for it in rows if is_passing(it)]
     passed = sum(
@@ -107,7 +112,7 @@ def _summarize_hud(rows: Sequence[ResultRow]) -> SuiteSummary:
     return SuiteSummary(
         HUD,
         total_count=len(rows),
-        passed_count=passed if any(it.accuracy or it.backend in _EAGER for it in rows) else None,
+        passed_count=passed if any(it.accuracy or it.backend in _EAGER for it in rows) and _timed(rows) else None,
         speedup_count=len(speedups),
         geomean_speedup=geomean(speedups),
         compilation_latency_s=_mean(_without_zero(it.compilation_latency_s for it in passing)),
@@ -125,7 +130,7 @@ def _summarize_runner(rows: Sequence[ResultRow]) -> SuiteSummary:
     return SuiteSummary(
         RUNNER,
         total_count=len(rows),
-        passed_count=len(speedups) if any(it.accuracy for it in rows) else None,
+        passed_count=len(speedups) if any(it.accuracy for it in rows) and _timed(rows) else None,
         speedup_count=len(speedups),
         geomean_speedup=geomean([max(it, 1.0) for it in speedups]),
         compilation_latency_s=_mean(_positive(it.compilation_latency_s for it in passing)),

@@ -59,6 +59,13 @@ def test_what_nobody_measured_is_none_and_never_zero() -> None:
     assert summarize([], HUD).pass_ratio is None
 
 
+def test_a_run_of_accuracy_alone_has_no_pass_rate_instead_of_none_passing() -> None:
+    judged = rows({"accuracy": "pass", "speedup": None, "experiments": ("accuracy",)})
+    assert [summarize(judged, it).pass_ratio for it in (HUD, RUNNER)] == [None, None]
+    failed = rows({"accuracy": "pass", "speedup": None, "status": "failed", "experiments": ("performance", "accuracy")})
+    assert summarize(failed, HUD).pass_ratio == 0.0
+
+
 def test_what_was_neither_timed_nor_judged_is_no_model_of_the_headline() -> None:
     more = rows({"experiments": ("coverage",), "backend": "eager", "accuracy": None})
     assert summarize([*SUITE, *more], HUD) == summarize(SUITE, HUD)
