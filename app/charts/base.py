@@ -46,8 +46,8 @@ def escape(value: Any) -> Any:
         return value.replace("<", "&lt;").replace("\n", "<br>")
     if isinstance(value, dict):
         return {key: escape(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [escape(item) for item in value]
+    if isinstance(value, (list, tuple)):  # most are numbers, thousands of them
+        return [escape(item) if isinstance(item, (str, dict, list, tuple)) else item for item in value]
     return value
 
 

@@ -42,6 +42,7 @@ def chart_metric(
         points = {place[it.run_id]: it for it in line.points if it.run_id in place}
         color = f"series-{number % _COLORS + 1}"
         traces.append(_draw_line(metric, line.label, points, color, len(axis.runs)))
+        traces += _draw_lone(traces[-1]) if len(axis.runs) > _DENSE else []
         traces += _draw_marks(line.label, points)
     values = [it.value * metric.factor for line in lines for it in line.points if it.value is not None]
     layout = _lay_out(metric, axis, max(values, default=0), words=words and not small, small=small)
@@ -57,13 +58,13 @@ def _draw_line(metric: Metric, label: str, points: dict[int, TrendPoint], color:
     unit = "×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else ""
     trace: dict[str, Any] = {
         "type": "scatter",
-        "mode": "lines+markers",
+        "mode": "lines" if count > _DENSE else "lines+markers",
         "name": label,
         "x": own,
         "y": [None if it is None else _round(it * metric.factor) for it in values],
         "connectgaps": False,
         "meta": {"color": color, "points": POINTS_ID},
-        "marker": {"size": 3 if count > _DENSE else 6},
+        "marker": {"size": 6},
         "line": {"width": 1.5},
         "cliponaxis": False,
         "hovertemplate": f"%{{y:.5~g}}{unit} {_plain(label)}\n%{{text}}",
@@ -79,6 +80,16 @@ def _draw_line(metric: Metric, label: str, points: dict[int, TrendPoint], color:
             "arrayminus": [_reach(points[at].value, points[at].low, metric) for at in own],
         }
     return trace
+
+
+def _draw_lone(line: dict[str, Any]) -> list[dict[str, Any]]:
+    """Draw the points between two gaps, which a line without markers does not show."""
+    values = [None, *line["y"], None]
+    own = [at for at, (a, b, c) in enumerate(zip(values, values[1:], values[2:])) if a is None and c is None is not b]
+    if not own:
+        return []
+    x, y = ([line[name][at] for at in own] for name in ("x", "y"))
+    return [line | {"mode": "markers", "x": x, "y": y, "name": "", "marker": {"size": 3}, "error_y": {}}]
 
 
 def _draw_marks(label: str, points: dict[int, TrendPoint]) -> list[dict[str, Any]]:

@@ -246,7 +246,9 @@ def list_trend_runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> l
     """List runs with their commits and environments, the oldest first."""
     ids = sorted(set(run_ids))
     found = connection.execute(RUNS_SQL, {"ids": json.dumps(ids), "limit": len(ids)})
-    return [TrendRun(**dict(row) | {"git_dirty": _flag(row["git_dirty"])}) for row in found]
+    dirty = [it.name for it in fields(TrendRun)].index("git_dirty")
+    rows = [list(row) for row in found]
+    return [TrendRun(*[*row[:dirty], _flag(row[dirty]), *row[dirty + 1 :]]) for row in rows]
 
 
 def list_model_names(connection: sqlite3.Connection, suite: str) -> list[str]:

@@ -86,8 +86,8 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
     summaries = [] if chosen is None else list_summaries(reader, wanted.narrow(chosen), definition.name, limit)
     if chosen is None or not summaries:
         return page
-    axis = lay_out(list_trend_runs(reader, [it.run_id for it in summaries]), axis_name)
-    runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries[:_MOST_RUNS]])}
+    runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries])}
+    axis = lay_out(list(runs.values()), axis_name)
     newest = summaries[0]
     base = _find_base(reader, page["baseline"], summaries, chosen, runs[newest.run_id])
     return page | _show(reader, definition, axis, summaries, base) | {

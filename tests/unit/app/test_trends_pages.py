@@ -149,3 +149,10 @@ def test_charts_are_what_plotly_takes_and_two_years_of_days_are_small(axis: str)
     assert len(gzip.compress(bodies, 6)) < MAX_CHART_BYTES
     columns, rows = list_twin([(BY_NAME["speedup"], lines)], laid)
     assert (len(columns), len(rows), rows[0][4]) == (6, MOST_TWINS, "1.746×")
+
+
+def test_a_point_between_two_gaps_is_seen_on_a_dense_chart_too() -> None:
+    laid = lay_out(make_runs(200), "date")
+    points = [TrendPoint(it.id, None if n in (50, 52) else 1.0) for n, it in enumerate(laid.runs)]
+    line, lone = chart_metric(BY_NAME["speedup"], [TrendLine("m", points)], laid, chart_id="c").figure["data"]
+    assert (line["mode"], lone["mode"], lone["x"]) == ("lines", "markers", [51])
