@@ -26,7 +26,7 @@ QUICK = ["--quick", "--backend", "aot_eager", "--device", "cpu"]
 def bench(place: Workplace, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "collectors", "bench", "--db", str(place.database), *QUICK, *words]
     return subprocess.run(
-        command, env=place.environ(), cwd=place.folder, capture_output=True, text=True, check=False, timeout=280
+        command, env=place.environ(), cwd=place.folder, capture_output=True, text=True, check=False, timeout=560
     )
 
 
