@@ -11,7 +11,7 @@ from app.analysis.headline import Delta, compare
 from app.analysis.kept import keep
 from app.analysis.metrics import SUMMARY_BY_NAME, format_value
 from app.analysis.model_history import label_fields
-from app.analysis.summaries import DEFINITIONS, Definition
+from app.analysis.summaries import DEFINITIONS, SUMMARIZE_PERF, Definition
 from app.analysis.trend_lines import draw_suite
 from app.analysis.trends import AXES, ENVIRONMENT, Axis, lay_out
 from app.charts.base import Chart
@@ -84,11 +84,16 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
     page |= {"branches": list_branches(reader), "baseline": read_text(query, "baseline"), "label_fields": label_fields}
     page |= {"others": [it for it in sets if it != chosen][:_MOST_SETS], "definitions": DEFINITIONS.values()}
     summaries = [] if chosen is None else list_summaries(reader, wanted.narrow(chosen), definition.name, limit)
+    if chosen and "definition" not in query and not any(it.speedup_count or it.passed_count for it in summaries):
+        # Nobody checked accuracy: HUD's numbers are of models that pass, so there are none.
+        definition = page["definition"] = SUMMARIZE_PERF
+        summaries = list_summaries(reader, wanted.narrow(chosen), definition.name, limit)
     if chosen is None or not summaries:
         return page
     runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries])}
     axis = lay_out(list(runs.values()), axis_name)
-    newest = summaries[0]
+    newest = next((it for it in summaries if it.speedup_count), summaries[0])  # the newest that timed anything
+    summaries = summaries[summaries.index(newest) :]
     base = _find_base(reader, page["baseline"], summaries, chosen, runs[newest.run_id])
     return page | _show(reader, definition, axis, summaries, base) | {
         "newest": newest,
