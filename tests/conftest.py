@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.tools.observed import USED, Workplace, processes_of, wait_for
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: programs would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -92,7 +92,9 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
         return page
     runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries])}
     axis = lay_out(list(runs.values()), axis_name)
-    newest = next((it for it in summaries if it.speedup_count), summaries[0])  # the newest that timed anything
+    # The newest that timed anything, or failed to: one that only checked accuracy has no headline.
+    timed = (it for it in summaries if it.speedup_count or it.failed_count or it.passed_count is not None)
+    newest = next(timed, summaries[0])
     summaries = summaries[summaries.index(newest) :]
     base = _find_base(reader, page["baseline"], summaries, chosen, runs[newest.run_id])
     return page | _show(reader, definition, axis, summaries, base) | {

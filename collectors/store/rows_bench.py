@@ -36,6 +36,7 @@ COUNTS = (
     "cudagraph_skips",
 )
 NUMBERS = (*REALS.values(), *COUNTS)
+MOST_COUNT = 2**53  # beyond it a float names no number of things
 _WORDS = ("mode", "dtype", "device", "hardware", "backend")
 _LATER = ("task", "reason", "accuracy", "message", "started_us", "duration_us", "command", "origin")
 _SERIES = ("suite", "model", *_WORDS, "dynamic", "batch_size", "world_size")
@@ -94,7 +95,8 @@ def _sort_values(values: dict[str, float]) -> tuple[dict[str, float | int | None
     numbers: dict[str, float | int | None] = {column: finite.pop(name, None) for name, column in REALS.items()}
     for name in COUNTS:
         value = finite.get(name)
-        numbers[name] = int(finite.pop(name)) if value is not None and value == int(value) else None
+        whole = value is not None and abs(value) < MOST_COUNT and value == int(value)
+        numbers[name] = int(finite.pop(name)) if whole else None
     return numbers, finite
 
 

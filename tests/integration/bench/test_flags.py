@@ -88,7 +88,7 @@ def test_the_baseline_and_the_time_report_are_stored_and_said(whole: Any) -> Non
 def test_the_summary_lists_each_distinct_break_once(whole: Any) -> None:
     _, out, _ = whole
     listed = out[out.index("distinct graph breaks: 1") :].splitlines()
-    assert listed[1].startswith("  GB") and listed[2].endswith("planted.py:27, 2 times in Breaks")
+    assert listed[1].startswith("  GB") and listed[2].endswith("2 times in Breaks") and "planted.py:" in listed[2]
 
 
 def test_the_files_are_upstreams(whole: Any) -> None:

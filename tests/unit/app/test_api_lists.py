@@ -18,6 +18,7 @@ from app.api.operations import OPERATIONS
 from app.api.parameters import PARAMETERS
 from app.queries import run_pages
 from app.settings import Settings
+from collectors.store.baselines import save_baseline
 from collectors.store.codec import unpack
 from collectors.store.connect import open_reader, open_writer
 from tests.tools.make_db import DATA
@@ -42,6 +43,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(open_writer(path)) as connection:
         record_run(connection)
         bench_suite(connection)
+        for name in ("first", "second", "third"):
+            save_baseline(connection, name, {}, run_id=BENCH_RUNS[0])
     explore(path)
     return path
 
