@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 import collectors
+from collectors.argument_types import count, maybe_pair, pair
 from collectors.bench.arguments import add_bench
 from collectors.record import hints
 
@@ -35,13 +36,13 @@ def build_parser() -> argparse.ArgumentParser:
     add_bench(commands, hints.DEFAULT_DATABASE)
     listing = commands.add_parser("list", help="list the newest runs of a database")
     _add_db(listing)
-    listing.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many runs (default 20)")
+    listing.add_argument("--limit", type=count, default=20, metavar="N", help="how many runs (default 20)")
     listing.add_argument("--suite", metavar="NAME", help="only runs of this suite")
     listing.add_argument(
         "--tag",
         action="append",
         default=[],
-        type=_wanted_tag,
+        type=maybe_pair,
         metavar="KEY[=VALUE]",
         help="only runs with this tag; repeatable, all must fit",
     )
@@ -66,7 +67,12 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument("--name", metavar="NAME", help="the run's name (default: the script's)")
     run.add_argument("--suite", metavar="NAME", help="what the run belongs to; overview charts are per suite and name")
     run.add_argument(
-        "--tag", action="append", default=[], type=_tag, metavar="KEY=VALUE", help="a label to find it by; repeatable"
+        "--tag",
+        action="append",
+        default=[],
+        type=pair,
+        metavar="KEY=VALUE",
+        help="a label to find it by; repeatable",
     )
     run.add_argument(
         "--level",
@@ -118,7 +124,12 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--suite", metavar="NAME", help="what the run belongs to; results too whose rows name no suite"
     )
     importing.add_argument(
-        "--tag", action="append", default=[], type=_tag, metavar="KEY=VALUE", help="a label to find it by; repeatable"
+        "--tag",
+        action="append",
+        default=[],
+        type=pair,
+        metavar="KEY=VALUE",
+        help="a label to find it by; repeatable",
     )
     importing.add_argument(
         "--root",
@@ -132,11 +143,9 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     importing.add_argument("--again", action="store_true", help="import it even if its run was deleted")
     bounds = importing.add_argument_group("for programs that import what others sent")
+    bounds.add_argument("--limit-bytes", type=count, metavar="N", help="the most bytes that may come out of archives")
     bounds.add_argument(
-        "--limit-bytes", type=_positive, metavar="N", help="the most bytes that may come out of archives"
-    )
-    bounds.add_argument(
-        "--limit-ratio", type=_positive, metavar="N", help="how many times its own size may come out of a file"
+        "--limit-ratio", type=count, metavar="N", help="how many times its own size may come out of a file"
     )
     bounds.add_argument(
         "--names", metavar="FILE", help="a JSON object: what files are called, by their names on disk below PATH"
@@ -166,23 +175,3 @@ def _add_db(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the database (default compileboard.db in this folder)",
     )
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 up, got {text!r}")
-    return int(text)
-
-
-def _tag(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
-    return key.strip(), value
-
-
-def _wanted_tag(text: str) -> tuple[str, str | None]:
-    key, equals, value = text.partition("=")
-    if not key.strip():
-        raise argparse.ArgumentTypeError(f"expected KEY or KEY=VALUE, got {text!r}")
-    return key.strip(), value if equals else None

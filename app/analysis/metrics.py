@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from app.format import NOT_RECORDED, format_count, format_number
-from app.queries.page import FilterError
 from app.queries.result_rows import ResultRow
 
 Direction = Literal["up_is_good", "down_is_good", "neutral"]
@@ -162,18 +160,6 @@ SUMMARY_METRICS = (
 )
 BY_NAME = {it.name: it for it in METRICS}
 SUMMARY_BY_NAME = {it.name: it for it in SUMMARY_METRICS}
-
-
-def find_metrics(names: Iterable[str], among: dict[str, Metric] = BY_NAME) -> list[Metric]:
-    """Return the metrics of those names, each once, in the order in which they are named.
-
-    Raises: FilterError if there is no such metric.
-    """
-    wanted = list(dict.fromkeys(names))
-    for name in wanted:
-        if name not in among:
-            raise FilterError(f"metric: {name[:40]!r} is not one of {', '.join(among)}")
-    return [among[name] for name in wanted]
 
 
 def get_value(metric: Metric, row: ResultRow) -> float | int | None:

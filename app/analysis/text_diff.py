@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from typing import Literal, NamedTuple
 
 Kind = Literal["same", "changed", "added", "removed"]
@@ -386,17 +386,7 @@ def mark_changes(old: str, new: str, noise: _Noise, in_full: bool = True) -> tup
 
 
 def _pieces(words: Sequence[str], same: set[int]) -> Pieces:
-    pieces: list[tuple[str, bool]] = []
     # A space between two changed words is part of the change: one mark is easier to read than many.
     same -= {k for k in same if words[k].isspace() and 0 < k < len(words) - 1 and not {k - 1, k + 1} & same}
-    run: list[str] = []
-    changed = False
-    for at, word in enumerate(words):
-        if (at not in same) != changed:
-            if run:
-                pieces.append(("".join(run), changed))
-            run, changed = [], not changed
-        run.append(word)
-    if run:
-        pieces.append(("".join(run), changed))
-    return tuple(pieces)
+    runs = groupby(range(len(words)), key=lambda at: at not in same)
+    return tuple([("".join([words[at] for at in run]), changed) for changed, run in runs])

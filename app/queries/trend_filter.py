@@ -10,7 +10,6 @@ from app.queries.trends import MOST_RUNS, ModelSet, TrendFilter
 
 WORDS = ("suite", "mode", "dtype", "device", "hardware", "backend", "branch")
 FILTERS = (*WORDS, "dynamic", "world_size")
-LASTS = ("30", "90", "365", "all")
 DEFAULT_LAST = "90"
 _LONGEST = 200
 

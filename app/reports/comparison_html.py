@@ -20,6 +20,17 @@ from app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environmen
 from app.resources import __version__
 
 MOST_MODELS, MOST_FUNCTIONS = 300, 100
+TEMPLATE_WORDS: dict[str, Any] = {  # of the page too
+    "verdicts": VERDICTS,
+    "kinds": KINDS,
+    "methods": METHODS,
+    "accuracy_changes": ACCURACY_CHANGES,
+    "distinct_words": WORDS,
+    "show_change": show_change,
+    "show_share": show_share,
+    "show_value": show_value,
+    "label_category": label_category,
+}
 
 
 def policy_of(found: Comparison) -> str:
@@ -42,15 +53,7 @@ def write_html(found: Comparison, written_us: int) -> Iterator[bytes]:
         "most_models": MOST_MODELS,
         "most_functions": MOST_FUNCTIONS,
         "describe": lambda entry: describe_entry(entry, shown),
-        "verdicts": VERDICTS,
-        "kinds": KINDS,
-        "methods": METHODS,
-        "accuracy_changes": ACCURACY_CHANGES,
-        "distinct_words": WORDS,
-        "show_change": show_change,
-        "show_share": show_share,
-        "show_value": show_value,
-        "label_category": label_category,
+        **TEMPLATE_WORDS,
         "written_us": written_us,
         "version": __version__,
         "live": False,

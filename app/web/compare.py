@@ -9,8 +9,6 @@ from urllib.parse import quote, urlencode
 
 from flask import Blueprint, Response, abort, render_template, request, url_for
 
-from app.analysis.chains import label_category
-from app.analysis.comparison_distinct import WORDS
 from app.analysis.comparison_headline import Headline, list_headlines
 from app.analysis.comparison_metrics import COMPARED, GROUPS
 from app.analysis.comparison_model import Comparison, DistinctDiff, Entry, Pair
@@ -19,11 +17,7 @@ from app.analysis.comparison_sides import read_comparison
 from app.analysis.comparison_table import (
     DEFAULT_ORDER,
     choose,
-    show_change,
-    show_share,
-    show_value,
 )
-from app.analysis.comparison_verdicts import ACCURACY_CHANGES, KINDS, METHODS, VERDICTS
 from app.analysis.model_history import FIELDS
 from app.analysis.model_table import cut_page
 from app.charts.comparison import chart_changes
@@ -34,7 +28,7 @@ from app.queries.page import FilterError, check_limit
 from app.queries.sides import find_default, list_side_choices
 from app.reports import FORMATS
 from app.reports.comparison import file_name, write_comparison
-from app.reports.comparison_html import policy_of
+from app.reports.comparison_html import TEMPLATE_WORDS, policy_of
 from app.web.filters import url_with
 from app.web.run_shell import REPORTS
 
@@ -43,18 +37,7 @@ blueprint = Blueprint("compare", __name__)
 SIDES = ("base", "new", "anyway", "suite")
 PARAMETERS = (*SIDES, "metric", "changes", "sort", "cursor", "limit")
 MOST_FUNCTIONS = 100
-_WORDS: dict[str, Any] = {
-    "verdicts": VERDICTS,
-    "kinds": KINDS,
-    "methods": METHODS,
-    "accuracy_changes": ACCURACY_CHANGES,
-    "distinct_words": WORDS,
-    "show_change": show_change,
-    "show_share": show_share,
-    "show_value": show_value,
-    "label_category": label_category,
-    "groups": GROUPS,
-}
+_WORDS: dict[str, Any] = {**TEMPLATE_WORDS, "groups": GROUPS}
 
 
 @blueprint.get("/compare")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
+from collectors.argument_types import count, maybe_pair
 from collectors.bench.experiments import EXPERIMENTS
 from collectors.bench.gone import GONE, Gone
 from collectors.bench.settings import DTYPES, Settings
@@ -221,13 +222,6 @@ def _add_run(bench: argparse.ArgumentParser) -> None:
     group.add_argument("--quiet", action="store_true", help="print no progress, only the summary")
 
 
-def count(text: str) -> int:
-    """Read a number from 1 up."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 up, got {text!r}")
-    return int(text)
-
-
 def seconds(text: str) -> float:
     """Read a number of seconds above 0."""
     try:
@@ -249,7 +243,5 @@ def fraction(text: str) -> float:
 
 def tag(text: str) -> tuple[str, str]:
     """Read KEY=VALUE; a word alone is the value of `tag`, as upstream's flag has it."""
-    key, equals, value = text.partition("=")
-    if not key.strip():
-        raise argparse.ArgumentTypeError(f"expected KEY=VALUE or a word, got {text!r}")
-    return (key.strip(), value) if equals else ("tag", key.strip())
+    key, value = maybe_pair(text, "KEY=VALUE or a word")
+    return ("tag", key) if value is None else (key, value)

@@ -25,7 +25,7 @@ def side_file(bench: Workbench, what: str) -> Iterator[None]:
     """Note what goes wrong with a file beside the numbers, and no more: the numbers are measured all the same."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # torch raises what it likes here; it is told with the result
         bench.artifact_errors.append(f"{what}: {type(error).__name__}: {error}")
 
 

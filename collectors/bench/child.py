@@ -87,7 +87,7 @@ def _measure(task: Task, stages: Stages) -> Outcome:
     module = importlib.import_module(f"collectors.bench.experiments.{task.experiment}")
     try:
         outcome: Outcome = module.run(bench)
-    except Exception as error:
+    except Exception as error:  # whatever a model does is its status
         return bench.describe(failure(error))
     return bench.describe(outcome)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collectors.bench.progress import REASONS
-from collectors.bench.summary import geomean
 from collectors.events import BenchMeasured
+from collectors.store.summaries import geomean
 
 HEADINGS = ("model", "speedup base → new", "latency ms", "compile s", "breaks", "")
 LOW, HIGH = "speedup_low", "speedup_high"
@@ -66,7 +66,7 @@ def verdict(base: BenchMeasured, new: BenchMeasured) -> str:
 
 
 def _overall(timed: list[tuple[BenchMeasured, BenchMeasured]]) -> str:
-    base, new = (geomean([pair[which].values["speedup"] for pair in timed]) for which in (0, 1))
+    base, new = (geomean([pair[which].values["speedup"] for pair in timed]) or 0 for which in (0, 1))
     return f"geomean of {len(timed)} models: {base:.3f}x → {new:.3f}x"
 
 

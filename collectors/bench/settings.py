@@ -43,7 +43,6 @@ class Settings:
     cosine: bool = False
     profile_dynamo_cache_lookup: bool = False
     warm_start_latency: bool = False
-    cold_start_latency: bool = False
     export_profiler_trace: bool = False
     snapshot_memory: bool = False
     timing: bool = False

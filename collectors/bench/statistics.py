@@ -20,11 +20,6 @@ class Speedup:
     low: float | None
     high: float | None
 
-    @property
-    def is_clear(self) -> bool:
-        """Tell whether the interval leaves 1 out."""
-        return self.low is not None and self.high is not None and not self.low <= 1.0 <= self.high
-
 
 def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> Speedup:
     """Divide the medians; bound the ratio by a percentile bootstrap over the interleaved pairs.

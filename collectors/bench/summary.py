@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
 
 from collectors.bench.progress import REASONS, plain
 from collectors.events import BenchMeasured
+from collectors.store.summaries import geomean
 
 PASSING = ("pass", "pass_due_to_skip", "eager_variation")
 
@@ -28,7 +28,7 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
     if speedups:
         rows.append(
-            ("speedup", f"gmean={geomean(speedups):.2f}x mean={fmean(speedups):.3f}x of {len(speedups)} models")
+            ("speedup", f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {len(speedups)} models")
         )
         rows += _unclear(results)
     for name, words in (
@@ -79,7 +79,7 @@ def _others(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
     overheads = [it.values["speedup"] for it in results if it.experiment == "overhead" and "speedup" in it.values]
     if overheads:
-        rows.append(("overhead speedup", f"gmean={geomean(overheads):.2f}x of {len(overheads)} models"))
+        rows.append(("overhead speedup", f"gmean={geomean(overheads) or 0:.2f}x of {len(overheads)} models"))
     for experiment, columns in OTHERS.items():
         for name, words in columns.items():
             values = [it.values[name] for it in results if it.experiment == experiment and name in it.values]
@@ -100,11 +100,6 @@ def _failures(results: Sequence[BenchMeasured]) -> list[str]:
             said = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
             lines.append(plain(f"{status} ({said}): {', '.join(names)}"))
     return ["", *lines] if lines else []
-
-
-def geomean(values: Sequence[float]) -> float:
-    """Return the geometric mean of positive numbers."""
-    return math.exp(fmean(map(math.log, values)))
 
 
 def _columns(rows: list[tuple[str, str]]) -> list[str]:

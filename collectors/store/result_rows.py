@@ -114,9 +114,7 @@ class ResultRow(Said):
 # What belongs together comes from one experiment: an interval is of its own speedup.
 _TIMES = ("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms")
 _MEMORY = ("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb")
-_ALONE = (
-    "warm_compilation_latency_s",
-    "cache_lookup_latency_us",
+COUNTS = (  # as torch's counters have them; recompiles as the hooks do
     "calls_captured",
     "unique_graphs",
     "graph_breaks",
@@ -126,9 +124,8 @@ _ALONE = (
     "autograd_captures",
     "autograd_compiles",
     "cudagraph_skips",
-    "command",
-    "message",
 )
+_ALONE = ("warm_compilation_latency_s", "cache_lookup_latency_us", *COUNTS, "command", "message")
 _GROUPS = (_MEMORY, *((name,) for name in _ALONE))
 
 Row = TypeVar("Row", Measured, ResultRow)

@@ -8,6 +8,7 @@ from typing import Any
 
 from collectors.events import BenchMeasured
 from collectors.store.codec import pack
+from collectors.store.result_rows import COUNTS
 from collectors.store.rows_shared import Batch, pick
 
 # Upstream's column -> ours, which names its unit. A column that is not here is kept in result_values.
@@ -24,17 +25,6 @@ REALS = {
     "dynamo_peak_mem": "dynamo_peak_mem_gb",
     "cache_lookup_latency": "cache_lookup_latency_us",
 }
-COUNTS = (
-    "calls_captured",
-    "unique_graphs",
-    "graph_breaks",
-    "unique_graph_breaks",
-    "recompiles",
-    "fallbacks_to_eager",
-    "autograd_captures",
-    "autograd_compiles",
-    "cudagraph_skips",
-)
 NUMBERS = (*REALS.values(), *COUNTS)
 MOST_COUNT = 2**53  # beyond it a float names no number of things
 _WORDS = ("mode", "dtype", "device", "hardware", "backend")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from app.analysis.gates.model import Distinct, Rule, Side, Verdict
+from app.analysis.gates.model import Distinct, Options, Rule, Side, Verdict
 
 
 def compare(
@@ -28,6 +28,16 @@ def compare(
     if known_count or not verdicts:
         verdicts.append(rule.make("the run", "PASS", f"{known_count} known"))
     return verdicts
+
+
+def need_recorded(attribute: str, what: str) -> Callable[[Side, Side, Options], str]:
+    """Say of a rule that both sides must have recorded these things, and not only their number."""
+
+    def applies(actual: Side, expected: Side, _options: Options) -> str:
+        without = next((side.title for side in (actual, expected) if getattr(side, attribute) is None), None)
+        return "" if without is None else f"{without} has no recorded {what}, only counts"
+
+    return applies
 
 
 class _Known:

@@ -5,11 +5,8 @@ Source: pytorch benchmarks/dynamo/check_graph_breaks.py at 021f677
 
 from __future__ import annotations
 
+from app.analysis.gates.graph_breaks import WORDS
 from app.analysis.gates.model import (
-    FAIL,
-    IMPROVED,
-    NOTE,
-    PASS,
     Options,
     Rule,
     Side,
@@ -66,17 +63,7 @@ RULE = Rule(
     name="graph-breaks-exact",
     said="graph breaks, calls captured, graphs and fallbacks exactly as expected: upstream's older rule",
     source="check_graph_breaks.py at 021f677",
-    words={
-        "PASS": PASS,
-        "EAGER_FAILED": NOTE,
-        "PASS_BUT_FLAKY": NOTE,
-        "FAIL_BUT_FLAKY": NOTE,
-        "IMPROVED_BUT_FLAKY": NOTE,
-        "IMPROVED": IMPROVED,
-        "MISSING": IMPROVED,
-        "FAIL": FAIL,
-        "INVALID": FAIL,
-    },
+    words=WORDS,
     check=check,
     applies=need_columns("graph_breaks", both=True),
     columns=("graph_breaks", "unique_graphs"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.analysis.gates.distinct import compare
+from app.analysis.gates.distinct import compare, need_recorded
 from app.analysis.gates.model import FAIL, NOTE, PASS, Options, Rule, Side, Verdict
 
 
@@ -12,19 +12,12 @@ def check(actual: Side, expected: Side, _options: Options) -> list[Verdict]:
     return compare(RULE, actual.causes or (), expected.causes or (), (actual, expected), words)
 
 
-def _applies(actual: Side, expected: Side, _options: Options) -> str:
-    for side in (actual, expected):
-        if side.causes is None:
-            return f"{side.title} has no recorded recompiles, only counts"
-    return ""
-
-
 RULE = Rule(
     name="new-recompiles",
     said="no cause of recompiles that the baseline has not",
     source="CompileBoard",
     words={"PASS": PASS, "RESOLVED": NOTE, "NEW_RECOMPILE": FAIL},
     check=check,
-    applies=_applies,
+    applies=need_recorded("causes", "recompiles"),
     is_default=True,
 )

@@ -143,6 +143,6 @@ def _same(left: Any, right: Any, reference: Any, bench: Workbench, *, tolerance:
                 use_larger_multiplier_for_smaller_tensor=bench.facts.larger_multiplier,
             )
         )
-    except Exception:
+    except Exception:  # torch's comparison raises for shapes and types that do not fit
         log.exception("the results of %s cannot be compared", bench.ref.name)
         return False

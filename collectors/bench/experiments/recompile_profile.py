@@ -58,7 +58,7 @@ def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str
         with change() as inputs:
             compiled(bench.module, inputs, collect_outputs=False)
         bench.synchronize()
-    except Exception as error:
+    except Exception as error:  # a model that cannot be called so says why; the other changes go on
         return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
     return None
 

@@ -3,6 +3,8 @@ and, where torch tells them, the wrappers that it then made.
 
     python tests/data/trace/record_aot.py tests/data/trace/aot-metadata.jsonl.xz [TRACE_LOG…]
 
+Long for its list of cases, each a few lines of the program that a person would write.
+
 Trace logs of torch 2.11 that are named are read as well: each text that is new among them becomes a line.
 """
 

@@ -2,7 +2,8 @@
 
     TORCH_TRACE=folder python tests/data/trace/record_guards.py
 
-`python tests/data/trace/filter_log.py` then makes the recording small.
+`python tests/data/trace/filter_log.py` then makes the recording small. Long for its list of cases, each the few lines
+of a program that make one guard fail.
 """
 
 # ruff: noqa: B006, E741 - what a user writes is what torch is to see

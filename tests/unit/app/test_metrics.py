@@ -6,8 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from app.analysis.metrics import BY_NAME, METRICS, SUMMARY_BY_NAME, find_metrics, format_value, is_better
-from app.queries.page import FilterError
+from app.analysis.metrics import BY_NAME, METRICS, SUMMARY_BY_NAME, format_value, is_better
 from app.queries.result_rows import ResultRow
 from collectors.store.rows_bench import NUMBERS
 
@@ -39,9 +38,3 @@ def test_better_is_up_for_a_speedup_down_for_a_latency_and_neither_for_graphs() 
     answers = [is_better(BY_NAME[name], 1.0, 2.0) for name in ("speedup", "abs_latency_ms", "unique_graphs")]
     assert answers == [True, False, None]
     assert is_better(BY_NAME["speedup"], 1.0, 1.0) is None
-
-
-def test_an_unknown_metric_is_named_with_those_there_are() -> None:
-    assert [it.name for it in find_metrics(["recompiles", "speedup", "recompiles"])] == ["recompiles", "speedup"]
-    with pytest.raises(FilterError, match="metric: 'odd' is not one of speedup, abs_latency_ms"):
-        find_metrics(["odd"])
