@@ -20,6 +20,7 @@ SCHEMA_2 = Path(__file__).with_name("schema_2.sql")
 SCHEMA_3 = Path(__file__).with_name("schema_3.sql")
 SCHEMA_4 = Path(__file__).with_name("schema_4.sql")
 SCHEMA_5 = Path(__file__).with_name("schema_5.sql")
+SCHEMA_6 = Path(__file__).with_name("schema_6.sql")
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
@@ -104,6 +105,11 @@ def _migrations() -> Any:
         for statement in split_statements(SCHEMA_5.read_text(encoding="utf-8")):
             database.conn.execute(statement)
         grow_summaries(database.conn)
+
+    @steps(name="0006_findings")  # type: ignore[untyped-decorator]
+    def findings(database: Any) -> None:
+        for statement in split_statements(SCHEMA_6.read_text(encoding="utf-8")):
+            database.conn.execute(statement)
 
     return steps
 

@@ -1,0 +1,1 @@
+"""Alerts: tell people of confirmed findings, each of them once."""

@@ -1,0 +1,1 @@
+"""The dashboard as static files that any web server can publish."""
