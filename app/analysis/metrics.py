@@ -158,6 +158,16 @@ SUMMARY_METRICS = (
         "mean of the models that were counted",
     ),
 )
+# Of a model, for findings: 1 where it was measured and is right, 0 where it failed or is wrong.
+PASSES = Metric("passes", "Passes", "", "up_is_good", 0, "count", "the harness", "1 is measured and right, 0 is failed")
+# Of a run that was observed, whatever it ran: fields of app.queries.series_points.
+RUN_METRICS = (
+    Metric("compile_s", "Compile time", "s", "down_is_good", None, "value", _HOOKS, "all compiles of a run"),
+    Metric("compile_count", "Compiles", "", "down_is_good", 0, "count", _HOOKS, "of a run"),
+    Metric("recompile_count", "Recompiles", "", "down_is_good", 0, "count", _HOOKS, "of a run"),
+    Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", _HOOKS, "of a run"),
+    Metric("recompile_limit_count", "Recompile limits", "", "down_is_good", 0, "count", _HOOKS, "frames given up"),
+)
 BY_NAME = {it.name: it for it in METRICS}
 SUMMARY_BY_NAME = {it.name: it for it in SUMMARY_METRICS}
 
