@@ -1,4 +1,4 @@
-"""The collector's command line: run, bench, import, index, list, show, doctor."""
+"""The collector's command line: run, bench, import, commits, index, list, show, doctor."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         "run": run_command,
         "bench": bench_command,
         "import": import_command,
+        "commits": commits_command,
         "index": index_command,
         "list": list_command,
         "show": show_command,
@@ -158,6 +159,13 @@ def bench_command(arguments: argparse.Namespace) -> int:
     if not arguments.list:
         pick_up()
     return command.bench_command(arguments, say)
+
+
+def commits_command(arguments: argparse.Namespace) -> int:
+    """Add a clone's history."""
+    from collectors.record.commits import add_commits
+
+    return add_commits(arguments.db, arguments.repository, arguments.branch, say=say)
 
 
 def index_command(arguments: argparse.Namespace) -> int:

@@ -58,6 +58,16 @@ class RunEnded(Event):
 
 
 @dataclass(frozen=True)
+class CommitsSeen(Event):
+    """Tell the history of the run's commit along first parents; author names, never their addresses."""
+
+    KIND = "commits_seen"
+    # [hash, time_us, author, subject], the newest first: the first parent of each is the next one
+    commits: list[list[Json]] = field(default_factory=list)
+    parent_hash: str | None = None  # of the last one
+
+
+@dataclass(frozen=True)
 class ProcessStarted(Event):
     """Name a process that loaded torch._dynamo (or a forked copy of one)."""
 
@@ -340,6 +350,7 @@ KINDS: dict[str, type[Event]] = {
     for cls in (
         RunStarted,
         RunEnded,
+        CommitsSeen,
         ProcessStarted,
         ConfigSeen,
         CompileStarted,

@@ -32,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(commands)
     _add_import(commands)
+    _add_commits(commands)
     _add_index(commands)
     add_bench(commands, hints.DEFAULT_DATABASE)
     listing = commands.add_parser("list", help="list the newest runs of a database")
@@ -154,6 +155,25 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--progress-lines",
         action="store_true",
         help="write how it goes to standard output, a JSON object a line; end when nobody reads it",
+    )
+
+
+def _add_commits(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    commits = commands.add_parser(
+        "commits",
+        help="tell the history of a repository, by which commits are ordered",
+        description="Add the history of a git clone at hand to the database, along first parents: hash, time, author's "
+        "name, subject. Trends then order its commits by ancestry, and a finding names the commits in its range. "
+        "`run`, `bench` and code tell the newest 300 commits by themselves; this is for imported results, which name "
+        "a commit alone, and for gaps. Calling it again adds only what is new.",
+        epilog="example: %(prog)s --repository ~/pytorch --branch origin/main",
+    )
+    _add_db(commits)
+    commits.add_argument(
+        "--repository", default=".", metavar="PATH", help="a folder inside the clone (default: this folder)"
+    )
+    commits.add_argument(
+        "--branch", default="HEAD", metavar="NAME", help="a branch, tag or commit (default: what is checked out)"
     )
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-GIT_TIMEOUT_S = 300.0
-# What git sets in its own hooks; inherited, it would name another repository or index.
-OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+from collectors.record.git import ask_git
 
 
 @dataclass(frozen=True)
@@ -31,10 +28,10 @@ def find_commit(ref: str, folder: str) -> Commit:
 
     Raises: ValueError in words if the folder is in no repository, or the repository does not have it.
     """
-    root = _git(["rev-parse", "--show-toplevel"], folder)
+    root = ask_git(["rev-parse", "--show-toplevel"], folder)
     if root.returncode:
         raise ValueError(f"--diff-branch {ref}: {folder} is in no git checkout; start it in the repository to compare")
-    found = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"], folder)
+    found = ask_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"], folder)
     if found.returncode:
         raise ValueError(f"--diff-branch {ref}: the repository {root.stdout.strip()} has no such branch or commit")
     return Commit(Path(root.stdout.strip()).resolve(), ref, found.stdout.strip())
@@ -49,33 +46,13 @@ def worktree(commit: Commit) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="compileboard-diff-branch-")).resolve()
     tree = folder / commit.root.name
     try:
-        done = _git(["worktree", "add", "--detach", "--quiet", str(tree), commit.sha], str(commit.root))
+        done = ask_git(["worktree", "add", "--detach", "--quiet", str(tree), commit.sha], str(commit.root))
         if done.returncode:
             raise ValueError(f"--diff-branch {commit.ref}: git worktree: {done.stderr.strip()}")
         yield tree
     finally:
-        _git(["worktree", "remove", "--force", str(tree)], str(commit.root))
+        ask_git(["worktree", "remove", "--force", str(tree)], str(commit.root))
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _git(words: list[str], folder: str) -> subprocess.CompletedProcess[str]:
-    """Ask git, in a session of its own: a Ctrl-C is ours, and must not stop it from removing what it made.
-
-    The person's hooks are not run: a post-checkout hook does things to their checkout.
-    """
-    environment = {name: value for name, value in os.environ.items() if name not in OF_GIT}
-    return subprocess.run(
-        ["git", "-c", "core.hooksPath=/dev/null", *words],
-        cwd=folder,
-        env={**environment, "LC_ALL": "C"},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=GIT_TIMEOUT_S,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        check=False,
-    )
 
 
 def moved(path: str, root: Path, tree: Path) -> str:

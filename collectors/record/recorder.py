@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from collectors.decode.decoder import Decoder
 from collectors.decode.paths import PathNamer
 from collectors.events import Event, RecordsLost, RunEnded, RunStarted
 from collectors.read.spool import SpoolReader, writers_alive
+from collectors.record.history import say_history
 from collectors.record.manifest import Manifest
 from collectors.record.said import SaidEvents
 from collectors.record.source_index import qualify
@@ -30,6 +32,8 @@ from collectors.store.trace_files import keep_trace_file
 
 BATCH = 500
 HEARTBEAT_S = 5.0
+# The program runs and its signals are to be passed on; at its end git gets more time, if it needed that.
+HISTORY_S, HISTORY_MOST_S = 0.5, 5.0
 INDEX_MOST_S = 0.5  # the program has ended and its shell waits; what is left is for `serve` or `index`
 LOCK_NAME = "recorder.lock"
 
@@ -54,6 +58,7 @@ class Recorder:
         roots = [root for root in (manifest.git.get("root"), manifest.cwd) if root]
         self.decoder = Decoder(PathNamer(roots), qualify if manifest.keep_source else None)
         self._beat_s = 0.0
+        self._history_kept = False
         self.deleted = False
 
     def start(self) -> None:
@@ -100,6 +105,7 @@ class Recorder:
             self.reader.rewind(mark)
             self.said.offset = said_mark
             raise
+        self._keep_history(HISTORY_S)
         if time.monotonic() >= self._beat_s:
             with explained(self.manifest.database):
                 self.ingestor.touch(self.manifest.run_id)
@@ -137,6 +143,7 @@ class Recorder:
             return
         with explained(m.database):
             self._keep_traces()
+        self._keep_history(HISTORY_MOST_S)
         events: list[Event] = [
             RecordsLost(process_id, -sum(losses.values()), m.ended_us, m.run_id, losses)
             for process_id, losses in sorted(self.reader.losses().items())
@@ -155,6 +162,17 @@ class Recorder:
             )
         self._ingest(events)
         self._index()
+
+    def _keep_history(self, timeout_s: float) -> None:
+        """Record which commits came before the run's own, once; not before its start, which would wait for git."""
+        if self._history_kept:
+            return
+        m = self.manifest
+        with suppress(subprocess.TimeoutExpired):
+            event = say_history(m.git, m.recorder_process_id, timeout_s=timeout_s)
+            if event is not None:
+                self._ingest([event])
+            self._history_kept = True
 
     def _index(self) -> None:
         """Put the run into the search index, if that is quick: what is not there is found by `index`."""

@@ -21,6 +21,8 @@ DELETE_ORPHANS = (
     """,
     "delete from series where id not in (select series_id from results)",
     "delete from span_names where id not in (select name_id from span_totals)",
+    # Of a repository, not of one run: what lies between two others' commits may be known from this run alone.
+    "delete from commits where not exists (select 1 from runs where git_commit is not null)",
     "delete from configs where hash not in (select config_hash from process_configs)",
     """
     delete from functions

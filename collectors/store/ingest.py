@@ -16,6 +16,7 @@ from typing import Any
 from collectors.events import (
     ArtifactSeen,
     BenchMeasured,
+    CommitsSeen,
     ConfigSeen,
     Event,
     ProcessStarted,
@@ -37,7 +38,7 @@ from collectors.store.stacks import StackBook
 from collectors.store.totals import Totals
 from collectors.store.trace_rows import TraceRows
 
-HELD_WHOLE: frozenset[type[Event]] = frozenset((ConfigSeen, ArtifactSeen, SpanSeen, SymbolSeen))
+HELD_WHOLE: frozenset[type[Event]] = frozenset((CommitsSeen, ConfigSeen, ArtifactSeen, SpanSeen, SymbolSeen))
 STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 

@@ -10,6 +10,7 @@ from collectors.events import (
     ArtifactSeen,
     BenchMeasured,
     CacheLookedUp,
+    CommitsSeen,
     Compiled,
     CompileFailed,
     CompileStarted,
@@ -24,6 +25,7 @@ from collectors.events import (
     SymbolSeen,
 )
 from collectors.store.codec import pack
+from collectors.store.commits import Commit, keep_commits
 from collectors.store.rows_bench import write_result
 from collectors.store.rows_compile import write_break, write_compiled, write_start
 from collectors.store.rows_recompile import write_recompile
@@ -213,7 +215,14 @@ def write_symbol(batch: Batch, event: SymbolSeen) -> None:
     batch.traces.write_symbol(batch.run_id, event, batch.frames.key_of(event))
 
 
+def write_commits(batch: Batch, event: CommitsSeen) -> None:
+    parents = [*(str(row[0]) for row in event.commits[1:]), event.parent_hash]
+    rows = zip(event.commits, parents, strict=False)  # no commits: no last one
+    keep_commits(batch.connection, [Commit(it[0], parent, *it[1:]) for it, parent in rows])
+
+
 WRITERS: dict[type, Callable[..., None]] = {
+    CommitsSeen: write_commits,
     ProcessStarted: write_process,
     ConfigSeen: write_config,
     CompileStarted: write_start,

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from collectors.bench.worktree import find_commit, moved, moved_environment, worktree
-
-
-def git(folder: Path, *words: str) -> str:
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+from tests.tools.repository import git
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ BY_HINT: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
     dict[str, Any] | None: st.none() | st.dictionaries(TEXT, JSON, max_size=3),
     dict[str, dict[str, Any]]: st.dictionaries(TEXT, st.dictionaries(TEXT, JSON, max_size=2), max_size=2),
+    list[list[Any]]: st.lists(st.lists(JSON, max_size=4), max_size=2),
     list[dict[str, Any]]: st.lists(st.dictionaries(TEXT, JSON, max_size=3), max_size=2),
 }
 

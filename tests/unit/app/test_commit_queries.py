@@ -1,0 +1,74 @@
+"""Ancestry and ranges of commits: nothing is claimed of a chain that is not whole."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from app.queries import commits
+from app.queries.commits import list_ancestry, list_commit_range
+from collectors.store.commits import Commit, keep_commits
+from tests.unit.app.plan import list_scans
+
+DAY_US = 86_400_000_000
+
+
+def add_chain(
+    store: sqlite3.Connection, count: int, *, name: str = "c", parent: str | None = None, day: int = 0
+) -> None:
+    before = [parent, *(f"{name}{n}" for n in range(count))]
+    rows = [Commit(f"{name}{n}", before[n], (day + n) * DAY_US, "Ann", f"{name} {n}") for n in range(count)]
+    keep_commits(store, rows)
+
+
+def test_a_range_is_what_came_after_base_newest_first(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    add_chain(store, 10)
+    found = list_commit_range(reader, "c3", "c7", limit=2)
+    assert [it.subject for it in found.commits] == ["c 7", "c 6"]
+    assert (found.count, found.known) == (4, True)
+    assert list_commit_range(reader, "c5", "c5").known
+
+
+@pytest.mark.parametrize("pair", [("c7", "c3"), ("gone", "c3"), ("c3", "gone"), ("side1", "c9"), ("c1", "late2")])
+def test_a_range_that_cannot_be_walked_is_not_known(
+    store: sqlite3.Connection, reader: sqlite3.Connection, pair: tuple[str, str]
+) -> None:
+    add_chain(store, 10)
+    add_chain(store, 2, name="side", parent="c4", day=5)
+    add_chain(store, 3, name="late", parent="never-told", day=90)
+    found = list_commit_range(reader, *pair)
+    assert (list(found.commits), found.count, found.known) == ([], 0, False)
+
+
+def test_a_base_that_only_its_child_names_is_enough(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    add_chain(store, 3, parent="base")
+    assert [it.hash for it in list_commit_range(reader, "base", "c2").commits] == ["c2", "c1", "c0"]
+
+
+def test_ancestry_goes_as_far_back_as_the_oldest_that_is_asked_for(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
+    add_chain(store, 400)
+    found = list_ancestry(reader, ["c390", "c300", "unknown"])
+    assert {"c390", "c345", "c300"} <= set(found)
+    assert "c391" not in found and "c200" not in found and "unknown" not in found
+    assert found["c390"].parent_hash == "c389"
+    assert list_ancestry(reader, []) == list_ancestry(reader, ["unknown"]) == {}
+
+
+def test_commits_that_are_their_own_ancestors_end_the_walk(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
+    keep_commits(store, [Commit("a", "b", 1, None, None), Commit("b", "a", 1, None, None)])
+    assert set(list_ancestry(reader, ["a"])) == {"a", "b"}
+    assert not list_commit_range(reader, "x", "a").known
+
+
+@pytest.mark.parametrize("sql", [commits.ANCESTRY_SQL, commits.RANGE_SQL, commits.TIME_SQL])
+def test_no_question_reads_all_commits(reader: sqlite3.Connection, sql: str) -> None:
+    values = {"hashes": "[]", "slack_us": 0, "limit": 1, "base": "a", "new": "b", "since_us": 0, "hash": "a"}
+    plan = [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
+    assert any("USING PRIMARY KEY" in it for it in plan)
+    assert not [it for it in plan if it.startswith("SCAN c")]
+    assert list_scans(reader, sql, values) == set()
