@@ -15,6 +15,7 @@ from app.db import get_settings
 
 NAVIGATION = (
     ("Overview", "overview.index"),
+    ("Findings", "findings.index"),
     ("Runs", "runs.index"),
     ("Models", "models.index"),
     ("Trends", "trends.index"),
@@ -82,6 +83,7 @@ def init_app(app: Flask) -> None:
     app.jinja_env.undefined = StrictUndefined  # a misspelt name is a failing test, not a hole in a page
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals.update(has_charts=False, live=False)  # what a page does not set
+    app.jinja_env.globals["site_copy"] = None  # app.site says which copy the pages are of
     app.jinja_env.globals.update(
         navigation=list_navigation, url_with=url_with, run_url=run_url, version=__version__, settings=get_settings
     )

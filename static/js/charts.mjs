@@ -43,8 +43,8 @@ function read(id) {
 function place(trace) {
   if (!trace.meta?.points) return trace;
   const { x, runs, text } = read(trace.meta.points);
-  const shared = { x: trace.x.map((at) => x[at]), customdata: trace.x.map((at) => `/runs/${runs[at]}`) };
-  return { ...trace, ...shared, ...(text && { text: trace.x.map((at) => text[at]) }) };
+  const links = runs && { customdata: trace.x.map((at) => `/runs/${runs[at]}`) }; // none in a file
+  return { ...trace, x: trace.x.map((at) => x[at]), ...links, ...(text && { text: trace.x.map((at) => text[at]) }) };
 }
 
 export function draw(plot) {
@@ -63,7 +63,9 @@ export function draw(plot) {
 // A point may carry an address of this site in customdata[0]: a click goes there.
 function follow(custom) {
   const address = Array.isArray(custom) ? custom[0] : custom;
-  if (typeof address === "string" && /^\/(?!\/)/.test(address)) location.assign(address);
+  if (typeof address === "string" && /^\/(?!\/)/.test(address)) {
+    document.dispatchEvent(new CustomEvent("openpage", { detail: address }));
+  }
 }
 
 // Safari has no requestIdleCallback.

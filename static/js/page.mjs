@@ -1,4 +1,4 @@
-// What every page has: the theme button, filters that leave out what is empty, and forms that ask once.
+// What every page has: the theme button, filters that leave out what is empty, forms that ask once, and drawn links.
 
 const THEMES = ["auto", "light", "dark"];
 const root = document.documentElement;
@@ -42,6 +42,15 @@ function wireOnce(form) {
     form.dataset.sent = "yes";
   });
 }
+
+// A point of a chart or a phase of the timeline leads to a page. A copy of static files
+// names the file of each that it has.
+const files = document.getElementById("site-files");
+const pages = files && new Map(Object.entries(JSON.parse(files.textContent)));
+document.addEventListener("openpage", ({ detail }) => {
+  const address = pages ? pages.get(detail) : detail;
+  if (address) location.assign(address);
+});
 
 // A slash goes to the search box, as long as nobody is writing.
 addEventListener("keydown", (event) => {

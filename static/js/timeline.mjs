@@ -28,7 +28,7 @@ function draw() {
   colors ??= readColors(canvas);
   marks = paint({ ctx, width, height, ratio, colors, data, rects, tops: stack.tops, axis, view, scroll, matches, chosen });
   const shown = axis.time(view.to) - axis.time(view.from);
-  get("flame-status").textContent = `${duration(shown)} of ${duration(length)}, from ${duration(axis.time(view.from))}${data.is_coarse ? "; zoom in for the shortest" : ""}`;
+  get("flame-status").textContent = `${duration(shown)} of ${duration(length)}, from ${duration(axis.time(view.from))}${data.is_coarse && box.dataset.window ? "; zoom in for the shortest" : ""}`;
   canvas.dataset.drawn = `${Math.round(view.from)}-${Math.round(view.to)}`;
 }
 
@@ -62,6 +62,7 @@ function remember() {
 
 // Half a window more on both sides, so that moving shows what is there before the next answer.
 async function ask() {
+  if (!box.dataset.window) return; // a copy of static files: what is drawn is scaled
   remember();
   const more = (view.to - view.from) / 2;
   const from = real(Math.max(0, view.from - more));
@@ -110,7 +111,7 @@ function hideTip() {
 }
 
 function open(it) {
-  if (it?.key) location.assign(`${box.dataset.compile}${it.key}`);
+  if (it?.key) document.dispatchEvent(new CustomEvent("openpage", { detail: `${box.dataset.compile}${it.key}` }));
 }
 
 function search() {
@@ -143,6 +144,7 @@ function slide(dy) {
 }
 
 async function toggleIdle(button) {
+  if (!box.dataset.window) return;
   const [from, to] = [axis.time(view.from), axis.time(view.to)];
   const all = view.from <= 0 && view.to >= axis.total;
   if (known.idle.length) known.idle = [];
@@ -187,5 +189,5 @@ get("flame-search").addEventListener("input", search);
 new ResizeObserver(redraw).observe(canvas);
 document.addEventListener("themechange", repaint);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-document.querySelector("[data-flame=idle]").setAttribute("aria-pressed", String(known.idle.length > 0));
+document.querySelector("[data-flame=idle]")?.setAttribute("aria-pressed", String(known.idle.length > 0));
 draw();

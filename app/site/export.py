@@ -1,0 +1,191 @@
+"""Write the dashboard as static files: find its pages, rewrite them, publish them together."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flask import render_template
+from flask.testing import FlaskClient
+
+from app import __version__
+from app.queries.overview import get_health
+from app.queries.runs import list_runs
+from app.resources import resource_folder
+from app.settings import Settings
+from app.site.address import name_file
+from app.site.choose import Chooser
+from app.site.crawl import Crawled, crawl
+from app.site.data import write_data
+from app.site.folder import Stage, publish, read_written, staging
+from app.site.render import bind, fetch, make_copying_app
+from app.site.rewrite import Page, rewrite
+from app.site.scripts import bundle
+
+ABOUT, MISSING = "/copy", "/404"
+# What goes beside a folder of static files; a page names the rest itself.
+_LICENCES = ("vendor/README.md", "vendor/plotly/LICENSE", "vendor/plotly/VERSION")
+_TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+_MOST_AT_ONCE = 500  # rows that list_runs is asked for at once
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Hold what the command line asks for.
+
+    Units: now_us is since the epoch.
+    """
+
+    folder: str
+    runs: int
+    pages: int
+    payloads: bool
+    source: bool
+    now_us: int
+
+
+@dataclass
+class Written:
+    """Hold what was written, to say it and for the page about the copy."""
+
+    run_count: int
+    total_run_count: int
+    pages: dict[str, tuple[str, str]] = field(default_factory=dict)  # address: title and file
+    kinds: Counter[str] = field(default_factory=Counter)
+    beyond: Counter[str] = field(default_factory=Counter)
+    data: list[tuple[str, str, str]] = field(default_factory=list)  # name, file and what it has
+    failed: dict[str, int] = field(default_factory=dict)
+    left_out_count: int = 0
+    stale_count: int = 0
+    size_bytes: int = 0
+
+    def describe(self, folder: str) -> list[str]:
+        """Say in sentences what was written and what was not."""
+        said = [
+            f"{len(self.pages)} pages of {self.run_count} of {self.total_run_count} runs, "
+            f"{self.size_bytes / 1e6:.1f} MB, written to {folder}"
+        ]
+        if self.stale_count:
+            said.append(f"{self.stale_count} files of an earlier copy were taken away")
+        if self.beyond:
+            what = ", ".join(f"{count} × {kind}" for kind, count in self.beyond.most_common(5))
+            said.append(f"left out: {sum(self.beyond.values())} pages beyond --pages ({what})")
+        said += [
+            f"failed: {address} answered {status}; links to it are text" for address, status in self.failed.items()
+        ]
+        return said
+
+
+def export_site(
+    reader: sqlite3.Connection, settings: Settings, wishes: Wishes, say: Callable[[str], None] | None
+) -> Written:
+    """Write the whole copy, all of it of one moment of the database.
+
+    Raises: FolderError if the folder cannot take it. OSError if a file cannot be written.
+    """
+    folder = Path(wishes.folder)
+    reader.execute("begin")
+    app = make_copying_app(reader, settings, wishes.now_us)
+    rows = _list_newest(reader, wishes.runs)
+    newest = list({(suite, name): run_id for run_id, suite, name in reversed(rows)}.values())
+    chooser = Chooser(bind(app), {run_id for run_id, _suite, _name in rows}, newest, wishes.payloads)
+    written = Written(len(rows), get_health(reader).run_count)
+    app.add_url_rule(ABOUT, "site.about", lambda: render_template("site_copy.html", it=written))
+    app.add_url_rule(MISSING, "site.missing", lambda: render_template("site_missing.html"))
+    read_written(folder)  # a marker that cannot be used is said before the work
+    with staging(folder) as stage:
+        client = app.test_client()
+        found = crawl(client, chooser, stage, wishes.pages, say)
+        names = _finish(client, reader, stage, found, chooser, written, say)
+        written.stale_count = publish(folder, stage, names)
+    if say:
+        say("")
+    return written
+
+
+def _list_newest(reader: sqlite3.Connection, count: int) -> list[tuple[str, str | None, str]]:
+    """List id, suite and name of the newest runs."""
+    found: list[tuple[str, str | None, str]] = []
+    cursor: str | None = None
+    while len(found) < count:
+        page = list_runs(reader, cursor=cursor, limit=min(count - len(found), _MOST_AT_ONCE), pinned_first=False)
+        found += [(it.id, it.suite, it.name) for it in page.rows]
+        cursor = page.next
+        if cursor is None:
+            break
+    return found
+
+
+def _finish(
+    client: FlaskClient,
+    reader: sqlite3.Connection,
+    stage: Stage,
+    found: Crawled,
+    chooser: Chooser,
+    written: Written,
+    say: Callable[[str], None] | None,
+) -> set[str]:
+    """Rewrite the pages in place and write what is beside them; return the names of all files."""
+    written.kinds, written.beyond = Counter(found.endpoints.values()), found.beyond
+    written.failed, written.left_out_count = found.failed, len(found.left_out)
+    written.data = write_data(client, reader, stage)
+    files = found.files | {ABOUT: name_file(ABOUT)}
+    assets: set[str] = set()
+    for number, (address, file) in enumerate(found.files.items()):
+        body = (stage.path / file).read_text(encoding="utf-8")
+        page = Page(address, file, files, chooser.simplify, assets)
+        stage.write(file, rewrite(body, page).encode())
+        written.pages[address] = (_read_title(body), file)
+        if say and number % 50 == 0:
+            say(f"{number} of {len(files)} pages written")
+    names = {*found.files.values(), *(file for _name, file, _meaning in written.data)}
+    names |= _write_beside(client, stage, written, Page(ABOUT, files[ABOUT], files, chooser.simplify, assets))
+    names |= _copy_assets(stage, assets)
+    written.size_bytes = sum((stage.path / name).stat().st_size for name in names)
+    return names
+
+
+def _write_beside(client: FlaskClient, stage: Stage, written: Written, about: Page) -> set[str]:
+    """Write the page about the copy, the page for what is missing, the index for scripts, and what hosts look for."""
+    index = {
+        "compileboard": __version__,
+        "runs": written.run_count,
+        "runs_in_the_database": written.total_run_count,
+        "pages": [{"address": it, "title": title, "file": file} for it, (title, file) in written.pages.items()],
+        "data": [{"name": name, "file": file, "meaning": meaning} for name, file, meaning in written.data],
+    }
+    _status, missing = fetch(client, MISSING)
+    bodies = {
+        about.file: rewrite(fetch(client, ABOUT)[1].decode(), about).encode(),
+        "404.html": missing,
+        "data/index.json": json.dumps(index, ensure_ascii=False, indent=1).encode(),
+        ".nojekyll": b"",  # GitHub would leave out what begins with an underscore
+    }
+    for name, body in bodies.items():
+        stage.write(name, body)
+    return set(bodies)
+
+
+def _copy_assets(stage: Stage, assets: set[str]) -> set[str]:
+    """Copy the static files that pages name, with what those name and the licences."""
+    folder, names = resource_folder("static"), set()
+    for name in sorted({*assets, *_LICENCES}):
+        if name.endswith(".mjs"):
+            body = bundle(folder, name).encode()
+            name = f"{name.removesuffix('.mjs')}.js"
+        else:
+            body = (folder / name).read_bytes()
+        stage.write(f"static/{name}", body)
+        names.add(f"static/{name}")
+    return names
+
+
+def _read_title(body: str) -> str:
+    found = _TITLE.search(body)
+    return html.unescape(found[1]).removesuffix(" · CompileBoard") if found else ""

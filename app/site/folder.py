@@ -1,0 +1,149 @@
+"""The folder of a static copy: what is written appears together, and nobody else's file is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from app import __version__
+
+MARKER = ".compileboard-site"
+STAGE = ".compileboard-site.part"
+# What a checkout of a branch for pages has before the first copy.
+_IGNORED = frozenset((MARKER, STAGE, ".git"))
+
+
+class FolderError(Exception):
+    """Say why a folder cannot take a copy, and what to do."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Hold the folder that a copy is made in before it appears."""
+
+    path: Path
+
+    def write(self, name: str, body: bytes) -> None:
+        """Write one file, with the folders above it.
+
+        Raises: OSError if it cannot be written.
+        """
+        file = self.path / name
+        try:
+            file.write_bytes(body)
+        except FileNotFoundError:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(body)
+
+
+@contextmanager
+def staging(folder: Path) -> Iterator[Stage]:
+    """Lend a place to make a copy in, on the same disk; it is gone afterwards, and so is a folder that was made for it.
+
+    Raises: FolderError if the folder has files that no copy wrote. OSError if it cannot be written.
+    """
+    made = not folder.exists()
+    check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    stage = folder / STAGE
+    shutil.rmtree(stage, ignore_errors=True)  # of a copy that was killed
+    try:
+        stage.mkdir()
+        yield Stage(stage)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is not empty and was never written by this command.
+
+    Raises: FolderError.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise FolderError(f"{folder} is a file; --site needs a folder, which may be missing or empty")
+    others = sorted(it.name for it in folder.iterdir() if it.name not in _IGNORED)
+    if others and not (folder / MARKER).is_file():
+        raise FolderError(
+            f"{folder} has files that no copy wrote ({', '.join(others[:3])}{', …' if len(others) > 3 else ''}); "
+            "give --site a folder that is empty, missing or holds an earlier copy"
+        )
+
+
+def read_written(folder: Path) -> set[str]:
+    """List what earlier copies wrote, as their marker says.
+
+    Raises: FolderError if the marker is not one that this command writes.
+    """
+    marker = folder / MARKER
+    if not marker.exists():
+        return set()
+    try:
+        names = json.loads(marker.read_text(encoding="utf-8"))["files"]
+        if all(isinstance(it, str) and _is_inside(it) for it in names):
+            return set(names)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise FolderError(f"{marker} does not list files as this command writes it; remove the folder or choose another")
+
+
+def publish(folder: Path, stage: Stage, names: set[str]) -> int:
+    """Move a finished copy into its folder, take away what only earlier copies had; return how many files went.
+
+    Raises: FolderError if a file is in the way that no copy wrote, or something cannot be moved.
+    """
+    before = read_written(folder)
+    foreign = [it for it in sorted(names - before) if os.path.lexists(folder / it)]
+    if foreign:
+        raise FolderError(
+            f"{folder / foreign[0]} is in the way and no copy wrote it; move it, or give --site another folder"
+        )
+    # Listed before they are there: whatever ends this now, the next copy knows that they are its own.
+    _mark(folder, before | names, complete=False)
+    moved, stale = 0, sorted(before - names)
+    try:
+        for name in sorted(names, key=lambda it: (it.endswith(".html"), it == "index.html", it)):
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(stage.path / name, target)
+            moved += 1
+        for name in stale:
+            _remove(folder, name)
+    except OSError as error:
+        raise FolderError(
+            f"cannot write {folder}: {error.strerror or error}; {moved} of {len(names)} files of the new copy are in "
+            "place, the others are missing or of the copy before: run the command again"
+        ) from error
+    _mark(folder, names, complete=True)
+    return len(stale)
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and bool(path.parts) and "\\" not in name
+
+
+def _remove(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    for above in PurePosixPath(name).parents:
+        if str(above) == ".":
+            return
+        try:
+            (folder / above).rmdir()
+        except OSError:
+            return  # something is left inside, or it is gone already
+
+
+def _mark(folder: Path, names: set[str], *, complete: bool) -> None:
+    said = {"compileboard": __version__, "complete": complete, "files": sorted(names)}
+    temporary = folder / f"{MARKER}.new"
+    temporary.write_text(json.dumps(said, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    os.replace(temporary, folder / MARKER)
