@@ -1,9 +1,12 @@
-# make setup   prepare .venv                     make demo   observe a real torch.compile run and serve the dashboard
+# make setup   prepare .venv                     make demo   observe a real torch.compile run, serve the dashboard, and
+#                                                            measure a history of versions meanwhile (HISTORY=no: none)
 # make test    every check and every test        PYTHON=…    the interpreter to build on (its torch is used if it has one)
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
 PYTHON ?= python3
 PORT := 8000
 DB := compileboard.db
+# no: none; again: once more; else the backend to measure it with (default inductor on a GPU, eager on a CPU)
+HISTORY :=
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/ready
@@ -22,9 +25,15 @@ setup: $(READY)
 $(READY): pyproject.toml requirements.txt constraints.txt .ci/setup
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/setup
 
+HISTORY_OPTIONS = $(if $(filter again,$(HISTORY)),--again,$(addprefix --backend ,$(HISTORY)))
+
 demo: setup
 	$(PY) -m collectors run --db $(DB) --name demo --suite demo -- $(PY) -m collectors.demo_program
+ifeq ($(HISTORY),no)
 	$(PY) -m app serve --db $(DB) --port $(PORT)
+else
+	$(PY) -m collectors.demo_history --db $(DB) $(HISTORY_OPTIONS) -- $(PY) -m app serve --db $(DB) --port $(PORT)
+endif
 
 lint: setup
 	$(VENV)/bin/ruff check .

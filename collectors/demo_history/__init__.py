@@ -1,0 +1,1 @@
+"""A small project with a history, measured version by version: what `make demo` has trends of."""

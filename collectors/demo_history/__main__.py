@@ -1,0 +1,79 @@
+"""`python -m collectors.demo_history`: measure the demo's history, beside a server that shows it, if one is named."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+from collectors.demo_history.history import HistoryStopped, end, find_setup, measure_history
+from collectors.demo_history.repository import NoRepository
+from collectors.record import hints
+from collectors.store.errors import StoreError
+
+INTERRUPTED = 130
+
+
+def say(text: str) -> None:
+    """Print one line of our own."""
+    print(f"demo history: {text}", file=sys.stderr, flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; return the server's exit code, or 0."""
+    arguments = build_parser().parse_args(argv)
+    command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    server = None
+    try:
+        server = subprocess.Popen(command) if command else None
+        measure(arguments, lambda: server is None or server.poll() is None)
+        return server.wait() if server else 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        if server:
+            end(server)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m collectors.demo_history",
+        description="Measure a small project's history, version by version, on this machine. With a command after --, "
+        "a server of the same database, start that first and end with it.",
+    )
+    parser.add_argument("--db", default=hints.DEFAULT_DATABASE, metavar="FILE", help="the database")
+    parser.add_argument(
+        "--backend", metavar="NAME", help="a torch._dynamo backend (default inductor on a GPU, eager on a CPU)"
+    )
+    parser.add_argument("--again", action="store_true", help="measure versions that the database has once more")
+    parser.add_argument("argv", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def measure(arguments: argparse.Namespace, go_on: Callable[[], bool]) -> None:
+    """Measure the history unless the server ends; whatever stops it is a sentence, and the server goes on."""
+    try:
+        setup = find_setup(arguments.db, arguments.backend)
+        say(
+            f"measuring the versions of a small project that {arguments.db} does not have yet, on {setup.device} with "
+            f"backend {setup.backend}; the first one tells how long it takes"
+        )
+        count = measure_history(setup, say, again=arguments.again, go_on=go_on)
+        if not go_on():
+            return
+        runs = "1 run" if count == 1 else f"{count} runs"
+        say(f"recorded {runs}; look at Trends, Models and Compare" if count else "it has them all; nothing to measure")
+    except (HistoryStopped, NoRepository, StoreError, OSError, subprocess.TimeoutExpired) as error:
+        say(f"it stops here: {error}")
+    except KeyboardInterrupt:
+        say("stopped; what is measured is kept, and the same command goes on with the rest")
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

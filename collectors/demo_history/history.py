@@ -1,0 +1,154 @@
+"""Measure the history: check each version out and run the benchmark on it, on this machine, with its torch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from collectors.bench.isolate import PACKAGE_ROOT
+from collectors.demo_history.measured import SUITE, describe_run, list_measured
+from collectors.demo_history.repository import Repository
+from collectors.demo_history.versions import VERSIONS, Version
+
+Say = Callable[[str], None]
+FINISHED = (0, 1)  # of bench: 1 is that every model failed, which a version may
+STEP_S = 0.2
+END_PATIENCE_S = 20.0
+TAIL_CHARACTERS = 2000
+ASK_DEVICE = "import torch; print('cuda' if torch.cuda.is_available() else 'cpu')"
+# Some 4 s of timing at most for each model. One thread on a CPU: models this small run no faster on more, and on a
+# busy machine threads that wait for each other are most of the noise.
+TIMING = ("--repeat", "15", "--iterations-per-run", "20", "--timeout", "300")
+ON_A_CPU = ("--threads", "1")
+
+
+class HistoryStopped(Exception):
+    """Say why the history ends before its newest version."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Say where and how versions are measured."""
+
+    database: str
+    device: str
+    backend: str
+
+    def name(self, flags: Sequence[str]) -> str:
+        """Name the runs of one configuration."""
+        return " ".join([f"demo history, {self.backend}", *flags])
+
+    def command(self, flags: Sequence[str]) -> list[str]:
+        """Write the benchmark's command, to be run in the repository; the path follows."""
+        words = ["bench", "--db", self.database, "--suite", SUITE, "--name", self.name(flags), "--quiet"]
+        threads = ON_A_CPU if self.device == "cpu" else ()
+        return [*words, "--device", self.device, "--backend", self.backend, *threads, *TIMING, *flags]
+
+
+def find_setup(database: str, backend: str | None) -> Setup:
+    """Ask this torch for its device; choose a backend that works there at once.
+
+    On a CPU that is dynamo alone (`eager`): inductor needs a C++ compiler there, and 20 to 30 s a model.
+
+    Raises: HistoryStopped without a torch.
+    """
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK_DEVICE], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+    )
+    if asked.returncode:
+        raise HistoryStopped(f"torch cannot be imported: {asked.stderr.strip()[-TAIL_CHARACTERS:]}")
+    device = asked.stdout.split()[-1]
+    return Setup(os.path.abspath(database), device, backend or ("inductor" if device == "cuda" else "eager"))
+
+
+def measure_history(
+    setup: Setup,
+    say: Say,
+    *,
+    again: bool = False,
+    go_on: Callable[[], bool] = lambda: True,
+    versions: Sequence[Version] = VERSIONS,
+) -> int:
+    """Measure what the database does not have yet, the oldest version first; return how many runs that were.
+
+    Raises: HistoryStopped, NoRepository, StoreError.
+    """
+    known = set() if again else list_measured(setup.database)
+    total = sum(1 + len(version.also) for version in versions)
+    done = count = 0
+    began_s = time.monotonic()
+    with Repository() as repository:
+        for version in versions:
+            commit = repository.commit(version)
+            for flags in ((), *version.also):
+                done += 1
+                if (commit, setup.name(flags)) in known:
+                    continue
+                if not go_on():
+                    return count
+                _measure(setup, flags, str(repository.folder), go_on)
+                if not go_on():
+                    return count
+                count += 1
+                left_s = (time.monotonic() - began_s) / count * (total - done)
+                found = describe_run(setup.database, commit, setup.name(flags))
+                what = " ".join([f"{commit[:7]} {version.subject}", *flags])
+                say(f"[{done}/{total}] {what}: {found}{_left(left_s)}")
+    return count
+
+
+def _left(left_s: float) -> str:
+    if left_s < 1:
+        return ""
+    return f" (about {left_s / 60:.0f} min left)" if left_s > 90 else f" (about {left_s:.0f} s left)"
+
+
+def _measure(setup: Setup, flags: Sequence[str], folder: str, go_on: Callable[[], bool]) -> None:
+    """Run the benchmark in the repository; whatever ends us ends it, and what it has measured is kept.
+
+    Raises: HistoryStopped in the benchmark's words.
+    """
+    command = [sys.executable, "-m", "collectors", *setup.command(flags), "--only", f"path:{folder}/bench_models.py"]
+    search = os.pathsep.join([str(PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1"}
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        bench = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C comes to us: a second one would cut its tidying short
+        )
+        try:
+            while bench.poll() is None and go_on():
+                time.sleep(STEP_S)
+        finally:
+            end(bench)
+        if go_on() and bench.returncode not in FINISHED:
+            raise HistoryStopped(_tail(output) or f"the benchmark ended with {bench.returncode}")
+
+
+def end(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGTERM) -> None:
+    """Ask a process that still runs to end, and wait until it has."""
+    if process.poll() is not None:
+        return
+    process.send_signal(number)
+    try:
+        process.wait(END_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _tail(output: IO[str]) -> str:
+    output.seek(0)
+    return output.read().strip()[-TAIL_CHARACTERS:]

@@ -1,0 +1,21 @@
+"""What of this project is measured: `python -m collectors bench --only path:$PWD/bench_models.py`."""
+
+import collectors.bench
+
+
+@collectors.bench.model(batch_size=16)
+def encoder(batch_size):
+    """Embed queries of 24 words."""
+    import torch
+    from encoder import Encoder
+
+    return Encoder().eval(), (torch.randn(batch_size, 24, 32),)
+
+
+@collectors.bench.model(batch_size=256)
+def ranker(batch_size):
+    """Score a query's candidates."""
+    import torch
+    from ranker import Ranker
+
+    return Ranker().eval(), (torch.rand(batch_size, 12), torch.randn(batch_size, 32))
