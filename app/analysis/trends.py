@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from app.analysis.ancestry import CommitOrder, Parents, order_commits
 from app.queries.trends import TrendRun
 
 AXES = (("date", "date"), ("commit", "commit"), ("torch", "torch version"))
@@ -79,8 +80,11 @@ class Axis:
     notes: Sequence[str]
 
 
-def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS) -> Axis:
-    """Order runs along an axis; too many become the last of each day, then of each week, which the notes say."""
+def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parents: Parents | None = None) -> Axis:
+    """Order runs along an axis; too many become the last of each day, then of each week, which the notes say.
+
+    `parents` is what is known of the commits' ancestry; no other axis needs it.
+    """
     known = sorted(runs, key=lambda it: (it.started_us, it.id))
     kept, notes = _leave_out(known, name)
     kept, said = thin(kept, most)
@@ -88,7 +92,11 @@ def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS) -> Axi
     changes = find_changes(kept)
     if name == "date":
         return Axis(name, kept, [it.started_us // 1000 for it in kept], (), changes, notes)
-    keys = _order_commits(kept) if name == "commit" else {it.id: read_version(it.torch_version) for it in kept}
+    keys: dict[str, Any] = {it.id: read_version(it.torch_version) for it in kept}
+    if name == "commit":
+        order = _order_commits(kept, parents or {})
+        keys = {it.id: order.places[it.git_commit or ""] for it in kept}
+        notes += _say_unknown(kept, order)
     kept = sorted(kept, key=lambda it: (keys[it.id], it.started_us, it.id))
     places = list(range(len(kept)))
     said_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda it: it.torch_version or ""
@@ -111,10 +119,30 @@ def _short_commit(run: TrendRun) -> str:
     return (run.git_commit or "")[:8]
 
 
-def _order_commits(runs: Sequence[TrendRun]) -> dict[str, Any]:
-    """Give each run the place at which its commit was first seen."""
-    seen: dict[str, int] = {}
-    return {it.id: seen.setdefault(it.git_commit or "", len(seen)) for it in runs}
+def _order_commits(runs: Sequence[TrendRun], parents: Parents) -> CommitOrder:
+    """Order the commits of runs, which are in the order of time."""
+    seen_us: dict[str, int] = {}
+    for it in runs:
+        seen_us.setdefault(it.git_commit or "", it.started_us)
+    return order_commits(seen_us, parents)
+
+
+def _say_unknown(runs: Sequence[TrendRun], order: CommitOrder) -> list[str]:
+    """Say which runs do not stand where their commit's ancestry would put them."""
+    said = []
+    count = sum(it.git_commit in order.unknown for it in runs)
+    if count:
+        which = "every run" if count == len(runs) else "1 run" if count == 1 else f"{count} runs"
+        said.append(
+            f"what came before the commit of {which} is not known: placed by when the commit was first measured "
+            "(`compileboard-collect commits` tells a repository's history)"
+        )
+    if order.histories > 1:
+        said.append(
+            f"these commits are of {order.histories} histories that no known commit connects: where one goes on after "
+            "another, they are in the order of their time"
+        )
+    return said
 
 
 def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import request
 
+from app.analysis.ancestry import Parents
 from app.analysis.metrics import Metric
 from app.analysis.rows import plain_row
 from app.analysis.summaries import DEFINITIONS
@@ -16,6 +17,7 @@ from app.api.answer import Answer, find_run, read_word, refuse
 from app.api.operation import Operation
 from app.api.parameters import SETS
 from app.db import get_reader
+from app.queries.commits import list_ancestry
 from app.queries.page import FilterError
 from app.queries.run_counts import count_guard_failures, count_runs
 from app.queries.trend_filter import read_choice, read_ids, read_last, read_trend_filter
@@ -23,6 +25,7 @@ from app.queries.trends import (
     KeptSummary,
     ModelSet,
     TrendFilter,
+    TrendRun,
     list_model_rows,
     list_summaries,
     list_trend_runs,
@@ -73,7 +76,10 @@ def get_trend() -> Answer:
     body: dict[str, Any] = {"metric": metric, "axis": axis, "definition": None, "series": [], "notes": []}
     if not counted and not read_word("model"):
         body["definition"] = _read_definition()
-    drawn = [_draw(line, fields, axis, wanted.branch) for line, fields in series]
+    found = list_trend_runs(get_reader(), [it.run_id for line, _fields in series for it in line.points])
+    runs = {it.id: it for it in found if wanted.branch in (None, it.git_branch)}
+    parents = list_ancestry(get_reader(), [it.git_commit for it in runs.values()]) if axis == "commit" else {}
+    drawn = [_draw(line, fields, axis, runs, parents) for line, fields in series]
     notes = list(dict.fromkeys(note for _row, notes in drawn for note in notes))
     return Answer(body | {"series": [row for row, _notes in drawn], "notes": notes})
 
@@ -128,11 +134,11 @@ def _describe(metric: Metric) -> dict[str, Any]:
 
 
 def _draw(
-    line: TrendLine, fields: dict[str, Any], axis: str, branch: str | None
+    line: TrendLine, fields: dict[str, Any], axis: str, runs: Mapping[str, TrendRun], parents: Parents
 ) -> tuple[dict[str, Any], Sequence[str]]:
     """Write one line with its runs in the order of the axis."""
-    runs = list_trend_runs(get_reader(), [it.run_id for it in line.points])
-    laid = lay_out([it for it in runs if branch in (None, it.git_branch)], axis, most=len(runs))
+    own = {it.run_id: runs[it.run_id] for it in line.points if it.run_id in runs}
+    laid = lay_out(list(own.values()), axis, most=len(own), parents=parents)
     changed = {it.run.id: [word for word, _before, _now in it.parts] for it in laid.changes}
     values = {it.run_id: it for it in line.points}
     points = []

@@ -20,6 +20,7 @@ from app.checks.baseline_rows import read_baseline_rows
 from app.checks.tables import CannotCompare
 from app.format import format_time
 from app.queries.baselines import get_baseline, list_baselines
+from app.queries.commits import list_ancestry
 from app.queries.page import FilterError
 from app.queries.result_rows import ResultRow
 from app.queries.results import list_results
@@ -91,7 +92,8 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
     if chosen is None or not summaries:
         return page
     runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries])}
-    axis = lay_out(list(runs.values()), axis_name)
+    parents = list_ancestry(reader, [it.git_commit for it in runs.values()]) if axis_name == "commit" else {}
+    axis = lay_out(list(runs.values()), axis_name, parents=parents)
     # The newest that timed anything, or failed to: one that only checked accuracy has no headline.
     timed = (it for it in summaries if it.speedup_count or it.failed_count or it.passed_count is not None)
     newest = next(timed, summaries[0])

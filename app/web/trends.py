@@ -16,6 +16,7 @@ from app.analysis.trend_lines import CHOICES, draw_counts, draw_models, draw_sui
 from app.analysis.trends import AXES, TrendLine, lay_out, pad
 from app.charts.metric_trends import chart_metric, list_twin, share_runs
 from app.db import get_reader
+from app.queries.commits import list_ancestry
 from app.queries.overview import list_top_breaks, list_top_functions
 from app.queries.page import FilterError
 from app.queries.run_counts import count_guard_failures, count_runs
@@ -109,7 +110,9 @@ def index() -> str:
     drawings += _count(reader, asked)
     run_ids = {point.run_id for it in drawings for line in it.lines for point in line.points}
     runs = list_trend_runs(reader, run_ids)
-    axis = lay_out([it for it in runs if asked.wanted.branch in (None, it.git_branch)], asked.axis)
+    runs = [it for it in runs if asked.wanted.branch in (None, it.git_branch)]
+    parents = list_ancestry(reader, [it.git_commit for it in runs]) if asked.axis == "commit" else {}
+    axis = lay_out(runs, asked.axis, parents=parents)
     charts = [
         chart_metric(it.metric, it.lines, axis, chart_id=f"trend-{number}", words=number == 0)
         for number, it in enumerate(drawings)

@@ -8,7 +8,7 @@ create table commits (
   author text,
   subject text
 ) strict, without rowid;
-create index commits_parent on commits (parent_hash) where parent_hash is not null;
+create index commits_time on commits (time_us, hash, parent_hash);
 
 -- A lasting change of one series. What detection found is replaced when more runs say it better; `id` is not.
 create table findings (

@@ -46,14 +46,14 @@ def test_a_base_that_only_its_child_names_is_enough(store: sqlite3.Connection, r
     assert [it.hash for it in list_commit_range(reader, "base", "c2").commits] == ["c2", "c1", "c0"]
 
 
-def test_ancestry_goes_as_far_back_as_the_oldest_that_is_asked_for(
+def test_ancestry_is_of_the_time_between_those_that_are_asked_for(
     store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     add_chain(store, 400)
-    found = list_ancestry(reader, ["c390", "c300", "unknown"])
-    assert {"c390", "c345", "c300"} <= set(found)
-    assert "c391" not in found and "c200" not in found and "unknown" not in found
-    assert found["c390"].parent_hash == "c389"
+    found = list_ancestry(reader, ["c350", "c300", "unknown", None])
+    assert {f"c{n}" for n in range(300, 351)} <= set(found)
+    assert {"c280", "c370", "unknown"}.isdisjoint(found)
+    assert found["c350"] == ("c349", 350 * DAY_US)
     assert list_ancestry(reader, []) == list_ancestry(reader, ["unknown"]) == {}
 
 
@@ -65,10 +65,10 @@ def test_commits_that_are_their_own_ancestors_end_the_walk(
     assert not list_commit_range(reader, "x", "a").known
 
 
-@pytest.mark.parametrize("sql", [commits.ANCESTRY_SQL, commits.RANGE_SQL, commits.TIME_SQL])
+@pytest.mark.parametrize("sql", [commits.SPAN_SQL, commits.ANCESTRY_SQL, commits.RANGE_SQL, commits.TIME_SQL])
 def test_no_question_reads_all_commits(reader: sqlite3.Connection, sql: str) -> None:
-    values = {"hashes": "[]", "slack_us": 0, "limit": 1, "base": "a", "new": "b", "since_us": 0, "hash": "a"}
+    values = {"hashes": "[]", "since_us": 0, "until_us": 1, "limit": 1, "base": "a", "new": "b", "hash": "a"}
     plan = [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
-    assert any("USING PRIMARY KEY" in it for it in plan)
-    assert not [it for it in plan if it.startswith("SCAN c")]
+    assert any("USING PRIMARY KEY" in it or "commits_time (time_us>? AND time_us<?)" in it for it in plan), plan
+    assert not [it for it in plan if it.startswith("SCAN c")], plan
     assert list_scans(reader, sql, values) == set()

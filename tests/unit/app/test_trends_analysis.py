@@ -68,3 +68,25 @@ def test_a_point_is_described_with_what_was_recorded_alone() -> None:
     assert describe_run(RUN) == "aaaaaaaa Fuse\ntorch 2.9.1+cu128 · triton 3.5.1\nH200 · driver 580.1"
     assert describe_run(replace(RUN, state="interrupted")).startswith("aaaaaaaa Fuse (interrupted)\n")
     assert describe_run(replace(bare, driver_version=None)) == "commit not recorded\ntorch not recorded\nno GPU"
+
+
+def test_where_ancestry_is_known_an_older_commit_that_was_measured_late_stands_before_its_descendants() -> None:
+    parents = {"old": (None, 0), "new": ("old", 5), "side": ("gone", 9)}
+    commits = [("new", 10), ("mystery", 11), ("old", 12), ("side", 13)]
+    runs = [replace(RUN, id=commit, git_commit=commit, started_us=at) for commit, at in commits]
+    laid = lay_out(runs, "commit", parents=parents)
+    assert [it.id for it in laid.runs] == ["old", "new", "side", "mystery"]
+    assert [it[:47] for it in laid.notes] == [
+        "what came before the commit of 1 run is not kno",
+        "these commits are of 2 histories that no known ",
+    ]
+    assert list(lay_out(runs, "date", parents=parents).notes) == []
+    assert "of every run" in lay_out(runs, "commit").notes[0]
+
+
+def test_two_years_of_daily_runs_of_a_busy_repository_are_ordered_soon() -> None:
+    parents = {f"{n:040x}": (f"{n - 1:040x}", n) for n in range(27_010)}
+    runs = [replace(it, git_commit=f"{27_000 - 37 * n:040x}") for n, it in enumerate(make_runs(730))]
+    laid = lay_out(runs, "commit", parents=parents)
+    assert [it.id for it in laid.runs] == [f"R{n:04d}" for n in reversed(range(730))]
+    assert list(laid.notes) == []

@@ -19,6 +19,7 @@ from app.analysis.trends import TrendLine, TrendPoint, lay_out
 from app.charts.base import MAX_CHART_BYTES
 from app.charts.metric_trends import MOST_TWINS, chart_metric, list_twin, share_runs
 from app.cli import main as run_app
+from collectors.store.commits import Commit, keep_commits
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.test_hostile_text import _Seen
@@ -156,3 +157,20 @@ def test_a_point_between_two_gaps_is_seen_on_a_dense_chart_too() -> None:
     points = [TrendPoint(it.id, None if n in (50, 52) else 1.0) for n, it in enumerate(laid.runs)]
     line, lone = chart_metric(BY_NAME["speedup"], [TrendLine("m", points)], laid, chart_id="c").figure["data"]
     assert (line["mode"], lone["mode"], lone["x"]) == ("lines", "markers", [51])
+
+
+@pytest.mark.usefixtures("suite")
+def test_the_axis_of_commits_is_in_the_order_of_ancestry_and_says_what_is_not_known(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    note = "is not known: placed by when the commit was first measured"
+    assert note in text_of(client, "/trends?axis=commit")
+    assert note not in text_of(client, "/trends")
+    found = store.execute("select id, git_commit from runs where source = 'bench' order by started_us").fetchall()
+    hashes = {row["id"]: row["git_commit"] for row in found}
+    newest_first = list(reversed(list(dict.fromkeys(hashes.values()))))
+    keep_commits(store, [Commit(it, before, 5, "Ann", "x") for before, it in zip([None, *newest_first], newest_first)])
+    assert note not in text_of(client, "/trends?axis=commit")
+    trend = client.get("/api/v1/trend?metric=speedup&model=Breaky&axis=commit").json["data"]  # type: ignore[index]
+    assert [it["git_commit"] for it in trend["series"][0]["points"]] == newest_first
+    assert trend["notes"] == []

@@ -1,0 +1,98 @@
+"""Put commits in an order in which each comes after those it is made from, as far as anybody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+# First parent and time by hash; a first commit, and one where a clone was cut off, has no parent.
+Parents = Mapping[str, tuple[str | None, int]]
+_Key = tuple[int, int, str]
+
+
+@dataclass(frozen=True)
+class CommitOrder:
+    """Hold the place of each commit, and what is not known of it.
+
+    `unknown` are commits of which nobody told what came before; `histories` counts chains that nothing known connects.
+    """
+
+    places: Mapping[str, int]
+    unknown: frozenset[str]
+    histories: int
+
+
+def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitOrder:
+    """Order commits: an ancestor before its descendants, the rest by the commit's time, else when it was first seen.
+
+    Parents may lack commits, name some that nobody has, or run in circles: no commit is lost.
+    """
+    nearest, ends = _find_nearest(first_seen_us, parents)
+    _cut_circles(nearest)
+    keys = {it: (parents[it][1] if it in parents else seen_us, seen_us, it) for it, seen_us in first_seen_us.items()}
+    places = {it: place for place, it in enumerate(_sort(nearest, keys))}
+    known = [it for it in first_seen_us if it in parents]
+    oldest_us = min((parents[it][1] for it in known), default=0)
+    # A chain goes on before the oldest commit that is asked for, whether its beginning is at hand or not.
+    begun = {ends[it] if parents[ends[it]][1] > oldest_us else None for it in known}
+    return CommitOrder(places, frozenset(first_seen_us) - frozenset(known), len(begun))
+
+
+def _find_nearest(wanted: Iterable[str], parents: Parents) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Find for each wanted commit the nearest wanted one before it, and where its chain ends; each step once."""
+    asked = set(wanted)
+    nearest: dict[str, str | None] = {}  # of every commit on the way
+    ends: dict[str, str] = {}
+    for start in sorted(asked):
+        path, at = [], start
+        while at not in ends and at in parents:
+            ends[at] = at  # seen; one that comes again is a circle
+            path.append(at)
+            at = parents[at][0] or ""
+        end = ends.get(at) or (path[-1] if path else start)
+        for it in reversed(path):
+            nearest[it] = at if at in asked else nearest.get(at)
+            ends[it], at = end, it
+        nearest.setdefault(start, None)
+    return {it: nearest[it] for it in asked}, ends
+
+
+def _cut_circles(nearest: dict[str, str | None]) -> None:
+    """Take one commit of each circle for a first one; git makes none, a hostile database may."""
+    done: set[str] = set()
+    for start in sorted(nearest):
+        path: set[str] = set()
+        at: str | None = start
+        last = start
+        while at is not None and at not in done:
+            if at in path:
+                nearest[last] = None
+                break
+            path.add(at)
+            last, at = at, nearest[at]
+        done |= path
+
+
+def _sort(nearest: Mapping[str, str | None], keys: Mapping[str, _Key]) -> list[str]:
+    """Sort a forest: of what may come next, what has the earliest commit among itself and its descendants."""
+    children: dict[str | None, list[str]] = {}
+    for it, before in nearest.items():
+        children.setdefault(before, []).append(it)
+    downwards = list(children.get(None, ()))
+    for it in downwards:
+        downwards += children.get(it, ())
+    earliest = dict(keys)
+    for it in reversed(downwards):
+        before = nearest[it]
+        if before is not None:
+            earliest[before] = min(earliest[before], earliest[it])
+    ready = [(earliest[it], keys[it], it) for it in children.get(None, ())]
+    heapify(ready)
+    found = []
+    while ready:
+        _earliest, _key, it = heappop(ready)
+        found.append(it)
+        for child in children.get(it, ()):
+            heappush(ready, (earliest[child], keys[child], child))
+    return found
