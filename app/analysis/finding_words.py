@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from app.analysis.metrics import BY_NAME, PASSES, RUN_METRICS, SUMMARY_BY_NAME, Metric, format_value
 from app.format import format_percent, format_plural, format_time
 from app.queries.findings import Finding
@@ -23,6 +25,11 @@ _OF = {
 def find_metric_of(it: Finding) -> Metric:
     """Return the metric of a finding's series."""
     return _OF[it.subject][it.metric]
+
+
+def list_metric_names() -> list[str]:
+    """List the names of every metric that a finding may be of."""
+    return sorted({name for metrics in _OF.values() for name in metrics})
 
 
 def name_subject(it: Finding) -> str:
@@ -95,11 +102,13 @@ def describe_state(it: Finding) -> str:
     return "recovered" if it.recovered_run_id else "confirmed by a later run"
 
 
-def describe_cause(cause: dict[str, object]) -> str:
-    """Say one suspected cause in a line: new graph break: call to print (0 → 3)."""
+def describe_cause(cause: Mapping[str, object]) -> str:
+    """Say one suspected cause in a line: graph break, new: call to print in forward (0 → 3)."""
     before, after = cause.get("before"), cause.get("after")
     counts = "" if before is None and after is None else f" ({_say(before)} → {_say(after)})"
-    return f"{cause.get('word')} {str(cause.get('kind')).replace('_', ' ')}: {cause.get('label')}{counts}"
+    if cause.get("kind") == "counter":
+        return f"{str(cause.get('label')).lower()}, {cause.get('word')}{counts}"
+    return f"{str(cause.get('kind')).replace('_', ' ')}, {cause.get('word')}: {cause.get('label')}{counts}"
 
 
 def _say(value: object) -> str:

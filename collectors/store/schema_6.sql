@@ -68,15 +68,27 @@ create table detection (
   finished_us integer not null
 ) strict;
 
--- What each rule sent of which finding: claimed before it is sent, so that nothing is sent twice.
+-- When a rule first ran, and from when on findings are its business: a first start sends no history.
+create table alert_rules (
+  rule text primary key,
+  first_us integer not null,
+  since_us integer not null,
+  seen_us integer not null            -- of its last pass
+) strict, without rowid;
+
+-- What each rule sent of which finding, and where: claimed before it is sent, so that nothing is sent twice.
 create table alert_deliveries (
   rule text not null,
+  channel text not null,
   finding_id text not null,
-  state text not null,                -- waiting | sending | sent | failed
+  state text not null,                -- waiting | sending | sent | failed | unknown | dropped
+  message_id text,                    -- of the newest message that had it; findings of one message share it
   attempt_count integer not null default 0,
-  error text,
+  error text,                         -- what went wrong last, or why it was dropped
+  due_us integer not null,            -- not before: moves when it is tried again
   queued_us integer not null,
   changed_us integer not null,
-  primary key (rule, finding_id)
+  primary key (rule, channel, finding_id)
 ) strict, without rowid;
-create index alert_deliveries_changed on alert_deliveries (changed_us desc);
+create index alert_deliveries_changed on alert_deliveries (changed_us desc, rule, channel, finding_id);
+create index alert_deliveries_state on alert_deliveries (state, changed_us);

@@ -1,0 +1,110 @@
+"""When alerts may be sent: quiet hours and days, and the hours of a digest, in the time of a place.
+
+Pure functions of a time; the wall clock of the place decides, so that quiet hours stay where people live when the
+clocks change.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAY_MINUTES = 24 * 60
+_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+_SPAN = re.compile(rf"({_TIME.pattern})-({_TIME.pattern})")
+_DIGEST = re.compile(rf"(?:daily|weekly ({'|'.join(DAYS)})) ({_TIME.pattern})")
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Hold when nothing is sent: from one minute of the day to another, over midnight where that is earlier.
+
+    Units: minutes since midnight; the same twice is no hours at all. Days are 0 for Monday.
+    """
+
+    from_minute: int = 0
+    to_minute: int = 0
+    days: frozenset[int] = frozenset()
+
+
+NEVER_QUIET = Quiet()
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Hold when a digest goes out; `weekday` is None for every day."""
+
+    minute: int
+    weekday: int | None = None
+
+
+def parse_quiet(text: str, days: frozenset[int] = frozenset()) -> Quiet | None:
+    """Read hours as 22:00-07:00, '' for none; None if they are not such."""
+    if not text:
+        return Quiet(days=days)
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        return None
+    start, end = int(found[2]) * 60 + int(found[3]), int(found[5]) * 60 + int(found[6])
+    return None if start == end else Quiet(start, end, days)
+
+
+def parse_digest(text: str) -> Digest | None:
+    """Read when a digest goes out, as "daily 08:00" or "weekly mon 08:00"; None if it is not such."""
+    found = _DIGEST.fullmatch(text)
+    if found is None:
+        return None
+    return Digest(int(found[3]) * 60 + int(found[4]), DAYS.index(found[1]) if found[1] else None)
+
+
+def is_quiet(quiet: Quiet, zone: ZoneInfo, now_us: int) -> bool:
+    """Tell whether nothing may be sent now."""
+    here = _localize(now_us, zone)
+    if here.weekday() in quiet.days:
+        return True
+    minute = here.hour * 60 + here.minute
+    if quiet.from_minute <= quiet.to_minute:
+        return quiet.from_minute <= minute < quiet.to_minute
+    return minute >= quiet.from_minute or minute < quiet.to_minute
+
+
+def find_quiet_end(quiet: Quiet, zone: ZoneInfo, now_us: int) -> int:
+    """Return when something may be sent next: now, or the end of the quiet period."""
+    if not is_quiet(quiet, zone, now_us):
+        return now_us
+    here = _localize(now_us, zone).date()
+    ends = (_place(here + timedelta(days=day), minute, zone) for day in range(9) for minute in (0, quiet.to_minute))
+    return min((it for it in ends if it > now_us and not is_quiet(quiet, zone, it)), default=now_us)
+
+
+def find_digest_before(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
+    """Return when the newest digest was due, now at the latest."""
+    return max(it for it in _list_digests(digest, zone, now_us) if it <= now_us)
+
+
+def find_digest_after(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
+    """Return when the next digest is due."""
+    return min(it for it in _list_digests(digest, zone, now_us) if it > now_us)
+
+
+def _list_digests(digest: Digest, zone: ZoneInfo, now_us: int) -> list[int]:
+    here = _localize(now_us, zone).date()
+    near = (here + timedelta(days=day) for day in range(-8, 9))
+    wanted = (day for day in near if digest.weekday is None or day.weekday() == digest.weekday)
+    return [_place(day, digest.minute, zone) for day in wanted]
+
+
+def _place(day: date, minute: int, zone: ZoneInfo) -> int:
+    """Return the time at which a wall clock shows this, the first where it shows it twice.
+
+    An hour that is left out comes an hour later, as `zoneinfo` has it.
+    """
+    here = datetime.combine(day, time(minute // 60, minute % 60), zone)
+    return round(here.timestamp()) * 1_000_000
+
+
+def _localize(now_us: int, zone: ZoneInfo) -> datetime:
+    return datetime.fromtimestamp(now_us // 1_000_000, timezone.utc).astimezone(zone)

@@ -1,0 +1,148 @@
+"""E-mail through the user's SMTP server: text and HTML, sent step by step to know what surely did not arrive."""
+
+from __future__ import annotations
+
+import smtplib
+import ssl
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime, parseaddr
+from html import escape
+
+from app.alerts.deadline import hold_deadline
+from app.alerts.message import Line, Message, clean
+from app.alerts.outcome import NotSent, Unknown
+from app.alerts.rules import Channel
+
+SUBJECT_LIMIT = 200
+_FAILURES = (OSError, smtplib.SMTPException)
+
+
+def make_mail(message: Message, channel: Channel) -> EmailMessage:
+    """Make the mail of a message; its Message-ID is the same however often it is tried."""
+    mail = EmailMessage(policy=SMTP.clone(cte_type="7bit"))  # servers without 8BITMIME take it as well
+    mail["From"] = channel.sender
+    mail["To"] = ", ".join(channel.to)
+    mail["Subject"] = clean(message.title, SUBJECT_LIMIT)
+    mail["Date"] = format_datetime(datetime.fromtimestamp(message.made_us // 1_000_000, timezone.utc))
+    domain = parseaddr(channel.sender)[1].rpartition("@")[2]
+    mail["Message-ID"] = f"<{message.id}.compileboard@{domain}>"
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's absence answers it
+    mail.set_content(write_text(message))
+    mail.add_alternative(write_html(message), subtype="html")
+    return mail
+
+
+def send_mail(body: bytes, channel: Channel, environ: Mapping[str, str]) -> str:
+    """Give a mail to the server; return what it refused, '' for nothing.
+
+    Raises: NotSent if it surely was not taken, Unknown if it may have been.
+    """
+    server = _connect(channel)
+    try:
+        with hold_deadline(lambda: server.sock, 4 * channel.timeout_s):
+            refused = _prepare(server, channel, environ)
+            _hand_over(server, body)
+    finally:
+        server.close()
+    return f"refused by {channel.host}: {', '.join(refused)}" if refused else ""
+
+
+def _connect(channel: Channel) -> smtplib.SMTP:
+    host, port, timeout_s = channel.host, channel.port, channel.timeout_s
+    try:
+        if channel.security == "tls":
+            return smtplib.SMTP_SSL(host, port, timeout=timeout_s, context=ssl.create_default_context())
+        return smtplib.SMTP(host, port, timeout=timeout_s)
+    except _FAILURES as error:
+        raise NotSent(f"cannot connect to {host} port {port}: {_explain(error)}") from None
+
+
+def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str]) -> list[str]:
+    """Say who writes to whom; return the addresses that were refused. Nothing is sent until here."""
+    refused: list[str] = []
+    try:
+        server.ehlo_or_helo_if_needed()
+        if channel.security == "starttls":
+            server.starttls(context=ssl.create_default_context())
+            server.ehlo()
+        if channel.username_env:
+            server.login(environ[channel.username_env], environ[channel.password_env])
+        _expect(server.mail(parseaddr(channel.sender)[1]), "the sender")
+        for address in (parseaddr(it)[1] for it in channel.to):
+            code, said = server.rcpt(address)
+            if code not in (250, 251):
+                refused.append(f"{address} ({code} {said.decode(errors='replace')[:100]})")
+        if len(refused) == len(channel.to):
+            raise NotSent(clean(f"{channel.host} refused every address: {', '.join(refused)}"))
+    except _FAILURES as error:
+        raise NotSent(f"{channel.host}: {_explain(error)}") from None
+    except (UnicodeError, ValueError):  # never the error itself: it may hold the password
+        raise NotSent(f"{channel.host}: the user's name or password has letters that SMTP cannot send") from None
+    return refused
+
+
+def _expect(answer: tuple[int, bytes], what: str) -> None:
+    code, said = answer
+    if code != 250:
+        raise smtplib.SMTPResponseException(code, f"{what}: {said.decode(errors='replace')}")
+
+
+def _hand_over(server: smtplib.SMTP, body: bytes) -> None:
+    try:
+        code, said = server.data(body)
+    except smtplib.SMTPDataError as error:
+        raise NotSent(_explain(error)) from None
+    except _FAILURES as error:
+        raise Unknown(f"broke off before it took the mail: {_explain(error)}") from None
+    if code != 250:
+        raise NotSent(clean(f"the mail was refused: {code} {said.decode(errors='replace')}", 300))
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, smtplib.SMTPAuthenticationError):
+        return f"the user's name or password was refused ({error.smtp_code})"
+    if isinstance(error, smtplib.SMTPResponseException):
+        said = error.smtp_error
+        words = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        return clean(f"{error.smtp_code} {words}", 300)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate cannot be trusted: {error.verify_message}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return clean(str(error), 300) or type(error).__name__
+
+
+def write_text(message: Message) -> str:
+    """Write a message as plain text."""
+    lines: list[str] = []
+    for part in message.parts:
+        lines += [part.title, ""]
+        for it in part.lines:
+            lines += [f"- {it.text}", *([f"  {it.url}"] if it.url else [])]
+        for label, said in part.facts:
+            lines += ["", f"{label}:", *(f"  {it}" for it in said)]
+        lines += ["", ""]
+    lines.append(f"Rule {message.rule}" + (f" · {message.url}" if message.url else ""))
+    return "\n".join(lines) + "\n"
+
+
+def write_html(message: Message) -> str:
+    """Write a message as simple HTML; all of it is escaped."""
+    parts = ['<!doctype html><html lang="en"><head><meta charset="utf-8"><title>']
+    parts.append(f"{escape(clean(message.title))}</title></head><body>")
+    for part in message.parts:
+        parts.append(f"<h2>{escape(part.title)}</h2><ul>{''.join(map(_write_item, part.lines))}</ul>")
+        for label, said in part.facts:
+            listed = "".join(f"<li>{escape(it)}</li>" for it in said)
+            parts.append(f"<h3>{escape(label)}</h3><ul>{listed}</ul>")
+    end = f"Rule {escape(message.rule)}"
+    end += f' · <a href="{escape(message.url)}">open the dashboard</a>' if message.url else ""
+    return "".join([*parts, f"<p>{end}</p></body></html>\n"])
+
+
+def _write_item(line: Line) -> str:
+    text = escape(line.text)
+    return f'<li><a href="{escape(line.url)}">{text}</a></li>' if line.url else f"<li>{text}</li>"

@@ -1,0 +1,194 @@
+"""What a message says, before any channel's own form: findings grouped by the range that they came in."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from app.analysis.finding_groups import FindingGroup, group_findings
+from app.analysis.finding_words import (
+    describe_cause,
+    describe_confidence,
+    describe_finding,
+    describe_series,
+    find_metric_of,
+)
+from app.format import format_plural
+from app.queries.findings import DIRECTIONS, Finding
+
+MOST_LISTED = 20  # findings of one group that are named; a link leads to all
+MOST_COMMITS = 5
+MOST_CAUSES = 5
+MOST_GROUPS = 12
+LINE_LIMIT = 400
+_VERBS = {"worse": "got worse", "better": "got better", "changed": "changed"}
+_SUBJECTS = {"model": "model", "suite": "suite", "runs": "name of runs"}
+# What breaks a line, a header or a terminal, and halves of characters, which no UTF-8 can say.
+_UNSAID = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+")
+
+
+@dataclass(frozen=True)
+class Line:
+    """Hold one line, with the address that it leads to, or ''."""
+
+    text: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Hold what is said of one range: its findings, and what lies in it, as (label, lines)."""
+
+    title: str
+    lines: Sequence[Line]
+    facts: Sequence[tuple[str, Sequence[str]]] = ()
+
+
+@dataclass(frozen=True)
+class Message:
+    """Hold one message of one rule; `id` is the same whenever the same findings are tried again."""
+
+    id: str
+    rule: str
+    title: str
+    url: str
+    made_us: int
+    groups: Sequence[FindingGroup]
+    parts: Sequence[Part]
+    is_test: bool = False
+
+    @property
+    def finding_count(self) -> int:
+        """Return how many findings it has."""
+        return sum(len(it.findings) for it in self.groups)
+
+
+def name_message(rule: str, channel: str, finding_ids: Iterable[str]) -> str:
+    """Return the id of a message: of the same findings the same."""
+    told = "\x1f".join((rule, channel, *sorted(finding_ids)))
+    return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:32]
+
+
+def make_message(message_id: str, rule: str, findings: Sequence[Finding], base_url: str, now_us: int) -> Message:
+    """Make one message of findings."""
+    groups = group_findings(findings, ())
+    parts = [_make_part(it, base_url) for it in groups[:MOST_GROUPS]]
+    if len(groups) > MOST_GROUPS:
+        rest = groups[MOST_GROUPS:]
+        count = format_plural(sum(len(it.findings) for it in rest), "finding")
+        line = Line(f"and {count} between other runs", _address(base_url, "/findings"))
+        parts.append(Part(f"{format_plural(len(rest), 'more range')}", [line]))
+    url = find_address(findings[0], base_url) if len(findings) == 1 else _address(base_url, "/findings")
+    return Message(message_id, rule, make_title(groups), url, now_us, groups, parts)
+
+
+def make_test_message(rule: str, base_url: str, now_us: int) -> Message:
+    """Make a message that says that it is a test."""
+    line = Line("Findings of this rule will come here. Nothing was found now.", _address(base_url, "/alerts"))
+    part = Part(f"A test of the rule {rule}", [line])
+    message_id = name_message(rule, "test", [str(now_us)])
+    title = f"Test of the rule {rule}"
+    return Message(message_id, rule, title, _address(base_url, "/alerts"), now_us, (), [part], is_test=True)
+
+
+def make_title(groups: Sequence[FindingGroup]) -> str:
+    """Say in one line what happened: one finding, one range, or several."""
+    findings = [it for group in groups for it in group.findings]
+    if len(findings) == 1:
+        return clean(describe_finding(findings[0]))
+    said = summarize(findings)
+    return clean(f"{said} {_lower(groups[0].title)}" if len(groups) == 1 else f"{said}, in {len(groups)} ranges")
+
+
+def summarize(findings: Sequence[Finding]) -> str:
+    """Say of how many what happened: 43 models got worse (speedup)."""
+    subjects = {it.subject for it in findings}
+    named = {(it.subject, it.suite, it.model) for it in findings}
+    what = _SUBJECTS[findings[0].subject] if len(subjects) == 1 else "series"
+    counted = format_plural(len(named), what, "series" if what == "series" else "")
+    if what == "name of runs":
+        counted = format_plural(len(named), what, "names of runs")
+    counts = Counter(it.direction for it in findings)
+    metrics = list(dict.fromkeys(find_metric_of(it).label.lower() for it in findings))
+    if len(counts) == 1:
+        return f"{counted} {_VERBS[findings[0].direction]} ({_list(metrics, 3)})"
+    parts = ", ".join(f"{counts[it]} {it}" for it in DIRECTIONS if counts[it])
+    return f"{len(findings)} changes of {counted} ({parts})"
+
+
+def find_address(it: Finding, base_url: str) -> str:
+    """Return the address of a finding's page, or '' where the dashboard's is not known."""
+    return _address(base_url, f"/findings/{quote(it.id, safe='')}")
+
+
+def find_group_address(group: FindingGroup, base_url: str) -> str:
+    """Return the address of the findings that began with the same run."""
+    return _address(base_url, f"/findings?run={quote(group.findings[0].first_run_id, safe='')}")
+
+
+def clean(text: str, limit: int = LINE_LIMIT) -> str:
+    """Make one line of other people's text, and cut it where it is too long."""
+    line = " ".join(_UNSAID.sub(" ", text).split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def _make_part(group: FindingGroup, base_url: str) -> Part:
+    is_single = len(group.findings) == 1
+    lines = [_describe(it, base_url, in_full=is_single) for it in group.findings[:MOST_LISTED]]
+    more = len(group.findings) - MOST_LISTED
+    if more > 0:
+        lines.append(Line(f"and {format_plural(more, 'other')}", find_group_address(group, base_url)))
+    title = group.title if is_single else f"{summarize(group.findings)} {_lower(group.title)}"
+    facts = [("Environment", _list_environment(group)), ("Commits", _list_commits(group)), *_list_causes(group)]
+    return Part(clean(title), lines, [(label, said) for label, said in facts if said])
+
+
+def _describe(it: Finding, base_url: str, *, in_full: bool) -> Line:
+    parts = [describe_finding(it), describe_series(it), *([describe_confidence(it)] if in_full else [])]
+    return Line(clean(" · ".join(part for part in parts if part)), find_address(it, base_url))
+
+
+def _list_environment(group: FindingGroup) -> list[str]:
+    said = (
+        f"{it.get('word')} {it.get('before') or 'unknown'} → {it.get('now') or 'unknown'}" for it in group.environment
+    )
+    return [clean(it) for it in said]
+
+
+def _list_commits(group: FindingGroup) -> list[str]:
+    if not group.commits:
+        return []
+    known = group.findings[0].evidence.get("commits") or {}
+    count = max(int(known.get("count") or 0), len(group.commits))
+    by = f" by {_list(group.authors, MOST_COMMITS)}" if group.authors else ""
+    said = [clean(f"{format_plural(count, 'commit')}{by}")]
+    for it in group.commits[:MOST_COMMITS]:
+        said.append(
+            clean(f"{str(it.get('hash') or '')[:10]} {it.get('subject') or ''} ({it.get('author') or 'unknown'})")
+        )
+    return said + ([f"and {format_plural(count - MOST_COMMITS, 'other')}"] if count > MOST_COMMITS else [])
+
+
+def _list_causes(group: FindingGroup) -> list[tuple[str, list[str]]]:
+    found = (clean(describe_cause(it)) for member in group.findings for it in member.evidence.get("causes") or ())
+    counts = Counter(found)
+    said = [line if counts[line] == 1 else f"{line}, in {counts[line]} of them" for line in list(counts)[:MOST_CAUSES]]
+    more = len(counts) - MOST_CAUSES
+    return [("Suspected causes", said + ([f"and {format_plural(more, 'other')}"] if more > 0 else []))]
+
+
+def _list(names: Sequence[str], most: int) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {format_plural(more, 'other')}" if more > 0 else "")
+
+
+def _lower(title: str) -> str:
+    return title[:1].lower() + title[1:]
+
+
+def _address(base_url: str, path: str) -> str:
+    return f"{base_url}{path}" if base_url else ""

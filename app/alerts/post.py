@@ -1,0 +1,105 @@
+"""Post JSON to an address of the user's: no redirect is followed, TLS is verified, and every wait ends."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
+
+from app.alerts.deadline import hold_deadline
+from app.alerts.outcome import NotSent, Unknown
+from app.resources import __version__
+
+MOST_ANSWER_BYTES = 300
+PROXIES = ("https_proxy", "HTTPS_PROXY")
+
+
+def post_json(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float, environ: Mapping[str, str]) -> None:
+    """Post a body and wait for the answer.
+
+    Raises: NotSent if it surely was not taken, Unknown if it may have been. Neither says the address: it is a secret.
+    """
+    parts = _split(url)
+    connection = _connect(parts, timeout_s, environ)
+    try:
+        with hold_deadline(lambda: connection.sock, 2 * timeout_s):
+            _open(connection, parts, timeout_s)
+            answer, said = _talk(connection, parts, body, headers, timeout_s)
+    finally:
+        connection.close()
+    if 200 <= answer.status < 300:
+        return
+    if 300 <= answer.status < 400:
+        raise NotSent(f"{parts.hostname} answered {answer.status}, a redirect, which is not followed; give its target")
+    raise NotSent(f"{parts.hostname} answered {answer.status} {answer.reason[:80]}: {said}".rstrip(": "))
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url.strip())
+        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) and url.isascii()
+    except ValueError:
+        good = False
+    if not good or any(it.isspace() or it < " " for it in url.strip()):
+        raise NotSent("the variable holds no address; expected https://… or http://…")
+    return parts
+
+
+def _connect(parts: SplitResult, timeout_s: float, environ: Mapping[str, str]) -> http.client.HTTPConnection:
+    host, port = str(parts.hostname), parts.port
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+    context = ssl.create_default_context()
+    proxy = next((environ[name] for name in PROXIES if environ.get(name)), "")
+    if not proxy or _is_near(host, environ.get("no_proxy") or environ.get("NO_PROXY") or ""):
+        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+    through = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+    if not through.hostname:
+        raise NotSent("HTTPS_PROXY holds no address; expected http://host:port")
+    connection = http.client.HTTPSConnection(through.hostname, through.port, timeout=timeout_s, context=context)
+    connection.set_tunnel(host, port)
+    return connection
+
+
+def _is_near(host: str, no_proxy: str) -> bool:
+    names = [it.strip().lstrip(".").lower() for it in no_proxy.split(",") if it.strip()]
+    return any(it == "*" or f".{host}".endswith(f".{it}") for it in names)
+
+
+def _open(connection: http.client.HTTPConnection, parts: SplitResult, timeout_s: float) -> None:
+    try:
+        connection.connect()
+    except TimeoutError:
+        raise NotSent(f"{parts.hostname} did not let us connect within {timeout_s:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise NotSent(f"{parts.hostname}'s certificate cannot be trusted: {error.verify_message}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NotSent(f"cannot connect to {parts.hostname}: {_explain(error)}") from None
+
+
+def _talk(
+    connection: http.client.HTTPConnection,
+    parts: SplitResult,
+    body: bytes,
+    headers: Mapping[str, str],
+    timeout_s: float,
+) -> tuple[http.client.HTTPResponse, str]:
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    shared = {"Content-Type": "application/json; charset=utf-8", "User-Agent": f"CompileBoard/{__version__}"}
+    try:
+        connection.request("POST", path, body, {**shared, "Connection": "close", **headers})
+        answer = connection.getresponse()
+    except TimeoutError:
+        raise Unknown(f"{parts.hostname} took the message and did not answer within {timeout_s:g} s") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Unknown(f"{parts.hostname} broke off before it answered: {_explain(error)}") from None
+    try:
+        said = answer.read(MOST_ANSWER_BYTES).decode(errors="replace")
+    except (OSError, http.client.HTTPException):  # the status has said what matters
+        said = ""
+    return answer, " ".join(said.split())
+
+
+def _explain(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else "") or type(error).__name__

@@ -1,0 +1,247 @@
+"""Read a file of rules strictly: a mistake is a sentence with file, place, key, what came and what is right."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from app.alerts.accept import (
+    NAME,
+    Accept,
+    one_of,
+    say_one_of,
+    show,
+    take_address,
+    take_addresses,
+    take_date,
+    take_days,
+    take_host,
+    take_known,
+    take_list,
+    take_metrics,
+    take_name,
+    take_percent,
+    take_table,
+    take_texts,
+    take_url,
+    take_variable,
+    take_whole,
+    take_zone,
+)
+from app.alerts.clock import DAYS, parse_digest, parse_quiet
+from app.alerts.rules import PATTERNS, Channel, Rule, Rules, RulesError
+from app.analysis.finding_words import list_metric_names
+from app.queries.findings import DIRECTIONS, SUBJECTS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+KINDS = ("webhook", "slack", "email")
+SECURITIES = ("starttls", "tls", "none")
+PORTS = {"starttls": 587, "tls": 465, "none": 25}
+MOST_BYTES = 1 << 20
+HTTP_KEYS = ("kind", "url_env", "secret_env", "timeout_s")
+KEYS = {
+    "webhook": HTTP_KEYS,
+    "slack": ("kind", "url_env", "timeout_s"),
+    "email": ("kind", "host", "port", "security", "username_env", "password_env", "from", "to", "timeout_s"),
+}
+_WHEN = ("quiet", "quiet_days", "timezone", "digest", "since")
+RULE_KEYS = ("name", "channels", "direction", "subject", *PATTERNS, "least_percent", *_WHEN)
+_SECRETS = {"url": "url_env", "secret": "secret_env", "password": "password_env", "username": "username_env"}
+_NAME_SAID = "a letter or digit, then letters, digits and . _ -, 63 at most"
+
+
+class Table:
+    """Read one table of the file key by key, and collect what is wrong with it."""
+
+    def __init__(self, where: str, values: Mapping[str, Any], mistakes: list[str]) -> None:
+        self.where, self.values, self.mistakes = where, values, mistakes
+
+    def say(self, key: str, came: object, expected: str) -> None:
+        """Keep a mistake: what came, and what is expected."""
+        self.mistakes.append(f"{self.where}: {key} is {show(came)}; expected {expected}")
+
+    def check_keys(self, known: Iterable[str]) -> None:
+        """Refuse keys that nobody knows, and secrets."""
+        known = tuple(known)
+        for key in self.values:
+            if key in known:
+                continue
+            if f"{key}_env" in known and key in _SECRETS:
+                name = _SECRETS[key]
+                self.mistakes.append(
+                    f"{self.where}: {key} is given in the file, where secrets are not kept; expected {name}, the name "
+                    "of an environment variable that holds it"
+                )
+            else:
+                self.mistakes.append(f"{self.where}: there is no key {show(key)}; expected one of {', '.join(known)}")
+
+    def get(self, key: str, accept: Accept, expected: str, default: Any = None, *, required: bool = False) -> Any:
+        """Return what `accept` makes of a value; None of it is a mistake."""
+        if key not in self.values:
+            if required:
+                self.mistakes.append(f"{self.where}: {key} is missing; expected {expected}")
+            return default
+        made = accept(self.values[key])
+        if made is None:
+            self.say(key, self.values[key], expected)
+            return default
+        return made
+
+
+def load_rules(path: str) -> Rules:
+    """Read a file of rules.
+
+    Raises: RulesError with every mistake in it.
+    """
+    try:
+        with open(path, "rb") as file:
+            body = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        hint = "`python -m app alerts example` prints one to begin with"
+        raise RulesError([f"{path}: cannot be read ({error.strerror or error}); {hint}"]) from None
+    if len(body) > MOST_BYTES:
+        raise RulesError([f"{path}: is longer than 1 MiB; expected a file of rules"])
+    try:
+        return read_rules(path, tomllib.loads(body.decode()))
+    except UnicodeDecodeError as error:
+        raise RulesError([f"{path}: byte {error.start} is no UTF-8; expected a TOML file"]) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RulesError([f"{path}: is no TOML: {str(error) or 'nested too deeply'}"]) from None
+
+
+def read_rules(path: str, document: Mapping[str, Any]) -> Rules:
+    """Make rules of a parsed file.
+
+    Raises: RulesError with every mistake in it.
+    """
+    mistakes: list[str] = []
+    top = Table(path, document, mistakes)
+    top.check_keys(("base_url", "timezone", "channels", "rules"))
+    base_url = top.get("base_url", take_url, "the dashboard's address, as https://compileboard.example.org", "")
+    zone = top.get("timezone", take_zone, _ZONE_SAID, ZoneInfo("UTC"))
+    channels = _read_channels(path, top, mistakes)
+    rules = _read_all_rules(path, top, zone, channels, mistakes)
+    if mistakes:
+        raise RulesError(mistakes)
+    return Rules(path, base_url, channels, rules)
+
+
+def _read_channels(path: str, top: Table, mistakes: list[str]) -> dict[str, Channel]:
+    tables = top.get("channels", take_table, "tables, as [channels.team]", {}, required=True)
+    found: dict[str, Channel] = {}
+    for name, values in tables.items():
+        where = f"{path}: channel {show(name)}"
+        if not NAME.fullmatch(name):
+            mistakes.append(f"{where}: the name cannot be used; expected {_NAME_SAID}")
+        elif not isinstance(values, dict):
+            mistakes.append(f"{where}: is {show(values)}; expected a table, as [channels.{name}]")
+        else:
+            channel = _read_channel(name, Table(where, values, mistakes))
+            if channel:
+                found[name] = channel
+    return found
+
+
+def _read_channel(name: str, table: Table) -> Channel | None:
+    kind = table.get("kind", one_of(KINDS), say_one_of(KINDS), required=True)
+    if kind is None:
+        return None
+    table.check_keys(KEYS[kind])
+    timeout_s = table.get("timeout_s", take_whole(1, 60), "whole seconds from 1 to 60", 10)
+    if kind == "email":
+        return _read_email(name, table, timeout_s)
+    variable = "the name of an environment variable, as TEAM_WEBHOOK"
+    return Channel(
+        name,
+        kind,
+        url_env=table.get("url_env", take_variable, variable, "", required=True),
+        secret_env=table.get("secret_env", take_variable, variable, ""),
+        timeout_s=timeout_s,
+    )
+
+
+def _read_email(name: str, table: Table, timeout_s: int) -> Channel:
+    variable = "the name of an environment variable, as SMTP_PASSWORD"
+    security = table.get("security", one_of(SECURITIES), say_one_of(SECURITIES), "starttls")
+    username = table.get("username_env", take_variable, variable, "")
+    password = table.get("password_env", take_variable, variable, "")
+    if bool(username) != bool(password):
+        lacks, has = ("username_env", "password_env") if password else ("password_env", "username_env")
+        table.mistakes.append(f"{table.where}: {lacks} is missing; expected both or none, and {has} is there")
+    if password and security == "none":
+        table.say("security", security, "starttls or tls, as a password is sent")
+    address = "an address, as perf@example.org or Perf <perf@example.org>"
+    return Channel(
+        name,
+        "email",
+        timeout_s=timeout_s,
+        host=table.get("host", take_host, "a host's name, as smtp.example.org", "", required=True),
+        port=table.get("port", take_whole(1, 65535), "a port from 1 to 65535", PORTS[security]),
+        security=security,
+        username_env=username,
+        password_env=password,
+        sender=table.get("from", take_address, address, "", required=True),
+        to=table.get("to", take_addresses, f"{address}, or a list of such", (), required=True),
+    )
+
+
+def _read_all_rules(
+    path: str, top: Table, zone: ZoneInfo, channels: Mapping[str, Channel], mistakes: list[str]
+) -> tuple[Rule, ...]:
+    tables = top.get("rules", take_list, "tables, as [[rules]]", [], required=True)
+    named = top.values.get("channels")
+    known = tuple(named) if isinstance(named, dict) else tuple(channels)
+    found: list[Rule] = []
+    for number, values in enumerate(tables, 1):
+        if not isinstance(values, dict):
+            mistakes.append(f"{path}: rule {number} is {show(values)}; expected a table, as [[rules]]")
+            continue
+        where = f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"
+        rule = _read_rule(Table(where, values, mistakes), zone, known)
+        if rule.name and any(it.name == rule.name for it in found):
+            mistakes.append(f"{where}: another rule has that name; expected each name once")
+        found.append(rule)
+    return tuple(found)
+
+
+def _read_rule(table: Table, zone: ZoneInfo, known: tuple[str, ...]) -> Rule:
+    table.check_keys(RULE_KEYS)
+    zone = table.get("timezone", take_zone, _ZONE_SAID, zone)
+    days = frozenset(table.get("quiet_days", take_days, f"a list of {', '.join(DAYS)}, six at most", ()))
+    quiet = table.get("quiet", lambda it: parse_quiet(it, days) if isinstance(it, str) else None, _QUIET_SAID)
+    digest = table.get("digest", lambda it: it if _is_digest(it) else None, _DIGEST_SAID, "none")
+    words = "a pattern as resnet*, or a list of such"
+    return Rule(
+        name=table.get("name", take_name, _NAME_SAID, "", required=True),
+        channels=table.get("channels", take_known(known), f"a list of {say_one_of(known)}", (), required=True),
+        zone=zone,
+        direction=table.get("direction", take_known(DIRECTIONS), say_one_of(DIRECTIONS), ("worse",)),
+        subject=table.get("subject", take_known(SUBJECTS), say_one_of(SUBJECTS), ()),
+        **{name: table.get(name, take_texts, words, ()) for name in PATTERNS if name != "metric"},
+        metric=table.get("metric", take_metrics, f"patterns of {', '.join(list_metric_names())}", ()),
+        least_percent=table.get("least_percent", take_percent, "a number of percent, 0 or more", 0.0),
+        quiet=quiet or parse_quiet("", days),  # type: ignore[arg-type]
+        quiet_text=_say_quiet(table.values.get("quiet"), days),
+        digest=parse_digest(digest),
+        digest_text=digest,
+        since_us=table.get("since", take_date, "a date, as 2026-11-01"),
+    )
+
+
+_ZONE_SAID = "a time zone's name, as Europe/Berlin or UTC"
+_QUIET_SAID = "hours as 22:00-07:00, from one to another"
+_DIGEST_SAID = "none, daily 08:00 or weekly mon 08:00"
+
+
+def _say_quiet(hours: object, days: frozenset[int]) -> str:
+    return " and ".join(filter(None, [str(hours or ""), ", ".join(DAYS[it] for it in sorted(days))]))
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and (value == "none" or parse_digest(value) is not None)

@@ -1,0 +1,94 @@
+"""What a file of rules says: which findings go to which channels, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from zoneinfo import ZoneInfo
+
+from app.alerts.clock import NEVER_QUIET, Digest, Quiet
+from app.queries.findings import Finding
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Hold where messages go; secrets are named by their environment variables and never held."""
+
+    name: str
+    kind: str  # webhook | slack | email
+    url_env: str = ""
+    secret_env: str = ""
+    timeout_s: int = 10
+    host: str = ""
+    port: int = 0
+    security: str = "starttls"
+    username_env: str = ""
+    password_env: str = ""
+    sender: str = ""
+    to: tuple[str, ...] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Name the environment variables that it needs."""
+        return tuple(it for it in (self.url_env, self.secret_env, self.username_env, self.password_env) if it)
+
+    def list_unset(self, environ: Mapping[str, str]) -> list[str]:
+        """List the environment variables that it needs and that are not set."""
+        return [name for name in self.variables if not environ.get(name)]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Hold one rule. Filters are patterns as of file names (`resnet*`); none is no limit."""
+
+    name: str
+    channels: tuple[str, ...]
+    zone: ZoneInfo
+    direction: tuple[str, ...] = ("worse",)
+    subject: tuple[str, ...] = ()
+    suite: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    metric: tuple[str, ...] = ()
+    branch: tuple[str, ...] = ()
+    hardware: tuple[str, ...] = ()
+    least_percent: float = 0.0
+    quiet: Quiet = NEVER_QUIET
+    quiet_text: str = ""
+    digest: Digest | None = None
+    digest_text: str = "none"
+    since_us: int | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Hold what one file says."""
+
+    path: str
+    base_url: str
+    channels: Mapping[str, Channel]
+    rules: tuple[Rule, ...]
+
+
+class RulesError(ValueError):
+    """Say what in a file of rules cannot be used; `mistakes` has a sentence for each."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        self.mistakes = mistakes
+        super().__init__("\n".join(mistakes))
+
+
+PATTERNS = ("suite", "model", "metric", "branch", "hardware")
+
+
+def matches(rule: Rule, it: Finding) -> bool:
+    """Tell whether a finding is a rule's business. What has no size, as a failure, is never too small."""
+    if it.direction not in rule.direction or (rule.subject and it.subject not in rule.subject):
+        return False
+    if it.relative is not None and abs(it.relative) * 100 < rule.least_percent:
+        return False
+    return all(_fits(getattr(rule, name), getattr(it, name)) for name in PATTERNS)
+
+
+def _fits(patterns: tuple[str, ...], value: str) -> bool:
+    return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)

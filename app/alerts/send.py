@@ -1,0 +1,213 @@
+"""Send what is due: queue, choose, claim, send, settle. Fit for cron, for the server, and for several at once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from app.alerts.channels import send_message
+from app.alerts.clock import find_digest_before, is_quiet
+from app.alerts.message import make_message, name_message
+from app.alerts.outcome import NotSent, Unknown
+from app.alerts.read_rules import load_rules
+from app.alerts.rules import Channel, Rule, Rules, matches
+from app.format import format_plural
+from app.queries.deliveries import Delivery, get_rule_start, list_new_finding_ids, list_waiting
+from app.queries.findings import Finding, get_finding
+from collectors.store.connect import checkpoint, open_reader, open_writer
+from collectors.store.deliveries import (
+    claim_deliveries,
+    drop_delivery,
+    give_up_deliveries,
+    mark_rule_seen,
+    queue_deliveries,
+    settle_deliveries,
+    start_rule,
+)
+
+MINUTE_US = 60_000_000
+DAY_US = 24 * 60 * MINUTE_US
+FIRST_LOOK_US = DAY_US  # how far back a rule looks when it first runs
+LOOK_AGAIN_US = DAY_US  # a finding may be saved a little after the time that it bears
+ATTEMPTS = 5
+WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
+# A claim this old is nobody's: every conversation ends after minutes (app.alerts.deadline).
+CLAIM_LIMIT_US = 15 * MINUTE_US
+LOST = "the sender ended before it could say whether the message arrived; it is not sent again"
+MOST_FINDINGS = 500  # of one message
+
+
+@dataclass
+class SendReport:
+    """Hold what one pass did, counted in messages; `problems` says in sentences what went wrong."""
+
+    sent_count: int = 0
+    retried_count: int = 0
+    failed_count: int = 0
+    unknown_count: int = 0
+    waiting_count: int = 0  # findings that wait for an hour, a digest or another attempt
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: int) -> SendReport:
+    """Send what the rules of a file have due.
+
+    Raises: RulesError if the file cannot be used; StoreError or sqlite3.Error if the database cannot.
+    """
+    rules = load_rules(rules_path)
+    open_reader(db_path).close()  # refuses a database that is missing or older before open_writer could make one
+    report = SendReport()
+    with closing(open_writer(os.fspath(db_path))) as connection:
+        lost = give_up_deliveries(connection, now_us - CLAIM_LIMIT_US, LOST, now_us)
+        if lost:
+            report.unknown_count += 1
+            report.problems.append(f"{format_plural(lost, 'finding')}: {LOST}")
+        for rule in rules.rules:
+            _queue(connection, rule, now_us, report)
+            for name in rule.channels:
+                _send_channel(connection, rules, rule, rules.channels[name], environ, now_us, report)
+        checkpoint(connection)
+    return report
+
+
+def list_matching(reader: sqlite3.Connection, rule: Rule, channel: str, now_us: int) -> list[Finding]:
+    """List what a rule would queue for a channel now."""
+    start = get_rule_start(reader, rule.name)
+    since_us = max(start.since_us, start.seen_us - LOOK_AGAIN_US) if start else find_since(rule, now_us)
+    ids = list_new_finding_ids(reader, rule.name, channel, since_us)
+    found = (get_finding(reader, it) for it in ids)
+    return [it for it in found if it and matches(rule, it)]
+
+
+def find_since(rule: Rule, now_us: int) -> int:
+    """Return from when on findings are the business of a rule that runs for the first time."""
+    return now_us - FIRST_LOOK_US if rule.since_us is None else rule.since_us
+
+
+def list_due(rule: Rule, waiting: list[Delivery], now_us: int) -> list[Delivery]:
+    """Choose what may go out now: no quiet period, the digest's hour past, no attempt too early."""
+    if is_quiet(rule.quiet, rule.zone, now_us):
+        return []
+    due = [it for it in waiting if it.due_us <= now_us]
+    if rule.digest is None:
+        return due
+    closed_us = find_digest_before(rule.digest, rule.zone, now_us)
+    return [it for it in due if it.queued_us <= closed_us]
+
+
+def preview(reader: sqlite3.Connection, rule: Rule, now_us: int) -> Iterator[tuple[str, list[Finding], bool]]:
+    """Yield of each channel what waits or would be queued, and whether it would go out now; nothing is kept."""
+    for channel in rule.channels:
+        new = [
+            (Delivery.fresh(rule.name, channel, it.id, now_us), it)
+            for it in list_matching(reader, rule, channel, now_us)
+        ]
+        waiting = [(it, get_finding(reader, it.finding_id)) for it in list_waiting(reader, rule.name, channel)]
+        held = {it.finding_id: finding for it, finding in [*waiting, *new] if finding is not None and _is_open(finding)}
+        due = {it.finding_id for it in list_due(rule, [it for it, _finding in [*waiting, *new]], now_us)}
+        yield channel, [finding for key, finding in held.items() if key in due], True
+        yield channel, [finding for key, finding in held.items() if key not in due], False
+
+
+def _is_open(it: Finding) -> bool:
+    return it.state == "confirmed" and it.handling == "open"
+
+
+def _queue(connection: sqlite3.Connection, rule: Rule, now_us: int, report: SendReport) -> None:
+    if get_rule_start(connection, rule.name) is None:
+        start_rule(connection, rule.name, find_since(rule, now_us), now_us)
+        since = "in the last 24 hours" if rule.since_us is None else "since the day that it names"
+        report.notes.append(f"rule {rule.name} runs for the first time: it sends only what was confirmed {since}")
+    for channel in rule.channels:
+        found = list_matching(connection, rule, channel, now_us)
+        queue_deliveries(connection, rule.name, channel, [it.id for it in found], now_us)
+    mark_rule_seen(connection, rule.name, now_us)
+
+
+def _send_channel(
+    connection: sqlite3.Connection,
+    rules: Rules,
+    rule: Rule,
+    channel: Channel,
+    environ: Mapping[str, str],
+    now_us: int,
+    report: SendReport,
+) -> None:
+    waiting = list_waiting(connection, rule.name, channel.name)
+    due = _drop_settled(connection, rule, channel, list_due(rule, waiting, now_us), now_us)
+    unset = channel.list_unset(environ)
+    if due and unset:
+        names = ", ".join(unset)
+        report.problems.append(
+            f"rule {rule.name}, channel {channel.name}: {names} not set; {format_plural(len(due), 'finding')} wait"
+        )
+        due = []
+    for start in range(0, len(due), MOST_FINDINGS):
+        _send_one(connection, rules, rule, channel, due[start : start + MOST_FINDINGS], environ, now_us, report)
+    report.waiting_count += len(list_waiting(connection, rule.name, channel.name))
+
+
+def _drop_settled(
+    connection: sqlite3.Connection, rule: Rule, channel: Channel, due: list[Delivery], now_us: int
+) -> list[tuple[Delivery, Finding]]:
+    """Leave out what somebody has dealt with, or detection has withdrawn, while it waited."""
+    kept: list[tuple[Delivery, Finding]] = []
+    for it in due:
+        finding = get_finding(connection, it.finding_id)
+        if finding is not None and _is_open(finding):
+            kept.append((it, finding))
+            continue
+        why = "is gone" if finding is None else finding.handling if finding.state == "confirmed" else finding.state
+        drop_delivery(connection, rule.name, channel.name, it.finding_id, f"{why} before it was due", now_us)
+    return kept
+
+
+def _send_one(
+    connection: sqlite3.Connection,
+    rules: Rules,
+    rule: Rule,
+    channel: Channel,
+    due: list[tuple[Delivery, Finding]],
+    environ: Mapping[str, str],
+    now_us: int,
+    report: SendReport,
+) -> None:
+    """Claim, send and settle one message. Only what is claimed here is in it."""
+    ids = [it.id for _delivery, it in due]
+    claim_id = name_message(rule.name, channel.name, ids)
+    ours = set(claim_deliveries(connection, rule.name, channel.name, ids, claim_id, now_us))
+    if not ours:
+        return
+    findings = [it for _delivery, it in due if it.id in ours]
+    attempts = 1 + max(delivery.attempt_count for delivery, it in due if it.id in ours)
+    state, error, due_us = "sent", None, None
+    try:
+        error = send_message(
+            lambda: make_message(claim_id, rule.name, findings, rules.base_url, now_us),
+            channel,
+            rules.base_url,
+            environ,
+        )
+        report.sent_count += 1
+    except NotSent as problem:
+        error = str(problem)
+        if attempts < ATTEMPTS:
+            state, due_us = "waiting", now_us + WAITS_US[attempts - 1]
+            report.retried_count += 1
+        else:
+            state = "failed"
+            report.failed_count += 1
+    except Unknown as problem:
+        state, error = "unknown", str(problem)
+        report.unknown_count += 1
+    settle_deliveries(
+        connection, rule.name, channel.name, claim_id, state, now_us=now_us, error=error or None, due_us=due_us
+    )
+    if state != "sent":
+        outcome = {"waiting": "will be tried again", "failed": f"given up after {attempts} attempts"}
+        said = outcome.get(state, "may have arrived, and is not sent again")
+        report.problems.append(f"rule {rule.name}, channel {channel.name}: {error}; {said}")

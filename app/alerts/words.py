@@ -1,0 +1,59 @@
+"""Rules, channels and their state in words: the same in the command and on the page."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from app.alerts.clock import find_digest_after, find_quiet_end
+from app.alerts.rules import PATTERNS, Channel, Rule
+from app.format import format_time
+from app.queries.deliveries import get_rule_start
+
+STATE_WORDS = {
+    "waiting": ("waiting", "busy"),
+    "sending": ("sending", "busy"),
+    "sent": ("sent", "good"),
+    "failed": ("failed", "bad"),
+    "unknown": ("unknown", "warn"),
+    "dropped": ("dropped", "quiet"),
+}
+KIND_WORDS = {"webhook": "webhook, JSON", "slack": "webhook, Slack's form", "email": "e-mail"}
+
+
+def describe_filters(rule: Rule) -> str:
+    """Say which findings are a rule's business."""
+    parts = [" or ".join(rule.direction)]
+    parts += [f"of {' or '.join(rule.subject)}"] if rule.subject else []
+    parts += [f"{name} {' or '.join(value)}" for name in PATTERNS if (value := getattr(rule, name))]
+    parts += [f"at least {rule.least_percent:g} %"] if rule.least_percent else []
+    return ", ".join(parts)
+
+
+def describe_when(rule: Rule) -> str:
+    """Say when a rule sends."""
+    when = "at once" if rule.digest is None else f"as a digest, {rule.digest_text}"
+    quiet = f", quiet {rule.quiet_text}" if rule.quiet_text else ""
+    return f"{when}{quiet}{f' ({rule.zone.key})' if rule.digest or rule.quiet_text else ''}"
+
+
+def describe_channel(it: Channel) -> str:
+    """Say where a channel leads; an address that is a secret is named by its variable."""
+    if it.kind == "email":
+        return f"{KIND_WORDS[it.kind]} to {', '.join(it.to)} through {it.host} port {it.port} ({it.security})"
+    return f"{KIND_WORDS[it.kind]}, to the address in {it.url_env}{', signed' if it.secret_env else ''}"
+
+
+def describe_start(reader: sqlite3.Connection, rule: Rule) -> str:
+    """Say since when a rule runs, and from when on findings are its business."""
+    start = get_rule_start(reader, rule.name)
+    if start is None:
+        since = "the 24 hours before" if rule.since_us is None else f"{format_time(rule.since_us)[:10]} on"
+        return f"never ran; its first pass takes what was confirmed in {since}"
+    first, since = format_time(start.first_us)[:16], format_time(start.since_us)[:16]
+    return f"runs since {first}, takes what was confirmed since {since}"
+
+
+def find_next_us(rule: Rule, now_us: int) -> int:
+    """Return when what waits may go out next."""
+    next_us = now_us if rule.digest is None else find_digest_after(rule.digest, rule.zone, now_us)
+    return find_quiet_end(rule.quiet, rule.zone, next_us)
