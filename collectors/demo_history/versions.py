@@ -53,17 +53,11 @@ VERSIONS = (
     Version("models: a query encoder and a ranker"),
     Version(
         "encoder: say what the axes are",
-        (Edit(ENCODER, "\nAXES = {", "\n# batch, words of a query, heads, width of a head\nAXES = {"),),
+        (Edit(ENCODER, "\nAXES = {", "\n# words of a query, heads, width of a head; b is the batch\nAXES = {"),),
     ),
     Version(
-        "ranker: name the features' scales in the docstring",
-        (
-            Edit(
-                RANKER,
-                "Bring each feature to its scale and weight",
-                "Bring each feature to its scale (log, …) and weight",
-            ),
-        ),
+        "ranker: name the scales in the docstring",
+        (Edit(RANKER, "Bring a feature to its scale.", "Bring a feature to its scale: log, sqrt or square."),),
     ),
     Version(
         "encoder: call the halves of a layer's feed-forward expand and contract",

@@ -3,7 +3,7 @@
 import collectors.bench
 
 
-@collectors.bench.model(batch_size=16)
+@collectors.bench.model(batch_size=4)
 def encoder(batch_size):
     """Embed queries of 24 words."""
     import torch
@@ -12,7 +12,7 @@ def encoder(batch_size):
     return Encoder().eval(), (torch.randn(batch_size, 24, 32),)
 
 
-@collectors.bench.model(batch_size=256)
+@collectors.bench.model(batch_size=64)
 def ranker(batch_size):
     """Score a query's candidates."""
     import torch

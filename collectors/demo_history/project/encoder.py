@@ -2,7 +2,7 @@
 
 from torch import nn
 
-AXES = {"b": 16, "t": 24, "h": 4, "d": 8}
+AXES = {"t": 24, "h": 4, "d": 8}
 
 
 def fold(x, pattern):
