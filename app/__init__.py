@@ -29,6 +29,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         directory,
         errors,
         filters,
+        findings,
         graph_breaks,
         guards,
         health,
@@ -65,6 +66,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     for blueprint in (
         health.blueprint,
         overview.blueprint,
+        findings.blueprint,
         runs.blueprint,
         run.blueprint,
         traces.blueprint,

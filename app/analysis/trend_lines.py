@@ -36,6 +36,12 @@ def find_metric(name: str, *, of_suite: bool) -> Metric | None:
     return BY_NAME.get(_MODEL_OF.get(name, name))
 
 
+def find_choice(name: str) -> str | None:
+    """Return what the trend page calls a metric, None where it draws none of that name."""
+    choice = _MODEL_OF.get(name, name)
+    return choice if choice in CHOICES else None
+
+
 def read_choices(names: Sequence[str]) -> list[str]:
     """Name metrics as selectors do, whether a suite's or a model's name was given; each once."""
     return list(dict.fromkeys(_MODEL_OF.get(name, name) for name in names))

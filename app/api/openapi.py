@@ -15,6 +15,7 @@ from app.api import (
     schemas_checks,
     schemas_compare,
     schemas_events,
+    schemas_findings,
     schemas_guards,
     schemas_imports,
     schemas_ranks,
@@ -56,6 +57,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_aot.SCHEMAS,
     **schemas_checks.SCHEMAS,
     **schemas_compare.SCHEMAS,
+    **schemas_findings.SCHEMAS,
     **schemas_imports.SCHEMAS,
     **schemas_results.SCHEMAS,
     **schemas_ranks.SCHEMAS,
@@ -69,7 +71,7 @@ _FAILURES = {
     "400": ("BadRequest", "A parameter that is not known, or whose value cannot be used."),
     "403": ("Refused", "A host name that this server does not answer to."),
     "404": ("NotFound", "There is no such address, or nothing of that id."),
-    "405": ("NotPossible", "Only GET and HEAD are answered."),
+    "405": ("NotPossible", "Another method is asked for there: the sentence says which."),
     "500": ("Broken", "The server failed, or the database file is not one."),
     "503": ("Away", "The database is missing, locked or of another version: the sentence says what to do."),
 }
@@ -123,7 +125,9 @@ def _describe(operation: Operation) -> dict[str, Any]:
             *({"$ref": f"#/components/parameters/{key}"} for key in operation.parameters),
         ],
     }
-    if operation.method == "POST":
+    if operation.body is not None:
+        said["requestBody"] = {"required": True, "content": {"application/json": {"schema": operation.body}}}
+    elif operation.method == "POST":
         said["requestBody"] = UPLOAD
         failures |= {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _) in _REFUSALS.items()}
     else:

@@ -8,10 +8,14 @@ from typing import NamedTuple
 from flask import Response
 
 from app.api.answer import Answer
+from app.api.schema import Schema
 
 
 class Operation(NamedTuple):
-    """Describe one address. `schema` names the schema of its data, or of one row where it is a list."""
+    """Describe one address. `schema` names the schema of its data, or of one row where it is a list.
+
+    `body` is what a POST takes as JSON; without one it takes an upload.
+    """
 
     path: str
     view: Callable[..., Answer | Response]
@@ -21,3 +25,4 @@ class Operation(NamedTuple):
     parameters: tuple[str, ...] = ()
     method: str = "GET"
     status: int = 200
+    body: Schema | None = None

@@ -9,6 +9,7 @@ from app.api import (
     caches,
     checks,
     compare,
+    findings,
     guards,
     imports,
     ranks,
@@ -231,4 +232,5 @@ OPERATIONS = (
     *checks.OPERATIONS,
     *compare.OPERATIONS,
     *trends.OPERATIONS,
+    *findings.OPERATIONS,
 )

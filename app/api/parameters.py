@@ -9,7 +9,8 @@ from app.analysis.summaries import DEFINITIONS
 from app.analysis.trend_lines import CHOICES as METRICS
 from app.analysis.trends import AXES
 from app.api.answer import DEFAULT_LIMIT, MOST
-from app.queries import compiles, graph_breaks, guard_sets, models, recompiles, runs
+from app.queries import compiles, findings, graph_breaks, guard_sets, models, recompiles, runs
+from app.queries.finding_filter import HANDLING_CHOICES, STATE_CHOICES
 from app.queries.scope import RUN_FILTERS
 from app.queries.sides import FORMS
 from collectors.categories import CATEGORIES
@@ -25,6 +26,22 @@ BREAKS = (*graph_breaks.FILTERS, *RUN_FILTERS)
 CAUSES = (*recompiles.FILTERS, *RUN_FILTERS)
 MODELS = ("q", "suite_model", "mode", "dtype", "device", "backend", "status", "run_results", "sort_models", *PAGE)
 
+FINDINGS = (
+    "state_finding",
+    "handling_finding",
+    "direction",
+    "kind_finding",
+    "subject",
+    "suite_model",
+    "model_check",
+    "metric_finding",
+    "branch",
+    "hardware",
+    "run_finding",
+    "recovered",
+    "since",
+    "until",
+)
 SETS = ("suite_model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size", "branch")
 
 
@@ -128,6 +145,22 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("anyway", "`1`: compare numbers across machines too.", {"type": "string", "enum": ["", "1"]}),
     ("rule", "A rule's name, or names with commas between; `default` where it is not given.", TEXT),
     ("category", "What kind of guard failed.", {"type": "string", "enum": [it.name for it in CATEGORIES]}),
+    (
+        "state_finding",
+        "What detection thinks of it; `not_withdrawn` where it is not given.",
+        {"type": "string", "enum": [*STATE_CHOICES]},
+    ),
+    (
+        "handling_finding",
+        "What people made of it; `not_ignored` where it is not given.",
+        {"type": "string", "enum": [*HANDLING_CHOICES]},
+    ),
+    ("direction", "Which way it changed.", {"type": "string", "enum": [*findings.DIRECTIONS]}),
+    ("kind_finding", "How it changed.", {"type": "string", "enum": [*findings.KINDS]}),
+    ("subject", "What the series is of.", {"type": "string", "enum": [*findings.SUBJECTS]}),
+    ("metric_finding", "A metric's name, whole.", TEXT),
+    ("run_finding", "The first run after the change: its id.", TEXT),
+    ("recovered", "Whether the level before came back.", _CHOICE),
 )
 _SAME_NAME = {
     "artifact_name": "name",
@@ -140,6 +173,7 @@ _SAME_NAME = {
 PARAMETERS = {key: (_SAME_NAME.get(key, key.partition("_")[0]), said, schema) for key, said, schema in _TABLE}
 
 PATH_PARAMETERS = {
+    "finding_id": "A finding's `id`.",
     "run_id": "A run's id, in full.",
     "key": "A compile's `id`.",
     "config_hash": "A configuration text's hash.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,6 +16,8 @@ DIRECTIONS = ("worse", "better", "changed")
 KINDS = ("step", "drift", "vanished")
 SUBJECTS = ("model", "suite", "runs")
 MOST_WORDS = 1000
+# What a filter may ask for beside one state or one handling.
+NOT_WITHDRAWN, NOT_IGNORED = "not_withdrawn", "not_ignored"
 
 _COLUMNS = """
   f.id, f.kind, f.direction, f.state, f.handling, f.subject, f.suite, f.model, f.mode, f.dtype, f.device, f.hardware,
@@ -22,26 +25,74 @@ _COLUMNS = """
   f.p_value, f.before_run_id, f.first_run_id, f.low_run_id, f.high_run_id, f.recovered_run_id, f.first_us, f.found_us,
   f.confirmed_us, f.changed_us, f.evidence
 """
+# Only what is asked for is in a statement: `(:x is null or …)` would keep SQLite from using an index.
+_WANTED = {
+    "state": "f.state = :state",
+    "handling": "f.handling = :handling",
+    "direction": "f.direction = :direction",
+    "kind": "f.kind = :kind",
+    "subject": "f.subject = :subject",
+    "suite": "f.suite = :suite",
+    "model": "f.model = :model",
+    "metric": "f.metric = :metric",
+    "branch": "f.branch = :branch",
+    "hardware": "f.hardware = :hardware",
+    "run": "f.first_run_id = :run",
+    "recovered": "(f.recovered_run_id is not null) = :recovered",
+    "since_us": "f.first_us >= :since_us",
+    "before_us": "f.first_us < :before_us",
+}
+_EITHER = {
+    ("state", NOT_WITHDRAWN): "f.state <> 'withdrawn'",
+    ("handling", NOT_IGNORED): "f.handling <> 'ignored'",
+}
 LIST_SQL = f"""
 select {_COLUMNS}
 from findings as f
 where (f.first_us, f.id) < (:first_us, :id)
-  and (:state is null or f.state = :state)
-  and (:handling is null or f.handling = :handling)
-  and (:direction is null or f.direction = :direction)
-  and (:kind is null or f.kind = :kind)
-  and (:subject is null or f.subject = :subject)
-  and (:suite is null or f.suite = :suite)
-  and (:model is null or f.model = :model)
-  and (:metric is null or f.metric = :metric)
-  and (:branch is null or f.branch = :branch)
-  and (:hardware is null or f.hardware = :hardware)
-  and (:run is null or f.first_run_id = :run)
-  and (:recovered is null or (f.recovered_run_id is not null) = :recovered)
-  and (:since_us is null or f.first_us >= :since_us)
+  and {{wanted}}
 order by f.first_us desc, f.id desc
 limit :limit
 """  # noqa: S608  own texts only
+SERIES_SQL = f"""
+select {_COLUMNS}
+from json_each(:models) as wanted
+join findings as f on f.subject = :subject and f.suite = :suite and f.model = wanted.value
+where f.state <> 'withdrawn'
+order by f.first_us desc, f.id desc
+limit :limit
+"""  # noqa: S608
+RANGES_SQL = """
+select f.before_run_id, f.first_run_id, f.direction, count(*) as finding_count
+from json_each(:run_ids) as wanted
+join findings as f on f.first_run_id = wanted.value
+where {wanted}
+group by f.before_run_id, f.first_run_id, f.direction
+order by f.before_run_id, f.first_run_id, f.direction
+limit 10000
+"""
+COUNTS_SQL = """
+select
+  count(*) as finding_count,
+  coalesce(sum(state = 'confirmed' and handling = 'open' and direction = 'worse' and recovered_run_id is null), 0)
+    as worse_count,
+  coalesce(sum(state = 'confirmed' and handling = 'open' and direction = 'better' and recovered_run_id is null), 0)
+    as better_count,
+  coalesce(sum(state = 'confirmed' and handling = 'open' and direction = 'changed' and recovered_run_id is null), 0)
+    as changed_count,
+  coalesce(sum(state = 'suspected' and handling <> 'ignored'), 0) as suspected_count,
+  coalesce(sum(state <> 'withdrawn' and handling = 'acknowledged'), 0) as acknowledged_count,
+  coalesce(sum(state <> 'withdrawn' and handling = 'ignored'), 0) as ignored_count,
+  coalesce(sum(state <> 'withdrawn' and handling <> 'ignored' and recovered_run_id is not null), 0) as recovered_count
+from findings
+limit 1
+"""
+CHOICES_SQL = """
+select distinct suite, metric, branch, hardware
+from findings
+order by suite, metric, branch, hardware
+limit 5000
+"""
 GET_SQL = f"""
 select {_COLUMNS}
 from findings as f
@@ -54,6 +105,12 @@ where finding_id = :id
 order by id
 limit :limit
 """
+ALL_SQL = f"""
+select {_COLUMNS}
+from findings as f
+order by f.id
+limit 1000000
+"""  # noqa: S608
 DETECTION_SQL = "select seen, version, finished_us from detection where id = 1"
 
 
@@ -113,7 +170,7 @@ class FindingWord:
 
 @dataclass(frozen=True)
 class FindingFilter:
-    """Say which findings; None is no limit."""
+    """Say which findings; None is no limit. `state` and `handling` may be NOT_WITHDRAWN and NOT_IGNORED as well."""
 
     state: str | None = None
     handling: str | None = None
@@ -128,6 +185,42 @@ class FindingFilter:
     run: str | None = None
     recovered: bool | None = None
     since_us: int | None = None
+    before_us: int | None = None
+
+    @property
+    def sql(self) -> str:
+        """Return its conditions."""
+        given = [(name, value) for name in _WANTED if (value := getattr(self, name)) is not None]
+        return "\n  and ".join(_EITHER.get((name, value), _WANTED[name]) for name, value in given) or "true"
+
+
+@dataclass(frozen=True)
+class FindingCounts:
+    """Hold how many findings there are: confirmed and open ones that did not recover by direction, and the others."""
+
+    finding_count: int
+    worse_count: int
+    better_count: int
+    changed_count: int
+    suspected_count: int
+    acknowledged_count: int
+    ignored_count: int
+    recovered_count: int
+
+    @property
+    def open_count(self) -> int:
+        """Return how many are confirmed, open, and did not recover."""
+        return self.worse_count + self.better_count + self.changed_count
+
+
+@dataclass(frozen=True)
+class RangeCount:
+    """Hold how many findings of a direction came between two runs."""
+
+    before_run_id: str | None
+    first_run_id: str
+    direction: str
+    finding_count: int
 
 
 @dataclass(frozen=True)
@@ -148,8 +241,37 @@ def list_findings(
     """
     first_us, after = decode_cursor(cursor, int, str) or (2**62, "")
     values = {it.name: getattr(wanted, it.name) for it in fields(wanted)}
-    found = connection.execute(LIST_SQL, values | {"first_us": first_us, "id": after, "limit": limit + 1})
+    values |= {"first_us": first_us, "id": after, "limit": limit + 1}
+    found = connection.execute(LIST_SQL.format(wanted=wanted.sql), values)
     return make_page([_read(row) for row in found], limit, lambda it: (it.first_us, it.id))
+
+
+def list_series_findings(
+    connection: sqlite3.Connection, subject: str, suite: str, models: Sequence[str] = ("",), limit: int = 200
+) -> list[Finding]:
+    """List what was found in the series of some models, or of a suite itself, newest first, without the withdrawn."""
+    values = {"subject": subject, "suite": suite, "models": json.dumps(list(models)), "limit": limit}
+    return [_read(row) for row in connection.execute(SERIES_SQL, values)]
+
+
+def count_ranges(connection: sqlite3.Connection, wanted: FindingFilter, run_ids: Iterable[str]) -> list[RangeCount]:
+    """Count the findings that came with some runs, whole ranges of which a page may show but a part."""
+    values = {it.name: getattr(wanted, it.name) for it in fields(wanted)} | {
+        "run_ids": json.dumps(sorted(set(run_ids)))
+    }
+    return [RangeCount(*row) for row in connection.execute(RANGES_SQL.format(wanted=wanted.sql), values)]
+
+
+def count_findings(connection: sqlite3.Connection) -> FindingCounts:
+    """Count all findings."""
+    return FindingCounts(*connection.execute(COUNTS_SQL).fetchone())
+
+
+def list_finding_choices(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """List what findings can be filtered by."""
+    rows = connection.execute(CHOICES_SQL).fetchall()
+    names = ("suite", "metric", "branch", "hardware")
+    return {name: sorted({row[at] for row in rows if row[at]}) for at, name in enumerate(names)}
 
 
 def get_finding(connection: sqlite3.Connection, finding_id: str) -> Finding | None:
@@ -161,6 +283,11 @@ def get_finding(connection: sqlite3.Connection, finding_id: str) -> Finding | No
 def list_finding_words(connection: sqlite3.Connection, finding_id: str, limit: int = MOST_WORDS) -> list[FindingWord]:
     """List what people did with a finding and said of it, the oldest first."""
     return [FindingWord(*row) for row in connection.execute(WORDS_SQL, {"id": finding_id, "limit": limit})]
+
+
+def load_findings(connection: sqlite3.Connection) -> list[Finding]:
+    """Load every finding."""
+    return [_read(row) for row in connection.execute(ALL_SQL)]
 
 
 def get_detection(connection: sqlite3.Connection) -> Detection | None:

@@ -32,8 +32,8 @@ def read_run_filter(query: Mapping[str, str]) -> RunFilter:
     if commit and not all(letter in "0123456789abcdefABCDEF" for letter in commit):
         raise FilterError(f"commit: {commit!r} is not the beginning of a commit's hash")
     tag_key, _equals, tag_value = (given["tag"] or "").partition("=")
-    since_us, _ = _read_date("since", given["since"])
-    _, before_us = _read_date("until", given["until"])
+    since_us, _ = read_date("since", given["since"])
+    _, before_us = read_date("until", given["until"])
     if since_us and before_us and since_us >= before_us:
         raise FilterError(f"since: {given['since']} is after until: {given['until']}, so nothing can match")
     return RunFilter(
@@ -52,7 +52,7 @@ def read_run_filter(query: Mapping[str, str]) -> RunFilter:
     )
 
 
-def _read_date(key: str, text: str | None) -> tuple[int | None, int | None]:
+def read_date(key: str, text: str | None) -> tuple[int | None, int | None]:
     """Return where a day (or a moment) begins and where the next one does, in microseconds since the epoch."""
     if text is None:
         return None, None

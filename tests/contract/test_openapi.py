@@ -26,6 +26,7 @@ from tests.tools.make_db import main as make_db
 from tests.unit.app.benched import RUNS as BENCHED
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import explore
+from tests.unit.app.found import keep_one_of_each
 from tests.unit.app.recorded import record_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +50,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(open_writer(path)) as connection:
         record_run(connection)
         bench_suite(connection)
+        keep_one_of_each(connection)
     assert keep_baseline(["baseline", "save", "main", "--run", BENCHED[0], "--db", str(path)]) == 0
     explore(path)
     slot = Shelf(str(path)).admit("ddp.tar.gz", most_receiving=1, most_waiting=1)
@@ -85,6 +87,8 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
     if "<path:name>" in path:
         names = reader.execute("select distinct model from series").fetchall()
         return [path.replace("<path:name>", quote(name)) for (name,) in names]
+    if "<finding_id>" in path:
+        return [path.replace("<finding_id>", key) for (key,) in reader.execute("select id from findings")]
     if "<run_id>" not in path:
         return [path.replace("<path:baseline_name>", "main")]
     own = {"<key>": COMPILES, "<config_hash>": CONFIGS, "<artifact_id>": ARTIFACTS, "<guards_id>": GUARDS}
@@ -115,17 +119,20 @@ def test_every_reference_leads_somewhere_and_every_part_is_used() -> None:
     assert named == there
 
 
-def test_every_operation_has_its_own_name_and_only_imports_write() -> None:
+def test_every_operation_has_its_own_name_and_only_imports_and_words_of_findings_write() -> None:
     names = [operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()]
     assert len(names) == len(set(names))
-    assert [path for path, methods in DOCUMENT["paths"].items() if set(methods) != {"get"}] == ["/api/v1/imports"]
+    finding = "/api/v1/findings/{finding_id}"
+    writing = [path for path, methods in DOCUMENT["paths"].items() if set(methods) != {"get"}]
+    assert writing == ["/api/v1/imports", *(f"{finding}/{it}" for it in ("acknowledge", "ignore", "note", "reopen"))]
     assert set(DOCUMENT["paths"]["/api/v1/imports"]) == {"get", "post"}
 
 
 def test_path_parameters_are_those_of_the_path() -> None:
     for path, methods in DOCUMENT["paths"].items():
-        described = [it["name"] for it in methods["get"]["parameters"] if it.get("in") == "path"]
-        assert described == re.findall(r"{(\w+)}", path)
+        for operation in methods.values():
+            described = [it["name"] for it in operation["parameters"] if it.get("in") == "path"]
+            assert described == re.findall(r"{(\w+)}", path)
 
 
 @pytest.mark.parametrize("operation", READS, ids=lambda it: it.path)

@@ -189,9 +189,22 @@ def _compare(reader: sqlite3.Connection) -> list[str]:
     return ["/compare", f"/compare?new={last}", f"/compare?base={first}", *pages, *more, *files, "/api/v1/compare"]
 
 
+def _findings(reader: sqlite3.Connection) -> list[str]:
+    ids = [key for (key,) in reader.execute("select id from findings order by id")]
+    run_id = _one(reader, "select first_run_id from findings order by id limit 1")
+    filters = (
+        "state=any&handling=open&direction=worse&kind=step&suite=bench_models&model=Breaky&metric=speedup&branch=main"
+    )
+    queries = ["", "?limit=2", f"?run={run_id}", f"?{filters}", "?recovered=yes&subject=suite&since=2026-01-01"]
+    lists = [f"{page}{query}" for page in ("/findings", "/api/v1/findings") for query in queries]
+    ones = [f"{page}/{key}" for page in ("/findings", "/api/v1/findings") for key in ids]
+    return [*lists, *ones, "/", f"/runs/{run_id}", "/models/Breaky", "/trends?model=Breaky&metric=speedup", "/trends"]
+
+
 # The same of benchmark results (tests/unit/app/benched.py).
 list_benched: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "compare": _compare,
+    "findings": _findings,
     "models": _models,
     "trends": _trends,
 }

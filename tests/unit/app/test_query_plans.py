@@ -9,6 +9,7 @@ from flask.testing import FlaskClient
 
 from collectors.store import connect
 from tests.unit.app.benched import bench_suite
+from tests.unit.app.found import keep_one_of_each
 from tests.unit.app.pages import list_benched, list_explored, list_pages
 from tests.unit.app.plan import BIG, assert_no_scan, list_scans
 
@@ -49,6 +50,7 @@ def test_page_of_results_scans_no_table_of_events(
     client: FlaskClient, store: sqlite3.Connection, reader: sqlite3.Connection, ran: list[str], kind: str
 ) -> None:
     bench_suite(store)
+    keep_one_of_each(store)
     for page in list_benched[kind](reader):
         check_plans(client, reader, ran, page)
 

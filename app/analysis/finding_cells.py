@@ -1,0 +1,44 @@
+"""What a table's cells say of a finding."""
+
+from __future__ import annotations
+
+from app.analysis.finding_words import find_metric_of
+from app.analysis.metrics import PASSES, format_value
+from app.format import format_percent
+from app.queries.findings import Finding
+
+
+def describe_what(it: Finding) -> str:
+    """Name what of a subject changed: speedup; accuracy and failures; no longer measured."""
+    metric = find_metric_of(it)
+    if it.kind == "vanished":
+        return f"{metric.label.lower()}, no longer measured" if metric is not PASSES else "no longer measured"
+    if metric is PASSES:
+        return "fails" if it.direction == "worse" else "passes"
+    return metric.label.lower() + (", little by little" if it.kind == "drift" else "")
+
+
+def describe_values(it: Finding) -> str:
+    """Write the value before and after: 1.420× → 1.245×."""
+    metric = find_metric_of(it)
+    if metric is PASSES:
+        states = ("passed", "fails") if it.direction == "worse" else ("failed", "passes")
+        return f"{states[0]} → {'gone' if it.kind == 'vanished' else states[1]}"
+    after = "gone" if it.kind == "vanished" else format_value(metric, it.after_value)
+    return f"{format_value(metric, it.before_value)} → {after}"
+
+
+def describe_size(it: Finding) -> str:
+    """Write how large the change is: −12.3 %, or +3 where there was none before."""
+    if it.kind == "vanished" or find_metric_of(it) is PASSES:
+        return "–"
+    if it.relative is not None:
+        return ("+" if it.relative > 0 else "−") + format_percent(abs(it.relative))
+    change = (it.after_value or 0) - (it.before_value or 0)
+    return ("+" if change > 0 else "−") + format_value(find_metric_of(it), abs(change))
+
+
+def describe_level(it: Finding, side: str) -> str:
+    """Write one level: `side` is before or after."""
+    before, _arrow, after = describe_values(it).partition(" → ")
+    return before if side == "before" else after

@@ -1,0 +1,56 @@
+"""The series of a finding: its points, the levels before and after, and where the change came in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from app.analysis.finding_line import Levels
+from app.analysis.metrics import Metric
+from app.analysis.trends import Axis, TrendLine
+from app.charts.base import Chart, finish
+from app.charts.metric_trends import POINTS_ID, chart_metric
+from app.queries.findings import Finding
+
+_COLORS = {"worse": "state-bad", "better": "state-good", "changed": "series-4"}
+
+
+def chart_finding(it: Finding, metric: Metric, line: TrendLine, axis: Axis, levels: Levels | None) -> Chart:
+    """Draw the series of a finding with what was found in it."""
+    chart = chart_metric(metric, [line], axis, chart_id="finding")
+    traces = list(chart.figure["data"])
+    if levels is not None:
+        traces += finish(_draw_levels(it, metric, levels))["data"]
+    figure = chart.figure | {"data": [*traces[len(chart.figure["data"]) :], *traces[: len(chart.figure["data"])]]}
+    return replace(chart, figure=figure, height="m", show_legend=True)
+
+
+def _draw_levels(it: Finding, metric: Metric, levels: Levels) -> list[dict[str, Any]]:
+    """Draw the range as a band and each level as a line behind the points."""
+    start, end = levels.changed
+    band = _draw([start, start, end, end], [0, 1, 1, 0], "state-warn", "where the change came in", 0)
+    found = [band | {"fill": "toself", "yaxis": "y2", "opacity": 0.35}]
+    if it.before_value is not None:
+        found.append(_draw_level(levels.before, it.before_value * metric.factor, "state-quiet", "level before"))
+    if levels.after is not None and it.after_value is not None:
+        color = _COLORS.get(it.direction, "series-4")
+        found.append(_draw_level(levels.after, it.after_value * metric.factor, color, "level after"))
+    return found
+
+
+def _draw_level(places: tuple[int, int], value: float, color: str, name: str) -> dict[str, Any]:
+    dashed = _draw(list(places), [float(f"{value:.5g}")] * 2, color, name, 2)
+    return dashed | {"line": {"width": 2, "dash": "dash"}}
+
+
+def _draw(x: list[int], y: list[float], color: str, name: str, width: int) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "meta": {"color": color, "points": POINTS_ID},
+        "line": {"width": width},
+        "hoverinfo": "skip",
+    }
