@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from collectors.events import CommitsSeen
@@ -42,6 +43,7 @@ def _read_commit(hash_: str, parents: str, time_s: str, author: str, subject: st
     return Commit(hash_, parent or None, time_us, _words(author), _words(subject))
 
 
+@lru_cache(1_000)  # authors come again and again
 def _words(text: str) -> str | None:
     """Return one line without secrets, None where there is nothing."""
     line = " ".join(scrub_text(text).split())

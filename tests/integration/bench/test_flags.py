@@ -15,6 +15,7 @@ import pytest
 from collectors.formats.read import read_results
 from tests.integration.bench.test_bench import PLANTED, rows
 from tests.tools.observed import Workplace, wait_for
+from tests.tools.repository import commit, git
 
 pytestmark = pytest.mark.torch
 
@@ -117,36 +118,34 @@ def repository(place: Workplace) -> Path:
     return folder
 
 
-def git(folder: Path, *words: str) -> str:
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
 def test_another_branch_is_measured_beside_the_checkout(place: Workplace, repository: Path) -> None:
     words = ["--only", f"path:{repository}/nets.py,class:Net", "--diff-branch", "before"]
+    commit(repository, "two")
     status = git(repository, "status", "--porcelain", "-uno")
     with bench(place, *words, cwd=repository) as process:
         out, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
-    tagged = "run_tags join runs on runs.id = run_id where key = 'diff_branch'"
-    runs = rows(place, f"select git_dirty, value as part from {tagged}")
+    tagged = "run_tags join runs on runs.id = run_id join commits on hash = git_commit where key = 'diff_branch'"
+    runs = rows(place, f"select git_dirty, value as part, hash, parent_hash from {tagged}")
     assert sorted((it["part"], it["git_dirty"]) for it in runs) == [("base", 0), ("new", 1)]
+    commits = {it["part"]: it for it in runs}
+    assert commits["base"]["hash"] == commits["new"]["parent_hash"] == git(repository, "rev-parse", "before")
     table = out[out.index("base before (") :]
     assert "speedup base → new" in table and "too few repeats to tell" in table
     commands = {it["command"] for it in rows(place, "select command from results")}
     assert len(commands) == 1 and f"path:{repository}/nets.py" in commands.pop()
-    left = git(repository, "status", "--porcelain", "-uno"), git(repository, "worktree", "list").count("\n")
+    left = git(repository, "status", "--porcelain", "-uno"), len(git(repository, "worktree", "list").splitlines())
     assert left == (status, 1)
 
 
 def test_ctrl_c_removes_the_worktree(place: Workplace, repository: Path) -> None:
     words = ["--only", f"path:{repository}/nets.py,class:Hangs", "--diff-branch", "before"]
     with bench(place, *words, cwd=repository) as process:
-        wait_for(lambda: git(repository, "worktree", "list").count("\n") == 2 and _has_child(place), 60)
+        wait_for(lambda: len(git(repository, "worktree", "list").splitlines()) == 2 and _has_child(place), 60)
         os.kill(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert git(repository, "worktree", "list").count("\n") == 1
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
 def _has_child(place: Workplace) -> bool:

@@ -19,7 +19,7 @@ BIG = (
         }
     )
     | frozenset({"artifacts", "guard_sets", "aot_graphs", "search_documents", "stack_nodes", "symbols", "spans"})
-    | frozenset({"results", "result_values", "result_repeats"})
+    | frozenset({"results", "result_values", "result_repeats", "commits"})
 )
 _NAMED = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+as\s+(\w+))?", re.IGNORECASE)
 _SCAN = re.compile(r"^SCAN (\w+)")

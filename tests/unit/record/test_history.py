@@ -13,6 +13,7 @@ from collectors.record import recorder
 from collectors.record.facts import git_facts
 from collectors.record.history import EVENT_BYTES, pack_commits, read_commits, say_history
 from collectors.record.manifest import Manifest
+from collectors.record.sidecar import run_sidecar
 from collectors.store.commits import Commit
 from tests.tools.observed import Workplace
 from tests.tools.repository import commit, git, make_repository
@@ -95,6 +96,19 @@ def test_a_run_keeps_its_history_once_and_of_its_own_commit(place: Workplace) ->
     assert {(row["subject"], row["author"]) for row in rows} == {("one", "Ann"), ("two", "Ann"), ("later", "Ann")}
     assert [row["subject"] for row in rows if row["first"]] == ["one"]
     assert place.events("commits_seen") == [], "the commits have a table of their own"
+
+
+def test_the_recorder_beside_an_installed_program_keeps_history_too(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_repository(place.folder / "repo", "one", "two")
+    monkeypatch.setenv("GIT_DIR", "/nowhere")  # as in a hook of another repository
+    facts = {"root": str(folder), "commit": git(folder, "-C", str(folder), "--git-dir=.git", "rev-parse", "HEAD")}
+    spool = place.home / "spool" / "R"
+    spool.mkdir(parents=True)
+    Manifest("R", str(place.database), "installed", 5, recorder_process_id="r", git=facts).write(spool)
+    assert run_sidecar(spool) == 0
+    assert [row["subject"] for row in place.rows("select subject from commits order by subject")] == ["one", "two"]
 
 
 def test_a_git_that_does_not_answer_costs_the_run_its_history_alone(
