@@ -37,7 +37,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    def __init__(self, width=32, depth=3):
+    def __init__(self, width=32, depth=2):
         super().__init__()
         self.layers = nn.ModuleList(Layer(width) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
