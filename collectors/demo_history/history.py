@@ -23,8 +23,8 @@ STEP_S = 0.2
 END_PATIENCE_S = 20.0
 TAIL_CHARACTERS = 2000
 ASK_DEVICE = "import torch; print('cuda' if torch.cuda.is_available() else 'cpu')"
-# A second of timing at most for each model: importing torch takes longer. One thread on a CPU: models this small run no faster on more, and on a
-# busy machine threads that wait for each other are most of the noise.
+# A second of timing at most for each model: importing torch takes longer. One thread on a CPU: models this small run no
+# faster on more, and on a busy machine threads that wait for each other are most of the noise.
 TIMING = ("--repeat", "15", "--iterations-per-run", "10", "--timeout", "300")
 ON_A_CPU = ("--threads", "1")
 
