@@ -37,6 +37,8 @@ def _clean(name: str, value: Any) -> Any:
         return without_source(value)
     if isinstance(value, dict):
         return {withhold_source(key): _clean(str(key), entry) for key, entry in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_clean(field, entry) for field, entry in zip(value._fields, value)))
     if isinstance(value, (list, tuple)):
         return type(value)(_clean(name, entry) for entry in value)
     return withhold_source(value)

@@ -30,6 +30,8 @@ _SERVER_PAGES = frozenset(
 )
 # Graphs, generated code and guards: most of a database's bytes, and source of the program.
 _PAYLOADS = frozenset(("artifacts.show", "guards.show_one", "artifacts.changes"))
+# Trees of frames with their lines, which nothing takes out again.
+_ALL_SOURCE = frozenset(("stacks.show",))
 # What an address may ask for; a page that is not here may ask for the last.
 _KEYS: dict[str, frozenset[str]] = {
     "overview.index": frozenset(FILTERS),
@@ -73,6 +75,7 @@ class Chooser:
     runs: Collection[str]
     newest: Collection[str]
     payloads: bool = False
+    source: bool = True
 
     def choose(self, address: str, source: str = "") -> Choice | None:
         """Return the page at a normalised address, None if the copy does without; `source` is where the link was."""
@@ -83,7 +86,7 @@ class Chooser:
             return None
         if endpoint.partition(".")[0] in _SERVER_PARTS or endpoint in _SERVER_PAGES:
             return None
-        if endpoint in _PAYLOADS and not self.payloads:
+        if (endpoint in _PAYLOADS and not self.payloads) or (endpoint in _ALL_SOURCE and not self.source):
             return None
         if "run_id" in arguments and arguments["run_id"] not in self.runs:
             return None

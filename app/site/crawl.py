@@ -46,6 +46,9 @@ def crawl(
         choice = chooser.choose(address, source)
         if choice is None:
             found.left_out.add(address)
+            simpler = chooser.simplify(address)
+            if simpler not in (None, address):
+                add(str(simpler), source)
         elif address not in taken:
             taken.add(address)
             heapq.heappush(waiting, (choice.rank, len(seen), choice))

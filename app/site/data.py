@@ -6,10 +6,12 @@ import sqlite3
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
+import orjson
 from flask.testing import FlaskClient
 
 from app.analysis.model_history import label_fields, query_fields
 from app.queries.trends import list_sets
+from app.reports.source import clean_row
 from app.site.address import name_file, normalize
 from app.site.folder import Stage
 from app.site.render import fetch
@@ -28,7 +30,9 @@ _LISTS = (
 )
 
 
-def write_data(client: FlaskClient, reader: sqlite3.Connection, stage: Stage) -> list[tuple[str, str, str]]:
+def write_data(
+    client: FlaskClient, reader: sqlite3.Connection, stage: Stage, *, source: bool
+) -> list[tuple[str, str, str]]:
     """Write the files; return the name, the file and the meaning of each.
 
     Raises: OSError if a file cannot be written.
@@ -38,7 +42,7 @@ def write_data(client: FlaskClient, reader: sqlite3.Connection, stage: Stage) ->
         status, body = fetch(client, _API + address)
         if status == 200:
             file = f"{FOLDER}/{name}.json"
-            stage.write(file, body)
+            stage.write(file, body if source else orjson.dumps(clean_row(orjson.loads(body))))
             written.append((name, file, meaning))
     return written
 

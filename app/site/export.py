@@ -22,13 +22,14 @@ from app.settings import Settings
 from app.site.address import name_file
 from app.site.choose import Chooser
 from app.site.crawl import Crawled, crawl
-from app.site.data import write_data
-from app.site.folder import Stage, publish, read_written, staging
+from app.site.data import FOLDER, write_data
+from app.site.folder import FolderError, Stage, publish, read_written, staging
 from app.site.render import bind, fetch, make_copying_app
 from app.site.rewrite import Page, rewrite
 from app.site.scripts import bundle
 
 ABOUT, MISSING = "/copy", "/404"
+INDEX = f"{FOLDER}/index.json"
 # What goes beside a folder of static files; a page names the rest itself.
 _LICENCES = ("vendor/README.md", "vendor/plotly/LICENSE", "vendor/plotly/VERSION")
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
@@ -56,6 +57,7 @@ class Written:
 
     run_count: int
     total_run_count: int
+    source: bool
     pages: dict[str, tuple[str, str]] = field(default_factory=dict)  # address: title and file
     kinds: Counter[str] = field(default_factory=Counter)
     beyond: Counter[str] = field(default_factory=Counter)
@@ -91,17 +93,19 @@ def export_site(
     """
     folder = Path(wishes.folder)
     reader.execute("begin")
-    app = make_copying_app(reader, settings, wishes.now_us)
+    app = make_copying_app(reader, settings, wishes.now_us, source=wishes.source)
     rows = _list_newest(reader, wishes.runs)
     newest = list({(suite, name): run_id for run_id, suite, name in reversed(rows)}.values())
-    chooser = Chooser(bind(app), {run_id for run_id, _suite, _name in rows}, newest, wishes.payloads)
-    written = Written(len(rows), get_health(reader).run_count)
+    chooser = Chooser(bind(app), {run_id for run_id, _suite, _name in rows}, newest, wishes.payloads, wishes.source)
+    written = Written(len(rows), get_health(reader).run_count, wishes.source)
     app.add_url_rule(ABOUT, "site.about", lambda: render_template("site_copy.html", it=written))
     app.add_url_rule(MISSING, "site.missing", lambda: render_template("site_missing.html"))
     read_written(folder)  # a marker that cannot be used is said before the work
     with staging(folder) as stage:
         client = app.test_client()
         found = crawl(client, chooser, stage, wishes.pages, say)
+        if "/" not in found.files:
+            raise FolderError("the overview could not be made, so nothing was written; `serve` shows why")
         names = _finish(client, reader, stage, found, chooser, written, say)
         written.stale_count = publish(folder, stage, names)
     if say:
@@ -134,7 +138,7 @@ def _finish(
     """Rewrite the pages in place and write what is beside them; return the names of all files."""
     written.kinds, written.beyond = Counter(found.endpoints.values()), found.beyond
     written.failed, written.left_out_count = found.failed, len(found.left_out)
-    written.data = write_data(client, reader, stage)
+    written.data = write_data(client, reader, stage, source=written.source)
     files = found.files | {ABOUT: name_file(ABOUT)}
     assets: set[str] = set()
     for number, (address, file) in enumerate(found.files.items()):
@@ -145,7 +149,8 @@ def _finish(
         if say and number % 50 == 0:
             say(f"{number} of {len(files)} pages written")
     names = {*found.files.values(), *(file for _name, file, _meaning in written.data)}
-    names |= _write_beside(client, stage, written, Page(ABOUT, files[ABOUT], files, chooser.simplify, assets))
+    beside = files | {f"/{file}": file for file in names if file.startswith("data/")} | {"/data/index.json": INDEX}
+    names |= _write_beside(client, stage, written, Page(ABOUT, files[ABOUT], beside, chooser.simplify, assets))
     names |= _copy_assets(stage, assets)
     written.size_bytes = sum((stage.path / name).stat().st_size for name in names)
     return names
@@ -164,7 +169,7 @@ def _write_beside(client: FlaskClient, stage: Stage, written: Written, about: Pa
     bodies = {
         about.file: rewrite(fetch(client, ABOUT)[1].decode(), about).encode(),
         "404.html": missing,
-        "data/index.json": json.dumps(index, ensure_ascii=False, indent=1).encode(),
+        INDEX: json.dumps(index, ensure_ascii=False, indent=1).encode(),
         ".nojekyll": b"",  # GitHub would leave out what begins with an underscore
     }
     for name, body in bodies.items():

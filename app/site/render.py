@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import sqlite3
 from dataclasses import dataclass, replace
+from typing import Any
 
-from flask import Flask, g
+from flask import Flask, before_render_template, g
 from flask.testing import FlaskClient
+from jinja2 import Template
 from werkzeug.routing import MapAdapter
 
 from app import create_app
+from app.reports.source import clean_row
 from app.settings import Settings
+
+# What Flask puts into every page; templates look at addresses there.
+_FLASKS = frozenset(("g", "request", "session", "config"))
 
 
 @dataclass(frozen=True)
@@ -25,8 +31,8 @@ class SiteCopy:
     written_us: int
 
 
-def make_copying_app(reader: sqlite3.Connection, settings: Settings, written_us: int) -> Flask:
-    """Make the dashboard over one open transaction; its pages know that they are a copy."""
+def make_copying_app(reader: sqlite3.Connection, settings: Settings, written_us: int, *, source: bool = True) -> Flask:
+    """Make the dashboard over one open transaction; its pages know that they are a copy, with or without source."""
     name = os.path.basename(settings.db)
     # The folder that a database lies in is the exporting machine's alone.
     app = create_app(replace(settings, db=name, uploads="no", allow_host="", host="127.0.0.1"))
@@ -38,7 +44,14 @@ def make_copying_app(reader: sqlite3.Connection, settings: Settings, written_us:
     app.before_request(lend)
     # Called before app.db's own, which would close it.
     app.teardown_appcontext(lambda _error: g.pop("reader", None))
+    if not source:
+        before_render_template.connect(_withhold, app)
     return app
+
+
+def _withhold(_app: Flask, template: Template, context: dict[str, Any]) -> None:
+    """Take source lines out of all that a page is made of, as the reports' option does."""
+    context.update(clean_row({name: value for name, value in context.items() if name not in _FLASKS}))
 
 
 def bind(app: Flask) -> MapAdapter:
