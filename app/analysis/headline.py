@@ -9,6 +9,7 @@ from typing import Any
 from app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
 from app.analysis.summaries import Definition, summarize
 from app.queries.result_rows import ResultRow
+from app.queries.trends import KeptSummary, ModelSet
 
 # What makes two results comparable; the hardware is the environment's, which is said beside.
 _KEY = ("suite", "model", "mode", "dtype", "device", "backend", "dynamic", "batch_size", "world_size")
@@ -60,6 +61,25 @@ def _sign(text: str) -> str:
     if not plain.strip("-+0. ×%points"):
         return "±" + plain.lstrip("-")
     return "+" + text if not plain.startswith("-") else plain.replace("-", "−", 1)
+
+
+def find_newest(summaries: Sequence[KeptSummary]) -> KeptSummary | None:
+    """Return the newest that timed anything, or failed to: one that only checked accuracy has no headline."""
+    timed = (it for it in summaries if it.speedup_count or it.failed_count or it.passed_count is not None)
+    return next(timed, summaries[0] if summaries else None)
+
+
+def keep_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:
+    """Keep what was measured as one set; a baseline may be of another GPU, which is then said."""
+    names = [name for name in of.fields if name != "hardware" or not any_hardware]
+    return [it for it in rows if all(getattr(it, name) == getattr(of, name) for name in names)]
+
+
+def show_number(metric: Metric, value: float | None, definition: Definition) -> str:
+    """Write one number of a suite; where there is none, why."""
+    if value is None:
+        return "not defined" if metric.name == "pass_ratio" and not definition.has_pass_rate else "not measured"
+    return format_value(metric, value)
 
 
 def compare(base: Sequence[ResultRow], new: Sequence[ResultRow], definition: Definition) -> list[Delta]:

@@ -23,13 +23,11 @@ _MARKS = {
 }
 
 
-def share_runs(axis: Axis) -> dict[str, list[Any]]:
-    """Give what all charts of an axis share, once: their x are places in these lists."""
-    return {
-        "x": list(axis.places),
-        "runs": [it.id for it in axis.runs],
-        "text": [escape(f"{format_time(it.started_us)[:16]} · {describe_run(it)}") for it in axis.runs],
-    }
+def share_runs(axis: Axis, *, links: bool = True) -> dict[str, list[Any]]:
+    """Give what all charts of an axis share, once: their x are places in these lists; `links` lead to the runs."""
+    said = [escape(f"{format_time(it.started_us)[:16]} · {describe_run(it)}") for it in axis.runs]
+    shared: dict[str, list[Any]] = {"x": list(axis.places), "text": said}
+    return shared | ({"runs": [it.id for it in axis.runs]} if links else {})
 
 
 def chart_metric(

@@ -21,7 +21,7 @@ from app.checks.tables import CannotCompare
 from app.checks.write_table import one_line
 from app.format import format_time
 from app.queries.baselines import Baseline, get_baseline, list_baselines
-from app.reports.command import write_file
+from app.reports.output import write_file
 from app.settings import load_settings
 from collectors.store.baselines import delete_baseline, replace_baseline, save_baseline
 from collectors.store.connect import checkpoint, open_reader, open_writer

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from app.checks.tables import CannotCompare
-from app.reports.command import write_file
+from app.reports.output import write_file
 
 STDOUT = "-"
 

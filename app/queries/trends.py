@@ -50,6 +50,7 @@ _WANTED = """
   and (:commit is null or substr(r.git_commit, 1, length(:commit)) = lower(:commit))
   and (:torch is null or r.torch_version = :torch)
   and (:since_us is null or r.started_us >= :since_us)
+  and (:until_us is null or r.started_us < :until_us)
 """
 SUMMARIES_SQL = f"""
 select x.run_id, r.started_us, {", ".join(f"x.{name}" for name in (*SET, *NUMBERS))}
@@ -154,6 +155,7 @@ class TrendFilter:
     commit: str | None = None
     torch: str | None = None
     since_us: int | None = None
+    until_us: int | None = None
 
     def takes(self, it: ModelSet) -> bool:
         """Say whether a set is among those that are wanted."""

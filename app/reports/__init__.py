@@ -1,4 +1,4 @@
-"""A run's report as one file: HTML to read and forward, Markdown for a pull request, JSON and CSV for programs."""
+"""A report as one file: HTML to read and forward, Markdown for a pull request, JSON, CSV and Parquet for programs."""
 
 # Name of each format, and what a server calls it.
 FORMATS = {
@@ -6,6 +6,21 @@ FORMATS = {
     "json": "application/json",
     "csv": "text/csv; charset=utf-8; header=present",
     "md": "text/markdown; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
 }
+# What is one table.
+TABULAR = ("csv", "parquet")
 # What is no one file but a folder of them: for the command line alone.
 FOLDERS = ("upstream",)
+# What csv and parquet have of a suite over a period, the first where none is named (app.analysis.suite_tables).
+SUITE_TABLES = (
+    "runs",
+    "headlines",
+    "models",
+    "failures",
+    "graph_breaks",
+    "recompile_causes",
+    "environment",
+    "commits",
+    "findings",
+)

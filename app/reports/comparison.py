@@ -24,6 +24,10 @@ def write_comparison(found: Comparison, format: str, written_us: int) -> Iterato
         yield _write_json(found, written_us)
     elif format == "csv":
         yield from _write_csv(found)
+    elif format == "parquet":
+        from app.reports.parquet import write_comparison_parquet
+
+        yield from write_comparison_parquet(found, written_us)
     elif format == "html":
         # Imported here: templates, which no other format needs.
         from app.reports.comparison_html import write_html

@@ -20,8 +20,8 @@ MOST_ROWS = 60
 
 def render_markdown(found: Comparison) -> str:
     """Write a comparison as Markdown that GitHub shows as it should."""
-    parts = [_head(found), _metrics(found), _models(found), _left_out(found)]
-    parts += [_distinct("Graph breaks", found.breaks), _distinct("Causes of recompiles", found.causes)]
+    parts = [_head(found), metric_lines(found), model_lines(found), left_out_lines(found)]
+    parts += [distinct_lines("Graph breaks", found.breaks), distinct_lines("Causes of recompiles", found.causes)]
     parts += [
         _environment(found),
         _settings(found),
@@ -47,7 +47,8 @@ def _side(side: CompareSide) -> str:
     return f"{prose(side.title)}: {', '.join(runs)}{more}" if runs else prose(side.title)
 
 
-def _metrics(found: Comparison) -> list[str]:
+def metric_lines(found: Comparison) -> list[str]:
+    """Write every metric over all models."""
     if not found.sums:
         return []
     names = ("Metric", "Models>", "Base>", "New>", "Change>", "Worse>", "Better>", "Judged by")
@@ -67,7 +68,8 @@ def _metrics(found: Comparison) -> list[str]:
     return ["### Every metric (geometric means; counts are sums)", "", *table(names, rows)]
 
 
-def _models(found: Comparison) -> list[str]:
+def model_lines(found: Comparison) -> list[str]:
+    """Write the models that changed, metric by metric."""
     shown = list_shown((*found.base.entries, *found.new.entries))
     rows = [row for pair in found.pairs for row in _changes(pair, shown)]
     if not rows:
@@ -98,7 +100,8 @@ def _changes(pair: Pair, shown: Sequence[str]) -> list[list[str]]:
     return rows
 
 
-def _left_out(found: Comparison) -> list[str]:
+def left_out_lines(found: Comparison) -> list[str]:
+    """Write the models that are not compared, each with the reason."""
     shown = list_shown((*found.base.entries, *found.new.entries))
     rows = [(it.new, it.reason) for it in found.excluded]
     rows += [(it, "only on base") for it in found.only_base] + [(it, "only in new") for it in found.only_new]
@@ -109,7 +112,8 @@ def _left_out(found: Comparison) -> list[str]:
     return [f"### Left out{cut}", "", *table(("Model", "As", "Why"), lines)]
 
 
-def _distinct(title: str, diff: DistinctDiff) -> list[str]:
+def distinct_lines(title: str, diff: DistinctDiff) -> list[str]:
+    """Write which graph breaks, or causes of recompiles, are new, resolved, or came more or less often."""
     if diff.lacks:
         return [f"### {title}", "", f"Not compared: {prose(diff.lacks)}."]
     changed = [it for it in diff.changes if it.word != "unchanged"]

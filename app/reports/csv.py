@@ -26,7 +26,8 @@ from app.reports.tables import BY_NAME, read_rows
 from collectors.fields import FIELDS
 
 DEFAULT_TABLE = "compilations"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Full-width too: some spreadsheets read them as the plain ones.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _GUARD = ("cache_entry", "category", "source", "reason", "expected", "actual", "suggestion", "source_line", "line")
 _CHUNK_CHARACTERS = 64 * 1024
 
@@ -53,6 +54,12 @@ COLUMNS: dict[str, Sequence[str]] = {
 
 def cell(value: Any) -> Any:
     """Write one cell: text that a spreadsheet would run as a formula gets a leading apostrophe, numbers never do."""
+    text = flatten_value(value)
+    return f"'{text}" if isinstance(text, str) and text.startswith(_FORMULA) else text
+
+
+def flatten_value(value: Any) -> Any:
+    """Return a number as it is and anything else as text, lists of texts line by line; "" is nothing."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -63,10 +70,11 @@ def cell(value: Any) -> Any:
         value = "\n".join(value)
     elif not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False) if value else ""
-    return f"'{value}" if value.startswith(_FORMULA) else value
+    return value
 
 
-def _flatten(table: str, row: dict[str, Any]) -> dict[str, Any]:
+def flatten_row(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Make a row as flat as its table's columns are."""
     if table == "compilations":
         phases = row.pop("phases_us")
         row |= {f"phase_{phase}_us": time_us for phase, time_us in phases.items()}
@@ -85,7 +93,7 @@ def write_csv(connection: sqlite3.Connection, detail: RunDetail, table: str, sou
     columns = COLUMNS[table]
     writer.writerow(columns)
     for row in read_rows(connection, detail.run.id, BY_NAME[table], source):
-        flat = _flatten(table, row)
+        flat = flatten_row(table, row)
         writer.writerow([cell(flat.get(name)) for name in columns])
         if buffer.tell() >= _CHUNK_CHARACTERS:
             yield buffer.getvalue().encode("utf-8", "replace")

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from app.queries.run_detail import RunDetail
+from app.reports import TABULAR
 from app.reports.contents import read_contents
 from app.reports.csv import write_csv
 from app.reports.html import write_html
@@ -24,11 +25,16 @@ def write_report(
     *,
     payloads: bool = False,
 ) -> Iterator[bytes]:
-    """Yield a run's report in one of FORMATS, in pieces; `table` is csv's, `payloads` html's."""
+    """Yield a run's report in one of FORMATS, in pieces; `table` is csv's and parquet's, `payloads` html's."""
     if format == "json":
         yield from write_json(connection, detail, source, written_us)
     elif format == "csv":
         yield from write_csv(connection, detail, table, source)
+    elif format == "parquet":
+        # Imported here, as few ask for it; it loads pyarrow when the file is written.
+        from app.reports.parquet import write_run_parquet
+
+        yield from write_run_parquet(connection, detail, table, source, written_us)
     else:
         contents = read_contents(connection, detail, source, written_us)
         if format == "html":
@@ -40,5 +46,5 @@ def write_report(
 def file_name(detail: RunDetail, format: str, table: str) -> str:
     """Name the file that a browser saves: the run's name and the beginning of its id."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", detail.run.shown_name).strip("-.")[:60] or "run"
-    part = f"-{table}" if format == "csv" else ""
+    part = f"-{table}" if format in TABULAR else ""
     return f"{name}-{detail.run.id[:10]}{part}.{format}"

@@ -18,9 +18,11 @@ STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css")
 # For what comes from torch's own logs; other reports are as small as they were.
 EXPLORED_STYLES = ("css/artifacts.css", "css/explore.css", "css/report-explored.css")
 BENCH_STYLES = ("css/results.css",)
+TREND_STYLES = ("css/trends.css",)
 PLOTLY = "vendor/plotly/plotly-basic.min.js"
-# One script: report.mjs calls what charts.mjs has.
+# One script: report.mjs calls what charts.mjs has. Charts of one axis, which zoom together, need one more.
 MODULES = ("js/charts.mjs", "js/report.mjs")
+LINKED_MODULES = (*MODULES, "js/trends.mjs")
 _MISSING = Markup('<span class="missing">{}</span>').format(format.NOT_RECORDED)
 _FORMATS: dict[str, Callable[..., str]] = {
     "duration": format.format_duration,
@@ -81,14 +83,16 @@ def hash_script(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def list_scripts(charted: bool) -> tuple[tuple[str, Markup], ...]:
+def list_scripts(charted: bool, linked: bool = False) -> tuple[tuple[str, Markup], ...]:
     """List type and text of the scripts that a report needs: none where nothing is drawn."""
-    return (("text/javascript", read_static((PLOTLY,))), ("module", read_static(MODULES))) if charted else ()
+    if not charted:
+        return ()
+    return ("text/javascript", read_static((PLOTLY,))), ("module", read_static(LINKED_MODULES if linked else MODULES))
 
 
-@lru_cache(maxsize=2)
-def make_policy(charted: bool) -> str:
+@lru_cache(maxsize=4)
+def make_policy(charted: bool, linked: bool = False) -> str:
     """Write the policy that allows these scripts, inline style and nothing from anywhere."""
-    scripts = " ".join(hash_script(text) for _type, text in list_scripts(charted)) or "'none'"
+    scripts = " ".join(hash_script(text) for _type, text in list_scripts(charted, linked)) or "'none'"
     parts = ("default-src 'none'", f"script-src {scripts}", "style-src 'unsafe-inline'", "img-src data:")
     return "; ".join((*parts, "base-uri 'none'", "form-action 'none'"))

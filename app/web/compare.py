@@ -26,10 +26,10 @@ from app.queries.comparison import find_distinct_ids
 from app.queries.models import list_model_choices
 from app.queries.page import FilterError, check_limit
 from app.queries.sides import find_default, list_side_choices
-from app.reports import FORMATS
 from app.reports.comparison import file_name, write_comparison
 from app.reports.comparison_html import TEMPLATE_WORDS, policy_of
 from app.web.filters import url_with
+from app.web.report_answer import check_format, send_report
 from app.web.run_shell import REPORTS
 
 blueprint = Blueprint("compare", __name__)
@@ -62,20 +62,14 @@ def index() -> str:
 def download(format: str) -> Response:
     """Send a comparison as a file."""
     _check_query(SIDES)
-    if format not in FORMATS:
-        abort(404, f"There is no report in the format {format[:20]!r}; known are {', '.join(FORMATS)}.")
+    check_format(format)
     reader, given = get_reader(), {key: request.args.get(key, "").strip() for key in SIDES}
     both = find_default(reader, given["base"] or None, given["new"] or None)
     if both is None:
         abort(404, "There is nothing to compare with: no other run of the same suite is in this database.")
     found = read_comparison(reader, *both, anyway=_is_on("anyway"), suite=given["suite"] or None)
     body = b"".join(write_comparison(found, format, time.time_ns() // 1000))
-    response = Response(body, content_type=FORMATS[format])
-    if format == "html":
-        response.headers["Content-Security-Policy"] = f"{policy_of(found)}; frame-ancestors 'none'"
-    response.headers.set("Content-Disposition", "attachment", filename=file_name(found, format))
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return send_report(body, format, file_name(found, format), policy_of(found) if format == "html" else "")
 
 
 def lay_out(found: Comparison, given: dict[str, str]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis.headline import Delta, compare
+from app.analysis.headline import Delta, compare, find_newest, keep_set, show_number
 from app.analysis.kept import keep
-from app.analysis.metrics import SUMMARY_BY_NAME, format_value
+from app.analysis.metrics import SUMMARY_BY_NAME
 from app.analysis.model_history import label_fields
 from app.analysis.summaries import DEFINITIONS, SUMMARIZE_PERF, Definition
 from app.analysis.trend_lines import draw_suite
@@ -94,9 +94,7 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
     runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries])}
     parents = list_ancestry(reader, [it.git_commit for it in runs.values()]) if axis_name == "commit" else {}
     axis = lay_out(list(runs.values()), axis_name, parents=parents)
-    # The newest that timed anything, or failed to: one that only checked accuracy has no headline.
-    timed = (it for it in summaries if it.speedup_count or it.failed_count or it.passed_count is not None)
-    newest = next(timed, summaries[0])
+    newest = find_newest(summaries) or summaries[0]
     summaries = summaries[summaries.index(newest) :]
     base = _find_base(reader, page["baseline"], summaries, chosen, runs[newest.run_id])
     return page | _show(reader, definition, axis, summaries, base) | {
@@ -110,12 +108,12 @@ def _show(
     reader: sqlite3.Connection, definition: Definition, axis: Axis, summaries: Sequence[KeptSummary], base: Base
 ) -> dict[str, Any]:
     newest = summaries[0]
-    rows = _keep_set(keep(reader, newest.run_id, list_results), newest.set)
+    rows = keep_set(keep(reader, newest.run_id, list_results), newest.set)
     deltas = {it.metric.name: it for it in compare(base.rows, rows, definition)}
     lines = {name: draw_suite(SUMMARY_BY_NAME[name], summaries) for name in SHOWN}
     cards = [
         Card(
-            _write(name, newest, definition),
+            show_number(SUMMARY_BY_NAME[name], getattr(newest, name), definition),
             deltas[name],
             chart_metric(SUMMARY_BY_NAME[name], [line], axis, chart_id=f"headline-{name}", small=True),
         )
@@ -123,19 +121,6 @@ def _show(
     ]
     columns, twin = list_twin([(SUMMARY_BY_NAME[name], [line]) for name, line in lines.items()], axis)
     return {"cards": cards, "columns": columns, "twin": twin, "trend": axis, "base": base}
-
-
-def _write(name: str, summary: KeptSummary, definition: Definition) -> str:
-    value = getattr(summary, name)
-    if value is None:
-        return "not defined" if name == "pass_ratio" and not definition.has_pass_rate else "not measured"
-    return format_value(SUMMARY_BY_NAME[name], value)
-
-
-def _keep_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:
-    """Keep what was measured as one set; a baseline may be of another GPU, which is then said."""
-    names = [name for name in of.fields if name != "hardware" or not any_hardware]
-    return [it for it in rows if all(getattr(it, name) == getattr(of, name) for name in names)]
 
 
 def _find_base(
@@ -153,7 +138,7 @@ def _find_base(
     found = list_trend_runs(reader, [run_id])
     if not found:
         raise FilterError(f"baseline: there is no run {run_id[:80]}; it may have been deleted")
-    rows = _keep_set(keep(reader, run_id, list_results), chosen, any_hardware=bool(named))
+    rows = keep_set(keep(reader, run_id, list_results), chosen, any_hardware=bool(named))
     title = f"{found[0].name}, {format_time(found[0].started_us)[:16]}"
     return Base(rows, title if named else f"the previous run ({title})", run_id, _differ(found[0], run))
 
@@ -170,7 +155,7 @@ def _load_stored(reader: sqlite3.Connection, name: str, chosen: ModelSet, run: T
     kept = stored.body.get("environment", {})
     pairs = (("torch", kept.get("torch"), run.torch_version), ("GPU", kept.get("hardware"), chosen.hardware))
     differences = [f"{word} {before} → {now}" for word, before, now in pairs if before and now and before != now]
-    return Base(_keep_set(rows, chosen, any_hardware=True), title, None, differences)
+    return Base(keep_set(rows, chosen, any_hardware=True), title, None, differences)
 
 
 def _differ(base: TrendRun, new: TrendRun) -> list[str]:

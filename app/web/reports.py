@@ -1,4 +1,4 @@
-"""Save a run's report: one address a format."""
+"""Save the report of a run, or of a suite over a period: one address a format."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 
-from flask import Blueprint, Response, abort, request
+from flask import Blueprint, Response, request
 
+from app.analysis.period import read_period
+from app.analysis.suite_period import read_suite_period
+from app.analysis.summaries import DEFINITIONS
 from app.db import get_reader, get_settings
 from app.queries.page import FilterError
 from app.queries.run_detail import RunDetail
-from app.reports import FORMATS
+from app.queries.trend_filter import FILTERS, check_keys, read_text, read_trend_filter
+from app.reports import FORMATS, SUITE_TABLES
 from app.reports.contents import Contents, read_contents
 from app.reports.csv import COLUMNS, DEFAULT_TABLE
 from app.reports.formats import file_name, write_report
 from app.reports.html import policy_of, write_html
-from app.reports.page import read_plotly
-from app.web.packing import pack_around
+from app.reports.suite import file_name as suite_file_name
+from app.reports.suite import write_suite
+from app.reports.suite_html import policy_of as suite_policy
+from app.web.report_answer import check_format, pack_html, send_report
 from app.web.run_shell import find_run
 from collectors.store.connect import open_reader
 
 blueprint = Blueprint("reports", __name__)
+PERIOD = ("since", "until", "last")
 
 
 @blueprint.get("/runs/<run_id>/report.<format>")
 def download(run_id: str, format: str) -> Response:
     """Send a run's report.
 
-    `?table=` picks csv's table, `?source=0` leaves the program's source lines out, `?payloads=yes` puts graphs and code
-    into html's.
+    `?table=` picks csv's and parquet's table, `?source=0` leaves the program's source lines out, `?payloads=yes` puts
+    graphs and code into html's.
     """
-    if format not in FORMATS:
-        abort(404, f"There is no report in the format {format[:20]!r}; known are {', '.join(FORMATS)}.")
+    check_format(format)
     source = _choose("source", ("1", "0")) == "1"
     table = _choose("table", (DEFAULT_TABLE, *(name for name in COLUMNS if name != DEFAULT_TABLE)))
     payloads = _choose("payloads", ("no", "yes")) == "yes"
@@ -47,7 +53,7 @@ def download(run_id: str, format: str) -> Response:
         if payloads:
             response = Response(_stream_html(get_settings().db, contents), content_type=FORMATS[format])
         else:
-            response = _send_packed(b"".join(write_html(get_reader(), contents)))
+            response = pack_html(b"".join(write_html(get_reader(), contents)))
         response.headers["Content-Security-Policy"] = f"{policy_of(contents)}; frame-ancestors 'none'"
     elif format == "md":
         body = b"".join(write_report(get_reader(), detail, format, table, source, now_us))
@@ -60,14 +66,23 @@ def download(run_id: str, format: str) -> Response:
     return response
 
 
-def _send_packed(body: bytes) -> Response:
-    """Send an HTML report; most of it is the script that draws, which is the same in each."""
-    response = Response(body, content_type=FORMATS["html"])
-    response.vary.add("Accept-Encoding")
-    if request.accept_encodings["gzip"] > 0:
-        response.set_data(pack_around(body, read_plotly()))
-        response.headers["Content-Encoding"] = "gzip"
-    return response
+@blueprint.get("/trends/report.<format>")
+def download_suite(format: str) -> Response:
+    """Send a suite over a period: `?suite=`, what it was measured as, and `since=`, `until=` or `last=30d`."""
+    check_format(format)
+    args = request.args
+    check_keys(args, (*FILTERS, *PERIOD, "definition", "table"))
+    now_us = time.time_ns() // 1000
+    since, until, last = (read_text(args, key) for key in PERIOD)
+    period = read_period(since, until, last, now_us)
+    definition = _choose("definition", tuple(DEFINITIONS)) if args.get("definition") else None
+    table = _choose("table", SUITE_TABLES)
+    wanted = read_trend_filter(args)
+    if not wanted.suite:
+        raise FilterError("suite: the report is of one suite; give its name")
+    found = read_suite_period(get_reader(), wanted, period, definition)
+    body = b"".join(write_suite(found, format, now_us, table))
+    return send_report(body, format, suite_file_name(found, format, table), suite_policy(found))
 
 
 def _choose(key: str, known: tuple[str, ...]) -> str:

@@ -12,9 +12,12 @@ from app.db import get_reader, get_settings
 from app.queries import logs, run_detail
 from app.queries.explored import Explored, get_explored
 from app.queries.run_detail import RunDetail
+from app.reports.parquet import is_available
 from app.web.state import describe_state
 
-REPORTS = (("html", "HTML"), ("json", "JSON"), ("csv", "CSV"), ("md", "Markdown"))
+REPORTS: tuple[tuple[str, str], ...] = (("html", "HTML"), ("json", "JSON"), ("csv", "CSV"), ("md", "Markdown"))
+if is_available():
+    REPORTS += (("parquet", "Parquet"),)
 
 Tab = tuple[str, str, "int | None", str]  # label, address, count, key
 

@@ -170,7 +170,8 @@ def _trends(reader: sqlite3.Connection) -> list[str]:
     of_set = "suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&branch=main"
     asked = [f"summary?run={run_id}", f"summary?{of_set}", f"trend?{of_set}", "trend?model=Breaky&last=all"]
     asked += ["trend?break=1", "trend?function=1", "trend?category=tensor_size&suite=bench_models"]
-    return [f"/api/v1/{address}" for address in asked]
+    reports = [f"/trends/report.{it}?suite=bench_models&last=9999w" for it in ("html", "md", "parquet")]
+    return [*(f"/api/v1/{address}" for address in asked), *reports]
 
 
 def _compare(reader: sqlite3.Connection) -> list[str]:

@@ -51,7 +51,7 @@ def test_raw_timings_are_asked_for(tmp_path: Path) -> None:
     [
         ("-", [], "stdout cannot take"),
         ("x", ["--no-source"], "without --no-source"),
-        ("x", ["--table", "guards"], "csv alone"),
+        ("x", ["--table", "guards"], "csv and parquet alone"),
     ],
 )
 def test_what_a_folder_cannot_be_is_refused(

@@ -1,0 +1,282 @@
+"""A suite over a period: what it came to at its start and its end, and what happened between."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from app.analysis.comparison import compare
+from app.analysis.comparison_model import CompareSide, Comparison
+from app.analysis.comparison_sides import load_side
+from app.analysis.headline import Delta, find_newest, keep_set
+from app.analysis.headline import compare as compare_headlines
+from app.analysis.kept import keep
+from app.analysis.model_history import label_fields
+from app.analysis.period import Period
+from app.analysis.result_words import describe_accuracy, describe_status
+from app.analysis.summaries import DEFINITIONS, SUMMARIZE_PERF, Definition
+from app.analysis.trends import Axis, lay_out
+from app.format import format_plural, format_time
+from app.queries.findings import Finding, FindingFilter, list_findings
+from app.queries.page import FilterError
+from app.queries.result_rows import ResultRow
+from app.queries.results import list_results
+from app.queries.sides import find_side
+from app.queries.trends import (
+    MOST_RUNS,
+    KeptSummary,
+    ModelSet,
+    TrendFilter,
+    TrendRun,
+    list_sets,
+    list_summaries,
+    list_trend_runs,
+)
+
+MOST_FINDINGS = 1_000
+_MOST_BEFORE = 40  # runs before the period among which one that timed anything is looked for
+_CHOOSERS = ("mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
+
+
+@dataclass(frozen=True)
+class Headline:
+    """Hold one number of a suite: each side's own, and the change over the models of both."""
+
+    base: float | None
+    new: float | None
+    delta: Delta
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Hold a model that fails on a side: `word` is new, resolved or still; a side without the model says nothing."""
+
+    row: ResultRow
+    word: str
+    base: str | None
+    new: str | None
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Hold a commit that was measured first in the period, and its first run."""
+
+    hash: str
+    subject: str | None
+    branch: str | None
+    run: TrendRun
+    run_count: int
+
+
+@dataclass(frozen=True)
+class SuitePeriod:
+    """Hold a suite over a period; `base` is None where there is one run alone, and so is the comparison.
+
+    `summaries` and `runs` are those of the period and, before them, `base` where it is older. Summaries have the newest
+    first, runs the oldest.
+    """
+
+    period: Period
+    chosen: ModelSet
+    others: tuple[ModelSet, ...]
+    branch: str | None
+    definition: Definition
+    summaries: tuple[KeptSummary, ...]
+    runs: tuple[TrendRun, ...]
+    axis: Axis
+    base: KeptSummary | None
+    new: KeptSummary
+    headlines: tuple[Headline, ...]
+    comparison: Comparison | None
+    failures: tuple[Failure, ...]
+    commits: tuple[Commit, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Name it: the suite and what it was measured as."""
+        return f"{self.chosen.suite}: {label_fields(self.chosen.fields)}"
+
+    @property
+    def is_base_before(self) -> bool:
+        """Tell whether base is the newest run before the period."""
+        return self.base is not None and self.base.started_us < self.period.since_us
+
+    @property
+    def run_count(self) -> int:
+        """Return how many runs are in the period."""
+        return len(self.runs) - self.is_base_before
+
+    def find_run(self, run_id: str) -> TrendRun:
+        """Return one of its runs."""
+        return next(it for it in self.runs if it.id == run_id)
+
+
+def read_suite_period(
+    reader: sqlite3.Connection, wanted: TrendFilter, period: Period, definition: str | None = None
+) -> SuitePeriod:
+    """Read what a suite came to in a period, as the set that is wanted and was measured last.
+
+    Raises: FilterError if there is no such suite, or it has no run in the period.
+    """
+    during = replace(wanted, since_us=period.since_us, until_us=period.until_us)
+    chosen, others = _choose(reader, wanted, during, period)
+    said = DEFINITIONS[definition or "hud"]
+    within = list_summaries(reader, during.narrow(chosen), said.name)
+    if definition is None and not any(it.speedup_count or it.passed_count for it in within):
+        # Nobody checked accuracy: HUD's numbers are of models that pass, so there are none.
+        said = SUMMARIZE_PERF
+        within = list_summaries(reader, during.narrow(chosen), said.name)
+    before = replace(wanted, until_us=period.since_us)
+    base = find_newest(list_summaries(reader, before.narrow(chosen), said.name, _MOST_BEFORE))
+    new = find_newest(within) or within[0]
+    summaries = [*within, base] if base else within
+    if base is None:  # then the oldest of the period, by the same rule
+        base = find_newest([it for it in reversed(within) if it.started_us < new.started_us])
+    runs = list_trend_runs(reader, [it.run_id for it in summaries])
+    rows = [keep_set(keep(reader, it.run_id, list_results), chosen) if it else [] for it in (base, new)]
+    axis = lay_out(runs, "date")
+    return SuitePeriod(
+        period=period,
+        chosen=chosen,
+        others=tuple(others),
+        branch=wanted.branch,
+        definition=said,
+        summaries=tuple(summaries),
+        runs=tuple(runs),
+        axis=axis,
+        base=base,
+        new=new,
+        headlines=_sum_up(base, new, rows[0], rows[1], said),
+        comparison=_compare(reader, base, new, chosen) if base else None,
+        failures=tuple(_list_failures(*rows)),
+        commits=tuple(_list_commits(runs, period)),
+        findings=tuple(_list_findings(reader, chosen, wanted.branch, period)),
+        notes=tuple(_note(axis, chosen, others, len(within))),
+    )
+
+
+def _choose(
+    reader: sqlite3.Connection, wanted: TrendFilter, during: TrendFilter, period: Period
+) -> tuple[ModelSet, list[ModelSet]]:
+    sets = list_sets(reader)
+    suites = list(dict.fromkeys(it.suite for it in sets))
+    if wanted.suite not in suites:
+        known = ", ".join(repr(it) for it in suites[:20]) or "none yet; `python -m collectors bench` measures one"
+        raise FilterError(f"suite: there is no suite {(wanted.suite or '')[:80]!r} in this database; known: {known}")
+    fitting = [it for it in sets if wanted.takes(it)]
+    if not fitting:
+        own = [label_fields(it.fields) for it in sets if it.suite == wanted.suite]
+        raise FilterError(f"suite: {wanted.suite!r} was never measured like this; it was as {'; '.join(own[:20])}")
+    found = {tuple(it.set.fields.values()) for it in list_summaries(reader, during, "hud")}
+    present = [it for it in fitting if tuple(it.fields.values()) in found]
+    if not present:
+        raise FilterError(_say_empty(reader, wanted, period))
+    return present[0], present[1:]
+
+
+def _say_empty(reader: sqlite3.Connection, wanted: TrendFilter, period: Period) -> str:
+    on = f" on branch {wanted.branch!r}" if wanted.branch else ""
+    runs = list_summaries(reader, wanted, "hud")
+    if not runs:
+        return f"branch: no run of suite {wanted.suite!r} is{on}"
+    between = f"its runs{on} are of {format_time(runs[-1].started_us)[:10]} to {format_time(runs[0].started_us)[:10]}"
+    return f"since: suite {wanted.suite!r} has no run{on} from {period.text} (UTC); {between}"
+
+
+def _sum_up(
+    base: KeptSummary | None,
+    new: KeptSummary,
+    before: Sequence[ResultRow],
+    after: Sequence[ResultRow],
+    definition: Definition,
+) -> tuple[Headline, ...]:
+    def of(side: KeptSummary | None, name: str) -> float | None:
+        value: float | None = getattr(side, name) if side else None
+        return value
+
+    deltas = compare_headlines(before, after, definition)
+    return tuple(Headline(of(base, it.metric.name), of(new, it.metric.name), it) for it in deltas)
+
+
+def _compare(reader: sqlite3.Connection, base: KeptSummary, new: KeptSummary, chosen: ModelSet) -> Comparison:
+    sides = [load_side(reader, find_side(reader, it.run_id, name)) for name, it in (("base", base), ("new", new))]
+    return compare(_only_set(sides[0], chosen), _only_set(sides[1], chosen))
+
+
+def _only_set(side: CompareSide, chosen: ModelSet) -> CompareSide:
+    """Keep of a side what was measured as one set."""
+    entries = tuple(
+        it for it in side.entries if all(it.series.get(name) == value for name, value in chosen.fields.items())
+    )
+    keys = {it.key for it in entries}
+    breaks, causes = (
+        None if found is None else tuple(it for it in found if it.model is None or it.model in keys)
+        for found in (side.breaks, side.causes)
+    )
+    return replace(side, entries=entries, breaks=breaks, causes=causes)
+
+
+def _say_failure(row: ResultRow | None) -> str | None:
+    """Say how a model fails; None where it does not."""
+    if row is None:
+        return None
+    if row.status == "failed":
+        return describe_status(row).word
+    verdict = None if row.accuracy is None else describe_accuracy(row.accuracy)
+    return verdict.word if verdict is not None and verdict.kind == "bad" else None
+
+
+def _list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[Failure]:
+    before, after = ({(it.model, it.batch_size): it for it in rows} for rows in (base, new))
+    found = []
+    for key, row in {**before, **after}.items():
+        was, now = _say_failure(before.get(key)), _say_failure(after.get(key))
+        if now is not None:
+            found.append(Failure(row, "still" if was is not None else "new", was, now))
+        elif was is not None and key in after and after[key].status == "measured":
+            found.append(Failure(row, "resolved", was, None))
+    order = ("new", "resolved", "still")
+    return sorted(found, key=lambda it: (order.index(it.word), it.row.model.lower(), it.row.batch_size or 0))
+
+
+def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[Commit]:
+    """List the commits whose first run here is in the period, in that order."""
+    found: dict[str, list[TrendRun]] = {}
+    for run in runs:
+        if run.git_commit:
+            found.setdefault(run.git_commit, []).append(run)
+    return [
+        Commit(name, of[0].git_subject, of[0].git_branch, of[0], len(of))
+        for name, of in found.items()
+        if of[0].started_us >= period.since_us
+    ]
+
+
+def _list_findings(
+    reader: sqlite3.Connection, chosen: ModelSet, branch: str | None, period: Period
+) -> Iterable[Finding]:
+    wanted = FindingFilter(suite=chosen.suite, branch=branch, since_us=period.since_us)
+    for it in list_findings(reader, wanted, limit=MOST_FINDINGS).rows:
+        if it.first_us < period.until_us and (it.subject == "runs" or _is_of(vars(it), chosen)):
+            yield it
+
+
+def _is_of(finding: Mapping[str, object], chosen: ModelSet) -> bool:
+    # A finding has '' and 0 where a set has None.
+    return all((finding[name] or None) == (value or None) for name, value in chosen.fields.items())
+
+
+def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) -> Iterable[str]:
+    yield from axis.notes
+    if count == MOST_RUNS:
+        yield f"the period has more runs than {MOST_RUNS}: these are the newest"
+    if others:
+        differing = [name for name in _CHOOSERS if any(getattr(it, name) != getattr(chosen, name) for it in others)]
+        said = "; ".join(label_fields(it.fields) for it in others[:8]) + ("; …" if len(others) > 8 else "")
+        yield (
+            f"the suite was measured in {format_plural(len(others), 'other way')} in this period ({said}); this is "
+            f"what was measured last, and {', '.join(differing)} choose another"
+        )

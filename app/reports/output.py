@@ -1,0 +1,72 @@
+"""Where a report goes: a file that appears whole or not at all, or stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+
+# What a pipe holds: some kernels count a longer write as done although its reader went away in the middle.
+_PIECE_BYTES = 64 * 1024
+
+
+def write_output(output: str, pieces: Iterable[bytes]) -> int:
+    """Write to a file, or for - to stdout; return the exit code."""
+    try:
+        if output == "-":
+            return _write_stdout(pieces)
+        write_file(output, pieces)
+    except OSError as error:
+        return fail(f"cannot write {output}: {error.strerror or error}")
+    return 0
+
+
+def _write_stdout(pieces: Iterable[bytes]) -> int:
+    try:
+        for piece in pieces:
+            for start in range(0, len(piece), _PIECE_BYTES):
+                sys.stdout.buffer.write(piece[start : start + _PIECE_BYTES])
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The reader has what it wanted. Python flushes stdout once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def write_file(path: str, pieces: Iterable[bytes]) -> None:
+    """Write a file that appears whole or not at all; a device or a pipe is written as it is.
+
+    Raises: OSError if it cannot be written; then nothing is left behind.
+    """
+    target = os.path.realpath(path)  # a link stays, and what it names is replaced
+    if os.path.isdir(target):
+        raise IsADirectoryError(0, "it is a folder; give a file's name")
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as device:
+            device.writelines(pieces)
+        return
+    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", dir=os.path.dirname(target))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+        os.chmod(temporary, _mode_of(target))
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _mode_of(target: str) -> int:
+    if os.path.exists(target):
+        return os.stat(target).st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def fail(message: str, code: int = 1) -> int:
+    """Say one clear sentence on stderr and return the exit code."""
+    sys.stderr.write(f"compileboard: {message}\n")
+    return code

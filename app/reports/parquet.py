@@ -1,0 +1,183 @@
+"""The Parquet report: one table with types, each with nulls, for programs that read columns.
+
+Values are those of the CSV report to the last digit. What does not fit its column's type, as torch may write another
+kind of value in another version, is kept as JSON in the column `of_other_type`. pyarrow is loaded only here, and only
+when a file is written.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from app.format import format_iso_time
+from app.queries.page import FilterError
+from app.reports.column_types import COMPARISON_TYPES, find_types
+from app.reports.csv import COLUMNS, flatten_row, flatten_value
+from app.reports.tables import BY_NAME, read_rows
+from app.resources import __version__
+
+if TYPE_CHECKING:
+    from app.analysis.comparison_model import Comparison
+    from app.analysis.suite_period import SuitePeriod
+    from app.queries.run_detail import RunDetail
+
+Row = Mapping[str, Any]
+REST = "of_other_type"
+_BATCH = 2_000  # rows; 100 000 compilations are written in less than 200 MB
+_MOST_WHOLE = 2**53  # beyond it a float is no more every whole number
+
+
+def is_available() -> bool:
+    """Tell whether pyarrow is installed, without loading it."""
+    return importlib.util.find_spec("pyarrow") is not None
+
+
+def check_available() -> None:
+    """Refuse Parquet where it cannot be written.
+
+    Raises: FilterError if pyarrow is not installed.
+    """
+    if not is_available():
+        raise FilterError("format: parquet needs pyarrow, which is not installed; pip install 'compileboard[parquet]'")
+
+
+def write_run_parquet(
+    connection: sqlite3.Connection, detail: RunDetail, table: str, source: bool, written_us: int
+) -> Iterator[bytes]:
+    """Yield one table of a run in pieces."""
+    rows = (flatten_row(table, row) for row in read_rows(connection, detail.run.id, BY_NAME[table], source))
+    what = {"report": "run", "table": table, "run_id": detail.run.id, "source_lines": source and detail.keep_source}
+    return write_parquet(COLUMNS[table], find_types(table), rows, what, written_us)
+
+
+def write_comparison_parquet(found: Comparison, written_us: int) -> Iterator[bytes]:
+    """Yield a comparison in pieces: a row a model and metric."""
+    from app.analysis.comparison_rows import COLUMNS as COMPARED
+    from app.analysis.comparison_rows import list_lines
+
+    what = {"report": "comparison", "base": found.base.asked, "new": found.new.asked}
+    return write_parquet(COMPARED, COMPARISON_TYPES, list_lines(found), what, written_us)
+
+
+def write_suite_parquet(found: SuitePeriod, table: str, written_us: int) -> Iterator[bytes]:
+    """Yield one table of a suite over a period in pieces."""
+    from app.analysis.suite_tables import SUITE_TABLES
+
+    kind = SUITE_TABLES[table]
+    what: dict[str, Any] = {"report": "suite", "table": table, "set": found.chosen.fields, "branch": found.branch}
+    what |= {"since_us": found.period.since_us, "until_us": found.period.until_us}
+    return write_parquet(kind.columns, kind.types, kind.list(found), what, written_us)
+
+
+def write_parquet(
+    columns: Sequence[str], types: Mapping[str, str], rows: Iterable[Row], what: Mapping[str, Any], written_us: int
+) -> Iterator[bytes]:
+    """Return the pieces of a table; a column without a type is text.
+
+    Raises: FilterError at once if pyarrow is not installed.
+    """
+    check_available()
+    return _write(columns, types, iter(rows), what, written_us)
+
+
+def _write(
+    columns: Sequence[str], types: Mapping[str, str], rows: Iterator[Row], what: Mapping[str, Any], written_us: int
+) -> Iterator[bytes]:
+    import pyarrow
+    from pyarrow import parquet
+
+    kinds = {
+        "int": pyarrow.int64(),
+        "float": pyarrow.float64(),
+        "bool": pyarrow.bool_(),
+        "moment": pyarrow.timestamp("us", tz="UTC"),
+        "text": pyarrow.string(),
+    }
+    said = {"what": json.dumps(what), "written_by": f"CompileBoard {__version__}"}
+    said["written_at"] = format_iso_time(written_us)
+    fields = [(name, kinds[types.get(name, "text")]) for name in (*columns, REST)]
+    schema = pyarrow.schema(fields, metadata={f"compileboard.{name}": text for name, text in said.items()})
+    sink = _Sink()
+    with parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
+        while batch := [_fit(columns, types, row) for row in islice(rows, _BATCH)]:
+            writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
+            yield sink.take()
+    yield sink.take()
+
+
+def _fit(columns: Sequence[str], types: Mapping[str, str], row: Row) -> dict[str, Any]:
+    """Make a row whose values have their columns' types; the others are written together."""
+    fitted: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name in columns:
+        value = row.get(name)
+        kind = types.get(name, "text")
+        if value is None:
+            fitted[name] = None
+        elif kind == "text":
+            fitted[name] = _write_text(value)
+        elif _fits(kind, value):
+            fitted[name] = float(value) if kind == "float" else bool(value) if kind == "bool" else value
+        else:
+            rest[name] = value
+    return fitted | {REST: json.dumps(rest) if rest else None}
+
+
+def _write_text(value: Any) -> str | None:
+    text = flatten_value(value)
+    # Half a surrogate pair has no UTF-8.
+    return str(text).encode("utf-8", "replace").decode() if text != "" or value == "" else None
+
+
+def _fits(kind: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return kind == "bool"
+    if isinstance(value, int):
+        if kind == "float":
+            return abs(value) <= _MOST_WHOLE
+        return value in (0, 1) if kind == "bool" else -(2**63) <= value < 2**63
+    return kind == "float" and isinstance(value, float)
+
+
+class _Sink:
+    """Take what a writer writes until it is asked for: a report goes out in pieces."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        piece = bytes(data)
+        self._pieces.append(piece)
+        self._size += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """Do nothing: there is nothing behind it."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def take(self) -> bytes:
+        """Return what was written since the last time."""
+        found = b"".join(self._pieces)
+        self._pieces.clear()
+        return found
