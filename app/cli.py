@@ -8,13 +8,16 @@ import sys
 from collections.abc import Sequence
 
 from app import __version__
+from app.alerts.command import add_parser as add_alerts
 from app.checks.baseline_command import add_parser as add_baseline
 from app.checks.command import add_parser as add_check
-from app.reports.command import add_parser as add_export
+from app.findings.command import add_parser as add_findings
+from app.follow import add_parser as add_follow
 from app.settings import SETTINGS, SettingError, load_settings, variable_name
+from app.site.command import add_parser as add_export
 from collectors.store.errors import StoreError
 
-SERVE_SETTINGS = ("db", "host", "port", "workers", "threads", "allow_host")
+SERVE_SETTINGS = ("db", "host", "port", "workers", "threads", "allow_host", "alerts", "follow")
 # What the extra [server] brings; an environment that only collects is without them.
 SERVER_MODULES = ("flask", "gunicorn", "jinja2", "numpy", "orjson", "pandas", "plotly", "sqlite_utils", "werkzeug")
 EPILOG = """\
@@ -24,7 +27,9 @@ examples:
   %(prog)s migrate --db /data/team.db         bring an older database up to date, or make an empty one
   %(prog)s export --run ID --format html --output report.html
   %(prog)s check --run latest --baseline previous     exit 1 where it got worse
+  %(prog)s findings list                      what got worse and nobody has taken up
   %(prog)s baseline save main --run ID        keep a run's results to compare with
+  %(prog)s alerts send --rules alerts.toml    tell people of findings
 
 Record runs with: python -m collectors run -- python train.py
 """
@@ -63,6 +68,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_export(commands)
     add_check(commands)
     add_baseline(commands)
+    add_alerts(commands)
+    add_findings(commands)
+    add_follow(commands)
     return parser
 
 
@@ -88,7 +96,7 @@ def fail(message: str) -> int:
 
 
 def _metavar(name: str) -> str:
-    return {"db": "FILE", "host": "ADDRESS", "allow_host": "NAMES"}.get(name, "N")
+    return {"db": "FILE", "host": "ADDRESS", "allow_host": "NAMES", "alerts": "FILE", "follow": "YES"}.get(name, "N")
 
 
 def _serve(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from flask import Flask
 
 import collectors
 from app import create_app
+from app.follow import start_follower
 from app.format import format_plural
 from app.imports.shelf import Shelf
 from app.settings import Settings
@@ -125,6 +126,9 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         say(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
+        if settings.follow == "yes":
+            follower = start_follower(settings, environ)
+            follower.returncode = 0  # gunicorn reaps it
         _run_gunicorn(app, listener.detach(), settings)
     return 0
 

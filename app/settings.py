@@ -29,12 +29,14 @@ SETTINGS = (
     Setting("refresh_s", 3, "Seconds between two refreshes of a running run's page."),
     Setting("page_size", 50, "Rows on one page of a list."),
     Setting("trend_runs", 1000, "Newest runs that the overview's charts and rankings look at."),
+    Setting("follow", "yes", "Whether findings are looked for, and alerts sent, while the dashboard serves: yes or no."),
     Setting("uploads", "yes", "Whether trace logs may be sent to the dashboard: yes or no."),
     Setting("upload_mib", 512, "MiB that one upload may have, as it is sent."),
     Setting("upload_unpacked_mib", 4096, "MiB that may come out of one upload's archives and compressed logs."),
     Setting("upload_ratio", 1000, "How many times its own size may come out of a file; real logs reach 180."),
     Setting("upload_memory_mib", 1024, "MiB of address space that an import of an upload may use."),
     Setting("upload_timeout_s", 900, "Seconds that an import of an upload may take."),
+    Setting("alerts", "", "The file of rules that says which findings are told to whom; see `alerts example`."),
     Setting("upload_queue", 8, "Uploads that may wait for their import; one is imported at a time."),
 )
 
@@ -53,12 +55,14 @@ class Settings:
     refresh_s: int = 3
     page_size: int = 50
     trend_runs: int = 1000
+    follow: str = "yes"
     uploads: str = "yes"
     upload_mib: int = 512
     upload_unpacked_mib: int = 4096
     upload_ratio: int = 1000
     upload_memory_mib: int = 1024
     upload_timeout_s: int = 900
+    alerts: str = ""
     upload_queue: int = 8
 
 
@@ -89,7 +93,7 @@ def load_settings(environ: Mapping[str, str], given: Mapping[str, Any] | None = 
 
 
 def _convert(setting: Setting, value: Any, origin: str) -> str | int:
-    if setting.name == "uploads" and value not in ("yes", "no"):
+    if setting.default == "yes" and value not in ("yes", "no"):
         raise SettingError(f"{origin} is {value!r}; expected yes or no")
     if isinstance(setting.default, str):
         return str(value)

@@ -163,10 +163,11 @@ def bench_suite(store: sqlite3.Connection, runs: Sequence[str] = RUNS) -> None:
     for number, run_id in enumerate(runs):
         started_us = START_US + number * DAY_US
         add_results(store, run_id, *list_suite(number), started_us=started_us)
-        Ingestor(store).ingest(run_id, _break(f"{run_id}/Breaky-performance", started_us), now_us=started_us)
+        Ingestor(store).ingest(run_id, list_break(f"{run_id}/Breaky-performance", started_us), now_us=started_us)
 
 
-def _break(process_id: str, at_us: int) -> list[Event]:
+def list_break(process_id: str, at_us: int) -> list[Event]:
+    """Make what a process tells of a model that breaks twice and is compiled again."""
     frame: dict[str, Any] = {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0, "attempt": 0}
     again = frame | {"compile_id": "0/1", "frame_compile_id": 1}
     where: dict[str, Any] = {"function": "Breaky.forward", "file": "bench_models.py", "line": 27}

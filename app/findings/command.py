@@ -1,0 +1,167 @@
+"""`compileboard findings`: look for what changed, list it, and say what is done about it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from app.checks.write_table import one_line
+from app.format import format_plural, format_time
+from app.queries.findings import HANDLINGS, STATES, FindingFilter, get_finding, list_findings
+from app.settings import load_settings
+from collectors.store.connect import open_reader, open_writer
+from collectors.store.errors import StoreError, explain
+from collectors.store.findings import ACTIONS, say_of_finding
+
+EPILOG = """\
+examples:
+  %(prog)s update                       look at what is new; the dashboard does so by itself while it serves
+  %(prog)s list                         what got worse and nobody has taken up
+  %(prog)s list --all --suite nightly
+  %(prog)s show gx3k2m7yqz4ab6tn
+  %(prog)s acknowledge gx3k2m7yqz4ab6tn --who Ada --text "fix in #812"
+  %(prog)s ignore gx3k2m7yqz4ab6tn --who Ada --text "the machine was moved"
+
+Exit codes: 0 done, 1 there is no such finding or a word is missing, 2 the database cannot be used or a bad option.
+"""
+_ACTION_HELP = {
+    "acknowledge": "Say that somebody has taken it up.",
+    "ignore": "Say that nothing needs to be done, and why.",
+    "note": "Say something of it.",
+    "reopen": "Take an acknowledgement back, or stop ignoring it.",
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Describe `findings` to the command line."""
+    parser = commands.add_parser(
+        "findings",
+        help="look for what got slower, broke or recompiles more, and say what is done about it",
+        description="Find lasting changes in every series: steps, slow drift, and series that stopped.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="What to do.")
+    update = _add(actions, "update", _update, "Bring the findings up to date with the runs.")
+    update.add_argument("--everything", action="store_true", help="Look at all series again, not at new runs alone.")
+    listing = _add(actions, "list", _list, "List findings, those of the newest runs first.")
+    listing.add_argument("--suite", help="Of this suite alone.")
+    listing.add_argument("--model", help="Of this model alone.")
+    listing.add_argument("--state", choices=STATES, help="Of this state alone.")
+    listing.add_argument("--handling", choices=HANDLINGS, help="Only what is open, acknowledged or ignored.")
+    listing.add_argument("--all", action="store_true", help="Improvements too, and what is taken up or withdrawn.")
+    listing.add_argument("--limit", type=int, default=50, metavar="N", help="At most so many. Default: 50.")
+    show = _add(actions, "show", _show, "Show one finding with what may have caused it.")
+    show.add_argument("id", metavar="ID", help="The finding's id.")
+    for action in ACTIONS:
+        said = _add(actions, action, _say, _ACTION_HELP[action])
+        said.add_argument("id", metavar="ID", help="The finding's id.")
+        said.add_argument("--who", required=True, metavar="NAME", help="Who says so.")
+        said.add_argument("--text", metavar="TEXT", help="What there is to say; ignore and note need it.")
+
+
+def _add(actions: Any, name: str, work: Callable[..., int], said: str) -> argparse.ArgumentParser:
+    action: argparse.ArgumentParser = actions.add_parser(name, help=said, description=said)
+    action.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
+    action.set_defaults(function=_run, work=work)
+    return action
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    path = load_settings(os.environ, {"db": arguments.db}).db
+    try:
+        return int(arguments.work(path, arguments))
+    except StoreError as error:
+        return _fail(str(error), 2)
+    except sqlite3.Error as error:
+        return _fail(str(explain(error, path)), 2)
+
+
+def _update(path: str, arguments: argparse.Namespace) -> int:
+    from app.findings.update import update_findings  # numpy, which no other action needs
+
+    done = update_findings(path, everything=arguments.everything)
+    _say_line(
+        f"{format_plural(done.run_count, 'run')} looked at, {format_plural(done.line_count, 'series', 'series')}: "
+        f"{format_plural(len(done.new_ids), 'new finding')}, {done.changed_count} changed, {done.gone_count} gone"
+    )
+    return 0
+
+
+def _list(path: str, arguments: argparse.Namespace) -> int:
+    from app.analysis.finding_words import describe_finding, describe_series
+
+    if not 1 <= arguments.limit <= 10_000:
+        return _fail(f"--limit is {arguments.limit}; expected 1 to 10000", 2)
+    wanted = FindingFilter(
+        suite=arguments.suite,
+        model=arguments.model,
+        state=arguments.state,
+        handling=arguments.handling or (None if arguments.all else "open"),
+        direction=None if arguments.all else "worse",
+    )
+    with closing(open_reader(path)) as reader:
+        page = list_findings(reader, wanted, limit=arguments.limit)
+    for it in page.rows:
+        if arguments.all or arguments.state or it.state != "withdrawn":
+            _say_line(f"{it.id}  {format_time(it.first_us)[:10]}  {it.state:<10} {describe_finding(it)}")
+            sys.stdout.write(f"{'':18}{one_line(describe_series(it))}\n")
+    if not page.rows:
+        _say_line("nothing found" if arguments.all else "nothing got worse that nobody has taken up; --all lists all")
+    elif page.next:
+        _say_line(f"these are the newest {arguments.limit}; --limit lists more")
+    return 0
+
+
+def _show(path: str, arguments: argparse.Namespace) -> int:
+    from app.analysis.finding_words import (
+        describe_cause,
+        describe_confidence,
+        describe_finding,
+        describe_range,
+        describe_series,
+        describe_state,
+    )
+
+    with closing(open_reader(path)) as reader:
+        it = get_finding(reader, arguments.id)
+    if it is None:
+        return _no_such(arguments.id)
+    for line in (
+        describe_finding(it),
+        describe_series(it),
+        describe_range(it),
+        f"{it.state}: {describe_state(it)}; {it.handling}; {describe_confidence(it)}",
+        *(f"environment: {one['word']} {one['before']} → {one['now']}" for one in it.evidence["environment"]),
+        *(f"commit: {one['hash'][:10]} {one['author']}: {one['subject']}" for one in it.evidence["commits"]["listed"]),
+        *(f"suspected cause: {describe_cause(one)}" for one in it.evidence["causes"]),
+    ):
+        _say_line(line)
+    return 0
+
+
+def _say(path: str, arguments: argparse.Namespace) -> int:
+    with closing(open_writer(path)) as writer:
+        try:
+            found = say_of_finding(writer, arguments.id, arguments.action, who=arguments.who, text=arguments.text)
+        except ValueError as error:
+            return _fail(f"--{error}")
+    return 0 if found else _no_such(arguments.id)
+
+
+def _no_such(finding_id: str) -> int:
+    return _fail(f"there is no finding {finding_id[:80]!r}; `python -m app findings list --all` lists them")
+
+
+def _say_line(text: str) -> None:
+    sys.stdout.write(one_line(text) + "\n")
+
+
+def _fail(message: str, code: int = 1) -> int:
+    sys.stderr.write(f"compileboard: {message}\n")
+    return code

@@ -1,0 +1,195 @@
+"""What of a series is a finding: its steps, its drift, and that it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.analysis.drift import Drift, detect_drift, find_changes, is_vanished
+from app.analysis.metrics import PASSES, is_better
+from app.analysis.step_noise import Ints
+from app.analysis.step_search import stands_out
+from app.analysis.step_series import prepare
+from app.analysis.steps import Step
+from app.findings.series import Line, Presence, make_place
+from app.queries.findings import Finding
+
+VERSION = 1  # one more when it would find otherwise: everything is then looked at again
+_SETTLED_COUNT = 20  # as in app.analysis.steps
+_CONFIRMING_COUNT = 3  # a step is found with two runs after it; the next one confirms it
+_ENOUGH_DRIFT_POINTS = 10
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hold a change of a series by the runs that it lies between; Finding says what each field is."""
+
+    subject: str
+    key: Mapping[str, Any]
+    branch: str
+    metric: str
+    kind: str
+    direction: str
+    before_value: float | None
+    after_value: float | None
+    relative: float | None
+    p_value: float | None
+    before_run_id: str | None
+    first_run_id: str
+    low_run_id: str
+    high_run_id: str
+    recovered_run_id: str | None
+    confirming_run_id: str | None  # that still shows it after it could be found; None while it is suspected
+    before_count: int
+    after_count: int
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Return what the series is told by."""
+        return make_place(self.subject, self.key, self.branch, self.metric)
+
+
+def is_loud(line: Line, kept: Sequence[Finding], order: Mapping[str, int], *, is_cut: bool) -> bool:
+    """Say whether a line's newest points may say anything new, so that all of it is to be looked at.
+
+    What is known of it has to be settled: then only what came after its newest change of level can be new. A line that
+    `is_cut` begins in the middle of its series.
+    """
+    if any(it.state == "suspected" for it in kept):
+        return True
+    cuts = [order[it] for one in kept for it in (one.first_run_id, one.recovered_run_id) if it and it in order]
+    newest = max(cuts, default=-1)
+    start = next((place for place, run_id in enumerate(line.run_ids) if order[run_id] >= newest), 0)
+    values = line.values[start:]
+    known = values[np.isfinite(values)]
+    if len(known) >= _SETTLED_COUNT:
+        if known.min() == known.max():
+            return False
+        it = prepare(values, None if line.errors is None else line.errors[start:])
+        if it is None or not stands_out(it.series, it.sigma):
+            return False
+    horizon = order[line.run_ids[min(_SETTLED_COUNT, len(line.run_ids) - 1)]] if is_cut else -1
+    return _tell(detect(line), order, horizon) != _tell((it for it in kept if it.state != "withdrawn"), order, horizon)
+
+
+def _tell(found: Iterable[Found | Finding], order: Mapping[str, int], horizon: int) -> set[tuple[str, ...]]:
+    """Tell changes by what of them lies beyond a place: nearer to a line's cut they cannot be found again."""
+    told = set()
+    for it in found:
+        late = [run_id or "" for run_id in (it.first_run_id, it.recovered_run_id)]
+        late = [run_id if order.get(run_id, -1) > horizon else "" for run_id in late]
+        if it.kind != "vanished" and any(late):
+            told.add((it.kind, it.direction, *late))
+    return told
+
+
+def detect(line: Line) -> list[Found]:
+    """Return what a line did: steps in both directions, those that recovered too, and slow drift.
+
+    A step that takes back an earlier one is that one's recovery, and no finding of its own.
+    """
+    known = line.values[np.isfinite(line.values)]
+    if len(known) < 2 or np.all(known == known[0]):
+        return []
+    changes = find_changes(line.values, line.errors)
+    found = [_of_step(line, step) for step in changes.steps if step.recovers is None]
+    if changes.drift is not None:
+        found.append(_of_drift(line, changes.drift))
+    return found
+
+
+def detect_vanished(it: Presence, suite_runs: Set[str], order: Mapping[str, int]) -> Found | None:
+    """Return that a series stopped while its suite went on, None where it did not."""
+    runs = sorted(suite_runs, key=lambda run_id: order[run_id])
+    there = [run_id for run_id in it.run_ids if run_id in suite_runs]
+    if not there or order[there[-1]] >= order[runs[-1]]:
+        return None
+    times, suite_times = [order[run_id] for run_id in there], [order[run_id] for run_id in runs]
+    if order[it.run_ids[-1]] > order[there[-1]] or not is_vanished(times, suite_times):
+        return None
+    missed = [run_id for run_id in runs if order[run_id] > times[-1]]
+    return Found(
+        subject="model",
+        key=it.key,
+        branch=it.branch,
+        metric=PASSES.name,
+        kind="vanished",
+        direction="worse",
+        before_value=None,
+        after_value=None,
+        relative=None,
+        p_value=None,
+        before_run_id=there[-1],
+        first_run_id=missed[0],
+        low_run_id=missed[0],
+        high_run_id=missed[0],
+        recovered_run_id=None,
+        confirming_run_id=runs[-1] if is_vanished(times, suite_times[:-1]) else None,
+        before_count=len(there),
+        after_count=len(missed),
+    )
+
+
+def _of_step(line: Line, step: Step) -> Found:
+    return Found(
+        **_common(line, step),
+        kind="step",
+        before_run_id=line.run_ids[step.low - 1],
+        first_run_id=line.run_ids[step.index],
+        low_run_id=line.run_ids[step.low],
+        high_run_id=line.run_ids[step.high],
+        recovered_run_id=None if step.recovered_at is None else line.run_ids[step.recovered_at],
+        confirming_run_id=_find_confirming(line, step),
+        before_count=step.before_count,
+        after_count=step.after_count,
+    )
+
+
+def _of_drift(line: Line, drift: Drift) -> Found:
+    finite = np.flatnonzero(np.isfinite(line.values))
+    later = finite[finite > drift.start]
+    return Found(
+        **_common(line, drift),
+        kind="drift",
+        before_run_id=line.run_ids[drift.start],
+        first_run_id=line.run_ids[drift.end],
+        low_run_id=line.run_ids[int(later[0])],
+        high_run_id=line.run_ids[drift.end],
+        recovered_run_id=None,
+        confirming_run_id=line.run_ids[int(finite[-1])] if _drifted_before(line, finite) else None,
+        before_count=int(np.count_nonzero(finite <= drift.start)),
+        after_count=int(np.count_nonzero(finite >= drift.end)),
+    )
+
+
+def _find_confirming(line: Line, step: Step) -> str | None:
+    if step.after_count < _CONFIRMING_COUNT:
+        return None
+    finite = np.flatnonzero(np.isfinite(line.values))
+    return line.run_ids[int(finite[np.searchsorted(finite, step.index) + _CONFIRMING_COUNT - 1])]
+
+
+def _drifted_before(line: Line, finite: Ints) -> bool:
+    """Say whether the drift was there without the newest run."""
+    if len(finite) <= _ENOUGH_DRIFT_POINTS:
+        return False
+    newest = int(finite[-1])
+    return detect_drift(line.values[:newest], None if line.errors is None else line.errors[:newest]) is not None
+
+
+def _common(line: Line, it: Step | Drift) -> dict[str, Any]:
+    better = is_better(line.metric, it.before, it.after)
+    return {
+        "subject": line.subject,
+        "key": line.key,
+        "branch": line.branch,
+        "metric": line.metric.name,
+        "direction": "changed" if better is None else "better" if better else "worse",
+        "before_value": it.before,
+        "after_value": it.after,
+        "relative": it.relative,
+        "p_value": it.p_value,
+    }

@@ -1,0 +1,229 @@
+"""Bring the findings up to date with the runs: everything once, then what new runs touch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from app.findings.detect import VERSION, Found, detect, detect_vanished, is_loud
+from app.findings.evidence import Evidence
+from app.findings.match import match, place_of
+from app.findings.order import rank_runs
+from app.findings.series import (
+    Line,
+    Places,
+    Presence,
+    find_set,
+    find_suite_runs,
+    read_model_lines,
+    read_run_lines,
+    read_suite_lines,
+)
+from app.queries.findings import Detection, Finding, get_detection, load_findings
+from app.queries.series_points import (
+    Newest,
+    PointRun,
+    get_newest,
+    list_names_of,
+    list_point_runs,
+    list_runs_with_results_since,
+    list_series_of,
+    list_suites_of,
+)
+from collectors.store.connect import open_reader, open_writer
+from collectors.store.findings import FOUND, save_findings
+
+_TAIL_RUNS = 120  # of a branch, in which something new is looked for; what is found there is looked at whole
+_WITHOUT_EVIDENCE = tuple(name for name in FOUND if name not in ("evidence", "confirmed_us"))
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """Say what an update did."""
+
+    run_count: int  # that were new
+    line_count: int  # series that were looked at
+    new_ids: tuple[str, ...]
+    changed_count: int
+    gone_count: int
+
+
+@dataclass
+class _Changes:
+    """Gather what is to be written."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    new_ids: list[str] = field(default_factory=list)
+    line_count: int = 0
+
+
+def has_news(path: str | os.PathLike[str]) -> bool:
+    """Say whether the database has runs that detection has not looked at."""
+    with closing(open_reader(path)) as reader:
+        known = get_detection(reader)
+        return known is None or known.version != VERSION or bool(_Work(reader, known).run_ids)
+
+
+def update_findings(
+    path: str | os.PathLike[str], *, everything: bool = False, now_us: int | None = None
+) -> UpdateReport:
+    """Look at the series of new runs, at all series where asked, and keep what is found.
+
+    Raises: StoreError if the database cannot be used.
+    """
+    with closing(open_reader(path)) as reader:
+        known = None if everything else get_detection(reader)
+        work = _Work(reader, known)
+        kept = load_findings(reader)
+        if known is not None and not work.run_ids:
+            return UpdateReport(0, 0, (), 0, 0)
+        changes = work.look(kept)
+    with closing(open_writer(path)) as writer:
+        save_findings(writer, changes.rows, changes.gone, seen=work.seen, version=VERSION, now_us=now_us)
+    new_ids = tuple(changes.new_ids)
+    return UpdateReport(
+        len(work.run_ids), changes.line_count, new_ids, len(changes.rows) - len(new_ids), len(changes.gone)
+    )
+
+
+class _Work:
+    """Know what of a database is to be looked at; `known` of None is everything."""
+
+    def __init__(self, reader: sqlite3.Connection, known: Detection | None) -> None:
+        self._reader = reader
+        self._runs = list_point_runs(reader)
+        self._newest = get_newest(reader)
+        seen = {} if known is None or known.version != VERSION else known.seen
+        # Runs that were deleted may have made findings: then nothing can be taken as looked at.
+        self._whole = not seen or self._newest.run_count < seen["run_count"]
+        self.run_ids = self._list_new({} if self._whole else seen)
+        self.seen = _describe_seen(self._newest, self._runs)
+
+    def _list_new(self, seen: Mapping[str, Any]) -> list[str]:
+        ended = [it for it in self._runs if it.state != "running"]
+        if not seen:
+            return [it.id for it in ended]
+        touched = {*list_runs_with_results_since(self._reader, seen["result_id"]), *seen["waiting"]}
+        return [it.id for it in ended if it.place > seen["run_place"] or it.id in touched]
+
+    def look(self, kept: Sequence[Finding]) -> _Changes:
+        """Detect what is there to detect, and say what is to be written."""
+        places = Places(self._runs, rank_runs(self._reader, self._runs))
+        by_place: dict[tuple[Any, ...], list[Finding]] = {}
+        for it in kept:
+            by_place.setdefault(place_of(it), []).append(it)
+        evidence, changes = Evidence(self._reader), _Changes()
+        lines, presences = self._read(places, by_place)
+        for line in lines:
+            changes.line_count += 1
+            of_line = [it for it in by_place.get(line.place, ()) if it.kind != "vanished"]
+            _keep(changes, evidence, places, detect(line), of_line)
+        suite_runs = find_suite_runs(presences)
+        for presence in presences:
+            one = detect_vanished(presence, suite_runs[find_set(presence.key, presence.branch)], places.order)
+            of_series = [it for it in by_place.get(presence.place, ()) if it.kind == "vanished"]
+            _keep(changes, evidence, places, [one] if one else [], of_series, presence.run_ids)
+        return changes
+
+    def _read(
+        self, places: Places, by_place: Mapping[tuple[Any, ...], Sequence[Finding]]
+    ) -> tuple[Iterator[Line], list[Presence]]:
+        """Read the lines that may have changed, and when each series of the touched branches was there."""
+        presences: list[Presence] = []
+        if self._whole:
+            return self._read_all(places, presences), presences
+        touched = set(list_series_of(self._reader, self.run_ids))
+        loud: dict[int, set[tuple[Any, ...]]] = {}
+        for series_id, lines, present in read_model_lines(self._reader, places, run_ids=self._list_tail(places)):
+            presences.extend(present)
+            if series_id in touched:
+                found = {it.place for it in lines if self._is_loud(it, by_place.get(it.place, ()), places)}
+                loud |= {series_id: found} if found else {}
+        return self._read_loud(places, loud), presences
+
+    def _is_loud(self, line: Line, kept: Sequence[Finding], places: Places) -> bool:
+        return is_loud(line, kept, places.order, is_cut=places.counts[line.branch] > _TAIL_RUNS)
+
+    def _read_all(self, places: Places, presences: list[Presence]) -> Iterator[Line]:
+        for _series_id, lines, present in read_model_lines(self._reader, places):
+            presences.extend(present)
+            yield from lines
+        yield from read_suite_lines(self._reader, places)
+        yield from read_run_lines(self._reader, places)
+
+    def _read_loud(self, places: Places, loud: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Line]:
+        for series_id, lines, _present in read_model_lines(self._reader, places, list(loud)) if loud else ():
+            yield from (it for it in lines if it.place in loud[series_id])
+        yield from read_suite_lines(self._reader, places, list_suites_of(self._reader, self.run_ids))
+        yield from read_run_lines(self._reader, places, list_names_of(self._reader, self.run_ids))
+
+    def _list_tail(self, places: Places) -> list[str]:
+        """List the newest runs of the branches that have new ones, and the new ones wherever they stand."""
+        branches = {places.runs[run_id].branch for run_id in self.run_ids}
+        tail = dict.fromkeys(self.run_ids)
+        for branch in sorted(branches):
+            of_branch = [run_id for run_id, run in places.runs.items() if run.branch == branch]
+            of_branch.sort(key=lambda run_id: places.order[run_id])
+            tail.update(dict.fromkeys(of_branch[-_TAIL_RUNS:]))
+        return list(tail)
+
+
+def _describe_seen(newest: Newest, runs: Iterable[PointRun]) -> str:
+    waiting = [it.id for it in runs if it.state == "running"]
+    return json.dumps(asdict(newest) | {"waiting": waiting}, separators=(",", ":"))
+
+
+def _keep(
+    changes: _Changes,
+    evidence: Evidence,
+    places: Places,
+    found: Sequence[Found],
+    kept: Sequence[Finding],
+    present: Sequence[str] = (),
+) -> None:
+    """Note what is to be written of one series."""
+    matched, lost = match(found, kept, places.order)
+    for finding_id, one, before in matched:
+        row = _make_row(finding_id, one, before, places)
+        if before is None:
+            changes.new_ids.append(finding_id)
+        same_runs = before is not None and (before.before_run_id, before.first_run_id) == (
+            one.before_run_id,
+            one.first_run_id,
+        )
+        if before is not None and same_runs and all(getattr(before, name) == row[name] for name in _WITHOUT_EVIDENCE):
+            continue
+        points = {"points": {"before": one.before_count, "after": one.after_count}}
+        told = before.evidence | points if before is not None and same_runs else evidence.gather(one)
+        changes.rows.append(row | {"evidence": json.dumps(told, ensure_ascii=False, separators=(",", ":"))})
+    for it in lost:
+        back = [run_id for run_id in present if places.order[run_id] > places.order[it.first_run_id]]
+        if it.kind != "vanished" or not back:
+            changes.gone += [it.id] if it.state != "withdrawn" else []
+        elif it.recovered_run_id is None:
+            changes.rows.append(_copy_row(it) | {"recovered_run_id": back[0]})
+
+
+def _make_row(finding_id: str, one: Found, before: Finding | None, places: Places) -> dict[str, Any]:
+    names = ("kind", "subject", "branch", "metric", "direction", "before_value", "after_value", "relative", "p_value")
+    runs = ("before_run_id", "first_run_id", "low_run_id", "high_run_id", "recovered_run_id")
+    confirmed = None if one.confirming_run_id is None else places.runs[one.confirming_run_id].started_us
+    is_confirmed = confirmed is not None or (before is not None and before.confirmed_us is not None)
+    return {
+        **{name: getattr(one, name) for name in (*names, *runs)},
+        **one.key,
+        "id": finding_id,
+        "state": "confirmed" if is_confirmed else "suspected",
+        "first_us": places.runs[one.first_run_id].started_us,
+        "confirmed_us": confirmed,
+    }
+
+
+def _copy_row(it: Finding) -> dict[str, Any]:
+    return asdict(it) | {"evidence": json.dumps(it.evidence, ensure_ascii=False, separators=(",", ":"))}

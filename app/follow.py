@@ -1,0 +1,114 @@
+"""Keep findings up to date while runs come in, and send what alerts are due: `serve` has one such process beside it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import app
+from app.alerts.rules import RulesError
+from app.settings import Settings, load_settings
+from collectors.store.connect import open_reader
+from collectors.store.errors import StoreError, explain
+
+LOOK_EVERY_S = 5.0
+ALERT_EVERY_S = 60.0
+EPILOG = """\
+`serve` starts this by itself (--follow no leaves it out). Where nothing serves, run it beside the collectors, or
+from cron: `python -m app findings update` and `python -m app alerts send`.
+Exit codes: 0 stopped, 2 the database cannot be used.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe `follow` to the command line."""
+    parser = commands.add_parser(
+        "follow",
+        help="look for findings whenever runs come in, and send alerts",
+        description="Look for findings whenever runs come in, and send what alerts are due, until interrupted.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
+    parser.add_argument("--alerts", metavar="FILE", help="The file of alert rules. Default: none, nothing is sent.")
+    parser.add_argument("--while-stdin", action="store_true", help="Stop when stdin is closed, as `serve` does it.")
+    parser.set_defaults(function=_run)
+
+
+def start_follower(settings: Settings, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a follower that ends with this process, however this one ends: then its stdin is closed."""
+    root = str(Path(app.__file__).resolve().parent.parent)
+    command = [sys.executable, "-m", "app", "follow", "--while-stdin", "--db", os.path.abspath(settings.db)]
+    if settings.alerts:
+        command += ["--alerts", os.path.abspath(settings.alerts)]
+    return subprocess.Popen(
+        command,
+        cwd=root,  # -m looks there first
+        env={**environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [environ.get("PYTHONPATH")])])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for the server; this one ends after it
+    )
+
+
+def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callable[[float], bool]) -> int:
+    """Look again and again until `wait` says that it is over; return the exit code.
+
+    What goes wrong is said once, and tried again: a database is locked, moved or migrated while this runs.
+    """
+    said = ""
+    alerted_s = -ALERT_EVERY_S
+    while True:
+        try:
+            found = _look(path)
+            if rules_path and (found or time.monotonic() - alerted_s >= ALERT_EVERY_S):
+                alerted_s = time.monotonic()
+                _alert(path, rules_path, environ)
+            said = ""
+        except (StoreError, RulesError, sqlite3.Error) as error:
+            text = str(explain(error, path) if isinstance(error, sqlite3.Error) else error)
+            if text != said:
+                sys.stderr.write(f"compileboard: {text}\n")
+            said = text
+        if wait(LOOK_EVERY_S):
+            return 0
+
+
+def _look(path: str) -> bool:
+    from app.findings.update import has_news, update_findings  # numpy: 0.2 s and 30 MB that many runs never need
+
+    return has_news(path) and update_findings(path) is not None
+
+
+def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:
+    from app.alerts.send import send_due
+
+    for problem in send_due(path, rules_path, environ, time.time_ns() // 1000).problems:
+        sys.stderr.write(f"compileboard: alerts: {problem}\n")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    settings = load_settings(os.environ, {"db": arguments.db, "alerts": arguments.alerts})
+    with closing(open_reader(settings.db)):
+        pass  # a database that cannot be used is said at once
+    return follow(settings.db, settings.alerts, os.environ, _wait_for_stdin if arguments.while_stdin else _sleep)
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def _wait_for_stdin(seconds: float) -> bool:
+    """Wait, and say whether whoever started this is gone."""
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    return bool(ready) and not os.read(sys.stdin.fileno(), 1024)
