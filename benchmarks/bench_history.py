@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collectors.events import BenchMeasured, Event, ProcessStarted, RunEnded, RunStarted
+from collectors.events import BenchMeasured, CommitsSeen, Event, ProcessStarted, RunEnded, RunStarted
 from collectors.store.connect import checkpoint, open_writer
 from collectors.store.ingest import Ingestor
 from collectors.store.migrations import migrate
@@ -30,6 +30,7 @@ TRITONS = ("3.4.0", "3.5.0", "3.5.1", "3.6.0", "3.6.0", "3.7.0", "3.7.0")
 DRIVERS = ("570.86.15", "575.57.08", "580.65.06")
 SUBJECTS = ("Fuse the two norms", "Fewer guards on modules", "Cache the lowered kernels", "Pin the allocator's pool")
 SUITE, SEED = "nightly_models", 7
+COMMITS_A_DAY = 37  # of pytorch/pytorch
 
 
 @dataclass
@@ -70,16 +71,37 @@ def step(models: list[Model], chance: random.Random) -> None:
         model.breaks = max(model.breaks + chance.choice((-1, 0, 0, 1)), 0)
 
 
+def make_hash(run_id: str, number: int = 0) -> str:
+    """Make the hash of the commit that a run measured, or of one a `number` of commits before it."""
+    return hashlib.sha256(f"{run_id}{number or ''}".encode()).hexdigest()[:40]
+
+
+def make_commits(bench: str, run_id: str, day: int, started_us: int) -> CommitsSeen:
+    """Make the commits of one day, each on the one before."""
+    apart_us = DAY_US // COMMITS_A_DAY
+    rows = [
+        [make_hash(run_id, number), started_us - number * apart_us, "Ann Author", f"Change {number} of day {day}"]
+        for number in range(COMMITS_A_DAY)
+    ]
+    return CommitsSeen(bench, -1, started_us, rows, make_hash(name_run(day - 1)) if day else None)
+
+
+def name_run(day: int) -> str:
+    """Name the run of a day."""
+    return f"01NIGHTLY{day:017d}"
+
+
 def make_run(day: int, days: int, started_us: int, models: list[Model], chance: random.Random) -> Iterator[Event]:
     """Yield the events of one day's run."""
     age = day / max(days, 1)
-    run_id = f"01NIGHTLY{day:017d}"
+    run_id = name_run(day)
     bench = f"{run_id}/bench"
     gpu = {"name": "NVIDIA H200", "driver_version": DRIVERS[int(age * len(DRIVERS))]}
-    git = {"commit": hashlib.sha256(run_id.encode()).hexdigest()[:40], "branch": "main"}
+    git = {"commit": make_hash(run_id), "branch": "main"}
     git |= {"subject": f"{chance.choice(SUBJECTS)} (#{1000 + day})", "dirty": False}  # type: ignore[dict-item]
     started: dict[str, Any] = {"run_id": run_id, "name": "nightly", "suite": SUITE, "source": "bench", "git": git}
     yield RunStarted(bench, 0, started_us, gpus=[gpu], host={"name": "gpu-01"}, **started)
+    yield make_commits(bench, run_id, day, started_us)
     place = int(age * len(TORCHES))
     versions = {"torch_version": TORCHES[place], "triton_version": TRITONS[place]}
     yield ProcessStarted(f"{bench}/1", 0, started_us, run_id=run_id, pid=1, **versions)

@@ -27,6 +27,7 @@ ADDRESSES: tuple[tuple[str, str, bool], ...] = (
     ("overview, another definition and axis", "/?definition=runner&axis=torch", True),
     ("trends of the suite", "/trends", True),
     ("trends of the suite, all runs", "/trends?last=all", True),
+    ("trends of the suite by commit, all runs", "/trends?last=all&axis=commit", True),
     ("trends of a model, all runs", "/trends?model={model}&last=all", True),
     ("trends of a break and guards", "/trends?break={distinct_break}&category=tensor_size", True),
     ("models", "/models", False),

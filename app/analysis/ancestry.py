@@ -35,27 +35,32 @@ def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitO
     known = [it for it in first_seen_us if it in parents]
     oldest_us = min((parents[it][1] for it in known), default=0)
     # A chain goes on before the oldest commit that is asked for, whether its beginning is at hand or not.
-    begun = {ends[it] if parents[ends[it]][1] > oldest_us else None for it in known}
+    first = [ends.get(it, it) for it in known if nearest[it] is None]
+    begun = {it if parents[it][1] > oldest_us else None for it in first}
     return CommitOrder(places, frozenset(first_seen_us) - frozenset(known), len(begun))
 
 
 def _find_nearest(wanted: Iterable[str], parents: Parents) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Find for each wanted commit the nearest wanted one before it, and where its chain ends; each step once."""
+    """Find for each wanted commit the nearest wanted one before it; where there is none, where its chain ends.
+
+    Each step is taken once, however many chains share it.
+    """
     asked = set(wanted)
-    nearest: dict[str, str | None] = {}  # of every commit on the way
+    nearest: dict[str, str | None] = {}
     ends: dict[str, str] = {}
+    found: dict[str, tuple[str | None, str]] = {}  # of every commit on the way
     for start in sorted(asked):
-        path, at = [], start
-        while at not in ends and at in parents:
-            ends[at] = at  # seen; one that comes again is a circle
-            path.append(at)
-            at = parents[at][0] or ""
-        end = ends.get(at) or (path[-1] if path else start)
-        for it in reversed(path):
-            nearest[it] = at if at in asked else nearest.get(at)
-            ends[it], at = end, it
-        nearest.setdefault(start, None)
-    return {it: nearest[it] for it in asked}, ends
+        path: dict[str, None] = {}
+        at = last = start
+        while at in parents and at not in path and at not in found:
+            path[at] = None
+            last, at = at, parents[at][0] or ""
+            if at in asked:
+                break
+        before = (at, last) if at in asked and path else found.get(at, (None, last))
+        found.update(dict.fromkeys(path, before))
+        nearest[start], ends[start] = before if before[0] != start else (None, start)
+    return nearest, ends
 
 
 def _cut_circles(nearest: dict[str, str | None]) -> None:

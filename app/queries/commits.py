@@ -76,7 +76,9 @@ def list_ancestry(
     if oldest_us is None:
         return {}
     values = {"since_us": oldest_us - SLACK_US, "until_us": newest_us + SLACK_US, "limit": limit}
-    return {row[0]: (row[1], row[2]) for row in connection.execute(ANCESTRY_SQL, values)}
+    cursor = connection.cursor()
+    cursor.row_factory = None  # plain tuples: there may be thousands
+    return {hash_: (parent_hash, time_us) for hash_, parent_hash, time_us in cursor.execute(ANCESTRY_SQL, values)}
 
 
 def list_commit_range(connection: sqlite3.Connection, base_hash: str, new_hash: str, limit: int = 50) -> CommitRange:
