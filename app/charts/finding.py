@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from app.analysis.finding_line import Levels
+from app.analysis.finding_words import describe_finding
 from app.analysis.metrics import Metric
 from app.analysis.trends import Axis, TrendLine
 from app.charts.base import Chart, finish
 from app.charts.metric_trends import POINTS_ID, chart_metric
 from app.queries.findings import Finding
 
+_MARKS = {
+    "worse": ("triangle-up", "state-bad"),
+    "better": ("triangle-down", "state-good"),
+    "changed": ("diamond", "series-4"),
+}
 _COLORS = {"worse": "state-bad", "better": "state-good", "changed": "series-4"}
 
 
@@ -23,6 +31,35 @@ def chart_finding(it: Finding, metric: Metric, line: TrendLine, axis: Axis, leve
         traces += finish(_draw_levels(it, metric, levels))["data"]
     figure = chart.figure | {"data": [*traces[len(chart.figure["data"]) :], *traces[: len(chart.figure["data"])]]}
     return replace(chart, figure=figure, height="m", show_legend=True)
+
+
+def mark_findings(chart: Chart, found: Sequence[Finding], axis: Axis) -> Chart:
+    """Mark at the foot of a trend where a lasting change of it came in; a mark opens its finding."""
+    place = {run.id: number for number, run in enumerate(axis.runs)}
+    traces = []
+    for direction, (symbol, color) in _MARKS.items():
+        own = [it for it in found if it.direction == direction and it.first_run_id in place]
+        if own:
+            traces.append(_mark(own, [place[it.first_run_id] for it in own], symbol, color))
+    data = [*chart.figure["data"], *finish(traces)["data"]]
+    return replace(chart, figure=chart.figure | {"data": data}) if traces else chart
+
+
+def _mark(found: Sequence[Finding], places: list[int], symbol: str, color: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": places,
+        "y": [0.04] * len(found),
+        "yaxis": "y2",
+        "meta": {"color": color, "points": POINTS_ID},
+        "marker": {"size": 10, "symbol": symbol},
+        "customdata": [f"/findings/{quote(it.id, safe='')}" for it in found],
+        "hovertext": [describe_finding(it).replace("%{", "% {")[:200] for it in found],
+        "hoverlabel": {"namelength": 0},
+        "hovertemplate": "%{hovertext}\n%{text}",
+        "showlegend": False,
+    }
 
 
 def _draw_levels(it: Finding, metric: Metric, levels: Levels) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flask import Blueprint, abort, render_template, request, url_for
 
+from app.analysis import finding_cells, finding_words
 from app.analysis.chains import label_category
 from app.analysis.model_history import FIELDS, ModelSeries, Point, choose_series, split_series
 from app.analysis.model_table import DEFAULT_ORDER, cut_page, find_alike, list_alike, sort_results
@@ -22,6 +23,7 @@ from app.charts.models import chart_history, chart_repeats
 from app.db import get_reader, get_settings
 from app.format import format_time
 from app.queries import models
+from app.queries.findings import Finding, list_series_findings
 from app.queries.page import FilterError, check_limit
 from app.queries.result_rows import ResultRow
 from app.queries.results import get_result_parts, list_results
@@ -117,6 +119,7 @@ def show(model: str) -> str:
     if chosen is None:
         abort(404, f"{model[:80]} was never measured so; take a part of the address away.")
     point = _choose_point(chosen)
+    found = list_series_findings(reader, "model", chosen.fields["suite"] or "", [model])
     runs = models.list_point_runs(reader, [it.row.run_id for it in chosen.points])
     addresses = [_address(model, chosen, it.row.run_id) for it in chosen.points]
     return render_template(
@@ -128,11 +131,19 @@ def show(model: str) -> str:
         points=list(zip(chosen.points, addresses))[::-1],
         runs=runs,
         charts=chart_history(chosen.points, [f"{it}#point" for it in addresses]) if len(chosen.points) > 1 else [],
+        found=[it for it in found if _is_of(it, chosen)],
+        words=finding_words,
+        cells=finding_cells,
         has_charts=True,
         label_category=label_category,
         **_read_point(point),
         **_WORDS,
     )
+
+
+def _is_of(it: Finding, chosen: ModelSeries) -> bool:
+    """Say whether something was found in a series; what was not said is '' or 0 there."""
+    return all(getattr(it, name) == (value or type(getattr(it, name))()) for name, value in chosen.fields.items())
 
 
 def _choose_point(chosen: ModelSeries) -> Point:

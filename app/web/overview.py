@@ -8,11 +8,13 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
+from app.analysis import finding_cells, finding_words
 from app.analysis.model_history import query_fields
 from app.charts import overview as charts
 from app.charts.metric_trends import share_runs
 from app.db import get_reader, get_settings
 from app.queries import overview as queries
+from app.queries.findings import FindingFilter, count_findings, get_detection, list_findings
 from app.queries.runs import RunFilter, list_runs
 from app.queries.trends import ModelSet
 from app.web.headline import read_headline
@@ -35,6 +37,7 @@ def index() -> str:
     return render_template(
         "overview.html",
         headline=_read_headline(reader),
+        **_read_findings(reader),
         suite=suite,
         name=name,
         suites=sorted({it.suite for it in series if it.suite}),
@@ -56,6 +59,18 @@ def index() -> str:
         functions=queries.list_top_functions(reader, suite, name, newest=settings.trend_runs),
         live=any(point.state == "running" for point in points),
     )
+
+
+def _read_findings(reader: sqlite3.Connection) -> dict[str, Any]:
+    """Read the newest findings that nobody answered, of everything in this database."""
+    wanted = FindingFilter(state="confirmed", handling="open", recovered=False)
+    return {
+        "found": list_findings(reader, wanted, limit=5).rows,
+        "found_counts": count_findings(reader),
+        "detection": get_detection(reader),
+        "words": finding_words,
+        "cells": finding_cells,
+    }
 
 
 def _read_headline(reader: sqlite3.Connection) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from app.analysis.phases import list_shares, sum_phases
 from app.charts.run import chart_compiles
 from app.db import get_reader, get_settings
 from app.queries import compiles, events, logs, run_breaks, run_detail, run_events, run_recompiles
+from app.queries.findings import DIRECTIONS, NOT_IGNORED, NOT_WITHDRAWN, FindingFilter, count_ranges
 from app.queries.page import FilterError, check_limit
 from app.queries.run_detail import RunDetail
 from app.queries.trace_files import list_trace_files
@@ -30,7 +31,9 @@ def _summary(detail: RunDetail) -> dict[str, Any]:
     reader, run = get_reader(), detail.run
     phases = compiles.get_phases(reader, run.id)
     longest = compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows
+    began = count_ranges(reader, FindingFilter(state=NOT_WITHDRAWN, handling=NOT_IGNORED), [run.id])
     return {
+        "began": [(it, sum(row.finding_count for row in began if row.direction == it)) for it in DIRECTIONS],
         "findings": diagnose(read_evidence(reader, run)),
         "phases": phases,
         "shares": list_shares(phases),

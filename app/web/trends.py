@@ -9,14 +9,17 @@ from typing import Any
 
 from flask import Blueprint, abort, render_template, request, url_for
 
+from app.analysis.finding_words import describe_finding
 from app.analysis.metrics import Metric
 from app.analysis.model_history import label_fields, query_fields
 from app.analysis.summaries import DEFINITIONS
 from app.analysis.trend_lines import CHOICES, draw_counts, draw_models, draw_suite, find_metric, read_choices
 from app.analysis.trends import AXES, TrendLine, lay_out, pad
+from app.charts.finding import mark_findings
 from app.charts.metric_trends import chart_metric, list_twin, share_runs
 from app.db import get_reader
 from app.queries.commits import list_ancestry
+from app.queries.findings import Finding, list_series_findings
 from app.queries.overview import list_top_breaks, list_top_functions
 from app.queries.page import FilterError
 from app.queries.run_counts import count_guard_failures, count_runs
@@ -108,15 +111,17 @@ def index() -> str:
     notes: list[str] = []
     drawings = [] if chosen is None else _measure(reader, asked, chosen, notes)
     drawings += _count(reader, asked)
+    found = [] if chosen is None else _find(reader, asked, chosen, drawings)
     run_ids = {point.run_id for it in drawings for line in it.lines for point in line.points}
     runs = list_trend_runs(reader, run_ids)
     runs = [it for it in runs if asked.wanted.branch in (None, it.git_branch)]
     parents = list_ancestry(reader, [it.git_commit for it in runs]) if asked.axis == "commit" else {}
     axis = lay_out(runs, asked.axis, parents=parents)
-    charts = [
-        chart_metric(it.metric, it.lines, axis, chart_id=f"trend-{number}", words=number == 0)
-        for number, it in enumerate(drawings)
-    ]
+    charts = []
+    for number, it in enumerate(drawings):
+        chart = chart_metric(it.metric, it.lines, axis, chart_id=f"trend-{number}", words=number == 0)
+        charts.append(mark_findings(chart, [one for one in found if one.metric == it.metric.name], axis))
+    shown = {run.id for run in axis.runs}
     columns, twin = list_twin([(it.metric, it.lines) for it in drawings], axis)
     return render_template(
         "trends.html",
@@ -127,6 +132,8 @@ def index() -> str:
         shared=share_runs(axis),
         axis=axis,
         notes=[*notes, *axis.notes],
+        found=[it for it in found if it.first_run_id in shown],
+        describe_finding=describe_finding,
         columns=columns,
         twin=twin,
         label_fields=label_fields,
@@ -160,6 +167,21 @@ def _measure(reader: sqlite3.Connection, asked: Asked, chosen: ModelSet, notes: 
     if empty:
         notes.append(f"{', '.join(empty)}: never measured in these runs")
     return [it for it in found if _has_points(it)]
+
+
+def _find(reader: sqlite3.Connection, asked: Asked, chosen: ModelSet, drawings: Sequence[Drawing]) -> list[Finding]:
+    """List what was found in the series that are drawn."""
+    metrics = {it.metric.name for it in drawings}
+    of_set = {name: "" if value is None else value for name, value in chosen.fields.items()}
+    subject, models = ("model", asked.models) if asked.models else ("suite", [""])
+    found = list_series_findings(reader, subject, chosen.suite, models)
+    return [
+        it
+        for it in found
+        if it.metric in metrics
+        and asked.wanted.branch in (None, it.branch)
+        and all(getattr(it, name) == value for name, value in of_set.items())
+    ]
 
 
 def _has_points(it: Drawing) -> bool:

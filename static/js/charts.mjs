@@ -43,7 +43,8 @@ function read(id) {
 function place(trace) {
   if (!trace.meta?.points) return trace;
   const { x, runs, text } = read(trace.meta.points);
-  const links = runs && { customdata: trace.x.map((at) => `/runs/${runs[at]}`) }; // none in a file
+  // None in a file; a trace may bring its own.
+  const links = runs && !trace.customdata && { customdata: trace.x.map((at) => `/runs/${runs[at]}`) };
   return { ...trace, x: trace.x.map((at) => x[at]), ...links, ...(text && { text: trace.x.map((at) => text[at]) }) };
 }
 
@@ -85,6 +86,8 @@ export function drawAll(within = document) {
 
 drawAll();
 document.addEventListener("themechange", () => drawAll());
+// All at once: the browser prints when this returns.
+document.addEventListener("printchange", () => document.querySelectorAll("[data-chart]").forEach((plot) => draw(plot)));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
 document.addEventListener("livechange", (event) => {
   for (const plot of document.querySelectorAll(`[data-chart="${CSS.escape(event.detail)}"]`)) draw(plot);
