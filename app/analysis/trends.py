@@ -132,15 +132,15 @@ def _say_unknown(runs: Sequence[TrendRun], order: CommitOrder) -> list[str]:
     said = []
     count = sum(it.git_commit in order.unknown for it in runs)
     if count:
-        which = "every run" if count == len(runs) else "1 run" if count == 1 else f"{count} runs"
+        whose = "1 run's commit" if count == 1 else f"the commits of {'all' if count == len(runs) else count} runs"
         said.append(
-            f"what came before the commit of {which} is not known: placed by when the commit was first measured "
-            "(`compileboard-collect commits` tells a repository's history)"
+            f"What came before {whose} is not known, so the time of the first run with it says where it stands; "
+            "compileboard-collect commits adds a repository's history"
         )
     if order.histories > 1:
         said.append(
-            f"these commits are of {order.histories} histories that no known commit connects: where one goes on after "
-            "another, they are in the order of their time"
+            f"These runs are of {order.histories} stretches of history, and the commits between them are not known; "
+            "their commits' times say which comes first"
         )
     return said
 

@@ -163,7 +163,7 @@ def test_a_point_between_two_gaps_is_seen_on_a_dense_chart_too() -> None:
 def test_the_axis_of_commits_is_in_the_order_of_ancestry_and_says_what_is_not_known(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
-    note = "is not known: placed by when the commit was first measured"
+    note = "is not known, so the time of the first run with it says where it stands"
     assert note in text_of(client, "/trends?axis=commit")
     assert note not in text_of(client, "/trends")
     found = store.execute("select id, git_commit from runs where source = 'bench' order by started_us").fetchall()
