@@ -16,6 +16,7 @@ from typing import Any
 
 import app
 from app.alerts.rules import RulesError
+from app.findings.news import find_news
 from app.settings import Settings, load_settings
 from collectors.store.connect import open_reader
 from collectors.store.errors import StoreError, explain
@@ -84,9 +85,14 @@ def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callabl
 
 
 def _look(path: str) -> bool:
-    from app.findings.update import has_news, update_findings  # numpy: 0.2 s and 30 MB that many runs never need
+    with closing(open_reader(path)) as reader:
+        news = find_news(reader)
+    if not news.is_whole and not news.run_ids:
+        return False
+    from app.findings.update import update_findings  # numpy: 0.2 s and 30 MB, which most hours never need
 
-    return has_news(path) and update_findings(path) is not None
+    update_findings(path)
+    return True
 
 
 def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:

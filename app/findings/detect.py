@@ -17,7 +17,6 @@ from app.analysis.steps import Step
 from app.findings.series import Line, Presence, make_place
 from app.queries.findings import Finding
 
-VERSION = 1  # one more when it would find otherwise: everything is then looked at again
 _SETTLED_COUNT = 20  # as in app.analysis.steps
 _CONFIRMING_COUNT = 3  # a step is found with two runs after it; the next one confirms it
 _ENOUGH_DRIFT_POINTS = 10

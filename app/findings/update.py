@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from app.findings.detect import VERSION, Found, detect, detect_vanished, is_loud
+from app.findings.detect import Found, detect, detect_vanished, is_loud
 from app.findings.evidence import Evidence
 from app.findings.match import match, place_of
+from app.findings.news import VERSION, News, find_news
 from app.findings.order import rank_runs
 from app.findings.series import (
     Line,
@@ -24,14 +25,9 @@ from app.findings.series import (
     read_run_lines,
     read_suite_lines,
 )
-from app.queries.findings import Detection, Finding, get_detection, load_findings
+from app.queries.findings import Finding, load_findings
 from app.queries.series_points import (
-    Newest,
-    PointRun,
-    get_newest,
     list_names_of,
-    list_point_runs,
-    list_runs_with_results_since,
     list_series_of,
     list_suites_of,
 )
@@ -63,13 +59,6 @@ class _Changes:
     line_count: int = 0
 
 
-def has_news(path: str | os.PathLike[str]) -> bool:
-    """Say whether the database has runs that detection has not looked at."""
-    with closing(open_reader(path)) as reader:
-        known = get_detection(reader)
-        return known is None or known.version != VERSION or bool(_Work(reader, known).run_ids)
-
-
 def update_findings(
     path: str | os.PathLike[str], *, everything: bool = False, now_us: int | None = None
 ) -> UpdateReport:
@@ -78,43 +67,28 @@ def update_findings(
     Raises: StoreError if the database cannot be used.
     """
     with closing(open_reader(path)) as reader:
-        known = None if everything else get_detection(reader)
-        work = _Work(reader, known)
-        kept = load_findings(reader)
-        if known is not None and not work.run_ids:
+        news = find_news(reader, everything=everything)
+        if not news.is_whole and not news.run_ids:
             return UpdateReport(0, 0, (), 0, 0)
-        changes = work.look(kept)
+        changes = _Work(reader, news).look(load_findings(reader))
     with closing(open_writer(path)) as writer:
-        save_findings(writer, changes.rows, changes.gone, seen=work.seen, version=VERSION, now_us=now_us)
+        save_findings(writer, changes.rows, changes.gone, seen=news.seen, version=VERSION, now_us=now_us)
     new_ids = tuple(changes.new_ids)
     return UpdateReport(
-        len(work.run_ids), changes.line_count, new_ids, len(changes.rows) - len(new_ids), len(changes.gone)
+        len(news.run_ids), changes.line_count, new_ids, len(changes.rows) - len(new_ids), len(changes.gone)
     )
 
 
 class _Work:
-    """Know what of a database is to be looked at; `known` of None is everything."""
+    """Know what of a database is to be looked at."""
 
-    def __init__(self, reader: sqlite3.Connection, known: Detection | None) -> None:
+    def __init__(self, reader: sqlite3.Connection, news: News) -> None:
         self._reader = reader
-        self._runs = list_point_runs(reader)
-        self._newest = get_newest(reader)
-        seen = {} if known is None or known.version != VERSION else known.seen
-        # Runs that were deleted may have made findings: then nothing can be taken as looked at.
-        self._whole = not seen or self._newest.run_count < seen["run_count"]
-        self.run_ids = self._list_new({} if self._whole else seen)
-        self.seen = _describe_seen(self._newest, self._runs)
-
-    def _list_new(self, seen: Mapping[str, Any]) -> list[str]:
-        ended = [it for it in self._runs if it.state != "running"]
-        if not seen:
-            return [it.id for it in ended]
-        touched = {*list_runs_with_results_since(self._reader, seen["result_id"]), *seen["waiting"]}
-        return [it.id for it in ended if it.place > seen["run_place"] or it.id in touched]
+        self._news = news
 
     def look(self, kept: Sequence[Finding]) -> _Changes:
         """Detect what is there to detect, and say what is to be written."""
-        places = Places(self._runs, rank_runs(self._reader, self._runs))
+        places = Places(self._news.runs, rank_runs(self._reader, self._news.runs))
         by_place: dict[tuple[Any, ...], list[Finding]] = {}
         for it in kept:
             by_place.setdefault(place_of(it), []).append(it)
@@ -136,9 +110,9 @@ class _Work:
     ) -> tuple[Iterator[Line], list[Presence]]:
         """Read the lines that may have changed, and when each series of the touched branches was there."""
         presences: list[Presence] = []
-        if self._whole:
+        if self._news.is_whole:
             return self._read_all(places, presences), presences
-        touched = set(list_series_of(self._reader, self.run_ids))
+        touched = set(list_series_of(self._reader, self._news.run_ids))
         loud: dict[int, set[tuple[Any, ...]]] = {}
         for series_id, lines, present in read_model_lines(self._reader, places, run_ids=self._list_tail(places)):
             presences.extend(present)
@@ -160,23 +134,18 @@ class _Work:
     def _read_loud(self, places: Places, loud: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Line]:
         for series_id, lines, _present in read_model_lines(self._reader, places, list(loud)) if loud else ():
             yield from (it for it in lines if it.place in loud[series_id])
-        yield from read_suite_lines(self._reader, places, list_suites_of(self._reader, self.run_ids))
-        yield from read_run_lines(self._reader, places, list_names_of(self._reader, self.run_ids))
+        yield from read_suite_lines(self._reader, places, list_suites_of(self._reader, self._news.run_ids))
+        yield from read_run_lines(self._reader, places, list_names_of(self._reader, self._news.run_ids))
 
     def _list_tail(self, places: Places) -> list[str]:
         """List the newest runs of the branches that have new ones, and the new ones wherever they stand."""
-        branches = {places.runs[run_id].branch for run_id in self.run_ids}
-        tail = dict.fromkeys(self.run_ids)
+        branches = {places.runs[run_id].branch for run_id in self._news.run_ids}
+        tail = dict.fromkeys(self._news.run_ids)
         for branch in sorted(branches):
             of_branch = [run_id for run_id, run in places.runs.items() if run.branch == branch]
             of_branch.sort(key=lambda run_id: places.order[run_id])
             tail.update(dict.fromkeys(of_branch[-_TAIL_RUNS:]))
         return list(tail)
-
-
-def _describe_seen(newest: Newest, runs: Iterable[PointRun]) -> str:
-    waiting = [it.id for it in runs if it.state == "running"]
-    return json.dumps(asdict(newest) | {"waiting": waiting}, separators=(",", ":"))
 
 
 def _keep(

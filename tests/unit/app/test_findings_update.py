@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.analysis.finding_words import describe_cause, describe_finding, describe_range
-from app.findings.update import UpdateReport, has_news, update_findings
+from app.findings.update import UpdateReport, update_findings
 from app.queries.findings import Finding, list_finding_words, load_findings
 from collectors.events import BenchMeasured
 from collectors.store.annotations import delete_run
@@ -153,9 +153,7 @@ def test_branches_are_series_of_their_own(store: sqlite3.Connection, database: P
 
 def test_new_runs_alone_are_looked_at(store: sqlite3.Connection, database: Path) -> None:
     record(store, FLAT)
-    assert has_news(database)
     assert update_findings(database).run_count == N
-    assert not has_news(database)
     assert update_findings(database) == UpdateReport(0, 0, (), 0, 0)
     record(store, [2.0], first=N)
     assert (update_findings(database).run_count, update_findings(database, everything=True).run_count) == (1, N + 1)
