@@ -27,7 +27,7 @@ _HASH = 16
 def normalize(address: str) -> str:
     """Write an address so that two that mean the same are the same; the part behind # goes."""
     parts = urlsplit(address)
-    path = quote(unquote(parts.path), safe="/:@!$&'()*+,;=~-._")
+    path = quote(unquote(parts.path), safe="/:@!$&'()*+,;=~-._") or "/"
     query = urlencode(sorted(parse_qsl(parts.query, keep_blank_values=True), key=lambda it: it[0]))
     return f"{path}?{query}" if query else path
 
