@@ -79,9 +79,6 @@ def say(finding_id: str) -> Response:
     try:
         with writing() as connection:
             found = say_of_finding(connection, finding_id, typed["action"], who=typed["who"], text=typed["text"])
-    except UnicodeEncodeError:
-        problem = "text: it has half a character, which cannot be kept; write it anew"
-        return make_response(_render(_find(finding_id), typed, problem), 400)
     except ValueError as error:
         return make_response(_render(_find(finding_id), typed, str(error)), 400)
     if not found:
