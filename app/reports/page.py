@@ -14,14 +14,14 @@ from markupsafe import Markup
 from app import format
 from app.resources import resource_folder
 
-STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css")
+STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css", "css/print.css")
 # For what comes from torch's own logs; other reports are as small as they were.
 EXPLORED_STYLES = ("css/artifacts.css", "css/explore.css", "css/report-explored.css")
 BENCH_STYLES = ("css/results.css",)
 TREND_STYLES = ("css/trends.css",)
 PLOTLY = "vendor/plotly/plotly-basic.min.js"
-# One script: report.mjs calls what charts.mjs has. Charts of one axis, which zoom together, need one more.
-MODULES = ("js/charts.mjs", "js/report.mjs")
+# One script. Charts of one axis, which zoom together, need one more.
+MODULES = ("js/charts.mjs", "js/print.mjs")
 LINKED_MODULES = (*MODULES, "js/trends.mjs")
 _MISSING = Markup('<span class="missing">{}</span>').format(format.NOT_RECORDED)
 _FORMATS: dict[str, Callable[..., str]] = {

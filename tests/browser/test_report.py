@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from app.cli import main
 from collectors.store.connect import checkpoint, open_writer
 from collectors.store.migrations import migrate
+from tests.unit.app.benched import RUNS as BENCHED
+from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import explore
 from tests.unit.app.hostile import BAD, record_hostile_run
 from tests.unit.app.hostile import RUN as HOSTILE
@@ -29,11 +32,20 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(open_writer(database)) as store:
         record_run(store)
         record_hostile_run(store)
+        bench_suite(store)
         checkpoint(store)
-    for run in (RUN, HOSTILE):
-        where = ["--db", str(database), "--output", str(folder / f"{run}.html")]
-        assert main(["export", "--run", run, "--format", "html", *where]) == 0
+    compared = ["--compare", BENCHED[0], BENCHED[2]]
+    reports = {RUN: ["--run", RUN], HOSTILE: ["--run", HOSTILE], "comparison": compared}
+    reports["suite"] = ["--suite", "bench_models", "--last", "9999w"]
+    for name, what in reports.items():
+        where = ["--db", str(database), "--output", str(folder / f"{name}.html")]
+        assert main(["export", *what, "--format", "html", *where]) == 0
     return folder
+
+
+def read_pages(pdf: bytes) -> list[bytes]:
+    """Find the pages of a PDF of Chromium's: each is an object of its own."""
+    return re.findall(rb"/Type\s*/Page\b", pdf)
 
 
 @pytest.fixture
@@ -88,9 +100,25 @@ def test_report_prints_on_white_paper(from_disk: Open) -> None:
     page.locator("#compiles-chart .barlayer path").first.wait_for()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(24, 32, 44)"
-    assert len(page.pdf()) > 10_000
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("getComputedStyle(document.body).color") != "rgb(24, 32, 44)"
+
+
+@pytest.mark.parametrize("report", [RUN, "comparison", "suite"])
+def test_report_as_pdf_has_pages_and_no_cut_chart(from_disk: Open, report: str) -> None:
+    page = from_disk(report, color_scheme="dark")
+    page.locator("[data-drawn]").first.wait_for()
+    assert len(read_pages(page.pdf())) > 1
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    widths = page.eval_on_selector_all(
+        ".js-plotly-plot", "all => all.map((it) => [it.clientWidth, it.layout.font.color])"
+    )
+    drawn = page.eval_on_selector_all(".main-svg:first-child", "all => all.map((it) => it.clientWidth)")
+    assert all(abs(width - 650) < 40 and color == "rgb(86, 97, 115)" for width, color in widths) and widths
+    assert drawn == [width for width, _color in widths]
+    hidden = page.locator(".report__toc, .zooms, .twin, main button")
+    assert not any(it.is_visible() for it in hidden.all())
 
 
 def test_report_with_texts_leads_from_the_directory_to_one(from_disk: Open, reports: Path) -> None:
@@ -109,3 +137,19 @@ def test_report_with_texts_leads_from_the_directory_to_one(from_disk: Open, repo
     assert "async_compile" in page.locator("pre:target").inner_text()
     assert page.locator("#timeline svg rect").first.is_visible()
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_suite_report_draws_every_chart_and_zooms_them_together(from_disk: Open, scheme: str, width: int) -> None:
+    page = from_disk("suite", color_scheme=scheme, viewport={"width": width, "height": 900})
+    count = page.locator("[data-chart]").count()
+    page.wait_for_function("count => document.querySelectorAll('[data-drawn]').length === count", arg=count)
+    assert count >= 6
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    ranges = "[...document.querySelectorAll('[data-drawn]')].map((it) => String(it.layout.xaxis.range))"
+    before = page.evaluate(ranges)
+    page.get_by_role("button", name="Zoom in").click()
+    page.wait_for_function(f"before => new Set({ranges}).size === 1 && {ranges}[0] !== before", arg=before[0])
+    leads = "[...document.querySelectorAll('[data-drawn]')].some((it) => it.data.some((trace) => trace.customdata))"
+    assert page.evaluate(leads) is False  # there is no run's page beside a file
