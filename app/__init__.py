@@ -20,6 +20,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from app import db
     from app.api import routes as api
     from app.web import (
+        alerts,
         aot,
         artifacts,
         assets,
@@ -28,6 +29,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         compile,
         directory,
         errors,
+        feed,
         filters,
         findings,
         graph_breaks,
@@ -67,6 +69,8 @@ def create_app(settings: Settings | None = None) -> Flask:
         health.blueprint,
         overview.blueprint,
         findings.blueprint,
+        feed.blueprint,
+        alerts.blueprint,
         runs.blueprint,
         run.blueprint,
         traces.blueprint,

@@ -28,7 +28,7 @@ LINE_LIMIT = 400
 _VERBS = {"worse": "got worse", "better": "got better", "changed": "changed"}
 _SUBJECTS = {"model": "model", "suite": "suite", "runs": "name of runs"}
 # What breaks a line, a header or a terminal, and halves of characters, which no UTF-8 can say.
-_UNSAID = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+")
+_UNSAID = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def find_group_address(group: FindingGroup, base_url: str) -> str:
 
 def clean(text: str, limit: int = LINE_LIMIT) -> str:
     """Make one line of other people's text, and cut it where it is too long."""
-    line = " ".join(_UNSAID.sub(" ", text).split())
+    line = _UNSAID.sub(" ", text).strip()  # not split(): it parts numbers at their narrow spaces
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

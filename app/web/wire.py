@@ -10,7 +10,7 @@ from flask import Flask, Response, request
 from flask.json.provider import JSONProvider
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-_COMPRESSED_TYPES = ("text/", "application/json", "application/javascript", "image/svg+xml")
+_COMPRESSED_TYPES = ("text/", "application/json", "application/atom+xml", "application/javascript", "image/svg+xml")
 _WORTH_COMPRESSING_BYTES = 1400  # below this an answer is one packet anyway
 
 

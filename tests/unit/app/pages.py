@@ -190,6 +190,10 @@ def _compare(reader: sqlite3.Connection) -> list[str]:
     return ["/compare", f"/compare?new={last}", f"/compare?base={first}", *pages, *more, *files, "/api/v1/compare"]
 
 
+def _alerts(_reader: sqlite3.Connection) -> list[str]:
+    return ["/alerts", "/alerts?state=sent", "/findings.atom", "/findings.atom?direction=worse&suite=x&handling=any"]
+
+
 def _findings(reader: sqlite3.Connection) -> list[str]:
     ids = [key for (key,) in reader.execute("select id from findings order by id")]
     run_id = _one(reader, "select first_run_id from findings order by id limit 1")
@@ -205,6 +209,7 @@ def _findings(reader: sqlite3.Connection) -> list[str]:
 # The same of benchmark results (tests/unit/app/benched.py).
 list_benched: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "compare": _compare,
+    "alerts": _alerts,
     "findings": _findings,
     "models": _models,
     "trends": _trends,

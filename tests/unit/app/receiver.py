@@ -89,6 +89,8 @@ def receive_mail() -> Iterator[Mailbox]:
     box = Mailbox()
 
     class Handler(socketserver.StreamRequestHandler):
+        timeout = 60
+
         def answer(self, command: str, line: str) -> bool:
             said = next((it for start, it in box.say.items() if command.upper().startswith(start)), line)
             if said:
@@ -99,15 +101,17 @@ def receive_mail() -> Iterator[Mailbox]:
             self.wfile.write(b"220 test ESMTP\r\n")
             while line := self.rfile.readline().decode().strip():
                 box.commands.append(line)
-                if line == "DATA":
-                    if not self.answer("DATA", "354 go on"):
-                        return
-                    body = b"".join(iter(self.rfile.readline, b".\r\n"))
-                    if not self.answer("END", "250 kept"):
-                        return
-                    box.bodies.append(body)
-                elif not self.answer(line, "250 good"):
+                if line.upper() == "DATA" and "DATA" not in box.say:
+                    self.wfile.write(b"354 go on\r\n")
+                    body = b"".join(iter(self.read_line, b".\r\n"))
+                    if "END" not in box.say:
+                        box.bodies.append(body)
+                    line = "END"
+                if not self.answer(line, "250 good"):
                     return
+
+        def read_line(self) -> bytes:
+            return self.rfile.readline() or b".\r\n"  # whoever breaks off ends the mail as well
 
     class Server(socketserver.ThreadingTCPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:

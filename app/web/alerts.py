@@ -1,0 +1,95 @@
+"""The Alerts page: the rules as they were read, what waits, what was sent, and what failed and why."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from flask import Blueprint, render_template, request
+
+from app.alerts import words
+from app.alerts.example import EXAMPLE
+from app.alerts.read_rules import load_rules
+from app.alerts.rules import Rule, Rules, RulesError
+from app.alerts.send import list_due
+from app.analysis.finding_words import describe_finding
+from app.db import get_reader, get_settings
+from app.queries.deliveries import STATES, Delivery, count_deliveries, list_deliveries, list_waiting
+from app.queries.findings import Finding, get_finding
+from app.queries.page import check_limit
+from app.queries.trend_filter import check_keys, read_choice
+
+blueprint = Blueprint("alerts", __name__)
+
+
+@dataclass(frozen=True)
+class RuleView:
+    """Hold a rule in words, how many findings it has in which state, and when what waits may go out."""
+
+    rule: Rule
+    start: str
+    counts: tuple[tuple[str, int], ...]
+    waiting_count: int
+    next_us: int | None
+
+
+@blueprint.get("/alerts")
+def index() -> str:
+    """Show rules, channels and deliveries."""
+    check_keys(request.args, ("state", "cursor", "limit"))
+    reader, settings = get_reader(), get_settings()
+    state = read_choice(request.args, "state", ("", *STATES), "") or None
+    limit = check_limit(request.args.get("limit"), settings.page_size)
+    page = list_deliveries(reader, state, None, request.args.get("cursor"), limit)
+    rules, mistakes = _load(settings.alerts)
+    return render_template(
+        "alerts.html",
+        rules=rules,
+        mistakes=mistakes,
+        path=settings.alerts,
+        views=list(_view(reader, rules)) if rules else [],
+        unset={it.name: it.list_unset(os.environ) for it in rules.channels.values()} if rules else {},
+        deliveries=page,
+        found=_find(reader, page.rows),
+        state=state,
+        states=STATES,
+        words=words,
+        describe=describe_finding,
+        example=EXAMPLE,
+    )
+
+
+def _load(path: str) -> tuple[Rules | None, list[str]]:
+    if not path:
+        return None, []
+    try:
+        return load_rules(path), []
+    except RulesError as error:
+        return None, error.mistakes
+
+
+def _view(reader: sqlite3.Connection, rules: Rules) -> Iterator[RuleView]:
+    now_us = time.time_ns() // 1000
+    counted = count_deliveries(reader)
+    for rule in rules.rules:
+        of = {key: count for key, count in counted.items() if key[0] == rule.name}
+        counts = {it: sum(count for (_rule, _channel, state), count in of.items() if state == it) for it in STATES}
+        waiting = [it for name in rule.channels for it in list_waiting(reader, rule.name, name)]
+        shown = tuple((it, count) for it, count in counts.items() if count)
+        next_us = _find_next(rule, waiting, now_us) if waiting else None
+        yield RuleView(rule, words.describe_start(reader, rule), shown, len(waiting), next_us)
+
+
+def _find_next(rule: Rule, waiting: list[Delivery], now_us: int) -> int:
+    """Return when the first of what waits may go out."""
+    if list_due(rule, waiting, now_us):
+        return now_us
+    return words.find_next_us(rule, max(now_us, min(it.due_us for it in waiting)))
+
+
+def _find(reader: sqlite3.Connection, rows: Iterable[Delivery]) -> dict[str, Finding]:
+    found = (get_finding(reader, it) for it in dict.fromkeys(row.finding_id for row in rows))
+    return {it.id: it for it in found if it}
