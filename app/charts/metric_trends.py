@@ -157,7 +157,10 @@ def _lay_out(metric: Metric, axis: Axis, highest: float, *, words: bool, small: 
 
 def _find_range(axis: Axis) -> list[float]:
     first, last = (axis.places[0], axis.places[-1]) if axis.places else (0, 1)
-    margin = max((last - first) * 0.015, 0.5 if axis.name != "date" else 3_600_000)
+    alone = 3_600_000 if axis.name == "date" else 0.5  # an hour around one run, and never around runs minutes apart
+    margin = (last - first) * 0.015 or alone
+    if axis.name != "date":
+        margin = max(margin, alone)
     return [first - margin, last + margin]
 
 

@@ -28,6 +28,7 @@ from app.queries.trend_filter import choose_set, read_choice, read_last, read_te
 from app.queries.trends import (
     KeptSummary,
     ModelSet,
+    TrendFilter,
     TrendRun,
     list_branches,
     list_sets,
@@ -84,11 +85,11 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
     page |= {"wanted": wanted, "definition": definition, "axis_name": axis_name, "last": last}
     page |= {"branches": list_branches(reader), "baseline": read_text(query, "baseline"), "label_fields": label_fields}
     page |= {"others": [it for it in sets if it != chosen][:_MOST_SETS], "definitions": DEFINITIONS.values()}
-    summaries = [] if chosen is None else list_summaries(reader, wanted.narrow(chosen), definition.name, limit)
-    if chosen and "definition" not in query and not any(it.speedup_count or it.passed_count for it in summaries):
-        # Nobody checked accuracy: HUD's numbers are of models that pass, so there are none.
-        definition = page["definition"] = SUMMARIZE_PERF
-        summaries = list_summaries(reader, wanted.narrow(chosen), definition.name, limit)
+    summaries: list[KeptSummary] = []
+    if chosen is not None:
+        named = "definition" in query
+        definition, summaries = list_suited(reader, wanted.narrow(chosen), definition, limit, named=named)
+        page["definition"] = definition
     if chosen is None or not summaries:
         return page
     runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries])}
@@ -102,6 +103,19 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
         "run": runs[newest.run_id],
         "baselines": _offer(reader, [runs[it.run_id] for it in summaries[1:_MOST_RUNS]]),
     }  # fmt: skip
+
+
+def list_suited(
+    reader: sqlite3.Connection, wanted: TrendFilter, definition: Definition, limit: int, *, named: bool
+) -> tuple[Definition, list[KeptSummary]]:
+    """List summaries by a definition; where none was named and this one has no numbers, by one that has.
+
+    Where nobody checked accuracy, HUD's numbers, which are of models that pass, are none.
+    """
+    summaries = list_summaries(reader, wanted, definition.name, limit)
+    if named or any(it.speedup_count or it.passed_count for it in summaries):
+        return definition, summaries
+    return SUMMARIZE_PERF, list_summaries(reader, wanted, SUMMARIZE_PERF.name, limit)
 
 
 def _show(

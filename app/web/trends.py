@@ -33,15 +33,16 @@ from app.queries.trend_filter import (
     read_trend_filter,
 )
 from app.queries.trends import (
+    KeptSummary,
     ModelSet,
     TrendFilter,
     list_branches,
     list_model_names,
     list_model_rows,
     list_sets,
-    list_summaries,
     list_trend_runs,
 )
+from app.web.headline import list_suited
 from collectors.categories import CATEGORIES
 
 blueprint = Blueprint("trends", __name__)
@@ -109,7 +110,10 @@ def index() -> str:
     sets = list_sets(reader)
     chosen = choose_set(sets, asked.wanted)
     notes: list[str] = []
-    drawings = [] if chosen is None else _measure(reader, asked, chosen, notes)
+    drawings: list[Drawing] = []
+    if chosen is not None:
+        asked, summaries = _summarize(reader, asked, chosen)
+        drawings = _measure(reader, asked, chosen, summaries, notes)
     drawings += _count(reader, asked)
     found = [] if chosen is None else _find(reader, asked, chosen, drawings)
     run_ids = {point.run_id for it in drawings for line in it.lines for point in line.points}
@@ -142,10 +146,19 @@ def index() -> str:
     )
 
 
-def _measure(reader: sqlite3.Connection, asked: Asked, chosen: ModelSet, notes: list[str]) -> list[Drawing]:
+def _summarize(reader: sqlite3.Connection, asked: Asked, chosen: ModelSet) -> tuple[Asked, list[KeptSummary]]:
+    """List what the runs come to, by the definition that is asked for or, if none is, one that they have."""
+    wanted, definition = asked.wanted.narrow(chosen), DEFINITIONS[asked.definition]
+    named = "definition" in request.args
+    definition, summaries = list_suited(reader, wanted, definition, asked.limit, named=named)
+    return replace(asked, definition=definition.name), summaries
+
+
+def _measure(
+    reader: sqlite3.Connection, asked: Asked, chosen: ModelSet, summaries: Sequence[KeptSummary], notes: list[str]
+) -> list[Drawing]:
     """Draw the chosen metrics of a suite or of its models."""
     wanted = asked.wanted.narrow(chosen)
-    summaries = list_summaries(reader, wanted, asked.definition, asked.limit)
     metrics = [(name, find_metric(name, of_suite=not asked.models)) for name in asked.metrics]
     missing = [name for name, metric in metrics if metric is None]
     if missing:

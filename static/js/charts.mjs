@@ -5,6 +5,8 @@
 const probe = document.body.appendChild(document.createElement("span"));
 probe.hidden = true;
 
+const MOST_WORDS_NARROW = 4;
+
 function color(name) {
   probe.style.color = `var(--${name})`;
   return getComputedStyle(probe).color;
@@ -26,6 +28,7 @@ function paint(figure) {
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...layout[key] };
   }
+  if (innerWidth < 640 && layout.xaxis?.tickangle === 0) thin(layout.xaxis);
   const data = figure.data.map(place).map((trace) => {
     const named = trace.meta?.color;
     if (!named) return trace;
@@ -33,6 +36,12 @@ function paint(figure) {
     return { ...trace, marker: { ...trace.marker, color: shown }, line: { ...trace.line, color: shown } };
   });
   return { data, layout };
+}
+
+// On a phone only so many words fit beside each other below a chart.
+function thin(axis) {
+  const step = Math.ceil((axis.ticktext?.length ?? 0) / MOST_WORDS_NARROW);
+  if (step > 1) for (const key of ["tickvals", "ticktext"]) axis[key] = axis[key].filter((_, at) => at % step === 0);
 }
 
 function read(id) {

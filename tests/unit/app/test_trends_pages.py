@@ -174,3 +174,18 @@ def test_the_axis_of_commits_is_in_the_order_of_ancestry_and_says_what_is_not_kn
     trend = client.get("/api/v1/trend?metric=speedup&model=Breaky&axis=commit").json["data"]  # type: ignore[index]
     assert [it["git_commit"] for it in trend["series"][0]["points"]] == newest_first
     assert trend["notes"] == []
+
+
+def test_where_nobody_checked_accuracy_trends_are_of_what_was_timed(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    for number, run_id in enumerate(RUNS[:3]):
+        timed = measure(experiment="performance", accuracy=None, task=None)
+        add_results(store, run_id, timed, started_us=START_US + number * 60_000_000)
+    unnamed = client.get("/trends").text
+    assert '<option value="summarize_perf" selected>' in unnamed
+    speedup = _figures(unnamed)["trend-0"]
+    assert [it is not None for it in speedup["data"][0]["y"]] == [True] * 3
+    low, high = speedup["layout"]["xaxis"]["range"]
+    assert high - low < 3 * 60_000, "runs minutes apart fill the chart"
+    assert '<option value="hud" selected>' in client.get("/trends?definition=hud").text
