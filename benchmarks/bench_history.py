@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import random
+import sqlite3
 import sys
 import time
 from collections.abc import Iterator
@@ -138,6 +139,20 @@ def _measure(model: Model, chance: random.Random) -> Iterator[dict[str, Any]]:
     yield {**common, "experiment": "accuracy", "accuracy": "pass" if chance.random() > 0.02 else "fail_accuracy"}
 
 
+def record_days(connection: sqlite3.Connection, days: int, model_count: int) -> Iterator[str]:
+    """Record a run a day up to today, and yield the id of each."""
+    chance = random.Random(SEED)
+    models, ingestor = make_models(model_count, chance), Ingestor(connection)
+    first_us = time.time_ns() // 1000 - days * DAY_US
+    for day in range(days):
+        if chance.random() < 0.2:
+            step(models, chance)
+        ingestor.ingest(name_run(day), list(make_run(day, days, first_us + day * DAY_US, models, chance)))
+        if day % 50 == 0:
+            checkpoint(connection)
+        yield name_run(day)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Make the database and say how large it is."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_history", description=__doc__)
@@ -145,19 +160,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--days", type=int, default=730)
     parser.add_argument("--models", type=int, default=200)
     arguments = parser.parse_args(argv)
-    chance, began = random.Random(SEED), time.perf_counter()
-    models = make_models(arguments.models, chance)
+    began = time.perf_counter()
     migrate(arguments.database)
     with closing(open_writer(arguments.database)) as connection:
-        ingestor = Ingestor(connection)
-        first_us = time.time_ns() // 1000 - arguments.days * DAY_US
-        for day in range(arguments.days):
-            if chance.random() < 0.2:
-                step(models, chance)
-            events = list(make_run(day, arguments.days, first_us + day * DAY_US, models, chance))
-            ingestor.ingest(events[0].run_id, events)  # type: ignore[attr-defined]
-            if day % 50 == 0:
-                checkpoint(connection)
+        for _run_id in record_days(connection, arguments.days, arguments.models):
+            pass
         checkpoint(connection)
         count, series = connection.execute("select count(*), count(distinct series_id) from results").fetchone()
     size_mb = arguments.database.stat().st_size / 1e6
