@@ -18,6 +18,7 @@ from app.analysis.trends import AXES, TrendLine, lay_out, pad
 from app.charts.finding import mark_findings
 from app.charts.metric_trends import chart_metric, list_twin, share_runs
 from app.db import get_reader
+from app.format import format_time
 from app.queries.commits import list_ancestry
 from app.queries.findings import Finding, list_series_findings
 from app.queries.overview import list_top_breaks, list_top_functions
@@ -36,6 +37,7 @@ from app.queries.trends import (
     KeptSummary,
     ModelSet,
     TrendFilter,
+    TrendRun,
     list_branches,
     list_model_names,
     list_model_rows,
@@ -43,12 +45,13 @@ from app.queries.trends import (
     list_trend_runs,
 )
 from app.web.headline import list_suited
+from app.web.run_shell import REPORTS
 from collectors.categories import CATEGORIES
 
 blueprint = Blueprint("trends", __name__)
 MOST_MODELS, MOST_METRICS, MOST_COUNTED = 6, 8, 6
 DEFAULT_METRICS = ("speedup", "compilation_latency_s", "graph_breaks", "recompiles")
-_OTHERS = ("metric", "model", "function", "break", "category", "axis", "last", "definition")
+_OTHERS = ("metric", "model", "function", "break", "category", "axis", "last", "definition", "zoom")
 _OFFERED = 50  # functions and graph breaks
 
 
@@ -142,6 +145,7 @@ def index() -> str:
         twin=twin,
         label_fields=label_fields,
         set_address=_address_set,
+        saves=_list_reports(asked, chosen, axis.runs),
         **_offer(reader, chosen),
     )
 
@@ -234,6 +238,17 @@ def _name_count(name: str, label: str, meaning: str) -> Metric:
 def _address_set(it: ModelSet) -> str:
     kept = {key: request.args.getlist(key) for key in request.args if key in ("metric", "axis", "last", "definition")}
     return url_for("trends.index", **({k: v for k, v in query_fields(it.fields).items() if v} | kept))  # type: ignore[arg-type]
+
+
+def _list_reports(asked: Asked, chosen: ModelSet | None, runs: Sequence[TrendRun]) -> list[tuple[str, str]]:
+    """List what saves the suite over the days of the runs that are drawn."""
+    if chosen is None or not asked.metrics or not runs:
+        return []
+    times = [it.started_us for it in runs]
+    query = {**query_fields(chosen.fields), "branch": asked.wanted.branch, "definition": request.args.get("definition")}
+    days = {"since": format_time(min(times))[:10], "until": format_time(max(times))[:10]}
+    kept: dict[str, Any] = {name: value for name, value in query.items() if value} | days
+    return [(label, url_for("reports.download_suite", format=key, **kept)) for key, label in REPORTS]
 
 
 def _offer(reader: sqlite3.Connection, chosen: ModelSet | None) -> dict[str, Any]:

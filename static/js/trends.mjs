@@ -1,4 +1,5 @@
 // Charts with one horizontal axis: what is zoomed or moved in one is zoomed and moved in all, by mouse or by buttons.
+// The address says what is shown (?zoom=from..to), so that a link or a reload shows the same.
 
 const group = document.querySelector("[data-linked]");
 const tools = document.querySelector("[data-zoom-tools]");
@@ -18,6 +19,28 @@ function readRange(plot) {
   return plot.layout.xaxis.range.map(toNumber);
 }
 
+// Dates are written to the minute, places of commits and versions as they are.
+function write(place) {
+  return place > 1e11 ? new Date(place).toISOString().slice(0, 16) : place.toFixed(1);
+}
+
+function read(text) {
+  return text.includes("T") ? Date.parse(`${text}Z`) : Number(text);
+}
+
+// A range of another axis, or of runs that are not drawn, is passed over.
+function readAddress([low, high]) {
+  const [from, to] = (new URL(location).searchParams.get("zoom") ?? "").split("..").map(read);
+  return from < to && from < high && to > low ? [from, to] : null;
+}
+
+function writeAddress(range) {
+  const address = new URL(location);
+  if (range) address.searchParams.set("zoom", range.map(write).join(".."));
+  else address.searchParams.delete("zoom");
+  history.replaceState(history.state, "", address);
+}
+
 async function show(range, except) {
   moving = true;
   const others = listPlots().filter((plot) => plot !== except);
@@ -30,10 +53,13 @@ function link(plot) {
   if (whole.has(plot)) return;
   whole.set(plot, readRange(plot));
   const first = listPlots().find((it) => it !== plot);
-  if (first) globalThis.Plotly.relayout(plot, { "xaxis.range": readRange(first) });
+  const range = first ? readRange(first) : readAddress(whole.get(plot));
+  if (range) globalThis.Plotly.relayout(plot, { "xaxis.range": range });
   plot.on("plotly_relayout", (change) => {
     if (moving || !Object.keys(change).some((key) => key.startsWith("xaxis"))) return;
-    show(readRange(plot), plot);
+    const range = readRange(plot);
+    writeAddress(change["xaxis.autorange"] ? null : range);
+    show(range, plot);
   });
   if (tools) tools.hidden = false;
 }
@@ -52,5 +78,7 @@ tools?.addEventListener("click", ({ target }) => {
   const move = target.closest("[data-zoom]")?.dataset.zoom;
   const [first] = listPlots();
   if (!move || !first || moving) return;
-  show(move === "all" ? whole.get(first) : MOVES[move](readRange(first)));
+  const range = move === "all" ? whole.get(first) : MOVES[move](readRange(first));
+  writeAddress(move === "all" ? null : range);
+  show(range);
 });

@@ -82,6 +82,30 @@ def test_charts_zoom_and_move_together_by_keyboard(tab: Page, suite: str) -> Non
     tab.wait_for_function(f"() => Math.abs(({SPAN})() - {whole}) < 1000")
 
 
+def test_a_link_shows_what_was_zoomed_to(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles")
+    wait_for_charts(tab, 2)
+    whole = tab.evaluate(SPAN)
+    tab.get_by_role("button", name="Zoom in").press("Enter")
+    tab.wait_for_url(re.compile(r"zoom=\d{4}-"))
+    zoomed = tab.evaluate(SPAN)
+    tab.reload()
+    wait_for_charts(tab, 2)
+    tab.wait_for_function(f"() => Math.abs(({SPAN})() - {zoomed}) < 120000")
+    tab.get_by_role("button", name="All of it").press("Enter")
+    tab.wait_for_function(f"() => Math.abs(({SPAN})() - {whole}) < 1000")
+    assert "zoom" not in tab.url
+
+
+def test_a_zoom_of_another_axis_is_passed_over(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/trends?metric=speedup&zoom=5.0..9.0")
+    wait_for_charts(tab, 1)
+    assert tab.evaluate(SPAN) > 1e8
+    tab.goto(f"{suite}/trends?metric=speedup&zoom=<b>..")
+    wait_for_charts(tab, 1)
+    assert tab.evaluate(SPAN) > 1e8
+
+
 def test_dragging_over_one_chart_zooms_all(tab: Page, suite: str) -> None:
     tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles")
     wait_for_charts(tab, 2)
