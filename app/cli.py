@@ -13,6 +13,7 @@ from app.checks.baseline_command import add_parser as add_baseline
 from app.checks.command import add_parser as add_check
 from app.findings.command import add_parser as add_findings
 from app.follow import add_parser as add_follow
+from app.reports.schedule import add_parser as add_report
 from app.settings import SETTINGS, SettingError, load_settings, variable_name
 from app.site.command import add_parser as add_export
 from collectors.store.errors import StoreError
@@ -26,6 +27,7 @@ examples:
   %(prog)s serve --db /data/team.db --port 9000
   %(prog)s migrate --db /data/team.db         bring an older database up to date, or make an empty one
   %(prog)s export --run ID --format html --output report.html
+  %(prog)s report --folder reports            every suite's last week as files, for cron
   %(prog)s check --run latest --baseline previous     exit 1 where it got worse
   %(prog)s findings list                      what got worse and nobody has taken up
   %(prog)s baseline save main --run ID        keep a run's results to compare with
@@ -66,6 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     migrate.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
     migrate.set_defaults(function=_migrate)
     add_export(commands)
+    add_report(commands)
     add_check(commands)
     add_baseline(commands)
     add_alerts(commands)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from flask.testing import FlaskClient
@@ -23,6 +26,7 @@ from app.queries.trends import TrendFilter
 from app.reports import FORMATS, SUITE_TABLES
 from app.reports.csv import cell
 from app.reports.suite import name_part, write_suite
+from app.web.run_shell import REPORTS
 from collectors.store.connect import checkpoint
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import START_US, insert
@@ -213,3 +217,15 @@ def test_findings_of_the_period_are_in_it(store: sqlite3.Connection) -> None:
     assert "speedup fell by 16.7 %" in write(found, "md") and "speedup fell by 16.7 %" in write(
         found, "csv", "findings"
     )
+
+
+@pytest.mark.usefixtures("suite")
+def test_the_trends_page_offers_the_report_of_what_it_draws(client: FlaskClient) -> None:
+    page = client.get(f"/trends?suite={SUITE}&last=2&branch=main").text
+    addresses = [html.unescape(it) for it in re.findall(r'href="(/trends/report[^"]*)"', page)]
+    assert [urlsplit(it).path for it in addresses] == [f"/trends/report.{it}" for it, _label in REPORTS]
+    asked = parse_qs(urlsplit(addresses[1]).query)
+    days = {"since": ["2026-11-19"], "until": ["2026-11-20"], "suite": [SUITE], "branch": ["main"]}
+    assert {name: asked[name] for name in days} == days
+    assert client.get(addresses[1]).json["run_count"] == 2
+    assert "/trends/report" not in client.get("/trends?category=tensor_size").text
