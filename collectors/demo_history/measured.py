@@ -61,5 +61,6 @@ def _describe(row: sqlite3.Row) -> str:
     words = [row["model"]]
     if row["speedup"] is not None:
         words.append(f"{row['speedup']:.2f}x")
-    counts = [f"{row[key]} {key.replace('_', ' ')}" for key in ("graph_breaks", "recompiles") if row[key]]
+    counted = [(row["graph_breaks"], "graph break"), (row["recompiles"], "recompile")]
+    counts = [f"{count} {name}{'' if count == 1 else 's'}" for count, name in counted if count]
     return " ".join(words) + (f" with {' and '.join(counts)}" if counts else "")
