@@ -56,10 +56,11 @@ def make_runs_line(it: Finding, totals: Iterable[Mapping[str, Any]]) -> TrendLin
 
 
 def choose_runs(it: Finding, runs: Sequence[TrendRun]) -> list[TrendRun]:
-    """Return the runs of its branch around the change; runs are in the order of time."""
+    """Return the runs of its branch around the change, which a drift makes long; runs are in the order of time."""
     own = [run for run in runs if (run.git_branch or "") == it.branch]
-    at = bisect_left([run.started_us for run in own], it.first_us)
-    return own[max(at - AROUND, 0) : at + AROUND]
+    last = bisect_left([run.started_us for run in own], it.first_us)
+    first = next((at for at, run in enumerate(own[:last]) if run.id in (it.before_run_id, it.low_run_id)), last)
+    return own[max(first - AROUND, 0) : last + AROUND]
 
 
 def find_levels(it: Finding, axis: Axis) -> Levels | None:

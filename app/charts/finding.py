@@ -72,12 +72,20 @@ def _draw_levels(it: Finding, metric: Metric, levels: Levels) -> list[dict[str, 
     if levels.after is not None and it.after_value is not None:
         color = _COLORS.get(it.direction, "series-4")
         found.append(_draw_level(levels.after, it.after_value * metric.factor, color, "level after"))
+        if it.kind == "drift" and it.before_value is not None:
+            ends = [levels.before[1], levels.after[0]]
+            values = [_round(value * metric.factor) for value in (it.before_value, it.after_value)]
+            found.append(_draw(ends, values, color, "", 2) | {"line": {"width": 2, "dash": "dot"}})
     return found
 
 
 def _draw_level(places: tuple[int, int], value: float, color: str, name: str) -> dict[str, Any]:
-    dashed = _draw(list(places), [float(f"{value:.5g}")] * 2, color, name, 2)
+    dashed = _draw(list(places), [_round(value)] * 2, color, name, 2)
     return dashed | {"line": {"width": 2, "dash": "dash"}}
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.5g}")
 
 
 def _draw(x: list[int], y: list[float], color: str, name: str, width: int) -> dict[str, Any]:

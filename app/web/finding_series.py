@@ -19,19 +19,20 @@ from app.charts.finding import chart_finding
 from app.charts.metric_trends import list_twin, share_runs
 from app.queries.findings import Finding
 from app.queries.series_points import list_run_points
-from app.queries.trends import TrendFilter, list_model_rows, list_summaries, list_trend_runs
+from app.queries.trends import TrendFilter, TrendRun, list_model_rows, list_summaries, list_trend_runs
 
 _SAID = ("suite", "mode", "dtype", "device", "hardware", "backend")
 
 
 @dataclass(frozen=True)
 class DrawnSeries:
-    """Hold the chart of a finding's series and its table."""
+    """Hold the chart of a finding's series and its table, and its runs by their ids."""
 
     chart: Chart
     shared: dict[str, list[Any]]
     columns: list[tuple[str, bool]]
     rows: list[list[object]]
+    runs: dict[str, TrendRun]
 
 
 def chart_series(reader: sqlite3.Connection, it: Finding) -> DrawnSeries | None:
@@ -43,7 +44,7 @@ def chart_series(reader: sqlite3.Connection, it: Finding) -> DrawnSeries | None:
     axis, metric = lay_out(runs, "date"), find_metric_of(it)
     columns, rows = list_twin([(metric, [line])], axis)
     chart = chart_finding(it, metric, line, axis, find_levels(it, axis))
-    return DrawnSeries(chart, share_runs(axis), columns, rows)
+    return DrawnSeries(chart, share_runs(axis), columns, rows, {run.id: run for run in axis.runs})
 
 
 def _read_line(reader: sqlite3.Connection, it: Finding) -> TrendLine:
