@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -98,10 +99,11 @@ def cost(folder: Path, pairs: int) -> None:
     print_table("What the harness costs a model", rows, f"{pairs} rounds. Stages, medians: {said}.")
 
 
-def models(folder: Path, file: str, repeat: int, times: int, upstream: str | None) -> None:
+def models(folder: Path, file: str, repeat: int, times: int, upstream: str | None, names: Sequence[str]) -> None:
     """Print our speedups beside upstream's: measured in turns if its harness is given, else as recorded."""
     rows = []
-    for name, recorded in UPSTREAM.items():
+    for name in names or UPSTREAM:
+        recorded = UPSTREAM[name]
         only = [f"--only=path:{Path(file).resolve()},class:{name}", "--disable-cudagraphs", "--float32"]
         theirs = []
         for _ in range(times):
@@ -127,8 +129,11 @@ def run_upstream(folder: Path, script: str, words: list[str]) -> list[float]:
     output = folder / "upstream.csv"
     output.unlink(missing_ok=True)
     command = [sys.executable, script, "--performance", "--inference", "--backend=inductor", *words]
-    subprocess.run([*command, f"--output={output}"], cwd=folder, capture_output=True, check=False)
+    done = subprocess.run([*command, f"--output={output}"], cwd=folder, capture_output=True, text=True, check=False)
     if not output.exists():
+        sys.stderr.write(
+            f"{' '.join(command)} wrote nothing and ended with {done.returncode}:\n{done.stderr[-2000:]}\n"
+        )
         return []
     return [float(row["speedup"]) for row in csv.DictReader(output.open()) if float(row["speedup"])]
 
@@ -154,6 +159,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--repeat", type=int, default=50)
     parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--model", action="append", default=[], choices=UPSTREAM, help="one of them; repeatable")
     parser.add_argument("--folder", metavar="DIR", help="keep the database of the results there")
     parser.add_argument("--upstream", metavar="SCRIPT", help="a runner of upstream's harness, to measure in turns with")
     arguments = parser.parse_args()
@@ -163,7 +169,7 @@ def main() -> None:
         elif arguments.what == "models":
             if len(arguments.words) != 1:
                 parser.error("models takes one file: the models that upstream's harness was run on")
-            models(folder, arguments.words[0], arguments.repeat, arguments.times, arguments.upstream)
+            models(folder, arguments.words[0], arguments.repeat, arguments.times, arguments.upstream, arguments.model)
         else:
             suite(folder, arguments.words)
 
