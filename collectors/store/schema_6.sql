@@ -48,6 +48,8 @@ create table findings (
 create index findings_series on findings (subject, suite, model, metric);
 create index findings_newest on findings (first_us desc, id);
 create index findings_first_run on findings (first_run_id);
+create index findings_model on findings (model, first_us desc);
+create index findings_counts on findings (state, handling, direction, recovered_run_id);
 
 -- What people said of a finding, in order; nothing is ever changed or removed.
 create table finding_words (
