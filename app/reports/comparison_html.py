@@ -19,7 +19,7 @@ from app.charts.comparison import chart_changes
 from app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
 from app.resources import __version__
 
-MOST_MODELS, MOST_FUNCTIONS = 300, 100
+MOST_MODELS, MOST_FUNCTIONS = 250, 100
 TEMPLATE_WORDS: dict[str, Any] = {  # of the page too
     "verdicts": VERDICTS,
     "kinds": KINDS,

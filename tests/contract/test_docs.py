@@ -23,7 +23,10 @@ def commands(parser):
 
 @pytest.mark.parametrize(
     ("parser", "pages"),
-    [(collector_parser, ("collector.md", "bench.md", "experiments.md")), (app_parser, ("dashboard.md", "check.md"))],
+    [
+        (collector_parser, ("collector.md", "bench.md", "experiments.md")),
+        (app_parser, ("dashboard.md", "check.md", "reports.md", "site.md")),
+    ],
 )
 def test_every_command_and_option_is_documented_and_has_help(parser, pages):
     text, missing = "".join(DOCS[page] for page in pages), []
