@@ -9,6 +9,7 @@ from typing import Any
 
 from app.analysis.gates.model import Distinct, Row, Side
 from app.analysis.gates.pairing import FIELDS, TIE_BREAKERS, name_configuration
+from app.checks.findings import load_findings
 from app.checks.tables import CannotCompare
 from app.queries import check_parts
 from app.queries.check_parts import TaskDistinct
@@ -52,6 +53,7 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
         breaks=breaks if breaks or was_observed else None,
         causes=causes if causes or was_observed else None,
         environment=_name_hardware(rows) | ({"torch": run.torch_version} if run.torch_version else {}),
+        findings=load_findings(reader, run, rows),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from app.analysis.gates import findings
 from app.analysis.gates.model import IMPROVED, PASS, Verdict
 from app.checks.decide import Report, RuleReport
 
@@ -51,6 +52,10 @@ def what_to_do(report: Report) -> str:
         return (
             f"The baseline has what {names} compare{'' if len(report.due) > 1 else 's'} and the run has not: measure "
             "it, or name the rules that are wanted (--rule)."
+        )
+    if all(it.rule == findings.RULE.name for it in report.failures):
+        return (
+            "Mend what got worse, or take the finding up: acknowledge it, or ignore it with a reason, at /findings/ID."
         )
     if report.baseline is None:
         return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from app.analysis.gates import (
     accuracy,
     csv_pass,
+    findings,
     graph_breaks,
     graph_breaks_exact,
     memory,
@@ -36,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     new_breaks.RULE,
     new_recompiles.RULE,
     speedup.RULE,
+    findings.RULE,
 )
 DEFAULT = "default"
 

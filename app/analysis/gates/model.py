@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from app.queries.findings import Finding
+
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
 
@@ -40,14 +42,23 @@ class Distinct:
 
 
 @dataclass(frozen=True)
+class OpenFinding:
+    """Hold one open finding, with the keys of the rows that it is about."""
+
+    keys: tuple[str, ...]
+    finding: Finding
+
+
+@dataclass(frozen=True)
 class Side:
-    """Hold one side of a comparison. `breaks` and `causes` are None where nothing could have recorded them."""
+    """Hold one side of a comparison. What is None was never recorded, or looked for, not absent."""
 
     title: str
     rows: tuple[Row, ...]
     breaks: tuple[Distinct, ...] | None = None
     causes: tuple[Distinct, ...] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[OpenFinding, ...] | None = None
 
     def names(self) -> set[str]:
         """Return the names of its rows."""
