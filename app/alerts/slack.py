@@ -23,7 +23,7 @@ def make_slack(message: Message) -> bytes:
         {"type": "header", "text": {"type": "plain_text", "text": clean(message.title, HEADER_LIMIT), "emoji": False}}
     ]
     for part in message.parts:
-        blocks += [_section(it) for it in _write_part(part)]
+        blocks += [_section(it) for it in _write_part(part, is_titled=part.title != message.title)]
     end = f"Rule {escape(message.rule)}"
     end += f" · <{_link(message.url)}|open the dashboard>" if message.url else ""
     foot: dict[str, object] = {"type": "context", "elements": [{"type": "mrkdwn", "text": end}]}
@@ -41,9 +41,10 @@ def _section(text: str) -> dict[str, object]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
-def _write_part(part: Part) -> list[str]:
+def _write_part(part: Part, *, is_titled: bool) -> list[str]:
     """Write a part as sections; a line is never cut in the middle of an escape."""
-    lines = [f"*{_escape_within(part.title, 500)}*", *(_write_line(it) for it in part.lines)]
+    title = [f"*{_escape_within(part.title, 500)}*"] if is_titled else []
+    lines = [*title, *(_write_line(it) for it in part.lines)]
     for label, said in part.facts:
         lines += [f"*{label}*", *(f"• {_escape_within(it, 600)}" for it in said)]
     sections, held = [], ""

@@ -27,7 +27,7 @@ blueprint = Blueprint("alerts", __name__)
 
 @dataclass(frozen=True)
 class RuleView:
-    """Hold a rule in words, how many findings it has in which state, and when what waits may go out."""
+    """Hold a rule in words, how many findings it has in which state, and when what waits may go out, None for now."""
 
     rule: Rule
     start: str
@@ -79,14 +79,14 @@ def _view(reader: sqlite3.Connection, rules: Rules) -> Iterator[RuleView]:
         counts = {it: sum(count for (_rule, _channel, state), count in of.items() if state == it) for it in STATES}
         waiting = [it for name in rule.channels for it in list_waiting(reader, rule.name, name)]
         shown = tuple((it, count) for it, count in counts.items() if count)
-        next_us = _find_next(rule, waiting, now_us) if waiting else None
+        next_us = _find_next(rule, waiting, now_us)
         yield RuleView(rule, words.describe_start(reader, rule), shown, len(waiting), next_us)
 
 
-def _find_next(rule: Rule, waiting: list[Delivery], now_us: int) -> int:
-    """Return when the first of what waits may go out."""
-    if list_due(rule, waiting, now_us):
-        return now_us
+def _find_next(rule: Rule, waiting: list[Delivery], now_us: int) -> int | None:
+    """Return when the first of what waits may go out, None for now."""
+    if not waiting or list_due(rule, waiting, now_us):
+        return None
     return words.find_next_us(rule, max(now_us, min(it.due_us for it in waiting)))
 
 
