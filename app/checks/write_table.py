@@ -55,7 +55,7 @@ def what_to_do(report: Report) -> str:
         )
     if all(it.rule == findings.RULE.name for it in report.failures):
         return (
-            "Mend what got worse, or take the finding up: acknowledge it, or ignore it with a reason, at /findings/ID."
+            "Mend what got worse, or acknowledge the finding, or ignore it with a reason, at /findings/ID."
         )
     if report.baseline is None:
         return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."

@@ -29,7 +29,7 @@ def test_an_open_finding_fails(database: Path, store: sqlite3.Connection, capsys
     assert out.startswith(f"FAIL: 1 verdict of run {RUNS[2]} fails\n")
     assert "OPEN_FINDING  findings  Breaky  speedup fell by 11.0 %, from 0.650× to 0.578×, between a1b2c3d4" in out
     assert "(finding ffffffffffffffff)" in out
-    assert out.endswith("or take the finding up: acknowledge it, or ignore it with a reason, at\n/findings/ID.\n")
+    assert out.endswith("or acknowledge the finding, or ignore it with a reason, at /findings/ID.\n")
 
 
 @pytest.mark.parametrize(
