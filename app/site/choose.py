@@ -17,7 +17,7 @@ from app.analysis.model_history import FIELDS
 from app.queries.trend_filter import FILTERS
 
 # Parts of the dashboard that are forms, files or the machine's.
-_SERVER_PARTS = frozenset(("api", "health", "imports", "reports", "search", "static", "traces"))
+_SERVER_PARTS = frozenset(("alerts", "api", "feed", "health", "imports", "reports", "search", "static", "traces"))
 _SERVER_PAGES = frozenset(
     (
         "runs.confirm_delete",
