@@ -8,6 +8,7 @@ import io
 import json
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from flask.testing import FlaskClient
 
+from app.analysis.comparison_sides import read_comparison
 from app.analysis.headline import show_number
 from app.analysis.period import DAY_US, Period, read_period
 from app.analysis.suite_period import SuitePeriod, read_suite_period
@@ -24,7 +26,9 @@ from app.cli import main
 from app.queries.page import FilterError
 from app.queries.trends import TrendFilter
 from app.reports import FORMATS, SUITE_TABLES
+from app.reports.comparison import write_comparison
 from app.reports.csv import cell
+from app.reports.page import read_plotly
 from app.reports.suite import name_part, write_suite
 from app.web.run_shell import REPORTS
 from collectors.store.connect import checkpoint
@@ -229,3 +233,18 @@ def test_the_trends_page_offers_the_report_of_what_it_draws(client: FlaskClient)
     assert {name: asked[name] for name in days} == days
     assert client.get(addresses[1]).json["run_count"] == 2
     assert "/trends/report" not in client.get("/trends?category=tensor_size").text
+
+
+def test_the_largest_reports_stay_below_two_megabytes_beside_the_library(store: sqlite3.Connection) -> None:
+    models = [measure(model=f"model_{number:04}_of_a_name_that_is_long") for number in range(700)]
+    numbers = dict(MLP.values)
+    add_results(store, "R0", *models[:600])
+    slower = {**numbers, "speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01, "abs_latency": 4.0}
+    add_results(store, "R1", *(replace(it, values=slower) for it in models[50:]), started_us=START_US + DAY_US)
+    library = read_plotly()
+    compared = read_comparison(store, "R0", "R1")
+    whole = b"".join(write_comparison(compared, "html", START_US))
+    for body in (whole, write(read(store, suite="builtin"), "html").encode()):
+        assert body.count(library) == 1
+        assert len(body) - len(library) < 2_000_000
+        assert b"of 550; " in body
