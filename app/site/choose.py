@@ -17,7 +17,9 @@ from app.analysis.model_history import FIELDS
 from app.queries.trend_filter import FILTERS
 
 # Parts of the dashboard that are forms, files or the machine's.
-_SERVER_PARTS = frozenset(("alerts", "api", "feed", "health", "imports", "reports", "search", "static", "traces"))
+_SERVER_PARTS = frozenset(
+    ("alerts", "api", "feed", "health", "imports", "reports", "search", "site", "static", "traces")
+)
 _SERVER_PAGES = frozenset(
     (
         "runs.confirm_delete",
@@ -35,6 +37,7 @@ _ALL_SOURCE = frozenset(("stacks.show",))
 # What an address may ask for; a page that is not here may ask for the last.
 _KEYS: dict[str, frozenset[str]] = {
     "overview.index": frozenset(FILTERS),
+    "findings.index": frozenset(("suite", "cursor", "state", "handling", "direction", "recovered")),
     "runs.index": frozenset(("suite", "cursor")),
     "run.show": frozenset(("tab", "view", "cursor")),
     "models.index": frozenset(("suite", "cursor")),
@@ -54,8 +57,10 @@ _RANKS = {
     "graph_breaks.show": 3,
     "recompiles.show": 3,
     "compile.show": 5,
+    "caches.show_one": 6,
+    "run.show_config": 6,
 }
-_RUN_PART, _PAYLOAD = 4, 6
+_RUN_PART, _PAYLOAD = 4, 7
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def _finish(
 ) -> set[str]:
     """Rewrite the pages in place and write what is beside them; return the names of all files."""
     written.kinds, written.beyond = Counter(found.endpoints.values()), found.beyond
-    written.failed, written.left_out_count = found.failed, len(found.left_out)
+    written.failed, written.left_out_count = found.failed, len(found.left_out - {ABOUT})
     written.data = write_data(client, reader, stage, source=written.source)
     files = found.files | {ABOUT: name_file(ABOUT)}
     assets: set[str] = set()

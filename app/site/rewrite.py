@@ -22,6 +22,7 @@ _BUTTONS = frozenset(("button", "nav__link", "tabs__link", "panel__link"))
 _ATTRIBUTES = r'((?:\s+[^\s"=<>/]+(?:="[^"]*")?)*)'
 _LINK = re.compile(rf"<a\b{_ATTRIBUTES}\s*>(.*?)</a>", re.DOTALL)
 _ASSET = re.compile(r'(<(?:link|script)\b[^>]*?\s(?:href|src)=")(/static/[^"]*)(")([^>]*>)')
+_ELSEWHERE = re.compile(r'\s*<link\b[^>]*\shref="/(?!static/|/)[^"]*"[^>]*>')  # a feed, say
 _FORM = re.compile(r"<form\b.*?</form>", re.DOTALL)
 _DATA = re.compile(r'<script type="application/json"[^>]*>(.*?)</script>', re.DOTALL)
 _TEXT = re.compile(r'"(/[^"\\]*(?:\\.[^"\\]*)*)"')
@@ -65,7 +66,7 @@ def list_links(text: str) -> list[str]:
 
 def rewrite(text: str, page: Page) -> str:
     """Rewrite a page so that it works below any address, and from a disk."""
-    text = _FORM.sub("", text)
+    text = _ELSEWHERE.sub("", _FORM.sub("", text))
     text = _LINK.sub(lambda it: _rewrite_link(it, page), text)
     files = _list_data_files(text, page)
     text = _ASSET.sub(lambda it: _rewrite_asset(it, page), text)

@@ -44,7 +44,8 @@ def test_what_is_left_out_becomes_text_or_goes(link: str, becomes: str | None) -
     assert _rewrite(link) == expected
 
 
-def test_forms_go_whole() -> None:
+def test_forms_and_feeds_go_whole() -> None:
+    assert _rewrite('a<link rel="alternate" type="application/atom+xml" href="/feed/findings.atom">b') == "ab"
     assert _rewrite('a<form method="post" action="/x">\n<button>Pin</button></form>b') == "ab"
 
 
