@@ -15,6 +15,7 @@ from app.analysis.finding_words import (
     describe_confidence,
     describe_finding,
     describe_series,
+    describe_state,
     find_metric_of,
 )
 from app.format import format_plural
@@ -149,6 +150,7 @@ def _make_part(group: FindingGroup, base_url: str) -> Part:
 
 def _describe(it: Finding, base_url: str, *, in_full: bool) -> Line:
     parts = [describe_finding(it), describe_series(it), *([describe_confidence(it)] if in_full else [])]
+    parts += [describe_state(it)] if it.recovered_run_id else []
     return Line(clean(" · ".join(part for part in parts if part)), find_address(it, base_url))
 
 

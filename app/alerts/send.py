@@ -32,6 +32,7 @@ MINUTE_US = 60_000_000
 DAY_US = 24 * 60 * MINUTE_US
 FIRST_LOOK_US = DAY_US  # how far back a rule looks when it first runs
 LOOK_AGAIN_US = DAY_US  # a finding may be saved a little after the time that it bears
+MARK_EVERY_US = 60 * MINUTE_US  # a pass a minute that finds nothing need not write
 ATTEMPTS = 5
 WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
 # A claim this old is nobody's: every conversation ends after minutes (app.alerts.deadline).
@@ -70,7 +71,8 @@ def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: 
             _queue(connection, rule, now_us, report)
             for name in rule.channels:
                 _send_channel(connection, rules, rule, rules.channels[name], environ, now_us, report)
-        checkpoint(connection)
+        if connection.total_changes:
+            checkpoint(connection)
     return report
 
 
@@ -118,14 +120,17 @@ def _is_open(it: Finding) -> bool:
 
 
 def _queue(connection: sqlite3.Connection, rule: Rule, now_us: int, report: SendReport) -> None:
-    if get_rule_start(connection, rule.name) is None:
+    start = get_rule_start(connection, rule.name)
+    if start is None:
         start_rule(connection, rule.name, find_since(rule, now_us), now_us)
         since = "in the last 24 hours" if rule.since_us is None else "since the day that it names"
         report.notes.append(f"rule {rule.name} runs for the first time: it sends only what was confirmed {since}")
     for channel in rule.channels:
         found = list_matching(connection, rule, channel, now_us)
-        queue_deliveries(connection, rule.name, channel, [it.id for it in found], now_us)
-    mark_rule_seen(connection, rule.name, now_us)
+        if found:
+            queue_deliveries(connection, rule.name, channel, [it.id for it in found], now_us)
+    if start is None or now_us - start.seen_us > MARK_EVERY_US:
+        mark_rule_seen(connection, rule.name, now_us)
 
 
 def _send_channel(

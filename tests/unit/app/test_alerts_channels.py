@@ -7,8 +7,11 @@ import hmac
 import html
 import json
 import re
+import socket
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -150,10 +153,21 @@ def test_a_webhook_is_signed_over_its_second_and_body() -> None:
 
 
 def test_an_answer_that_trickles_does_not_hold_the_sender() -> None:
-    with receive_http() as hook:
-        hook.answer = lambda number: None
-        with pytest.raises(Unknown):
-            send(Channel("bot", "webhook", url_env="URL", timeout_s=1), {"URL": hook.url})
+    def trickle(listener: socket.socket) -> None:
+        with listener.accept()[0] as connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1")
+            while not over.wait(0.1):
+                connection.sendall(b" ")
+
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=trickle, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        with pytest.raises(Unknown, match="broke off before it answered"):
+            send(Channel("bot", "webhook", url_env="URL", timeout_s=1), {"URL": url})
+        over.set()
+        thread.join()
 
 
 @pytest.fixture
