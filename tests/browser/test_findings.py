@@ -114,7 +114,7 @@ def test_a_mark_on_a_trend_opens_its_finding(tab: Page, board: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_findings_fit_a_phone(open_tab: Callable[..., Page], board: str, scheme: str) -> None:
     page = open_tab(400, color_scheme=scheme)
-    for address in ("/findings", ONE, "/findings/runs", "/findings/gone", "/", "/models/Breaky"):
+    for address in ("/findings", ONE, "/findings/runs", "/findings/gone", "/alerts", "/", "/models/Breaky"):
         page.goto(f"{board}{address}")
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
