@@ -40,6 +40,7 @@ examples:
   %(prog)s --run 01JD3W --format md --output - --no-source | gh pr comment 12 --body-file -
   %(prog)s --compare branch:main 01JD3W --format md --output -
   %(prog)s --suite nightly --since 2026-10-01 --until 2026-10-31 --format html --output october.html
+  %(prog)s --site public --db team.db      the dashboard as files for any web server, docs/site.md
 
 --compare writes what changed from BASE to NEW as html, json, csv, parquet or md. A side is a run's id or its
 beginning, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME; of a commit, branch or version the newest run of
@@ -76,7 +77,7 @@ def add_parser(commands: Any) -> tuple[argparse.ArgumentParser, Any]:
         help=f"Which table csv or parquet has. Of a run: {', '.join(COLUMNS)}; default: {DEFAULT_TABLE}. "
         f"Of a suite: {', '.join(SUITE_TABLES)}; default: {SUITE_TABLES[0]}.",
     )
-    parser.add_argument("--payloads", action="store_true", help="Put graphs and code into the file. For html alone.")
+    parser.add_argument("--payloads", action="store_true", help="Put graphs and code into it. For html and --site.")
     parser.add_argument("--raw-timings", action="store_true", help="Add each repeat's time. For upstream alone.")
     parser.add_argument("--suite", metavar="NAME", help="Write this suite over a period; with --compare, it alone.")
     parser.add_argument("--anyway", action="store_true", help="Compare numbers across machines. For --compare.")
