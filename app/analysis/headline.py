@@ -63,10 +63,14 @@ def _sign(text: str) -> str:
     return "+" + text if not plain.startswith("-") else plain.replace("-", "−", 1)
 
 
+def is_timed(it: KeptSummary) -> bool:
+    """Tell whether a run timed anything, or failed to: one that only checked accuracy has no headline."""
+    return bool(it.speedup_count or it.failed_count) or it.passed_count is not None
+
+
 def find_newest(summaries: Sequence[KeptSummary]) -> KeptSummary | None:
-    """Return the newest that timed anything, or failed to: one that only checked accuracy has no headline."""
-    timed = (it for it in summaries if it.speedup_count or it.failed_count or it.passed_count is not None)
-    return next(timed, summaries[0] if summaries else None)
+    """Return the newest that timed anything, or failed to."""
+    return next(filter(is_timed, summaries), summaries[0] if summaries else None)
 
 
 def keep_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:

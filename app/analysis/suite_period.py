@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from app.analysis.comparison import compare
 from app.analysis.comparison_model import CompareSide, Comparison
 from app.analysis.comparison_sides import load_side
-from app.analysis.headline import Delta, find_newest, keep_set
+from app.analysis.headline import Delta, find_newest, is_timed, keep_set
 from app.analysis.headline import compare as compare_headlines
 from app.analysis.kept import keep
 from app.analysis.model_history import label_fields
@@ -35,7 +35,7 @@ from app.queries.trends import (
 )
 
 MOST_FINDINGS = 1_000
-_MOST_BEFORE = 40  # runs before the period among which one that timed anything is looked for
+_MOST_BEFORE = 40  # runs before the period, and of its beginning, among which base is looked for
 _CHOOSERS = ("mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
 
 
@@ -71,7 +71,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class SuitePeriod:
-    """Hold a suite over a period; `base` is None where there is one run alone, and so is the comparison.
+    """Hold a suite over a period; `base` is None where no other run has a model of `new`, and so is the comparison.
 
     `summaries` and `runs` are those of the period and, before them, `base` where it is older. Summaries have the newest
     first, runs the oldest.
@@ -129,14 +129,12 @@ def read_suite_period(
         # Nobody checked accuracy: HUD's numbers are of models that pass, so there are none.
         said = SUMMARIZE_PERF
         within = list_summaries(reader, during.narrow(chosen), said.name)
-    before = replace(wanted, until_us=period.since_us)
-    base = find_newest(list_summaries(reader, before.narrow(chosen), said.name, _MOST_BEFORE))
     new = find_newest(within) or within[0]
-    summaries = [*within, base] if base else within
-    if base is None:  # then the oldest of the period, by the same rule
-        base = find_newest([it for it in reversed(within) if it.started_us < new.started_us])
+    rows = _read_rows(reader, new, chosen)
+    before = list_summaries(reader, replace(wanted, until_us=period.since_us).narrow(chosen), said.name, _MOST_BEFORE)
+    base, base_rows = _find_base(reader, before, within, new, rows)
+    summaries = [*within, base] if base in before and base is not None else within
     runs = list_trend_runs(reader, [it.run_id for it in summaries])
-    rows = [keep_set(keep(reader, it.run_id, list_results), chosen) if it else [] for it in (base, new)]
     axis = lay_out(runs, "date")
     return SuitePeriod(
         period=period,
@@ -149,13 +147,34 @@ def read_suite_period(
         axis=axis,
         base=base,
         new=new,
-        headlines=_sum_up(base, new, rows[0], rows[1], said),
+        headlines=_sum_up(base, new, base_rows, rows, said),
         comparison=_compare(reader, base, new, chosen) if base else None,
-        failures=tuple(_list_failures(*rows)),
+        failures=tuple(_list_failures(base_rows, rows)),
         commits=tuple(_list_commits(runs, period)),
         findings=tuple(_list_findings(reader, chosen, wanted.branch, period)),
         notes=tuple(_note(axis, chosen, others, len(within))),
     )
+
+
+def _read_rows(reader: sqlite3.Connection, of: KeptSummary, chosen: ModelSet) -> list[ResultRow]:
+    return keep_set(keep(reader, of.run_id, list_results), chosen)
+
+
+def _find_base(
+    reader: sqlite3.Connection,
+    before: Sequence[KeptSummary],
+    within: Sequence[KeptSummary],
+    new: KeptSummary,
+    rows: Sequence[ResultRow],
+) -> tuple[KeptSummary | None, list[ResultRow]]:
+    """Find the newest run before the period, else its oldest, that timed anything and has a model of new's."""
+    models = {it.model for it in rows}
+    older = [it for it in reversed(within) if it.started_us < new.started_us]
+    for it in [*before, *older[:_MOST_BEFORE]]:
+        found = _read_rows(reader, it, new.set) if is_timed(it) else []
+        if any(row.model in models for row in found):
+            return it, found
+    return None, []
 
 
 def _choose(

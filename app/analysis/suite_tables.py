@@ -170,7 +170,9 @@ def suite_period_row(found: SuitePeriod) -> Row:
         "warnings": [*compared.refused, *compared.warnings] if compared else [],
         "differing_settings": [asdict(it) for it in compared.settings if it.differs] if compared else [],
         "not_compared": {
-            "graph_breaks": compared.breaks.lacks or None if compared else "there is one run alone",
-            "recompile_causes": compared.causes.lacks or None if compared else "there is one run alone",
+            "graph_breaks": compared.breaks.lacks or None if compared else "no other run measured one of these models",
+            "recompile_causes": compared.causes.lacks or None
+            if compared
+            else "no other run measured one of these models",
         },
     } | {name: list(table.list(found)) for name, table in SUITE_TABLES.items()}

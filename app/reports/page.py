@@ -20,7 +20,7 @@ EXPLORED_STYLES = ("css/artifacts.css", "css/explore.css", "css/report-explored.
 BENCH_STYLES = ("css/results.css",)
 TREND_STYLES = ("css/trends.css",)
 PLOTLY = "vendor/plotly/plotly-basic.min.js"
-# One script. Charts of one axis, which zoom together, need one more.
+# Each a script of its own, which sees no name of another. Charts of one axis, which zoom together, need one more.
 MODULES = ("js/charts.mjs", "js/print.mjs")
 LINKED_MODULES = (*MODULES, "js/trends.mjs")
 _MISSING = Markup('<span class="missing">{}</span>').format(format.NOT_RECORDED)
@@ -87,7 +87,8 @@ def list_scripts(charted: bool, linked: bool = False) -> tuple[tuple[str, Markup
     """List type and text of the scripts that a report needs: none where nothing is drawn."""
     if not charted:
         return ()
-    return ("text/javascript", read_static((PLOTLY,))), ("module", read_static(LINKED_MODULES if linked else MODULES))
+    modules = ((name,) for name in (LINKED_MODULES if linked else MODULES))
+    return ("text/javascript", read_static((PLOTLY,))), *(("module", read_static(it)) for it in modules)
 
 
 @lru_cache(maxsize=4)

@@ -38,14 +38,18 @@ def _head(found: SuitePeriod) -> list[str]:
     for note in found.notes:
         lines += ["", f"{prose(note, 1000)}."]
     if found.comparison is None:
-        return [*lines, "", "There is one run alone, and none before it: no change can be told."]
+        return [
+            *lines,
+            "",
+            "No other run, of this period or before it, measured one of these models: no change can be told.",
+        ]
     for said in (*found.comparison.refused, *found.comparison.warnings):
         lines += ["", f"**Read with care: {prose(said)}**"]
     return lines
 
 
 def _headlines(found: SuitePeriod) -> list[str]:
-    sides = [f"- **New**, the last run: {_run(found.find_run(found.new.run_id))}"]
+    sides = [f"- **New**, the last run that timed models: {_run(found.find_run(found.new.run_id))}"]
     if found.base is None:
         rows = [
             [it.delta.metric.label, show_number(it.delta.metric, it.new, found.definition)] for it in found.headlines

@@ -84,7 +84,7 @@ def test_report_shows_hostile_text_as_text(from_disk: Open) -> None:
     assert page.locator("h1").inner_text() == BAD
     page.locator("#compiles-chart .barlayer path").first.hover(force=True)
     assert page.locator("img, iframe").count() == 0
-    assert page.locator("script").count() == 3
+    assert page.locator("script").count() == 4
     assert page.locator("a[href*='evil'], #compiles-chart a").count() == 0
 
 

@@ -47,7 +47,7 @@ def test_html_is_one_file_that_asks_nobody(client: FlaskClient) -> None:
     assert policy is not None
     meta = policy[1].replace("&#39;", "'")
     assert answer.headers["Content-Security-Policy"] == f"{meta}; frame-ancestors 'none'"
-    assert "default-src 'none'" in meta and len(re.findall("sha256-", meta)) == 2
+    assert "default-src 'none'" in meta and len(re.findall("sha256-", meta)) == 3
     assert re.findall(r"<(?:link|script|img)[^>]*(?:href|src)=\"(?!data:)", answer.text) == []
 
 

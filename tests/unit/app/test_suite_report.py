@@ -91,7 +91,7 @@ def test_one_run_alone_has_no_change(store: sqlite3.Connection) -> None:
     found = read(store, Period(START_US, START_US + 1))
     assert (found.base, found.comparison, found.new.run_id) == (None, None, RUNS[0])
     for format in ("html", "md"):
-        assert "There is one run alone" in write(found, format)
+        assert "No other run, of this period or before it" in write(found, format)
     assert json.loads(write(found, "json"))["models"] == []
 
 
