@@ -34,7 +34,7 @@ from app.queries.series_points import (
 from collectors.store.connect import open_reader, open_writer
 from collectors.store.findings import FOUND, save_findings
 
-_TAIL_RUNS = 120  # of a branch, in which something new is looked for; what is found there is looked at whole
+_TAIL_RUNS = 80  # of a branch, in which something new is looked for; what is found there is looked at whole
 _WITHOUT_EVIDENCE = tuple(name for name in FOUND if name not in ("evidence", "confirmed_us"))
 
 

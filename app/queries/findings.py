@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import orjson
+
 from app.queries.page import Page, decode_cursor, make_page
 
 STATES = ("suspected", "confirmed", "withdrawn")
@@ -298,4 +300,4 @@ def get_detection(connection: sqlite3.Connection) -> Detection | None:
 
 def _read(row: sqlite3.Row) -> Finding:
     values = dict(row)
-    return Finding(**(values | {"dynamic": bool(values["dynamic"]), "evidence": json.loads(values["evidence"])}))
+    return Finding(**(values | {"dynamic": bool(values["dynamic"]), "evidence": orjson.loads(values["evidence"])}))

@@ -130,7 +130,7 @@ class ModelPoints:
     key: Mapping[str, Any]
     experiment: str
     rows: Sequence[tuple[Any, ...]]
-    statuses: Sequence[tuple[str, str, str | None]]  # run_id, status, accuracy
+    statuses: Sequence[Sequence[Any]]  # run_id, status, accuracy
 
 
 def list_point_runs(connection: sqlite3.Connection) -> list[PointRun]:
@@ -174,11 +174,13 @@ def list_model_points(
     values = {"series_ids": json.dumps(list(series_ids or ())), "run_ids": json.dumps(list(run_ids or ()))}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: half a million rows are read at once
-    statuses: dict[int, list[tuple[str, str, str | None]]] = {}
+    statuses: dict[int, list[Sequence[Any]]] = {}
     experiments: dict[int, set[str]] = {}
     for series_id, experiment, *said in cursor.execute(STATUSES_SQL.format(points=_POINTS[which]), values):
-        statuses.setdefault(series_id, []).append((said[0], said[1], said[2]))
-        experiments.setdefault(series_id, set()).add(experiment)
+        if series_id not in statuses:
+            statuses[series_id], experiments[series_id] = [], set()
+        statuses[series_id].append(said)
+        experiments[series_id].add(experiment)
     leads = {series_id: min(found, key=_rank) for series_id, found in experiments.items()}
     rows: dict[int, list[tuple[Any, ...]]] = {}
     sql = MODEL_POINTS_SQL.format(columns=", ".join(f"x.{name}" for name in metrics), points=_POINTS[which])
