@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.analysis.drift import find_changes, is_vanished
-from app.analysis.steps import Step, detect_steps, update_steps
+from app.analysis.steps import detect_steps
 from benchmarks.common import Row, print_table, scratch_folder
 
 Floats = NDArray[np.float64]
@@ -236,8 +236,6 @@ def measure_speed(asv: Callable[[Floats], list[int]], seed: int) -> list[Row]:
     """Return a line for each figure of speed."""
     fleet = make_fleet(np.random.default_rng(seed))
     known = [it[:POINT_COUNT] for it in fleet]
-    found = [detect_steps(it) for it in known]
-    fresh = [np.concatenate((it[:-3], it[-3:] * 1.5)) for it in fleet]
     few = known[:20]
     theirs = time_it(lambda: [asv(it) for it in few]) * SERIES_COUNT / len(few)
     whole = time_it(lambda: [detect_steps(it) for it in known])
@@ -252,13 +250,7 @@ def measure_speed(asv: Callable[[Floats], list[int]], seed: int) -> list[Row]:
             "–",
             "≤ 20 s",
         ),
-        Row("one new point on each", f"{time_it(lambda: _update(found, fleet)):.2f} s", "–", "–", "≤ 1 s"),
-        Row("the same, every series just stepped", f"{time_it(lambda: _update(found, fresh)):.2f} s", "–", "–", ""),
     ]
-
-
-def _update(found: Sequence[list[Step]], fleet: Sequence[Floats]) -> list[list[Step]]:
-    return [update_steps(steps, values) for steps, values in zip(found, fleet)]
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -16,7 +16,6 @@ from app.analysis.step_search import (
     find_candidates,
     relocate,
     split_gains,
-    stands_out,
 )
 from app.analysis.step_series import Prepared, Series, prepare
 
@@ -25,8 +24,6 @@ MIN_RELATIVE = 0.02
 _RANK_ALPHA = 0.02
 _RANK_POINTS = 40
 _NOISE_FLOOR = 0.5
-_SETTLED_POINTS = 20
-_TAIL_POINTS = 200
 _RECOVERED = 1 / 3
 _PLACE_LOSS = 2 * math.log(20)  # a likelihood 20 times lower
 
@@ -99,31 +96,6 @@ def detect_steps(
         del cuts[weakest + 1]
         relocate(it.series, cuts)
     return []
-
-
-def update_steps(
-    found: Sequence[Step],
-    values: Numbers,
-    errors: Numbers | None = None,
-    *,
-    alpha: float = ALPHA,
-    min_relative: float = MIN_RELATIVE,
-) -> list[Step]:
-    """Return the steps of a series that grew by a point, given those found before.
-
-    Nothing is looked for again where the newest step is settled and no stretch up to the newest point stands out; then
-    the steps are returned as they were found. Else this is `detect_steps`.
-    """
-    known = list(found)
-    tail_from = max(0, len(values) - _TAIL_POINTS)
-    if known:
-        tail_from = max(known[-1].index, tail_from)
-        if known[-1].after_count < _SETTLED_POINTS:
-            return detect_steps(values, errors, alpha=alpha, min_relative=min_relative)
-    tail = prepare(values[tail_from:], None if errors is None else errors[tail_from:])
-    if tail is None or not stands_out(tail.series, tail.sigma):
-        return known
-    return detect_steps(values, errors, alpha=alpha, min_relative=min_relative)
 
 
 def _fit(series: Series, cuts: list[int], sigma: float) -> _Fit:

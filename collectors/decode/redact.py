@@ -16,8 +16,10 @@ _FILE = re.compile(r'^(?P<indent>[ \t]*)(?:-\s*)?File ".*?", line \d+(?:, in .*)
 _MARKS = re.compile(r"^[\s^~]+$")
 # "k == 1      # x = self.l(x) * k  # models.py:83 in forward": the middle part is the user's line.
 # A guard of several places has them all: "… (utils.py:42 in run_node) and y = k + 1  # models.py:84 in forward".
+# What a data-dependent guard was "Caused by: if n > 0:  # models.py:85 in forward (torch/…)" begins its line.
 _COMMENT = re.compile(
-    r"(?P<before>\s{2}# |\([^\s()]+:\d+ in [^\s()]+\) and )(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+?:\d+ in [^\s()]+)"
+    r"(?P<before>\s{2}# |\([^\s()]+:\d+ in [^\s()]+\) and |^\s*Caused by: )"
+    r"(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+?:\d+ in [^\s()]+)"
 )
 _LONG_LINE = 20_000  # torch writes none with a comment; a made one would take for ever to look through
 # How FX prints where a node came from, in graphs and in 2.13's hints: # File "m.py", line 3, in f, code: y = x + 1

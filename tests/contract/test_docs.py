@@ -25,7 +25,7 @@ def commands(parser):
     ("parser", "pages"),
     [
         (collector_parser, ("collector.md", "bench.md", "experiments.md")),
-        (app_parser, ("dashboard.md", "check.md", "reports.md", "site.md")),
+        (app_parser, ("dashboard.md", "check.md", "reports.md", "site.md", "findings.md", "alerts.md")),
     ],
 )
 def test_every_command_and_option_is_documented_and_has_help(parser, pages):

@@ -51,6 +51,8 @@ def test_numbers_carry_their_unit(schema):
     plain |= {"calls_captured", "unique_graphs", "graph_breaks", "unique_graph_breaks"}
     plain |= {"autograd_captures", "autograd_compiles"}
     plain |= {"geomean_speedup", "graph_breaks_per_model", "recompiles_per_model"}
+    # A finding's levels are in its metric's unit.
+    plain |= {"before_value", "after_value", "relative", "p_value", "version"}
     unit = re.compile(r"_(us|ms|s|gb|bytes|count|ratio|id)$")
     columns = [
         (table, column["name"])

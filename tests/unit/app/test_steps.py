@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.analysis.steps import Step, detect_steps, update_steps
+from app.analysis.steps import Step, detect_steps
 from tests.unit.app.noisy import NOISE, flat, make_flat, make_stepped, share
 
 # Multiples of 1/64, so that a power of two scales them exactly.
@@ -155,15 +155,6 @@ def test_order_matters() -> None:
     assert [it.index for it in detect_steps(values)] == [20]
     assert detect_steps(values[::2] + values[1::2])[0].index == 10
     assert detect_steps([it for pair in zip(values[:20], values[20:]) for it in pair]) == []
-
-
-def test_growing_by_a_point_finds_what_looking_at_all_of_it_finds() -> None:
-    values = flat(40, 100.0) + flat(15, 110.0) + flat(45, 100.0) + flat(30, 120.0)
-    found: list[Step] = []
-    for count in range(1, len(values) + 1):
-        found = update_steps(found, values[:count])
-        if count % 5 == 0:
-            assert [it.index for it in found] == [it.index for it in detect_steps(values[:count])], count
 
 
 def test_flat_series_are_seldom_flagged() -> None:

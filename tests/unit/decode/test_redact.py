@@ -83,6 +83,14 @@ def test_reason_keeps_the_guard_and_loses_the_line() -> None:
     assert withhold_source("0/0: tensor 'x' rank mismatch. expected 2, actual 1").endswith("actual 1")
 
 
+def test_what_a_data_dependent_guard_was_caused_by_loses_the_line() -> None:
+    text = "Caused by: if n > 0:  # models.py:6 in f (_dynamo/variables/tensor.py:2606 in evaluate_expr)"  # torch 2.13
+    withheld = withhold_source(f"Could not guard\n{text}\nFor more information")
+    assert "n > 0" not in withheld
+    assert withheld.count("  # models.py:6 in f (_dynamo/variables/tensor.py:2606 in evaluate_expr)") == 1
+    assert withhold_source(withheld) == withheld
+
+
 def test_a_key_is_a_text_too() -> None:
     key = 'Data-dependent branching\n        # File "/a/m.py", line 3, in f, code: if secret.sum() > 0: return x\n'
     kept = withhold_source({"counters": {key: 1}})["counters"]
