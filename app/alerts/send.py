@@ -31,7 +31,8 @@ from collectors.store.deliveries import (
 MINUTE_US = 60_000_000
 DAY_US = 24 * 60 * MINUTE_US
 FIRST_LOOK_US = DAY_US  # how far back a rule looks when it first runs
-LOOK_AGAIN_US = DAY_US  # a finding may be saved a little after the time that it bears
+# A rule that is changed to fit more does not send all of the past: only what was noticed about its last pass or since.
+LOOK_AGAIN_US = DAY_US
 MARK_EVERY_US = 60 * MINUTE_US  # a pass a minute that finds nothing need not write
 ATTEMPTS = 5
 WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
@@ -79,8 +80,8 @@ def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: 
 def list_matching(reader: sqlite3.Connection, rule: Rule, channel: str, now_us: int) -> list[Finding]:
     """List what a rule would queue for a channel now."""
     start = get_rule_start(reader, rule.name)
-    since_us = max(start.since_us, start.seen_us - LOOK_AGAIN_US) if start else find_since(rule, now_us)
-    ids = list_new_finding_ids(reader, rule.name, channel, since_us)
+    since_us, noticed_us = (start.since_us, start.seen_us - LOOK_AGAIN_US) if start else (find_since(rule, now_us), 0)
+    ids = list_new_finding_ids(reader, rule.name, channel, since_us, noticed_us)
     found = (get_finding(reader, it) for it in ids)
     return [it for it in found if it and matches(rule, it)]
 

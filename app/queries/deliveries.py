@@ -45,6 +45,7 @@ from findings as f
 where f.state = 'confirmed'
   and f.handling = 'open'
   and f.confirmed_us >= :since_us
+  and f.noticed_us >= :noticed_us
   and not exists (
     select 1
     from alert_deliveries as d
@@ -119,10 +120,18 @@ def count_deliveries(connection: sqlite3.Connection) -> dict[tuple[str, str, str
 
 
 def list_new_finding_ids(
-    connection: sqlite3.Connection, rule: str, channel: str, since_us: int, limit: int = MOST_WAITING
+    connection: sqlite3.Connection,
+    rule: str,
+    channel: str,
+    since_us: int,
+    noticed_us: int,
+    limit: int = MOST_WAITING,
 ) -> list[str]:
-    """List findings that are confirmed and open and that a rule never queued for a channel, the oldest first."""
-    values = {"rule": rule, "channel": channel, "since_us": since_us, "limit": limit}
+    """List findings that are confirmed and open and that a rule never queued for a channel, the oldest first.
+
+    `since_us` is for the run that confirmed them, `noticed_us` for when that was found out.
+    """
+    values = {"rule": rule, "channel": channel, "since_us": since_us, "noticed_us": noticed_us, "limit": limit}
     return [row["id"] for row in connection.execute(NEW_SQL, values)]
 
 

@@ -50,11 +50,12 @@ _COLUMNS = ("id", *IDENTITY, *FOUND)
 
 # The statements name our own columns alone; every value is bound.
 SAVE = f"""
-insert into findings ({", ".join(_COLUMNS)}, found_us, changed_us)
-values ({", ".join(f":{name}" for name in _COLUMNS)}, :now_us, :now_us)
+insert into findings ({", ".join(_COLUMNS)}, found_us, changed_us, noticed_us)
+values ({", ".join(f":{name}" for name in _COLUMNS)}, :now_us, :now_us, iif(:confirmed_us is null, null, :now_us))
 on conflict (id) do update set
   {", ".join(f"{name} = excluded.{name}" for name in FOUND if name != "confirmed_us")},
   confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
+  noticed_us = coalesce(noticed_us, excluded.noticed_us),
   changed_us = excluded.changed_us
 """  # noqa: S608
 # What was never confirmed, and nobody spoke of, was noise; the rest stays and says so.

@@ -41,7 +41,8 @@ create table findings (
   recovered_run_id text,              -- the first run back at the level before
   first_us integer not null,          -- when first_run_id started
   found_us integer not null,          -- when it was first found
-  confirmed_us integer,
+  confirmed_us integer,               -- when the run started that confirmed it
+  noticed_us integer,                 -- when that was found out
   changed_us integer not null,
   evidence text not null              -- JSON: environment, commits, suspected causes
 ) strict, without rowid;

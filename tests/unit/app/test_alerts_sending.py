@@ -16,7 +16,7 @@ import pytest
 from app.alerts.clock import DAYS
 from app.alerts.send import ATTEMPTS, CLAIM_LIMIT_US, DAY_US, MINUTE_US, SendReport, send_due
 from app.queries.deliveries import count_deliveries, list_deliveries
-from collectors.store.findings import say_of_finding
+from collectors.store.findings import save_findings, say_of_finding
 from tests.tools.observed import ROOT
 from tests.unit.app.found import keep, make_finding
 from tests.unit.app.receiver import Hook, receive_http
@@ -114,6 +114,26 @@ def test_a_first_start_sends_no_history_unless_it_is_asked_to(sender: Sender, st
     sender.rules.write_text(sender.rules.read_text().replace('"slower"', '"all"') + "since = 2000-01-01\n")
     sender.send()
     assert sorted(list_ids(sender.hook.documents[1])) == ["new", "old"]
+
+
+def test_what_is_confirmed_weeks_after_its_run_is_not_lost(sender: Sender, store: sqlite3.Connection) -> None:
+    sender.send()
+    late_us = NOW_US + 20 * DAY_US  # nobody looked for findings meanwhile, but alerts were sent each day
+    for day in range(1, 20):
+        sender.send(NOW_US + day * DAY_US)
+    found = make_finding(id="late", confirmed_us=NOW_US + DAY_US)
+    save_findings(store, [found], (), seen="{}", version=1, now_us=late_us)
+    assert sender.send(late_us + MINUTE_US).sent_count == 1
+    assert sender.send(late_us + 2 * DAY_US).sent_count == 0
+
+
+def test_a_rule_that_fits_more_sends_none_of_the_past(sender: Sender, store: sqlite3.Connection) -> None:
+    sender.write('metric = "geomean_speedup"\n')
+    keep(store, make_finding(id="past"))
+    sender.send()
+    sender.send(NOW_US + 30 * DAY_US)
+    sender.write("")
+    assert sender.send(NOW_US + 31 * DAY_US).sent_count == 0
 
 
 def test_a_server_that_fails_is_tried_again_later_each_time_and_given_up(
