@@ -6,7 +6,7 @@ The suspected causes are what a comparison of the two runs shows of the same mod
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 from typing import Any
 
@@ -81,13 +81,17 @@ class Evidence:
         return {"known": found.known, "count": found.count, "listed": listed if found.known else []}
 
     def _find_causes(self, it: Found, compared: Comparison) -> list[dict[str, Any]]:
+        breaks, recompiles = (_keep_subject(it, diff) for diff in (compared.breaks, compared.causes))
+        # What is told one by one needs no count beside it.
+        told = {"graph_breaks", "unique_graphs"} if breaks else set()
+        told |= {"recompiles"} if recompiles else set()
         causes = [
-            *self._of_distinct("graph_break", "breaks", _keep_subject(it, compared.breaks)),
-            *self._of_distinct("recompile", "causes", _keep_subject(it, compared.causes)),
-            *_sum_categories(_keep_subject(it, compared.causes)),
+            *self._of_distinct("graph_break", "breaks", breaks),
+            *self._of_distinct("recompile", "causes", recompiles),
+            *_sum_categories(recompiles),
             *_list_settings(compared),
             *_list_cache(compared),
-            *_list_own(it, compared),
+            *_list_own(it, compared, told | {it.metric}),
         ]
         return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MOST_CAUSES]
 
@@ -168,7 +172,7 @@ def _list_cache(compared: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _list_own(it: Found, compared: Comparison) -> list[dict[str, Any]]:
+def _list_own(it: Found, compared: Comparison, told: Set[str]) -> list[dict[str, Any]]:
     """List what the numbers of the finding's own model, or the number of models, say beside it."""
     if it.subject == "suite":
         before, after = (_count_models(it, side.entries) for side in (compared.base, compared.new))
@@ -180,7 +184,7 @@ def _list_own(it: Found, compared: Comparison) -> list[dict[str, Any]]:
         if _is_of(it, pair.new.key) and pair.new.series["batch_size"] in (None, it.key["batch_size"] or None):
             for name in _COUNTERS:
                 delta = pair.deltas.get(name)
-                if delta is not None and name != it.metric and delta.base != delta.new:
+                if delta is not None and name not in told and delta.base != delta.new:
                     word = "more often" if delta.new > delta.base else "less often"
                     found.append(_make("counter", word, delta.metric.label, delta.base, delta.new))
     for entry in compared.new.entries:
