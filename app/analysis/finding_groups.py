@@ -4,15 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from app.analysis.finding_words import describe_range
 from app.format import format_plural
-from app.queries.findings import DIRECTIONS, Finding, RangeCount
+from app.queries.findings import DIRECTIONS, SERIES, Finding, RangeCount
 
 SHOWN = 12  # rows of a group; the others are folded
 _AUTHORS = 5
 _ORDER = {direction: place for place, direction in enumerate(DIRECTIONS)}
+# What says most of what happened, first; the rest mostly follows from it.
+_TELLING = (
+    "passes",
+    "pass_ratio",
+    "speedup",
+    "geomean_speedup",
+    "graph_breaks",
+    "graph_breaks_per_model",
+    "graph_break_count",
+    "recompiles",
+    "recompiles_per_model",
+    "recompile_count",
+    "recompile_limit_count",
+    "compilation_latency_s",
+    "compile_s",
+    "abs_latency_ms",
+    "compression_ratio",
+    "dynamo_peak_mem_gb",
+)
+
+
+@dataclass(frozen=True)
+class Lead:
+    """Hold the finding that says most of what one series did in a range, and its other metrics that moved with it."""
+
+    finding: Finding
+    others: Sequence[Finding]
+
+
+def find_leads(findings: Iterable[Finding]) -> list[Lead]:
+    """Put findings of one series, range, state and handling together, the worst first."""
+    together: dict[tuple[Any, ...], list[Finding]] = {}
+    for it in findings:
+        key = (it.subject, *(getattr(it, name) for name in SERIES), it.before_run_id, it.first_run_id)
+        together.setdefault((*key, it.state, it.handling, it.recovered_run_id is None), []).append(it)
+    found = [sorted(members, key=_rank) for members in together.values()]
+    return [Lead(members[0], members[1:]) for members in sorted(found, key=lambda members: _rank(members[0]))]
+
+
+def _rank(it: Finding) -> tuple[Any, ...]:
+    telling = _TELLING.index(it.metric) if it.metric in _TELLING else len(_TELLING)
+    return (_ORDER.get(it.direction, 9), telling, -abs(it.relative or 0), it.model, it.metric, it.id)
 
 
 @dataclass(frozen=True)
@@ -29,15 +72,10 @@ class FindingGroup:
     counts: Sequence[tuple[str, int]]
     findings: Sequence[Finding]
 
-    @property
-    def shown(self) -> Sequence[Finding]:
-        """Return the rows that are not folded."""
-        return self.findings[:SHOWN]
-
-    @property
-    def folded(self) -> Sequence[Finding]:
-        """Return the rows that are."""
-        return self.findings[SHOWN:]
+    @cached_property
+    def leads(self) -> Sequence[Lead]:
+        """Return the rows: a series each."""
+        return find_leads(self.findings)
 
     @property
     def count(self) -> int:
@@ -85,7 +123,5 @@ def _make(members: list[Finding], counts: Mapping[str, int]) -> FindingGroup:
         listed,
         list(first.evidence.get("environment") or ()),
         [(direction, counts[direction]) for direction in DIRECTIONS if counts.get(direction)],
-        sorted(
-            members, key=lambda it: (_ORDER.get(it.direction, 9), -abs(it.relative or 0), it.model, it.metric, it.id)
-        ),
+        sorted(members, key=_rank),
     )

@@ -54,9 +54,7 @@ def what_to_do(report: Report) -> str:
             "it, or name the rules that are wanted (--rule)."
         )
     if all(it.rule == findings.RULE.name for it in report.failures):
-        return (
-            "Mend what got worse, or acknowledge the finding, or ignore it with a reason, at /findings/ID."
-        )
+        return "Mend what got worse, or acknowledge the finding, or ignore it with a reason, at /findings/ID."
     if report.baseline is None:
         return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."
     kind, _space, name = report.baseline.partition(" ")

@@ -8,7 +8,7 @@ from flask import Blueprint, abort, make_response, redirect, render_template, re
 from werkzeug.wrappers import Response
 
 from app.analysis import finding_cells, finding_words
-from app.analysis.finding_groups import group_findings
+from app.analysis.finding_groups import SHOWN, group_findings
 from app.db import get_reader, get_settings, writing
 from app.queries.finding_filter import FILTERS, read_finding_filter
 from app.queries.findings import (
@@ -52,6 +52,7 @@ def index() -> str:
     return render_template(
         "findings.html",
         groups=group_findings(page.rows, counted),
+        shown=SHOWN,
         next=page.next,
         counts=counts,
         detection=get_detection(reader),

@@ -9,6 +9,7 @@ from typing import Any
 from flask import Blueprint, render_template, request
 
 from app.analysis import finding_cells, finding_words
+from app.analysis.finding_groups import group_findings
 from app.analysis.model_history import query_fields
 from app.charts import overview as charts
 from app.charts.metric_trends import share_runs
@@ -21,6 +22,7 @@ from app.web.headline import read_headline
 from app.web.state import describe_state
 
 blueprint = Blueprint("overview", __name__)
+_SHOWN_FINDINGS, _NEWEST_FINDINGS = 5, 60  # rows, and how many findings they are put together from
 
 
 @blueprint.get("/")
@@ -64,8 +66,9 @@ def index() -> str:
 def _read_findings(reader: sqlite3.Connection) -> dict[str, Any]:
     """Read the newest findings that nobody answered, of everything in this database."""
     wanted = FindingFilter(state="confirmed", handling="open", recovered=False)
+    groups = group_findings(list_findings(reader, wanted, limit=_NEWEST_FINDINGS).rows, ())
     return {
-        "found": list_findings(reader, wanted, limit=5).rows,
+        "found": [lead for group in groups for lead in group.leads][:_SHOWN_FINDINGS],
         "found_counts": count_findings(reader),
         "detection": get_detection(reader),
         "words": finding_words,

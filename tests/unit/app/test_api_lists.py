@@ -27,6 +27,7 @@ from tests.unit.app.benched import RUNS as BENCH_RUNS
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import LOGS as WHOLE_LOGS
 from tests.unit.app.explored import explore
+from tests.unit.app.found import keep_one_of_each
 from tests.unit.app.recorded import RUN, record_run
 
 LOGS = ("torch2.11-cuda-hf_Bert_train", "torch2.11-cuda-zoo_recompiles", "torch2.13-breaks")
@@ -45,6 +46,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         bench_suite(connection)
         for name in ("first", "second", "third"):
             save_baseline(connection, name, {}, run_id=BENCH_RUNS[0])
+        keep_one_of_each(connection)
     explore(path)
     return path
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.finding_groups import SHOWN, group_findings
+from app.analysis.finding_groups import SHOWN, find_leads, group_findings
 from app.queries.findings import (
     FindingFilter,
     RangeCount,
@@ -108,7 +108,22 @@ def test_pages_of_a_range_have_every_finding_once_and_the_counts_of_all(
     page = text_of(client, "/findings?limit=20")
     assert "30 worse" in page
     assert "This page has 20 of the 30 findings of this range" in page
-    assert f"{20 - SHOWN} more findings of this range" in page
+    assert f"{20 - SHOWN} more series of this range" in page
+
+
+def test_what_moved_with_a_finding_stands_beside_it(client: FlaskClient, store: sqlite3.Connection) -> None:
+    keep(
+        store,
+        make_finding(id="memory", metric="dynamo_peak_mem_gb", relative=0.9),
+        make_finding(id="lead", metric="speedup", relative=-0.1),
+        make_finding(id="taken", metric="graph_breaks"),
+        make_finding(id="other", metric="speedup", model="another"),
+    )
+    say_of_finding(store, "taken", "acknowledge", who="Ada")
+    leads = find_leads(list_findings(store, FindingFilter()).rows)
+    told = {it.finding.id: [other.id for other in it.others] for it in leads}
+    assert told == {"lead": ["memory"], "other": [], "taken": []}
+    assert "also peak memory" in text_of(client, "/findings")
 
 
 def test_one_range_is_one_group_and_the_worst_come_first(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
