@@ -29,9 +29,7 @@ SETTINGS = (
     Setting("refresh_s", 3, "Seconds between two refreshes of a running run's page."),
     Setting("page_size", 50, "Rows on one page of a list."),
     Setting("trend_runs", 1000, "Newest runs that the overview's charts and rankings look at."),
-    Setting(
-        "follow", "yes", "Whether findings are looked for, and alerts sent, while it serves: yes or no."
-    ),
+    Setting("follow", "yes", "Whether findings are looked for, and alerts sent, while it serves: yes or no."),
     Setting("uploads", "yes", "Whether trace logs may be sent to the dashboard: yes or no."),
     Setting("upload_mib", 512, "MiB that one upload may have, as it is sent."),
     Setting("upload_unpacked_mib", 4096, "MiB that may come out of one upload's archives and compressed logs."),

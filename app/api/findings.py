@@ -57,26 +57,29 @@ def _say(finding_id: str, action: str) -> Answer:
     said = _read_body()
     try:
         with writing() as connection:
-            say_of_finding(connection, finding_id, action, who=said["who"], text=said["text"])
+            say_of_finding(connection, finding_id, action, **said)
     except ValueError as error:
         raise FilterError(str(error)) from None
     return get_finding(finding_id)
 
 
-def _read_body() -> dict[str, str]:
-    """Read who says what.
+def _read_body() -> dict[str, Any]:
+    """Read who says what, and of how much.
 
-    Raises: FilterError if the body is not an object of two texts.
+    Raises: FilterError if the body is not an object of what is expected.
     """
     body: Any = request.get_json(force=True, silent=True)
     if not isinstance(body, dict):
         raise FilterError('body: expected a JSON object, {"who": "your name", "text": "what you know"}')
     for key, value in body.items():
-        if key not in ("who", "text"):
-            raise FilterError(f"{str(key)[:40]}: there is no such field; known are who, text")
-        if not isinstance(value, str) and not (key == "text" and value is None):
+        if key not in ("who", "text", "range"):
+            raise FilterError(f"{str(key)[:40]}: there is no such field; known are who, text, range")
+        if key == "range" and not isinstance(value, bool):
+            raise FilterError(f"range: expected true or false, this is {type(value).__name__}")
+        if key != "range" and not isinstance(value, str) and not (key == "text" and value is None):
             raise FilterError(f"{key}: expected a text, this is {type(value).__name__}")
-    return {key: body.get(key) or "" for key in ("who", "text")}
+    texts = {key: body.get(key) or "" for key in ("who", "text")}
+    return texts | {"whole_range": body.get("range", False)}
 
 
 def _post(view: Callable[..., Answer], summary: str) -> Operation:

@@ -80,6 +80,7 @@ SAY: Schema = {
     "properties": {
         "who": text("The name that others know you by.", minLength=1, maxLength=WHO_LIMIT),
         "text": maybe(text("What you know: required to ignore, and for a note.", maxLength=TEXT_LIMIT)),
+        "range": flag("The same for every finding that came between the same two runs."),
     },
     "required": ["who"],
     "additionalProperties": False,

@@ -63,6 +63,7 @@ def add_parser(commands: Any) -> None:
         said.add_argument("id", metavar="ID", help="The finding's id.")
         said.add_argument("--who", required=True, metavar="NAME", help="Who says so.")
         said.add_argument("--text", metavar="TEXT", help="What there is to say; ignore and note need it.")
+        said.add_argument("--range", action="store_true", help="The same for all that came between the same two runs.")
 
 
 def _add(actions: Any, name: str, work: Callable[..., int], said: str) -> argparse.ArgumentParser:
@@ -148,7 +149,8 @@ def _show(path: str, arguments: argparse.Namespace) -> int:
 def _say(path: str, arguments: argparse.Namespace) -> int:
     with closing(open_writer(path)) as writer:
         try:
-            found = say_of_finding(writer, arguments.id, arguments.action, who=arguments.who, text=arguments.text)
+            said = {"who": arguments.who, "text": arguments.text, "whole_range": arguments.range}
+            found = say_of_finding(writer, arguments.id, arguments.action, **said)
         except ValueError as error:
             return _fail(f"--{error}")
     return 0 if found else _no_such(arguments.id)

@@ -87,6 +87,15 @@ group by f.before_run_id, f.first_run_id, f.direction
 order by f.before_run_id, f.first_run_id, f.direction
 limit 10000
 """
+OTHERS_SQL = """
+select count(*)
+from findings
+where first_run_id = :first_run_id
+  and before_run_id is :before_run_id
+  and state <> 'withdrawn'
+  and id <> :id
+limit 1
+"""
 COUNTS_SQL = """
 select
   count(*) as finding_count,
@@ -276,6 +285,12 @@ def count_ranges(connection: sqlite3.Connection, wanted: FindingFilter, run_ids:
         "run_ids": json.dumps(sorted(set(run_ids)))
     }
     return [RangeCount(*row) for row in connection.execute(RANGES_SQL.format(wanted=wanted.sql), values)]
+
+
+def count_range_others(connection: sqlite3.Connection, it: Finding) -> int:
+    """Count what else came between the same two runs, but for what was withdrawn."""
+    values = {"id": it.id, "first_run_id": it.first_run_id, "before_run_id": it.before_run_id}
+    return int(connection.execute(OTHERS_SQL, values).fetchone()[0])
 
 
 def count_findings(connection: sqlite3.Connection) -> FindingCounts:

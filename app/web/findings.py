@@ -18,6 +18,7 @@ from app.queries.findings import (
     SUBJECTS,
     Finding,
     count_findings,
+    count_range_others,
     count_ranges,
     get_detection,
     get_finding,
@@ -76,10 +77,17 @@ def show(finding_id: str) -> str:
 @blueprint.post("/findings/<finding_id>")
 def say(finding_id: str) -> Response:
     """Keep what a person does with a finding, or says of it; what cannot be kept comes back with what was typed."""
-    typed = {key: request.form.get(key, "") for key in ("action", "who", "text")}
+    typed = {key: request.form.get(key, "") for key in ("action", "who", "text", "range")}
     try:
         with writing() as connection:
-            found = say_of_finding(connection, finding_id, typed["action"], who=typed["who"], text=typed["text"])
+            found = say_of_finding(
+                connection,
+                finding_id,
+                typed["action"],
+                who=typed["who"],
+                text=typed["text"],
+                whole_range=typed["range"] == "yes",
+            )
     except ValueError as error:
         return make_response(_render(_find(finding_id), typed, str(error)), 400)
     if not found:
@@ -105,10 +113,11 @@ def _render(it: Finding, typed: dict[str, str] | None = None, problem: str | Non
         words=finding_words,
         cells=finding_cells,
         said=list_finding_words(reader, it.id),
-        typed=typed or {"action": "", "who": "", "text": ""},
+        typed=typed or {"action": "", "who": "", "text": "", "range": ""},
         problem=problem,
         limits={"who": WHO_LIMIT, "text": TEXT_LIMIT},
         has_charts=drawn is not None,
         drawn=drawn,
         links=link_finding(it),
+        others=count_range_others(reader, it),
     )

@@ -76,6 +76,14 @@ insert into detection (id, seen, version, finished_us)
 values (1, :seen, :version, :now_us)
 on conflict (id) do update set seen = excluded.seen, version = excluded.version, finished_us = excluded.finished_us
 """
+RANGE = """
+select f.id
+from findings as f
+join findings as o on o.id = :id
+where f.first_run_id = o.first_run_id
+  and (f.id = o.id or (:whole_range = 1 and f.before_run_id is o.before_run_id and f.state <> 'withdrawn'))
+order by f.id
+"""
 SAY = """
 insert into finding_words (finding_id, action, who, text, time_us)
 values (:id, :action, :who, nullif(:text, ''), :now_us)
@@ -108,9 +116,12 @@ def say_of_finding(
     *,
     who: str,
     text: str | None = None,
+    whole_range: bool = False,
     now_us: int | None = None,
 ) -> bool:
     """Keep what a person does with a finding, or says of it; return False if there is no such finding.
+
+    With `whole_range` the same is kept of every finding that came between the same two runs, but for withdrawn ones.
 
     Raises: ValueError in words if who, action or text cannot be used.
     """
@@ -118,14 +129,13 @@ def say_of_finding(
     _check(action, who, text)
     now_us = _now() if now_us is None else now_us
     with write_transaction(connection):
-        if connection.execute("select 1 from findings where id = :id", {"id": finding_id}).fetchone() is None:
-            return False
-        values = {"id": finding_id, "action": action, "who": who, "text": text, "now_us": now_us}
-        connection.execute(SAY, values)
-        if action in HANDLING:
-            handling = {"id": finding_id, "handling": HANDLING[action]}
-            connection.execute("update findings set handling = :handling where id = :id", handling)
-    return True
+        found = connection.execute(RANGE, {"id": finding_id, "whole_range": int(whole_range)}).fetchall()
+        for (one,) in found:
+            connection.execute(SAY, {"id": one, "action": action, "who": who, "text": text, "now_us": now_us})
+            if action in HANDLING:
+                handling = {"id": one, "handling": HANDLING[action]}
+                connection.execute("update findings set handling = :handling where id = :id", handling)
+    return bool(found)
 
 
 def _check(action: str, who: str, text: str) -> None:

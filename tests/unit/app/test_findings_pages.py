@@ -17,8 +17,10 @@ from app.queries.findings import (
     count_findings,
     count_ranges,
     get_finding,
+    list_finding_words,
     list_findings,
     list_series_findings,
+    load_findings,
 )
 from collectors.store.findings import WHO_LIMIT, say_of_finding
 from tests.unit.app.benched import RUNS, bench_suite
@@ -266,3 +268,15 @@ def test_another_site_cannot_speak_for_anyone(client: FlaskClient, store: sqlite
     assert answer.status_code == 403
     found = get_finding(store, ONE)
     assert found is not None and found.handling == "open"
+
+
+def test_one_answer_may_be_for_all_of_a_range(client: FlaskClient, store: sqlite3.Connection) -> None:
+    keep(store, make_finding(id="a"), make_finding(id="b", model="m2"), make_finding(id="c", before_run_id=RUNS[2]))
+    assert "The same for the other finding of this range" in text_of(client, "/findings/a")
+    sent = client.post("/findings/a", data={"action": "acknowledge", "who": "Ada", "range": "yes"})
+    assert sent.status_code == 303
+    assert [it.handling for it in sorted(load_findings(store), key=lambda it: it.id)] == ["acknowledged"] * 2 + ["open"]
+    body = {"who": "Kim", "text": "moved", "range": True}
+    assert client.post("/api/v1/findings/b/ignore", json=body).status_code == 200
+    assert [it.text for it in list_finding_words(store, "a")] == [None, "moved"]
+    assert client.post("/api/v1/findings/b/note", json=body | {"range": "yes"}).status_code == 400
