@@ -43,8 +43,8 @@ class Page:
     assets: set[str] = field(default_factory=set)  # filled: names below static/
 
     def find(self, address: str) -> str | None:
-        """Return the file of an address as this page links to it, None where the copy has none."""
-        wanted, fragment = normalize(html.unescape(address)), urlsplit(address).fragment
+        """Return the file of an address, without entities, as this page links to it; None where the copy has none."""
+        wanted, fragment = normalize(address), urlsplit(address).fragment
         target = self.files.get(wanted)
         if target is None:
             simpler = self.simplify(wanted)
@@ -82,7 +82,8 @@ def _rewrite_link(link: re.Match[str], page: Page) -> str:
     href = _HREF.search(attributes)
     if href is None or not href[1].startswith("/") or href[1].startswith("//"):
         return link[0]
-    file = page.find(href[1])
+    # Entities go first: the # of &#39; begins no fragment.
+    file = page.find(html.unescape(href[1]))
     if file is not None:
         return f"<a{attributes[: href.start(1)]}{html.escape(file)}{attributes[href.end(1) :]}>{words}</a>"
     classes = _CLASS.search(attributes)
@@ -117,5 +118,5 @@ def _list_data_files(text: str, page: Page) -> dict[str, str]:
             found[address] = address
         for runs in _RUNS.findall(data):
             found |= {f"/runs/{it}": f"/runs/{it}" for it in json.loads(runs) if isinstance(it, str)}
-    links = {address: page.find(html.escape(address)) for address in found}
+    links = {address: page.find(address) for address in found}
     return {address: link for address, link in links.items() if link is not None}

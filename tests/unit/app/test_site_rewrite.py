@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markupsafe import escape
 
 from app.resources import resource_folder
-from app.site.address import name_file
+from app.site.address import name_file, normalize, relate
 from app.site.rewrite import Page, list_links, rewrite
 from app.site.scripts import ScriptError, bundle
 
@@ -26,6 +31,20 @@ def test_link_to_a_page_of_the_copy_leads_to_its_file() -> None:
     tab = name_file("/runs/A?tab=breaks").removeprefix("runs/")
     assert made == f'<a class="tabs__link" href="{tab}#b1" aria-current="page">Breaks</a>'
     assert _rewrite('<a href="/">Up</a>', "/runs/A?tab=breaks") == '<a href="../../../index.html">Up</a>'
+
+
+@given(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=40), st.sampled_from(["", "#top"]))
+@example("'=1", "")
+@example("a&#39;b&amp;c#d?e", "#top")
+def test_link_of_any_name_leads_to_its_file(name: str, fragment: str) -> None:
+    # As url_for writes a name into an address, and autoescape the address into a page.
+    path, query = quote(name, safe="!$&'()*+,:;=@~"), quote(name, safe="/:!'()*,;@~")
+    address = f"/breaks/{path}?suite={query}"
+    file = name_file(normalize(address))
+    page = Page("/runs", "runs/index.html", {normalize(address): file}, {}.get)
+    made = rewrite(f'<a href="{escape(address + fragment)}">x</a>', page)
+    leads_to = html.escape(relate("runs/index.html", file) + fragment)
+    assert made == f'<a href="{leads_to}">x</a>'
 
 
 @pytest.mark.parametrize(
