@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -45,31 +46,48 @@ class Stage:
 def staging(folder: Path) -> Iterator[Stage]:
     """Lend a place to make a copy in, on the same disk; it is gone afterwards, and so is a folder that was made for it.
 
-    Raises: FolderError if the folder has files that no copy wrote. OSError if it cannot be written.
+    Raises: FolderError if the folder has files that no copy wrote, or another export writes it. OSError if it cannot
+    be written.
     """
     made = not folder.exists()
-    check_folder(folder)
+    if not made and not folder.is_dir():
+        raise FolderError(f"{folder} is a file; --site needs a folder, which may be missing or empty")
     folder.mkdir(parents=True, exist_ok=True)
-    stage = folder / STAGE
-    shutil.rmtree(stage, ignore_errors=True)  # of a copy that was killed
+    with _locked(folder):
+        _check_folder(folder)
+        stage = folder / STAGE
+        shutil.rmtree(stage, ignore_errors=True)  # of a copy that was killed
+        try:
+            stage.mkdir()
+            yield Stage(stage)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+            if made and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder against a second export; the lock is of the process and ends with it, however that ends."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # the folder itself: no file is left to publish
     try:
-        stage.mkdir()
-        yield Stage(stage)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise FolderError(f"another export is writing {folder}; wait for it, or give --site another folder") from None
+    except OSError:
+        pass  # NFS locks no folders: there it is as safe as without
+    try:
+        yield
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
-        if made and not any(folder.iterdir()):
-            folder.rmdir()
+        os.close(descriptor)
 
 
-def check_folder(folder: Path) -> None:
+def _check_folder(folder: Path) -> None:
     """Refuse a folder that is not empty and was never written by this command.
 
     Raises: FolderError.
     """
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise FolderError(f"{folder} is a file; --site needs a folder, which may be missing or empty")
     others = sorted(it.name for it in folder.iterdir() if it.name not in _IGNORED)
     if others and not (folder / MARKER).is_file():
         raise FolderError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,27 @@ def test_folder_with_other_files_is_refused_and_kept(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=r"files that no copy wrote \(notes\.txt\)"):
         _write(tmp_path, "index.html")
     assert _list(tmp_path) == {"notes.txt"}
+
+
+def test_second_export_at_once_is_refused_and_the_first_ends_whole(tmp_path: Path) -> None:
+    target = tmp_path / "site"
+    with staging(target) as first:
+        first.write("index.html", b"first")
+        with pytest.raises(FolderError, match=r"another export is writing .*; wait for it"):
+            _write(target, "index.html")
+        publish(target, first, {"index.html"})
+    assert (target / "index.html").read_bytes() == b"first"
+
+
+def test_export_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
+    code = (
+        f"import os\nfrom pathlib import Path\nfrom app.site.folder import staging\n"
+        f"with staging(Path({str(tmp_path)!r})):\n    os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert (tmp_path / STAGE).is_dir()
+    _write(tmp_path, "index.html")
+    assert _list(tmp_path) == {"index.html"}
 
 
 def test_checkout_without_files_is_taken(tmp_path: Path) -> None:
