@@ -104,8 +104,11 @@ def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     settings = load_settings(os.environ, {"db": arguments.db, "alerts": arguments.alerts})
-    with closing(open_reader(settings.db)):
-        pass  # a database that cannot be used is said at once
+    try:
+        open_reader(settings.db).close()  # a database that cannot be used is said at once
+    except StoreError as error:
+        sys.stderr.write(f"compileboard: {error}\n")
+        return 2
     return follow(settings.db, settings.alerts, os.environ, _wait_for_stdin if arguments.while_stdin else _sleep)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app import follow as following
+from app.cli import main
 from app.findings.update import update_findings
 from app.queries.findings import load_findings
 from collectors.store.connect import DATABASE_VERSION
@@ -60,6 +61,11 @@ def test_what_goes_wrong_is_said_once_and_tried_again(
     assert following.follow(str(database), "", {}, wait) == 0
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1 and "database version 999" in said[0]
+
+
+def test_a_database_that_cannot_be_used_ends_it_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["follow", "--db", str(tmp_path / "nope.db")]) == 2
+    assert "nope.db" in capsys.readouterr().err
 
 
 def test_it_stays_small_until_something_ends(store: sqlite3.Connection, database: Path) -> None:
