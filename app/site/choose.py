@@ -61,6 +61,37 @@ _RANKS = {
     "run.show_config": 6,
 }
 _RUN_PART, _PAYLOAD = 4, 7
+# What people call the pages of a kind; several kinds may be one.
+_WORDS = {
+    "run.show": "run pages",
+    "models.show_run": "results of runs",
+    "models.show": "model pages",
+    "compile.show": "compiles",
+    "findings.show": "findings",
+    "findings.index": "lists of findings",
+    "graph_breaks.show": "graph breaks",
+    "recompiles.show": "causes of recompiles",
+    "compare.index": "comparisons",
+    "trends.index": "trends",
+    "overview.index": "overviews of suites",
+    "timeline.show": "timelines",
+    "stacks.show": "stacks of runs",
+    "shapes.show": "shapes of runs",
+    "ranks.show": "ranks of runs",
+    "aot.show": "AOT graphs of runs",
+    "directory.show": "directories of runs",
+    "guards.show": "guards of runs",
+    "guards.show_one": "guard trees",
+    "caches.show_one": "cache lookups",
+    "run.show_config": "configurations",
+    "artifacts.show": "graphs and code",
+    "artifacts.changes": "changes between compiles",
+}
+
+
+def name_kind(endpoint: str) -> str:
+    """Name the pages of an endpoint as people call them."""
+    return _WORDS.get(endpoint, "other lists" if endpoint.endswith(".index") else "other pages")
 
 
 @dataclass(frozen=True)

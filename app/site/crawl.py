@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from flask.testing import FlaskClient
 
 from app.site.address import name_file, normalize
-from app.site.choose import Choice, Chooser
+from app.site.choose import Choice, Chooser, name_kind
 from app.site.folder import Stage
 from app.site.render import fetch
 from app.site.rewrite import list_links
@@ -58,7 +58,7 @@ def crawl(
     while waiting:
         _rank, _place, choice = heapq.heappop(waiting)
         if len(found.files) >= most_pages:
-            found.beyond[choice.endpoint] += 1
+            found.beyond[name_kind(choice.endpoint)] += 1
             continue
         status, body = fetch(client, choice.address)
         if status != 200:

@@ -59,8 +59,7 @@ class Written:
     total_run_count: int
     source: bool
     pages: dict[str, tuple[str, str]] = field(default_factory=dict)  # address: title and file
-    kinds: Counter[str] = field(default_factory=Counter)
-    beyond: Counter[str] = field(default_factory=Counter)
+    beyond: Counter[str] = field(default_factory=Counter)  # what people call the pages: how many
     data: list[tuple[str, str, str]] = field(default_factory=list)  # name, file and what it has
     failed: dict[str, int] = field(default_factory=dict)
     left_out_count: int = 0
@@ -76,7 +75,7 @@ class Written:
         if self.stale_count:
             said.append(f"{self.stale_count} files of an earlier copy were taken away")
         if self.beyond:
-            what = ", ".join(f"{count} × {kind}" for kind, count in self.beyond.most_common(5))
+            what = ", ".join(f"{kind}: {count}" for kind, count in self.beyond.most_common())
             said.append(f"left out: {sum(self.beyond.values())} pages beyond --pages ({what})")
         said += [
             f"failed: {address} answered {status}; links to it are text" for address, status in self.failed.items()
@@ -136,8 +135,8 @@ def _finish(
     say: Callable[[str], None] | None,
 ) -> set[str]:
     """Rewrite the pages in place and write what is beside them; return the names of all files."""
-    written.kinds, written.beyond = Counter(found.endpoints.values()), found.beyond
-    written.failed, written.left_out_count = found.failed, len(found.left_out - {ABOUT})
+    written.beyond, written.failed = found.beyond, found.failed
+    written.left_out_count = len(found.left_out - {ABOUT})
     written.data = write_data(client, reader, stage, source=written.source)
     files = found.files | {ABOUT: name_file(ABOUT)}
     assets: set[str] = set()
