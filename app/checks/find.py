@@ -12,7 +12,7 @@ from app.checks.sides import load_run, load_side
 from app.checks.tables import CannotCompare, read_table
 from app.queries.baselines import get_baseline, list_baselines
 from app.queries.run_lookup import find_run_ids
-from app.queries.runs import RunFilter, RunRow, get_run, list_runs
+from app.queries.runs import RunFilter, RunRow, get_latest, get_other, get_run, list_runs
 
 PREFIX = "baseline:"
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
@@ -33,10 +33,10 @@ def find_run(open_reader: Open, text: str) -> RunRow:
     """
     reader = open_reader()
     if text == "latest":
-        newest = list_runs(reader, limit=1, pinned_first=False).rows
-        if not newest:
+        newest = get_latest(reader)
+        if newest is None:
             raise CannotCompare("there is no run in this database; record one with `python -m collectors bench`")
-        return newest[0]
+        return newest
     found = _by_id(reader, text) or _by_commit(reader, text, None)
     if found is None:
         raise CannotCompare(
@@ -101,9 +101,8 @@ def _earlier(reader: sqlite3.Connection, word: str, run: RunRow | None) -> RunRo
         raise CannotCompare(
             f"the {word} run is that of a run of the database; what is compared is a CSV: name its baseline"
         )
-    for it in list_runs(reader, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False).rows:
-        is_before = (it.started_us, it.id) < (run.started_us, run.id)
-        if it.id != run.id and it.suite == run.suite and (is_before or word == "latest"):
-            return it
+    found = get_other(reader, run, word)
+    if found is not None:
+        return found
     kind = "earlier" if word == "previous" else "other"
     raise CannotCompare(f"there is no {kind} run named {run.name!r} of the same suite to compare run {run.id} with")

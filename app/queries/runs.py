@@ -242,6 +242,20 @@ def get_run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:
     return _to_row(row) if row else None
 
 
+def get_latest(connection: sqlite3.Connection) -> RunRow | None:
+    """Return the run that started last: what `latest` names on the command line."""
+    return next(iter(list_runs(connection, limit=1, pinned_first=False).rows), None)
+
+
+def get_other(connection: sqlite3.Connection, run: RunRow, word: str) -> RunRow | None:
+    """Return what a run is compared with by a word: of its name and suite the newest other, `latest`, or `previous`."""
+    for it in list_runs(connection, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False).rows:
+        is_before = (it.started_us, it.id) < (run.started_us, run.id)
+        if it.id != run.id and it.suite == run.suite and (is_before or word == "latest"):
+            return it
+    return None
+
+
 def list_tags(connection: sqlite3.Connection, run_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
     """List key and value of each given run's tags, by run."""
     marks = ", ".join(f":id{n}" for n in range(len(run_ids)))

@@ -10,6 +10,7 @@ from app.queries.baselines import Baseline, get_baseline, list_baselines
 from app.queries.page import FilterError
 from app.queries.run_detail import RunDetail, get_run
 from app.queries.run_lookup import find_run_ids
+from app.queries.runs import get_latest, get_other
 
 KINDS = ("commit", "branch", "torch", "baseline")
 FORMS = "the beginning of a run's id, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME"
@@ -107,6 +108,29 @@ def find_side(connection: sqlite3.Connection, text: str, name: str) -> Named:
     ids = _choose(connection, kind, value.lower() if kind == "commit" else value, name)
     details = (get_run(connection, run_id) for run_id in ids)
     return Named(text, tuple(it for it in details if it is not None))
+
+
+def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str, str]:
+    """Name the runs that the command line's words stand for: `latest`, and for base `previous`, as `check` has them.
+
+    Raises: FilterError if a word stands for nothing, or new names nothing.
+    """
+    if new == "latest":
+        newest = get_latest(connection)
+        if newest is None:
+            raise FilterError("new: there is no run in this database; `python -m collectors run` records one")
+        new = newest.id
+    if base not in ("latest", "previous"):
+        return base, new
+    named = find_side(connection, new, "new")
+    if not named.runs:
+        raise FilterError(f"base: {base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run")
+    run = named.runs[0].run
+    other = get_other(connection, run, base)
+    if other is None:
+        kind = "earlier" if base == "previous" else "other"
+        raise FilterError(f"base: there is no {kind} run named {run.name!r} of the same suite as run {run.id}")
+    return other.id, new
 
 
 def find_default(connection: sqlite3.Connection, base: str | None, new: str | None) -> tuple[str, str] | None:

@@ -13,7 +13,8 @@ from typing import Any
 from app.queries.page import FilterError
 from app.queries.run_detail import get_run
 from app.queries.run_lookup import find_run_ids
-from app.queries.runs import list_runs
+from app.queries.runs import get_latest
+from app.queries.sides import name_runs
 from app.reports import FOLDERS, FORMATS, SUITE_TABLES, TABULAR
 from app.reports.csv import COLUMNS, DEFAULT_TABLE
 from app.reports.output import fail, write_output
@@ -39,12 +40,14 @@ examples:
   %(prog)s --run latest --format upstream --output results
   %(prog)s --run 01JD3W --format md --output - --no-source | gh pr comment 12 --body-file -
   %(prog)s --compare branch:main 01JD3W --format md --output -
+  %(prog)s --compare previous latest --format html --output changes.html
   %(prog)s --suite nightly --since 2026-10-01 --until 2026-10-31 --format html --output october.html
   %(prog)s --site public --db team.db      the dashboard as files for any web server, docs/site.md
 
 --compare writes what changed from BASE to NEW as html, json, csv, parquet or md. A side is a run's id or its
 beginning, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME; of a commit, branch or version the newest run of
-each suite.
+each suite. NEW may be latest, the newest run; BASE latest or previous, which are of NEW's name and suite, the newest
+other run or the newest before it, as with `check`.
 
 --suite without --run and --compare writes what the suite came to over a period: start, end, change, trends, findings,
 failures. `python -m app report` writes such a file for every suite, for cron.
@@ -159,8 +162,8 @@ def _compare(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
     from app.analysis.comparison_sides import read_comparison
     from app.reports.comparison import write_comparison
 
-    base, new = arguments.compare
     try:
+        base, new = name_runs(reader, *arguments.compare)
         found = read_comparison(reader, base, new, anyway=arguments.anyway, suite=arguments.suite)
     except FilterError as error:
         return fail(f"--compare {error}")
@@ -192,7 +195,8 @@ def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
 
 def _find(reader: sqlite3.Connection, text: str) -> list[str]:
     if text == "latest":
-        return [it.id for it in list_runs(reader, limit=1, pinned_first=False).rows]
+        newest = get_latest(reader)
+        return [newest.id] if newest else []
     return find_run_ids(reader, text)
 
 

@@ -10,7 +10,7 @@ import pytest
 from app.analysis.comparison_sides import load_side, read_comparison
 from app.cli import main
 from app.queries.page import FilterError
-from app.queries.sides import find_default, find_side, list_side_choices
+from app.queries.sides import find_default, find_side, list_side_choices, name_runs
 from tests.unit.app.benched import ACCURACY, DAY_US, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import START_US, add_run
 
@@ -29,6 +29,22 @@ def test_sides_are_runs_commits_branches_and_versions(store: sqlite3.Connection,
     }
     offered = {it.value for it in list_side_choices(reader)}
     assert {oldest, "branch:main", "torch:2.11.0", f"commit:{commit[:12]}"} <= offered
+
+
+def test_words_of_the_command_line_name_runs(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    with pytest.raises(FilterError, match="new: there is no run in this database"):
+        name_runs(reader, "previous", "latest")
+    bench_suite(store)
+    first, second, third = RUNS
+    assert name_runs(reader, "previous", "latest") == (second, third)
+    assert name_runs(reader, "previous", second) == (first, second)
+    assert name_runs(reader, "latest", first) == (third, first)
+    assert name_runs(reader, "previous", "branch:main") == (second, "branch:main")
+    assert name_runs(reader, "baseline:x", "latest") == ("baseline:x", third)
+    with pytest.raises(FilterError, match="base: there is no earlier run named"):
+        name_runs(reader, "previous", first)
+    with pytest.raises(FilterError, match="new: there is no run 'previous'"):
+        name_runs(reader, "latest", "previous")
 
 
 @pytest.mark.parametrize(
