@@ -26,7 +26,7 @@ from app.queries.baselines import Baseline
 from app.queries.check_parts import TaskDistinct
 from app.queries.models import keep_newest
 from app.queries.page import FilterError
-from app.queries.result_rows import ResultRow, merge_with_parts
+from app.queries.result_rows import Measured, ResultRow, merge_with_parts
 from app.queries.results import list_measured
 from app.queries.run_detail import RunDetail
 from app.queries.sides import Named, find_side
@@ -81,7 +81,7 @@ def _read_runs(reader: sqlite3.Connection, named: Named) -> CompareSide:
     merged = merge_with_parts(keep_newest(it for run_id in ids for it in list_measured(reader, run_id)))
     rows = [row for row, _parts in merged]
     kept = comparison.load_repeats(reader, ids) if rows else {}
-    entries = tuple(_make_entry(row, kept.get(row.id, {})) for row in rows)
+    entries = tuple(_make_entry(row, found[0], kept.get(row.id, {})) for row, found in merged)
     parts = [(part, entry.key) for (_row, parts), entry in zip(merged, entries) for part in parts]
     tasks = {(part.run_id, part.task): (key, part.experiment) for part, key in parts if part.task}
     observed = any(check_parts.count_observed(reader, run_id) for run_id in ids)
@@ -115,14 +115,14 @@ def _words(it: RunDetail) -> RunWords:
     )  # fmt: skip
 
 
-def _make_entry(row: ResultRow, kept: Mapping[str, Sequence[float]]) -> Entry:
+def _make_entry(row: ResultRow, lead: Measured, kept: Mapping[str, Sequence[float]]) -> Entry:
     values = {it.name: getattr(row, it.name) for it in COMPARED}
     low, high = row.speedup_low, row.speedup_high
     return Entry(
         series={name: getattr(row, name) for name in (*MODEL_FIELDS, *MACHINE_FIELDS)},
-        status=row.status,
+        status=lead.status,  # what was timed is compared, and a wrong answer said beside it
         values={name: value for name, value in values.items() if value is not None},
-        reason=row.reason,
+        reason=lead.reason,
         accuracy=row.accuracy,
         interval=None if low is None or high is None else (low, high),
         repeats=kept,

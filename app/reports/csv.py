@@ -44,7 +44,7 @@ COLUMNS: dict[str, Sequence[str]] = {
     "compilations": (*_RECORD, *(name for name in FIELDS if name not in _RECORD), "other_metrics"),
     "graph_breaks": (*_names(GraphBreakRow), "page_url"),
     "recompiles": (*_names(RecompileRow, "guards"), "guard_count", *(f"guard_{name}" for name in _GUARD), "guards"),
-    "results": (*_names(ResultRow), "gpu"),
+    "results": (*_names(ResultRow, "judge"), "gpu"),
     "artifacts": (*_names(ArtifactRow, "metadata"), "meaning"),
     "spans_by_name": (*_names(NameTotal), "open_count"),
     "guards": _names(GuardSet),

@@ -105,10 +105,14 @@ class Measured(Said):
 
 @dataclass(frozen=True)
 class ResultRow(Said):
-    """Hold one model and metric set of a run; `experiments` and `tasks` name what was merged into it."""
+    """Hold one model and metric set; `experiments` and `tasks` name what was merged into it, `judge` is its accuracy's.
+
+    A model whose accuracy experiment failed has failed, whatever its speed: its numbers stay, and say so.
+    """
 
     experiments: tuple[str, ...]
     tasks: tuple[str, ...]
+    judge: Measured | None
 
 
 # What belongs together comes from one experiment: an interval is of its own speedup.
@@ -126,6 +130,7 @@ COUNTS = (  # as torch's counters have them; recompiles as the hooks do
     "cudagraph_skips",
 )
 _ALONE = ("warm_compilation_latency_s", "cache_lookup_latency_us", *COUNTS, "command", "message")
+_FAILURE = ("status", "reason", "message", "command")
 _GROUPS = (_MEMORY, *((name,) for name in _ALONE))
 
 Row = TypeVar("Row", Measured, ResultRow)
@@ -199,6 +204,10 @@ def _complete(parts: tuple[Measured, ...]) -> ResultRow:
             _add(values, others, names)
         judges = (it.accuracy for it in sorted(parts, key=lambda it: it.experiment != "accuracy"))
         values["accuracy"] = next((it for it in judges if it is not None), None)
+    judge = next((it for it in parts if it.experiment == "accuracy"), None)
+    if judge is not None and judge.status == "failed" and lead.status == "measured":
+        values |= {name: getattr(judge, name) for name in _FAILURE}
+    values["judge"] = judge
     values["experiments"] = tuple([it.experiment for it in parts])
     values["tasks"] = tuple(dict.fromkeys([it.task for it in parts if it.task is not None]))
     return fill(ResultRow, values)

@@ -53,7 +53,9 @@ def test_a_persons_own_models_stand_beside_it(h200: sqlite3.Connection) -> None:
     rows = {row.model: row for row in list_models(h200, ModelFilter(suite="local"))}
     assert (rows["Breaky"].graph_breaks, rows["Breaky"].unique_graph_breaks, rows["Breaky"].calls_captured) == (4, 3, 8)
     assert (rows["Bert4"].calls_captured, rows["Bert4"].unique_graphs, rows["Bert4"].accuracy) == (120, 1, "pass")
-    assert (rows["WrongAnswer"].accuracy, rows["WrongAnswer"].status) == ("fail_accuracy", "measured")
+    wrong = rows["WrongAnswer"]
+    assert (wrong.accuracy, wrong.status, wrong.reason) == ("fail_accuracy", "failed", "fail_accuracy")
+    assert wrong.speedup is not None and "--accuracy" in str(wrong.command)
 
 
 def test_breaks_hang_on_the_models_they_came_with(h200: sqlite3.Connection) -> None:

@@ -30,6 +30,16 @@ def test_the_leading_experiment_gives_the_batch_size_and_the_status() -> None:
     assert (row.accuracy, row.graph_breaks, row.experiments) == ("pass", 3, ("performance", "accuracy"))
 
 
+def test_a_wrong_answer_fails_the_row_and_keeps_its_numbers() -> None:
+    timed = said(speedup=2.0, command="performance")
+    wrong = said(id=2, experiment="accuracy", status="failed", reason="fail_accuracy", accuracy="fail_accuracy")
+    (row,) = merge_results([timed, replace(wrong, command="accuracy", message="RMSE 0.5")])
+    assert (row.status, row.reason, row.speedup) == ("failed", "fail_accuracy", 2.0)
+    assert (row.command, row.message) == ("accuracy", "RMSE 0.5")
+    (oom,) = merge_results([replace(timed, status="failed", reason="OOM"), wrong])
+    assert (oom.reason, oom.command) == ("OOM", "performance")
+
+
 def test_a_count_of_zero_is_a_count() -> None:
     (row,) = merge_results([said(graph_breaks=0), said(id=2, experiment="accuracy", graph_breaks=5)])
     assert row.graph_breaks == 0

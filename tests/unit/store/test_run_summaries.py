@@ -45,6 +45,12 @@ def test_the_kept_numbers_are_those_of_the_rows_by_every_definition(store: sqlit
     assert (kept["hud"]["total_count"], kept["hud"]["failed_count"]) == (11, 3)
 
 
+def test_a_wrong_answer_counts_as_failed_and_not_as_measured(store: sqlite3.Connection) -> None:
+    wrong = {"accuracy": "fail_accuracy", "status": "failed", "reason": "fail_accuracy"}
+    add_results(store, "RUN", MLP, measure(**ACCURACY | wrong))
+    assert {(row["measured_count"], row["failed_count"]) for row in read_kept(store)} == {(0, 1)}
+
+
 def test_a_result_that_comes_later_is_counted_and_a_deleted_run_leaves_nothing(store: sqlite3.Connection) -> None:
     add_results(store, "RUN", MLP)
     assert [row["passed_count"] for row in read_kept(store)] == [None, None, None]
