@@ -16,6 +16,7 @@ from app.analysis.finding_words import list_metric_names
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_ADDRESS = re.compile(r"(\w://)([^/?#\s'\"]*)([^\s'\"]*)")
 Accept = Callable[[Any], Any]
 
 
@@ -139,5 +140,15 @@ def take_addresses(value: Any) -> tuple[str, ...] | None:
 
 
 def show(value: object) -> str:
-    """Show what came, cut short."""
-    return repr(value if isinstance(value, (str, int, float, bool, list)) else str(value))[:80]
+    """Show what came, cut short: of an address its host alone, of a table nothing, since there may be secrets in it."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list) and any(isinstance(it, (dict, list)) for it in value):
+        return "a list of tables or lists"
+    text = repr(value if isinstance(value, (str, int, float, bool, list)) else str(value))
+    return _ADDRESS.sub(_shorten, text)[:80]
+
+
+def _shorten(found: re.Match[str]) -> str:
+    start, host, end = found.groups()
+    return f"{start}…" if "@" in host + end else f"{start}{host}/…" if end else found[0]

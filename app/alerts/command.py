@@ -95,14 +95,14 @@ def check(arguments: argparse.Namespace) -> Answer:
     lines = [f"{rules.path}: {format_plural(len(rules.rules), 'rule')}, no mistake"]
     if not rules.base_url:
         lines.append("no base_url: messages have no links to the dashboard")
-    unset = {name: it.list_unset(os.environ) for name, it in rules.channels.items()}
-    lines += [f"channel {name}: {describe_channel(it)}" for name, it in rules.channels.items()]
-    lines += [f"channel {name}: {it} is not set here" for name, names in unset.items() for it in names]
+    lines += [f"channel {name}: {describe_channel(it, os.environ)}" for name, it in rules.channels.items()]
+    unset = {name: said for name, it in rules.channels.items() if (said := it.describe_unset(os.environ))}
+    lines += [f"channel {name}: {said} here" for name, said in unset.items()]
     with closing(open_reader(_find_db(arguments))) as reader:
         for rule in rules.rules:
             lines += ["", f"rule {rule.name}: {describe_filters(rule)}", f"  {describe_when(rule)}"]
             lines += [f"  {describe_start(reader, rule)}", *_preview(reader, rules, rule, now_us)]
-    return lines, NOT_DONE if any(unset.values()) else DONE
+    return lines, NOT_DONE if unset else DONE
 
 
 def send(arguments: argparse.Namespace) -> Answer:
@@ -138,9 +138,9 @@ def test(arguments: argparse.Namespace) -> Answer:
     lines, code = [], DONE
     for channel in (rules.channels[name] for name in rule.channels):
         try:
-            unset = channel.list_unset(os.environ)
+            unset = channel.describe_unset(os.environ)
             if unset:
-                raise NotSent(f"{', '.join(unset)} is not set")
+                raise NotSent(unset)
             said = send_message(
                 lambda: make_test_message(rule.name, rules.base_url, now_us), channel, rules.base_url, os.environ
             )

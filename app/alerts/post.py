@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import ssl
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
@@ -12,6 +13,7 @@ from app.alerts.outcome import NotSent, Unknown
 from app.resources import __version__
 
 MOST_ANSWER_BYTES = 300
+LEAST_SECRET = 6  # shorter parts of an address are no secrets, and parts of words
 PROXIES = ("https_proxy", "HTTPS_PROXY")
 
 
@@ -32,7 +34,17 @@ def post_json(url: str, body: bytes, headers: Mapping[str, str], timeout_s: floa
         return
     if 300 <= answer.status < 400:
         raise NotSent(f"{parts.hostname} answered {answer.status}, a redirect, which is not followed; give its target")
-    raise NotSent(f"{parts.hostname} answered {answer.status} {answer.reason[:80]}: {said}".rstrip(": "))
+    said = _withhold(f"{answer.reason[:80]}: {said}", parts)
+    raise NotSent(f"{parts.hostname} answered {answer.status} {said}".rstrip(": "))
+
+
+def _withhold(said: str, parts: SplitResult) -> str:
+    """Take the address out of an answer: 404s like to repeat it."""
+    whole = f"{parts.path}?{parts.query}"
+    pieces = {whole, *re.split("[/?&=]", whole), parts.path, parts.query, parts.password or ""}
+    for piece in sorted((it for it in pieces if len(it) >= LEAST_SECRET), key=len, reverse=True):
+        said = said.replace(piece, "…")
+    return said
 
 
 def _split(url: str) -> SplitResult:

@@ -63,8 +63,10 @@ class Table:
         self.where, self.values, self.mistakes = where, values, mistakes
 
     def say(self, key: str, came: object, expected: str) -> None:
-        """Keep a mistake: what came, and what is expected."""
-        self.mistakes.append(f"{self.where}: {key} is {show(came)}; expected {expected}")
+        """Keep a mistake: what came, and what is expected. People paste a password where its variable is named."""
+        said = "not a name that a variable can have (it may be a secret and is not shown)"
+        is_secret = key.endswith("_env")
+        self.mistakes.append(f"{self.where}: {key} is {said if is_secret else show(came)}; expected {expected}")
 
     def check_keys(self, known: Iterable[str]) -> None:
         """Refuse keys that nobody knows, and secrets."""
@@ -140,7 +142,7 @@ def _read_channels(path: str, top: Table, mistakes: list[str]) -> dict[str, Chan
         if not NAME.fullmatch(name):
             mistakes.append(f"{where}: the name cannot be used; expected {_NAME_SAID}")
         elif not isinstance(values, dict):
-            mistakes.append(f"{where}: is {show(values)}; expected a table, as [channels.{name}]")
+            mistakes.append(f"{where}: is no table; expected one, as [channels.{name}]")
         else:
             channel = _read_channel(name, Table(where, values, mistakes))
             if channel:
@@ -200,7 +202,7 @@ def _read_all_rules(
     found: list[Rule] = []
     for number, values in enumerate(tables, 1):
         if not isinstance(values, dict):
-            mistakes.append(f"{path}: rule {number} is {show(values)}; expected a table, as [[rules]]")
+            mistakes.append(f"{path}: rule {number} is no table; expected one, as [[rules]]")
             continue
         where = f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"
         rule = _read_rule(Table(where, values, mistakes), zone, known)

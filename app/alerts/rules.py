@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo
 from app.alerts.clock import NEVER_QUIET, Digest, Quiet
 from app.queries.findings import Finding
 
+SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
+
 
 @dataclass(frozen=True)
 class Channel:
@@ -29,13 +31,19 @@ class Channel:
     to: tuple[str, ...] = ()
 
     @property
-    def variables(self) -> tuple[str, ...]:
-        """Name the environment variables that it needs."""
-        return tuple(it for it in (self.url_env, self.secret_env, self.username_env, self.password_env) if it)
+    def variables(self) -> Mapping[str, str]:
+        """Name the environment variables that it needs, by the keys that name them."""
+        return {key: name for key in SECRET_KEYS if (name := getattr(self, key))}
 
     def list_unset(self, environ: Mapping[str, str]) -> list[str]:
-        """List the environment variables that it needs and that are not set."""
-        return [name for name in self.variables if not environ.get(name)]
+        """List the keys whose variables are not set: what they hold may be a secret itself, and is never shown."""
+        return [key for key, name in self.variables.items() if not environ.get(name)]
+
+    def describe_unset(self, environ: Mapping[str, str]) -> str:
+        """Say which variables are not set, '' if all are."""
+        keys = self.list_unset(environ)
+        said = "names a variable that is" if len(keys) == 1 else "name variables that are"
+        return f"{', '.join(keys)} {said} not set" if keys else ""
 
 
 @dataclass(frozen=True)

@@ -145,11 +145,10 @@ def _send_channel(
 ) -> None:
     waiting = list_waiting(connection, rule.name, channel.name)
     due = _drop_settled(connection, rule, channel, list_due(rule, waiting, now_us), now_us)
-    unset = channel.list_unset(environ)
+    unset = channel.describe_unset(environ)
     if due and unset:
-        names = ", ".join(unset)
         report.problems.append(
-            f"rule {rule.name}, channel {channel.name}: {names} not set; {format_plural(len(due), 'finding')} wait"
+            f"rule {rule.name}, channel {channel.name}: {unset}; {format_plural(len(due), 'finding')} wait"
         )
         due = []
     for start in range(0, len(due), MOST_FINDINGS):

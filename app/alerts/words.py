@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 
 from app.alerts.clock import find_digest_after, find_quiet_end
 from app.alerts.rules import PATTERNS, Channel, Rule
@@ -36,11 +37,12 @@ def describe_when(rule: Rule) -> str:
     return f"{when}{quiet}{f' ({rule.zone.key})' if rule.digest or rule.quiet_text else ''}"
 
 
-def describe_channel(it: Channel) -> str:
-    """Say where a channel leads; an address that is a secret is named by its variable."""
+def describe_channel(it: Channel, environ: Mapping[str, str]) -> str:
+    """Say where a channel leads; an address that is a secret is named by its variable, where there is such a one."""
     if it.kind == "email":
         return f"{KIND_WORDS[it.kind]} to {', '.join(it.to)} through {it.host} port {it.port} ({it.security})"
-    return f"{KIND_WORDS[it.kind]}, to the address in {it.url_env}{', signed' if it.secret_env else ''}"
+    named = it.url_env if environ.get(it.url_env) else "the variable that url_env names"
+    return f"{KIND_WORDS[it.kind]}, to the address in {named}{', signed' if it.secret_env else ''}"
 
 
 def describe_start(reader: sqlite3.Connection, rule: Rule) -> str:

@@ -57,6 +57,7 @@ def index() -> str:
         state=state,
         states=STATES,
         words=words,
+        environ=os.environ,
         describe=describe_finding,
         example=EXAMPLE,
     )

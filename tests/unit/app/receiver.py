@@ -22,6 +22,7 @@ class Hook:
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     answer: Callable[[int], int | None] = lambda number: 200
+    said: str = "what the receiver says"
     go_on: threading.Event = field(default_factory=threading.Event)
     came: threading.Event = field(default_factory=threading.Event)
 
@@ -48,7 +49,7 @@ def receive_http() -> Iterator[Hook]:
             if 300 <= status < 400:
                 self.send_header("Location", "http://127.0.0.1:9/elsewhere")
             self.end_headers()
-            self.wfile.write(b"what the receiver says")
+            self.wfile.write(hook.said.encode())
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

@@ -52,8 +52,20 @@ def test_rules_are_shown_without_their_secrets(
     monkeypatch.setenv("TEAM_HOOK", "https://hooks.example.org/hunter2")
     text = client.get("/alerts").get_data(as_text=True)
     assert "hunter2" not in text
-    for said in ("slower", "TEAM_HOOK", ">set<", "TEAM_SECRET", ">not set<", "never ran; its first pass takes"):
+    for said in ("slower", "TEAM_HOOK", ">set<", "secret_env", ">not set<", "never ran; its first pass takes"):
         assert said in text
+
+
+def test_a_password_that_is_given_for_its_variable_is_shown_nowhere(
+    client: FlaskClient, rules: Path, database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules.write_text(RULES.replace("TEAM_HOOK", "hunter2").replace("TEAM_SECRET", "hunter2") + "since = 2000-01-01\n")
+    keep(store, make_finding())
+    both = ("--db", str(database), "--rules", str(rules))
+    assert [run("check", *both), run("send", *both), run("test", "slower", *both)] == [1, 1, 1]
+    said = "".join(capsys.readouterr()) + client.get("/alerts").get_data(as_text=True)
+    assert "channel team: webhook, JSON, to the address in the variable that url_env names, signed" in said
+    assert "hunter2" not in said
 
 
 def test_mistakes_of_the_rules_are_shown(client: FlaskClient, rules: Path) -> None:
@@ -133,7 +145,7 @@ def test_the_command_checks_sends_and_lists(
     both = ("--db", str(database), "--rules", str(rules))
     assert run("check", *both) == 1
     said = capsys.readouterr().out
-    assert "channel team: TEAM_HOOK is not set here" in said
+    assert "channel team: url_env, secret_env name variables that are not set here" in said
     assert "slower → team, now: Breaky: speedup fell by 11.0 %" in said
     with receive_http() as hook:
         for name, value in environ(hook.url).items():
@@ -150,7 +162,7 @@ def test_the_command_says_what_is_wrong(database: Path, rules: Path, capsys: pyt
     assert run("test", "faster", *both) == 2
     assert "there is no rule 'faster'; expected one of slower" in capsys.readouterr().err
     assert run("test", "slower", *both) == 1
-    assert "team: not sent: TEAM_HOOK, TEAM_SECRET is not set" in capsys.readouterr().out
+    assert "team: not sent: url_env, secret_env name variables that are not set" in capsys.readouterr().out
     rules.write_text("rules = [")
     assert run("send", *both) == 2
     assert "is no TOML" in capsys.readouterr().err

@@ -35,7 +35,7 @@ def test_the_example_is_right_and_documented(tmp_path: Path) -> None:
     slower, every = rules.rules
     assert (slower.quiet, slower.zone) == (Quiet(22 * 60, 7 * 60, frozenset({5, 6})), ZoneInfo("Europe/Berlin"))
     assert (every.digest, every.direction) == (Digest(8 * 60), ("worse", "better", "changed"))
-    assert set(rules.channels["mail"].variables) == {"SMTP_USER", "SMTP_PASSWORD"}
+    assert set(rules.channels["mail"].variables.values()) == {"SMTP_USER", "SMTP_PASSWORD"}
     assert EXAMPLE in (ROOT / "docs" / "alerts.md").read_text()
 
 
@@ -67,7 +67,8 @@ def test_the_example_is_right_and_documented(tmp_path: Path) -> None:
         ),
         (
             RULE.replace('"TEAM"', '"https://hooks"'),
-            "channel 'team': url_env is 'https://hooks'; expected the name of an",
+            "channel 'team': url_env is not a name that a variable can have (it may be a secret and is not shown); "
+            "expected the name of an environment variable, as TEAM_WEBHOOK",
         ),
         (RULE.replace('"slack"', '"pager"'), "channel 'team': kind is 'pager'; expected webhook, slack or email"),
         ("rules = [", "is no TOML: "),
@@ -90,6 +91,26 @@ def test_every_mistake_is_said_at_once_and_no_secret_is_repeated(tmp_path: Path)
         "from",
         "to",
     ]
+    assert "hunter2" not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RULE.replace('"TEAM"', '"https://hooks.example.org/hunter2"'),
+        '[channels]\nteam = "https://hooks.example.org/hunter2"\n' + RULE[RULE.index("[[") :],
+        '[[channels]]\nkind = "slack"\nurl_env = "hunter2"\n' + RULE[RULE.index("[[") :],
+        CHANNELS + '[rules]\nname = "slower"\npassword = "hunter2"\n',
+        RULE.replace('["team"]', '["https://hooks.example.org/x?token=hunter2"]'),
+        RULE.replace('["team"]', '[["hunter2"]]') + 'password = "hunter2"\n',
+        'base_url = "https://me:hunter2@board.example.org"\n' + RULE,
+        '[channels.mail]\nkind = "email"\nhost = "smtp://me:hunter2@mail"\nfrom = "a@b.c"\nto = "a@b.c"\n'
+        'username_env = "hunter2!"\npassword_env = ["hunter2"]\nsecret = "hunter2"\n' + RULE[RULE.index("[[") :],
+    ],
+)
+def test_a_secret_that_is_pasted_into_the_file_is_not_repeated(tmp_path: Path, text: str) -> None:
+    said = list_mistakes(tmp_path, text)
+    assert said
     assert "hunter2" not in "".join(said)
 
 

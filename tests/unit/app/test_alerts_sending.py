@@ -187,6 +187,10 @@ def test_an_address_never_shows_in_what_is_said(sender: Sender, store: sqlite3.C
     sender.environ["HOOK"] = "hunter2"
     problems = sender.send(NOW_US + MINUTE_US).problems
     assert "the variable holds no address" in problems[0]
+    sender.environ["HOOK"] = sender.hook.url
+    sender.hook.answer, sender.hook.said = lambda number: 404, "no page at /hook?token=hunter2, hunter2"
+    problems = sender.send(NOW_US + DAY_US).problems
+    assert "answered 404 Not Found: no page at …, …" in problems[0]
     assert "hunter2" not in str(problems) + str([tuple(it) for it in reader.execute("select * from alert_deliveries")])
 
 
@@ -194,7 +198,8 @@ def test_a_variable_that_is_not_set_costs_no_attempt(sender: Sender, store: sqli
     keep(store, make_finding(id="a"))
     url = sender.environ.pop("HOOK")
     for minute in range(ATTEMPTS + 1):
-        assert "HOOK not set; 1 finding wait" in sender.send(NOW_US + minute * MINUTE_US).problems[0]
+        (problem,) = sender.send(NOW_US + minute * MINUTE_US).problems
+        assert problem.endswith("url_env names a variable that is not set; 1 finding wait")
     sender.environ["HOOK"] = url
     assert sender.send(NOW_US + DAY_US).sent_count == 1
 
