@@ -9,7 +9,8 @@ from typing import Any
 
 from app.analysis.finding_words import describe_range
 from app.format import format_plural
-from app.queries.findings import DIRECTIONS, SERIES, Finding, RangeCount
+from app.queries.findings import DIRECTIONS, Finding, RangeCount
+from collectors.store.findings import SERIES
 
 SHOWN = 12  # rows of a group; the others are folded
 _AUTHORS = 5
@@ -47,7 +48,7 @@ def find_leads(findings: Iterable[Finding]) -> list[Lead]:
     """Put findings of one series, range, state and handling together, the worst first."""
     together: dict[tuple[Any, ...], list[Finding]] = {}
     for it in findings:
-        key = (it.subject, *(getattr(it, name) for name in SERIES), it.before_run_id, it.first_run_id)
+        key = (it.subject, *(getattr(it, name) for name in SERIES), it.branch, it.before_run_id, it.first_run_id)
         together.setdefault((*key, it.state, it.handling, it.recovered_run_id is None), []).append(it)
     found = [sorted(members, key=_rank) for members in together.values()]
     return [Lead(members[0], members[1:]) for members in sorted(found, key=lambda members: _rank(members[0]))]

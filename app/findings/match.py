@@ -11,14 +11,14 @@ from typing import Any
 from app.findings.detect import Found
 from app.findings.series import make_place
 from app.queries.findings import Finding
-from app.queries.series_points import MODEL_KEY
+from collectors.store.findings import SERIES
 
 _ID_BYTES = 10
 
 
 def place_of(it: Finding) -> tuple[Any, ...]:
     """Return what a kept finding's series is told by, as Line and Found do."""
-    return make_place(it.subject, {name: getattr(it, name) for name in MODEL_KEY}, it.branch, it.metric)
+    return make_place(it.subject, {name: getattr(it, name) for name in SERIES}, it.branch, it.metric)
 
 
 def match(

@@ -14,13 +14,13 @@ from app.analysis.metrics import METRICS, PASSES, RUN_METRICS, SUMMARY_METRICS, 
 from app.analysis.step_noise import Floats
 from app.analysis.summaries import HUD, SUMMARIZE_PERF
 from app.queries.series_points import (
-    MODEL_KEY,
     ModelPoints,
     PointRun,
     list_model_points,
     list_run_points,
     list_suite_points,
 )
+from collectors.store.findings import SERIES
 from collectors.store.run_summaries import SET
 from collectors.store.summaries import HUD_PASSING
 
@@ -30,7 +30,7 @@ _INTERVAL_TO_ERROR = 2 * 1.96  # a 95 % interval of a normal distribution has th
 _USUAL_SHARE = 0.8  # of the models a suite usually has; a run of fewer was no run of the suite
 # What summarize_perf has beside HUD's numbers where nobody checked accuracy; the counts are the same.
 _WITHOUT_ACCURACY = tuple(it.name for it in SUMMARY_METRICS if it.name != "pass_ratio")
-_SAID_NOTHING: dict[str, Any] = dict.fromkeys(MODEL_KEY, "") | {"dynamic": 0, "batch_size": 0, "world_size": 0}
+_SAID_NOTHING: dict[str, Any] = dict.fromkeys(SERIES, "") | {"dynamic": 0, "batch_size": 0, "world_size": 0}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Presence:
 
 def make_place(subject: str, key: Mapping[str, Any], branch: str, metric: str) -> tuple[Any, ...]:
     """Make what tells a series of a branch from every other."""
-    return (subject, *(key[name] for name in MODEL_KEY), branch, metric)
+    return (subject, *(key[name] for name in SERIES), branch, metric)
 
 
 class Places:

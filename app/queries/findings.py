@@ -17,20 +17,6 @@ HANDLINGS = ("open", "acknowledged", "ignored")
 DIRECTIONS = ("worse", "better", "changed")
 KINDS = ("step", "drift", "vanished")
 SUBJECTS = ("model", "suite", "runs")
-# What tells the series of a subject from others, but for its metric.
-SERIES = (
-    "suite",
-    "model",
-    "mode",
-    "dtype",
-    "device",
-    "hardware",
-    "backend",
-    "dynamic",
-    "batch_size",
-    "world_size",
-    "branch",
-)
 MOST_WORDS = 1000
 # What a filter may ask for beside one state or one handling.
 NOT_WITHDRAWN, NOT_IGNORED = "not_withdrawn", "not_ignored"

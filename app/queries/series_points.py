@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from collectors.store.findings import SERIES
 from collectors.store.result_rows import LEADING
 from collectors.store.run_summaries import NUMBERS, SET
 
 RUN_NUMBERS = ("compile_s", "compile_count", "recompile_count", "graph_break_count", "recompile_limit_count")
-MODEL_KEY = ("suite", "model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
 
 RUNS_SQL = """
 select r.rowid as place, r.id, r.started_us, coalesce(r.git_branch, '') as branch, r.git_commit, r.state
@@ -41,7 +41,7 @@ join results as x on x.run_id = wanted.value
 limit 1000000
 """
 SERIES_SQL = f"""
-select id, {", ".join(MODEL_KEY)}
+select id, {", ".join(SERIES)}
 from series
 where :ids is null or id in (select value from json_each(:ids))
 order by id
@@ -190,7 +190,7 @@ def list_model_points(
                 rows.setdefault(row[0], []).append(row)
     known = connection.execute(SERIES_SQL, {"ids": json.dumps(sorted(leads))})
     for series_id, *key in known:
-        yield ModelPoints(series_id, dict(zip(MODEL_KEY, key)), leads[series_id], rows[series_id], statuses[series_id])
+        yield ModelPoints(series_id, dict(zip(SERIES, key)), leads[series_id], rows[series_id], statuses[series_id])
 
 
 def _rank(experiment: str) -> tuple[int, str]:

@@ -14,22 +14,9 @@ ACTIONS = ("acknowledge", "ignore", "note", "reopen")
 HANDLING = {"acknowledge": "acknowledged", "ignore": "ignored", "reopen": "open"}
 WHO_LIMIT = 100
 TEXT_LIMIT = 20_000
-IDENTITY = (
-    "kind",
-    "subject",
-    "suite",
-    "model",
-    "mode",
-    "dtype",
-    "device",
-    "hardware",
-    "backend",
-    "dynamic",
-    "batch_size",
-    "world_size",
-    "branch",
-    "metric",
-)
+# What tells the series of a subject on one branch from others, but for the metric.
+SERIES = ("suite", "model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
+IDENTITY = ("kind", "subject", *SERIES, "branch", "metric")
 FOUND = (
     "direction",
     "state",
