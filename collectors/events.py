@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 SCHEMA_VERSION = 1
-
 Json = Any
 
 
@@ -59,11 +58,10 @@ class RunEnded(Event):
 
 @dataclass(frozen=True)
 class CommitsSeen(Event):
-    """Tell the history of the run's commit along first parents; author names, never their addresses."""
+    """Tell the history of the run's commit along first parents, each the one before; authors' names, no addresses."""
 
     KIND = "commits_seen"
-    # [hash, time_us, author, subject], the newest first: the first parent of each is the next one
-    commits: list[list[Json]] = field(default_factory=list)
+    commits: list[list[Json]] = field(default_factory=list)  # [hash, time_us, author, subject], the newest first
     parent_hash: str | None = None  # of the last one
 
 
