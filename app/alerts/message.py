@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Message:
-    """Hold one message of one rule; `id` is the same whenever the same findings are tried again."""
+    """Hold one message of one rule; `id` is the same whenever it is tried again."""
 
     id: str
     rule: str

@@ -173,8 +173,8 @@ def _read_email(name: str, table: Table, timeout_s: int) -> Channel:
     security = table.get("security", one_of(SECURITIES), say_one_of(SECURITIES), "starttls")
     username = table.get("username_env", take_variable, variable, "")
     password = table.get("password_env", take_variable, variable, "")
-    if bool(username) != bool(password):
-        lacks, has = ("username_env", "password_env") if password else ("password_env", "username_env")
+    if ("username_env" in table.values) != ("password_env" in table.values):
+        has, lacks = sorted(("username_env", "password_env"), key=lambda it: it not in table.values)
         table.mistakes.append(f"{table.where}: {lacks} is missing; expected both or none, and {has} is there")
     if password and security == "none":
         table.say("security", security, "starttls or tls, as a password is sent")

@@ -99,14 +99,15 @@ def list_due(rule: Rule, waiting: list[Delivery], now_us: int) -> list[Delivery]
     if rule.digest is None:
         return due
     closed_us = find_digest_before(rule.digest, rule.zone, now_us)
-    return [it for it in due if it.queued_us <= closed_us]
+    # Not when it was queued: a pass at 08:00:03 queues what was noticed at night, and it is the digest's of 08:00.
+    return [it for it in due if it.noticed_us <= closed_us]
 
 
 def preview(reader: sqlite3.Connection, rule: Rule, now_us: int) -> Iterator[tuple[str, list[Finding], bool]]:
     """Yield of each channel what waits or would be queued, and whether it would go out now; nothing is kept."""
     for channel in rule.channels:
         new = [
-            (Delivery.fresh(rule.name, channel, it.id, now_us), it)
+            (Delivery.fresh(rule.name, channel, it.id, it.noticed_us or now_us, now_us), it)
             for it in list_matching(reader, rule, channel, now_us)
         ]
         waiting = [(it, get_finding(reader, it.finding_id)) for it in list_waiting(reader, rule.name, channel)]
@@ -151,8 +152,8 @@ def _send_channel(
             f"rule {rule.name}, channel {channel.name}: {unset}; {format_plural(len(due), 'finding')} wait"
         )
         due = []
-    for start in range(0, len(due), MOST_FINDINGS):
-        _send_one(connection, rules, rule, channel, due[start : start + MOST_FINDINGS], environ, now_us, report)
+    for claim_id, members in _group_messages(rule, channel, due):
+        _send_one(connection, rules, rule, channel, claim_id, members, environ, now_us, report)
     report.waiting_count += len(list_waiting(connection, rule.name, channel.name))
 
 
@@ -171,11 +172,30 @@ def _drop_settled(
     return kept
 
 
+def _group_messages(
+    rule: Rule, channel: Channel, due: list[tuple[Delivery, Finding]]
+) -> Iterator[tuple[str, list[tuple[Delivery, Finding]]]]:
+    """Yield messages, each with its id: first those that are tried again, as they were; then what is new.
+
+    What is new never joins what failed before, or it would inherit its attempts and be given up with it.
+    """
+    again: dict[str, list[tuple[Delivery, Finding]]] = {}
+    fresh: list[tuple[Delivery, Finding]] = []
+    for it in due:
+        message_id = it[0].message_id
+        (fresh if message_id is None else again.setdefault(message_id, [])).append(it)
+    yield from again.items()
+    for start in range(0, len(fresh), MOST_FINDINGS):
+        members = fresh[start : start + MOST_FINDINGS]
+        yield name_message(rule.name, channel.name, [finding.id for _delivery, finding in members]), members
+
+
 def _send_one(
     connection: sqlite3.Connection,
     rules: Rules,
     rule: Rule,
     channel: Channel,
+    claim_id: str,
     due: list[tuple[Delivery, Finding]],
     environ: Mapping[str, str],
     now_us: int,
@@ -183,7 +203,6 @@ def _send_one(
 ) -> None:
     """Claim, send and settle one message. Only what is claimed here is in it."""
     ids = [it.id for _delivery, it in due]
-    claim_id = name_message(rule.name, channel.name, ids)
     ours = set(claim_deliveries(connection, rule.name, channel.name, ids, claim_id, now_us))
     if not ours:
         return

@@ -15,7 +15,7 @@ from app.analysis.finding_words import describe_confidence, describe_finding, de
 from app.queries.findings import Finding
 
 VERSION = 1
-_LEFT_OUT = ("evidence", "found_us", "changed_us")
+_LEFT_OUT = ("evidence", "found_us", "noticed_us", "changed_us")
 
 
 def make_json(message: Message, base_url: str) -> bytes:

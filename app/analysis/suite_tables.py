@@ -108,7 +108,7 @@ def _list_findings(found: SuitePeriod) -> Iterator[Row]:
         yield {"sentence": describe_finding(it)} | {name: getattr(it, name) for name in _FINDING}
 
 
-_MOMENTS = ("first_us", "found_us", "confirmed_us", "changed_us")
+_MOMENTS = ("first_us", "found_us", "confirmed_us", "noticed_us", "changed_us")
 _DISTINCT = ("word", "model", "kind", "reason", "function", "file", "line", "base_count", "new_count", "fingerprint")
 _COUNTS = {name: "int" if name.endswith("_count") else "float" for name in NUMBERS}
 _COUNTED = {"line": "int", "base_count": "int", "new_count": "int"}

@@ -10,10 +10,14 @@ from app.queries.page import Page, decode_cursor, make_page
 STATES = ("waiting", "sending", "sent", "failed", "unknown", "dropped")
 MOST_WAITING = 10_000
 
-LIST_SQL = """
-select d.rule, d.channel, d.finding_id, d.state, d.message_id, d.attempt_count, d.error, d.due_us, d.queued_us,
-  d.changed_us
+_COLUMNS = """
+  d.rule, d.channel, d.finding_id, d.state, d.message_id, d.attempt_count, d.error, d.due_us, d.queued_us, d.changed_us,
+  coalesce(f.noticed_us, d.queued_us) as noticed_us
+"""
+LIST_SQL = f"""
+select {_COLUMNS}
 from alert_deliveries as d
+left join findings as f on f.id = d.finding_id
 where (:changed_us is null
     or d.changed_us < :changed_us
     or (d.changed_us = :changed_us and (d.rule, d.channel, d.finding_id) > (:after_rule, :after_channel, :after_id)))
@@ -21,17 +25,17 @@ where (:changed_us is null
   and (:rule is null or d.rule = :rule)
 order by d.changed_us desc, d.rule, d.channel, d.finding_id
 limit :limit
-"""
-WAITING_SQL = """
-select d.rule, d.channel, d.finding_id, d.state, d.message_id, d.attempt_count, d.error, d.due_us, d.queued_us,
-  d.changed_us
+"""  # noqa: S608  own texts only
+WAITING_SQL = f"""
+select {_COLUMNS}
 from alert_deliveries as d
+left join findings as f on f.id = d.finding_id
 where d.rule = :rule
   and d.channel = :channel
   and d.state = 'waiting'
 order by d.queued_us, d.finding_id
 limit :limit
-"""
+"""  # noqa: S608
 COUNT_SQL = """
 select rule, channel, state, count(*) as delivery_count
 from alert_deliveries
@@ -61,7 +65,10 @@ START_SQL = "select rule, first_us, since_us, seen_us from alert_rules where rul
 
 @dataclass(frozen=True)
 class Delivery:
-    """Hold what became of one finding, of one rule, to one channel."""
+    """Hold what became of one finding, of one rule, to one channel; `noticed_us` is when it was found to be confirmed.
+
+    Findings of one message share its id, its attempts and when it is due again.
+    """
 
     rule: str
     channel: str
@@ -73,11 +80,12 @@ class Delivery:
     due_us: int
     queued_us: int
     changed_us: int
+    noticed_us: int
 
     @classmethod
-    def fresh(cls, rule: str, channel: str, finding_id: str, now_us: int) -> Delivery:
+    def fresh(cls, rule: str, channel: str, finding_id: str, noticed_us: int, now_us: int) -> Delivery:
         """Make one as it is when it has just been queued."""
-        return cls(rule, channel, finding_id, "waiting", None, 0, None, now_us, now_us, now_us)
+        return cls(rule, channel, finding_id, "waiting", None, 0, None, now_us, now_us, now_us, noticed_us)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _COLUMNS = """
   f.id, f.kind, f.direction, f.state, f.handling, f.subject, f.suite, f.model, f.mode, f.dtype, f.device, f.hardware,
   f.backend, f.dynamic, f.batch_size, f.world_size, f.branch, f.metric, f.before_value, f.after_value, f.relative,
   f.p_value, f.before_run_id, f.first_run_id, f.low_run_id, f.high_run_id, f.recovered_run_id, f.first_us, f.found_us,
-  f.confirmed_us, f.changed_us, f.evidence
+  f.confirmed_us, f.noticed_us, f.changed_us, f.evidence
 """
 # Only what is asked for is in a statement: `(:x is null or …)` would keep SQLite from using an index.
 _WANTED = {
@@ -130,7 +130,8 @@ class Finding:
     """Hold one lasting change of one series; words of '' and counts of 0 in the series are what was not said.
 
     `before_run_id` is the newest run surely before; the change came with `first_run_id`, or anywhere from `low_run_id`
-    to `high_run_id`. A finding is confirmed when a run after the one that let it be found still shows it.
+    to `high_run_id`. A finding is confirmed when a run after the one that let it be found still shows it:
+    `confirmed_us` is of that run, `noticed_us` when that was found out.
     """
 
     id: str
@@ -163,6 +164,7 @@ class Finding:
     first_us: int
     found_us: int
     confirmed_us: int | None
+    noticed_us: int | None
     changed_us: int
     evidence: dict[str, Any]  # app.findings.evidence says what is in it
 

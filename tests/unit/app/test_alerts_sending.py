@@ -154,6 +154,25 @@ def test_a_server_that_fails_is_tried_again_later_each_time_and_given_up(
     assert len({it["id"] for it in sender.hook.documents}) == 1
 
 
+def test_what_is_new_has_its_own_attempts_and_does_not_change_the_message_that_failed(
+    sender: Sender, store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
+    keep(store, make_finding(id="old"), make_finding(id="older", model="other"))
+    sender.hook.answer = lambda number: 503
+    for minute in (0, 1, 6, 36):
+        sender.send(NOW_US + minute * MINUTE_US)
+    keep(store, make_finding(id="new", model="another"))
+    report = sender.send(NOW_US + 156 * MINUTE_US)
+    assert (report.failed_count, report.retried_count) == (1, 1)
+    assert {it.finding_id: (it.state, it.attempt_count) for it in list_deliveries(reader).rows} == {
+        "old": ("failed", 5),
+        "older": ("failed", 5),
+        "new": ("waiting", 1),
+    }
+    told = [(it["id"], tuple(sorted(list_ids(it)))) for it in sender.hook.documents]
+    assert told == [told[0]] * 5 + [(told[5][0], ("new",))]
+
+
 def test_what_failed_once_is_sent_once(sender: Sender, store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     keep(store, make_finding(id="a"))
     sender.hook.answer = lambda number: 503 if number == 1 else 200
@@ -243,14 +262,32 @@ def test_quiet_hours_hold_everything_back_and_one_message_follows(sender: Sender
     assert sorted(list_ids(sender.hook.documents[0])) == ["a", "b"]
 
 
+def notice(store: sqlite3.Connection, now_us: int, **changes: Any) -> None:
+    save_findings(store, [make_finding(**changes)], (), seen="{}", version=1, now_us=now_us)
+
+
 def test_a_digest_waits_for_its_hour(sender: Sender, store: sqlite3.Connection) -> None:
-    keep(store, make_finding(id="a"))
+    notice(store, NOW_US, id="a")
     weekday = DAYS[(NOW_US // DAY_US + 3 + 1) % 7]  # tomorrow; the epoch began on a Thursday
     sender.write(f'digest = "weekly {weekday} 08:00"\n')
     assert sender.send().sent_count == 0
     tomorrow_us = (NOW_US // DAY_US + 1) * DAY_US
     assert sender.send(tomorrow_us + 479 * MINUTE_US).sent_count == 0
     assert sender.send(tomorrow_us + 480 * MINUTE_US).sent_count == 1
+
+
+def test_a_pass_a_day_at_the_hour_of_the_digest_sends_what_was_noticed_at_night(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
+    sender.write('digest = "daily 08:00"\n')
+    today_us = (NOW_US // DAY_US + 1) * DAY_US + 480 * MINUTE_US + 3_000_000  # 08:00:03, as cron has it
+    sender.send(today_us - DAY_US)
+    notice(store, today_us - 6 * 60 * MINUTE_US, id="night")
+    assert sender.send(today_us).sent_count == 1
+    notice(store, today_us + MINUTE_US, id="morning", model="other")
+    assert sender.send(today_us + 2 * MINUTE_US).sent_count == 0
+    assert sender.send(today_us + DAY_US).sent_count == 1
+    assert [list_ids(it) for it in sender.hook.documents] == [["night"], ["morning"]]
 
 
 def test_what_somebody_dealt_with_while_it_waited_is_dropped(
