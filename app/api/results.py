@@ -9,6 +9,7 @@ from flask import request
 from app.analysis import rows
 from app.analysis.model_history import ModelSeries, split_series
 from app.analysis.model_table import DEFAULT_ORDER, cut_page, sort_results
+from app.analysis.name_paths import read_name
 from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_word, refuse
 from app.api.operation import Operation
 from app.api.parameters import MODELS, PAGE
@@ -35,6 +36,7 @@ def list_newest() -> Answer:
 
 def get_model(name: str) -> Answer:
     """Return the history of a model."""
+    name = read_name(name)
     history = list_history(get_reader(), name, read_word("suite"))
     if not history:
         refuse(f"There is no model {name[:80]}; /api/v1/models lists those that were benchmarked.")

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from flask import Blueprint, abort, render_template, request, url_for
+from flask.blueprints import BlueprintSetupState
+from werkzeug.routing import PathConverter
 
 from app.analysis import finding_cells, finding_words
 from app.analysis.chains import label_category
 from app.analysis.model_history import FIELDS, ModelSeries, Point, choose_series, split_series
 from app.analysis.model_table import DEFAULT_ORDER, cut_page, find_alike, list_alike, sort_results
+from app.analysis.name_paths import read_name, write_name
 from app.analysis.result_words import (
     STATUSES,
     describe_accuracy,
@@ -31,6 +34,24 @@ from app.queries.task_events import list_task_breaks, list_task_causes
 from app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("models", __name__)
+
+
+class NameConverter(PathConverter):
+    """Take a model's name, whatever it is, out of an address."""
+
+    def to_python(self, value: str) -> str:
+        """Read the name."""
+        return read_name(value)
+
+    def to_url(self, value: str) -> str:
+        """Write the name."""
+        return super().to_url(write_name(value))
+
+
+@blueprint.record
+def _add_converter(state: BlueprintSetupState) -> None:
+    state.app.url_map.converters["name"] = NameConverter
+
 
 SORTS = (
     ("model.asc", "by name"),
@@ -105,7 +126,7 @@ def show_run(run_id: str) -> str:
     return render_run(detail, "run_results.html", tab="results", **lay_out(rows))
 
 
-@blueprint.get("/models/<path:model>")
+@blueprint.get("/models/<name:model>")
 def show(model: str) -> str:
     """Show one model: its history, and everything of one of its points."""
     for key in request.args:
