@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import smtplib
 import ssl
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from app.alerts.rules import Channel
 
 SUBJECT_LIMIT = 200
 _FAILURES = (OSError, smtplib.SMTPException)
+_POINT = re.compile(rb"^\.", re.MULTILINE)  # a line that is a point alone would end the mail
 
 
 def make_mail(message: Message, channel: Channel) -> EmailMessage:
@@ -44,7 +46,7 @@ def send_mail(body: bytes, channel: Channel, environ: Mapping[str, str]) -> str:
     try:
         with hold_deadline(lambda: server.sock, 4 * channel.timeout_s):
             refused = _prepare(server, channel, environ)
-            _hand_over(server, body)
+            _hand_over(server, body, channel.host)
     finally:
         server.close()
     return f"refused by {channel.host}: {', '.join(refused)}" if refused else ""
@@ -90,11 +92,18 @@ def _expect(answer: tuple[int, bytes], what: str) -> None:
         raise smtplib.SMTPResponseException(code, f"{what}: {said.decode(errors='replace')}")
 
 
-def _hand_over(server: smtplib.SMTP, body: bytes) -> None:
+def _hand_over(server: smtplib.SMTP, body: bytes, host: str) -> None:
+    """Hand a mail over as `server.data` does, which does not say whether it broke off before the end of it."""
     try:
-        code, said = server.data(body)
-    except smtplib.SMTPDataError as error:
-        raise NotSent(_explain(error)) from None
+        code, said = server.docmd("DATA")
+        if code == 354:
+            server.send(_POINT.sub(b"..", body).removesuffix(b"\r\n") + b"\r\n.\r\n")
+    except _FAILURES as error:  # the point that ends a mail was not handed over: nobody takes it for whole
+        raise NotSent(f"{host} broke off before it had the mail: {_explain(error)}") from None
+    if code != 354:
+        raise NotSent(clean(f"{code} {said.decode(errors='replace')}", 300))
+    try:
+        code, said = server.getreply()
     except _FAILURES as error:
         raise Unknown(f"broke off before it took the mail: {_explain(error)}") from None
     if code != 250:

@@ -99,18 +99,33 @@ def _talk(
 ) -> tuple[http.client.HTTPResponse, str]:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     shared = {"Content-Type": "application/json; charset=utf-8", "User-Agent": f"CompileBoard/{__version__}"}
+    broken = _hand_over(connection, path, body, {**shared, "Connection": "close", **headers})
     try:
-        connection.request("POST", path, body, {**shared, "Connection": "close", **headers})
-        answer = connection.getresponse()
-    except TimeoutError:
-        raise Unknown(f"{parts.hostname} took the message and did not answer within {timeout_s:g} s") from None
+        answer = connection.getresponse()  # also of who refuses a message without reading all of it
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Unknown(f"{parts.hostname} broke off before it answered: {_explain(error)}") from None
+        if broken:
+            raise NotSent(f"{parts.hostname} broke off before it had the message: {broken}") from None
+        raise _explain_silence(error, parts, timeout_s) from None
     try:
         said = answer.read(MOST_ANSWER_BYTES).decode(errors="replace")
     except (OSError, http.client.HTTPException):  # the status has said what matters
         said = ""
     return answer, " ".join(said.split())
+
+
+def _hand_over(connection: http.client.HTTPConnection, path: str, body: bytes, headers: Mapping[str, str]) -> str:
+    """Hand a message over; return why not all of it was, which nobody takes for the message, or ''."""
+    try:
+        connection.request("POST", path, body, headers)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return _explain(error)
+    return ""
+
+
+def _explain_silence(error: Exception, parts: SplitResult, timeout_s: float) -> Unknown:
+    if isinstance(error, TimeoutError):
+        return Unknown(f"{parts.hostname} took the message and did not answer within {timeout_s:g} s")
+    return Unknown(f"{parts.hostname} broke off before it answered: {_explain(error)}")
 
 
 def _explain(error: Exception) -> str:

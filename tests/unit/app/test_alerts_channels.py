@@ -9,6 +9,7 @@ import json
 import re
 import socket
 import sqlite3
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.alerts.channels import send_message
-from app.alerts.mail import make_mail, write_html
+from app.alerts.mail import make_mail, send_mail, write_html
 from app.alerts.message import Message, make_message, make_test_message
 from app.alerts.outcome import NotSent, Unknown
+from app.alerts.post import post_json
 from app.alerts.rules import Channel
 from app.alerts.slack import MOST_BLOCKS, SECTION_LIMIT, make_slack
 from app.alerts.webhook import make_json
@@ -170,6 +172,32 @@ def test_an_answer_that_trickles_does_not_hold_the_sender() -> None:
         thread.join()
 
 
+def post_to_who_breaks_off(seen: bytes, body: bytes) -> None:
+    """Post to a receiver that reads until it has seen something, and breaks off."""
+
+    def break_off(listener: socket.socket) -> None:
+        with listener.accept()[0] as connection:
+            got = b""
+            while seen not in got:
+                got += connection.recv(1000)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=break_off, args=(listener,))
+        thread.start()
+        try:
+            post_json(f"http://127.0.0.1:{listener.getsockname()[1]}/", body, {}, 10, {})
+        finally:
+            thread.join()
+
+
+def test_a_connection_that_breaks_before_all_was_handed_over_is_tried_again() -> None:
+    with pytest.raises(NotSent, match=r"127\.0\.0\.1 broke off before it had the message: "):
+        post_to_who_breaks_off(b"POST", b"x" * 50_000_000)  # more than the system keeps for a receiver
+    with pytest.raises(Unknown, match="broke off before it answered"):
+        post_to_who_breaks_off(b"the end", b"the end")
+
+
 @pytest.fixture
 def box() -> Iterator[Mailbox]:
     with receive_mail() as it:
@@ -199,6 +227,7 @@ def test_mail_goes_through_a_real_conversation(box: Mailbox) -> None:
         ("MAIL", "550 no", NotSent, "550 the sender: no"),
         ("RCPT", "550 who is that", NotSent, "refused every address: a@x.org (550 who is that)"),
         ("DATA", "451 later", NotSent, "451 later"),
+        ("DATA", "", NotSent, "127.0.0.1 broke off before it had the mail: Connection unexpectedly closed"),
         ("END", "554 spam", NotSent, "the mail was refused: 554 spam"),
         ("END", "", Unknown, "broke off before it took the mail"),
     ],
@@ -210,6 +239,11 @@ def test_what_surely_did_not_arrive_is_told_from_what_may_have(
     with pytest.raises(error, match=re.escape(sentence)):
         send(reach(box), {})
     assert box.mails == []
+
+
+def test_a_line_that_is_a_point_does_not_end_a_mail(box: Mailbox) -> None:
+    send_mail(b".\r\n..a\r\nb", reach(box), {})
+    assert box.bodies == [b"..\r\n...a\r\nb\r\n"]
 
 
 def test_one_refused_address_does_not_keep_the_others_from_their_mail(box: Mailbox) -> None:
