@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from app.analysis.words import Word
 from app.queries.models import STATUSES
-from app.queries.result_rows import ResultRow
+from app.queries.result_rows import ResultRow, Said
 
 __all__ = [
     "ACCURACIES",
@@ -17,6 +17,7 @@ __all__ = [
     "describe_missing",
     "describe_speedup",
     "describe_status",
+    "describe_verdict",
 ]
 
 # Upstream's words for how a model failed.
@@ -43,7 +44,7 @@ ACCURACIES = {
 }
 
 
-def describe_status(row: ResultRow) -> Word:
+def describe_status(row: Said) -> Word:
     """Say in words what became of a model."""
     reason = REASONS.get(row.reason or "", row.reason or "")
     if row.status == "measured":
@@ -70,8 +71,23 @@ def describe_accuracy(accuracy: str | None) -> Word:
     return Word(REASONS.get(accuracy, accuracy), "quiet" if accuracy.startswith("pass") else "bad", said)
 
 
+def describe_verdict(row: ResultRow) -> Word | None:
+    """Say what a row's accuracy check came to, or why it did not; None where the status says it, or it is not due."""
+    judge = row.judge
+    if row.status == "failed" and judge is not None and judge.status == "failed" and row.reason == judge.reason:
+        return None
+    if row.accuracy is None and judge is not None and "performance" in row.experiments:
+        said = describe_status(judge)
+        return describe_accuracy(None) if judge.status == "measured" else said
+    if row.accuracy is None and row.status != "measured":
+        return None
+    return describe_accuracy(row.accuracy)
+
+
 def describe_missing(row: ResultRow) -> str:
-    """Say why a cell has no number."""
+    """Say why a cell has no number; a model whose answer is wrong was timed all the same."""
+    if row.status == "failed" and row.speedup is not None:
+        return "not measured"
     return {"failed": "failed", "skipped": "skipped", "not_run": "not run"}.get(row.status, "not measured")
 
 

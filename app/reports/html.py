@@ -76,7 +76,7 @@ def _list_values(contents: Contents) -> dict[str, Any]:
         "first_steps": limits.MOST_STEPS // 4,
         "words": words,
         "describe_status": result_words.describe_status,
-        "describe_accuracy": result_words.describe_accuracy,
+        "describe_verdict": result_words.describe_verdict,
         "describe_missing": result_words.describe_missing,
         "describe_speedup": result_words.describe_speedup,
         "label_category": label_category,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.analysis.result_words import describe_accuracy, describe_missing, describe_speedup, describe_status
+from app.analysis.result_words import describe_missing, describe_speedup, describe_status, describe_verdict
 from app.analysis.summaries import SuiteSummary
 from app.format import format_count, format_duration, format_percent, format_ratio
 from app.queries.result_rows import ResultRow
@@ -45,8 +45,9 @@ def _row(it: ResultRow) -> list[str]:
     missing = describe_missing(it)
     verdict = describe_speedup(it)
     status = describe_status(it).word
-    if it.accuracy is not None or it.status == "measured":
-        status += f"; accuracy: {describe_accuracy(it.accuracy).word}"
+    judged = describe_verdict(it)
+    if judged is not None:
+        status += f"; accuracy: {judged.word}"
     speedup = missing if it.speedup is None else f"{it.speedup:.3f}×"
     interval = "–"
     if verdict is not None:

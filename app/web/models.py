@@ -20,6 +20,7 @@ from app.analysis.result_words import (
     describe_missing,
     describe_speedup,
     describe_status,
+    describe_verdict,
 )
 from app.analysis.summaries import DEFINITIONS, HUD, SUMMARIZE_PERF, summarize
 from app.charts.models import chart_history, chart_repeats
@@ -71,6 +72,7 @@ _WORDS = {
     "describe_accuracy": describe_accuracy,
     "describe_missing": describe_missing,
     "describe_speedup": describe_speedup,
+    "describe_verdict": describe_verdict,
 }
 
 

@@ -62,7 +62,7 @@ def test_a_point_of_a_models_history_opens_what_is_known_of_it(tab: Page, suite:
 def test_the_command_of_a_point_is_copied(open_tab: Callable[..., Page], suite: str) -> None:
     page = open_tab(permissions=["clipboard-read", "clipboard-write"])
     page.goto(f"{suite}/models/Breaky")
-    page.get_by_role("button", name="Copy").click()
+    page.locator("#command").get_by_role("button", name="Copy").click()
     page.get_by_role("button", name="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == COMMAND.format("Breaky")
 

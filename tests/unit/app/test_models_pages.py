@@ -76,8 +76,26 @@ def test_accuracy_that_came_in_another_run_completes_the_newest_performance(
     add_results(store, "NEW", measure(values={"speedup": 1.5}), started_us=MLP.time_us + 10**9)
     page = text_of(client, "/models")
     assert "1.500×" in page
-    assert "accuracy: pass" in page
+    assert 'accuracy of <a href="/runs/OLD/results">' in page
+    assert "</a>: pass" in page
     assert "1.250×" not in page
+
+
+def test_a_wrong_answer_is_a_failure_with_its_own_command(client: FlaskClient, store: sqlite3.Connection) -> None:
+    wrong = ACCURACY | {"accuracy": "fail_accuracy", "status": "failed", "reason": "fail_accuracy"}
+    facts = {"tolerance": 0.001, "cosine": False}
+    add_results(store, "RUN", MLP, measure(**wrong, command="bench --accuracy", facts=facts))
+    page = text_of(client, "/models/mlp")
+    assert "failed: wrong answer" in page and "accuracy: wrong answer" not in page
+    assert "compared number by number, with a tolerance of 0.001" in page
+    assert all(it in page for it in ("bench --accuracy", str(MLP.command), "makes its accuracy again", "1.250×"))
+    assert "mlp" in text_of(client, "/models?status=failed")
+
+
+def test_an_accuracy_check_that_was_skipped_says_why(client: FlaskClient, store: sqlite3.Connection) -> None:
+    skipped = ACCURACY | {"accuracy": None, "status": "skipped", "reason": "it draws random numbers"}
+    add_results(store, "RUN", MLP, measure(**skipped))
+    assert "accuracy: skipped: it draws random numbers" in text_of(client, "/models")
 
 
 @pytest.mark.usefixtures("suite")
