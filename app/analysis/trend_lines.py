@@ -55,7 +55,9 @@ def draw_suite(metric: Metric, summaries: Sequence[KeptSummary], label: str = "t
 def _sum_point(metric: Metric, it: KeptSummary) -> TrendPoint:
     value: float | None = getattr(it, metric.name)
     if it.measured_count:
-        return TrendPoint(it.run_id, value)
+        # What failed is in no mean: a suite that loses its worst model is no better.
+        note = f"{it.failed_count} of {it.total_count} models failed" if it.failed_count else None
+        return TrendPoint(it.run_id, value, note=note)
     status: Status = "failed" if it.failed_count else "skipped"
     said = f"{it.failed_count} of {it.total_count} models failed, none was measured"
     return TrendPoint(it.run_id, value, status=status, reason=said if it.failed_count else "no model was measured")

@@ -34,6 +34,7 @@ class TrendPoint:
     high: float | None = None
     status: Status = "measured"
     reason: str | None = None
+    note: str | None = None  # what else is to know of the value
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class TrendLine:
     label: str
     points: Sequence[TrendPoint]
     query: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_points(self) -> bool:
+        """Say whether there is anything to draw: a value, or a failure to mark."""
+        return any(it.value is not None or it.status == "failed" for it in self.points)
 
 
 def pad(line: TrendLine, run_ids: Sequence[str]) -> TrendLine:

@@ -15,6 +15,7 @@ MOST_TWINS = 200  # rows of the table; the API has all
 _MOST_INTERVALS = 150  # points with a bar each; more would be a smear
 _MOST_WORDS, _LONGEST_WORDS, _ROWS = 6, 34, 3
 _DENSE = 120
+_NEARLY_SAME = 0.01  # of the highest value; HUD's threshold for a change is 0.05
 _COLORS = 7
 _MARKS = {
     "failed": ("x", "state-bad"),
@@ -42,8 +43,15 @@ def chart_metric(
         traces.append(_draw_line(metric, line.label, points, color, len(axis.runs)))
         traces += _draw_lone(traces[-1]) if len(axis.runs) > _DENSE else []
         traces += _draw_marks(line.label, points)
-    values = [it.value * metric.factor for line in lines for it in line.points if it.value is not None]
-    layout = _lay_out(metric, axis, max(values, default=0), words=words and not small, small=small)
+    values = [
+        value * metric.factor
+        for line in lines
+        for it in line.points
+        if it.value is not None
+        for value in (it.value, it.low, it.high)
+        if value is not None
+    ]
+    layout = _lay_out(metric, axis, values, words=words and not small, small=small)
     note = f"{metric.meaning}, {metric.unit}" if metric.unit else metric.meaning
     figure = finish(traces, **layout)
     return Chart(chart_id, metric.label, figure, (), (), note, "xs" if small else "s", show_legend=False)
@@ -68,6 +76,10 @@ def _draw_line(metric: Metric, label: str, points: dict[int, TrendPoint], color:
         "hovertemplate": f"%{{y:.5~g}}{unit} {_plain(label)}\n%{{text}}",
         "hoverlabel": {"namelength": 0},
     }
+    notes = [points[at].note for at in own]
+    if any(notes):
+        trace["hovertext"] = [f"{it}\n" if it else "" for it in notes]
+        trace["hovertemplate"] = f"%{{y:.5~g}}{unit} {_plain(label)}\n%{{hovertext}}%{{text}}"
     if metric.low and len(own) <= _MOST_INTERVALS:
         trace["error_y"] = {
             "type": "data",
@@ -126,14 +138,16 @@ def _round(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _lay_out(metric: Metric, axis: Axis, highest: float, *, words: bool, small: bool) -> dict[str, Any]:
+def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool, small: bool) -> dict[str, Any]:
     """Lay out one of several charts above each other: their plots begin and end at the same x."""
-    yaxis: dict[str, Any] = {"nticks": 3 if small else 6, "automargin": False, "fixedrange": True}
+    yaxis: dict[str, Any] = {"nticks": 4 if small else 6, "automargin": False, "fixedrange": True}
     if metric.kind == "count":
-        yaxis |= count_axis(highest)
+        yaxis |= count_axis(max(values, default=0))
     elif metric.unit:
         yaxis["ticksuffix"] = "×" if metric.unit == "×" else f" {metric.unit}"
-    xaxis: dict[str, Any] = {"showgrid": False, "tickangle": 0, "nticks": 3 if small else 8, "zeroline": False}
+    yaxis |= _widen(values) if metric.kind != "count" else {}
+    # Plotly takes at most so many ticks, and steps over dates may be twice what would do: of 5 at least 2 are left.
+    xaxis: dict[str, Any] = {"showgrid": False, "tickangle": 0, "nticks": 5 if small else 8, "zeroline": False}
     xaxis |= {"range": _find_range(axis)}
     if axis.name == "date":
         xaxis["type"] = "date"
@@ -153,6 +167,18 @@ def _lay_out(metric: Metric, axis: Axis, highest: float, *, words: bool, small: 
         "shapes": [_draw_change(at) for at, _label in _place_changes(axis)],
         "annotations": _write_changes(axis) if has_words else [],
     }
+
+
+def _widen(values: Sequence[float]) -> dict[str, Any]:
+    """Choose the range of an axis whose values are all nearly the same: else it is drawn of their last digits."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    level = max(abs(low), abs(high))
+    if not values or high - low >= _NEARLY_SAME * level > 0:
+        return {} if values else {"range": [0, 1], "showticklabels": False}
+    if level == 0:
+        return {"range": [-0.05, 1]}
+    middle, half = (low + high) / 2, 1.1 * _NEARLY_SAME * level  # both sides have a round tick inside
+    return {"range": [middle - half, middle + half]}
 
 
 def _find_range(axis: Axis) -> list[float]:
@@ -214,5 +240,5 @@ def _write_cell(metric: Metric, point: TrendPoint | None) -> str:
     if point is None:
         return "–"
     if point.value is not None:
-        return format_value(metric, point.value)
+        return format_value(metric, point.value) + (f", {point.note}" if point.note else "")
     return point.reason or ("not measured" if point.status == "measured" else point.status.replace("_", " "))

@@ -51,11 +51,12 @@ _MOST_SETS = 60
 
 @dataclass(frozen=True)
 class Card:
-    """Hold one headline number with its change and its chart."""
+    """Hold one headline number with its change and its chart; where there is none, `missing` says why."""
 
     value: str
     delta: Delta
     chart: Chart
+    missing: str | None
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,18 @@ def _show(
             show_number(SUMMARY_BY_NAME[name], getattr(newest, name), definition),
             deltas[name],
             chart_metric(SUMMARY_BY_NAME[name], [line], axis, chart_id=f"headline-{name}", small=True),
+            None if line.has_points else _say_missing(name, definition),
         )
         for name, line in lines.items()
     ]
     columns, twin = list_twin([(SUMMARY_BY_NAME[name], [line]) for name, line in lines.items()], axis)
     return {"cards": cards, "columns": columns, "twin": twin, "trend": axis, "base": base}
+
+
+def _say_missing(name: str, definition: Definition) -> str:
+    if name == "pass_ratio" and not definition.has_pass_rate:
+        return f"{definition.label} knows no pass rate; another definition has one where accuracy was checked."
+    return "No run here has measured it."
 
 
 def _find_base(

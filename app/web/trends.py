@@ -171,8 +171,9 @@ def _measure(
     if not summaries or not known:
         return []
     if not asked.models:
-        label = f"{chosen.suite}, {DEFINITIONS[asked.definition].label}"
-        return [Drawing(metric, [draw_suite(metric, summaries, label)]) for metric in known]
+        by = DEFINITIONS[asked.definition].label
+        found = [Drawing(it, [draw_suite(it, summaries, f"{chosen.suite}, {by}")]) for it in known]
+        return _drop_empty(found, f"no run here has one by {by}", notes)
     columns = [name for metric in known for name in metric.columns]
     rows = list_model_rows(reader, replace(wanted, since_us=summaries[-1].started_us), asked.models, columns)
     unknown = sorted(set(asked.models) - {it.model for it in rows})
@@ -180,10 +181,15 @@ def _measure(
         notes.append(f"{', '.join(unknown)}: no result in these runs")
     run_ids = [it.run_id for it in summaries]
     found = [Drawing(metric, [pad(line, run_ids) for line in draw_models(metric, rows)]) for metric in known]
-    empty = [it.metric.label for it in found if not _has_points(it)]
-    if empty:
-        notes.append(f"{', '.join(empty)}: never measured in these runs")
-    return [it for it in found if _has_points(it)]
+    return _drop_empty(found, "never measured in these runs", notes)
+
+
+def _drop_empty(found: Sequence[Drawing], why: str, notes: list[str]) -> list[Drawing]:
+    """Drop the charts that would have nothing but axes, and say so."""
+    kept = [it for it in found if any(line.has_points for line in it.lines)]
+    if len(kept) < len(found):
+        notes.append(f"{', '.join(it.metric.label for it in found if it not in kept)}: {why}")
+    return kept
 
 
 def _find(reader: sqlite3.Connection, asked: Asked, chosen: ModelSet, drawings: Sequence[Drawing]) -> list[Finding]:
@@ -199,10 +205,6 @@ def _find(reader: sqlite3.Connection, asked: Asked, chosen: ModelSet, drawings: 
         and asked.wanted.branch in (None, it.branch)
         and all(getattr(it, name) == value for name, value in of_set.items())
     ]
-
-
-def _has_points(it: Drawing) -> bool:
-    return any(point.value is not None or point.status == "failed" for line in it.lines for point in line.points)
 
 
 def _count(reader: sqlite3.Connection, asked: Asked) -> list[Drawing]:

@@ -14,11 +14,13 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.metrics import BY_NAME
+from app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME
+from app.analysis.trend_lines import draw_suite
 from app.analysis.trends import TrendLine, TrendPoint, lay_out
 from app.charts.base import MAX_CHART_BYTES
 from app.charts.metric_trends import MOST_TWINS, chart_metric, list_twin, share_runs
 from app.cli import main as run_app
+from app.queries.trends import TrendFilter, list_summaries, list_trend_runs
 from collectors.store.commits import Commit, keep_commits
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import START_US, add_run
@@ -157,6 +159,44 @@ def test_a_point_between_two_gaps_is_seen_on_a_dense_chart_too() -> None:
     points = [TrendPoint(it.id, None if n in (50, 52) else 1.0) for n, it in enumerate(laid.runs)]
     line, lone = chart_metric(BY_NAME["speedup"], [TrendLine("m", points)], laid, chart_id="c").figure["data"]
     assert (line["mode"], lone["mode"], lone["x"]) == ("lines", "markers", [51])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.99998, 1.0], pytest.approx([0.98899, 1.01099])),
+        ([1.0, 1.2], None),
+        ([0.0, 0.0], [-0.05, 1]),
+        ([None, None], [0, 1]),
+    ],
+)
+def test_the_axis_of_nearly_equal_values_is_not_of_their_last_digits(
+    values: list[float | None], expected: object
+) -> None:
+    laid = lay_out(make_runs(2), "date")
+    line = TrendLine("m", [TrendPoint(it.id, value) for it, value in zip(laid.runs, values)])
+    chart = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c", small=True)
+    assert go.Figure(chart.figure) and chart.figure["layout"]["yaxis"].get("range") == expected
+
+
+def test_the_mean_of_fewer_models_says_that_some_failed(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    failed = measure(model="b", status="failed", reason="OOM", values={}, repeats={})
+    add_results(store, "R1", measure(model="a"), measure(model="b"), started_us=START_US)
+    add_results(store, "R2", measure(model="a"), failed, started_us=START_US + DAY_US)
+    line = draw_suite(SUMMARY_BY_NAME["graph_breaks_per_model"], list_summaries(reader, TrendFilter(), "hud"))
+    assert [it.note for it in line.points] == ["1 of 2 models failed", None]
+    laid = lay_out(list_trend_runs(reader, ["R1", "R2"]), "date")
+    (trace,) = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c").figure["data"]
+    assert trace["hovertext"] == ["", "1 of 2 models failed<br>"]
+
+
+@pytest.mark.usefixtures("suite")
+def test_what_no_run_has_is_a_sentence_and_no_chart(client: FlaskClient) -> None:
+    page = client.get("/?definition=summarize_perf").text
+    assert "summarize_perf.py knows no pass rate" in page and "headline-pass_ratio-data" not in page
+    assert "headline-geomean_speedup-data" in page
+    said = text_of(client, "/trends?definition=summarize_perf&metric=pass_ratio&metric=speedup")
+    assert "Pass rate: no run here has one by summarize_perf.py" in said
 
 
 @pytest.mark.usefixtures("suite")
