@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -51,9 +51,9 @@ _EITHER = {
 LIST_SQL = f"""
 select {_COLUMNS}
 from findings as f
-where (f.first_us, f.id) < (:first_us, :id)
+where (f.{{moment}}, f.id) < (:after_us, :after_id)
   and {{wanted}}
-order by f.first_us desc, f.id desc
+order by f.{{moment}} desc, f.id desc
 limit :limit
 """  # noqa: S608  own texts only
 SERIES_SQL = f"""
@@ -246,17 +246,21 @@ class Detection:
 
 
 def list_findings(
-    connection: sqlite3.Connection, wanted: FindingFilter, cursor: str | None = None, limit: int = 50
+    connection: sqlite3.Connection,
+    wanted: FindingFilter,
+    cursor: str | None = None,
+    limit: int = 50,
+    moment: Literal["first_us", "noticed_us"] = "first_us",
 ) -> Page[Finding]:
-    """List findings, those of the newest runs first.
+    """List findings, those of the newest runs first, or those that were confirmed here last, of what was confirmed.
 
     Raises: FilterError if the cursor cannot be used.
     """
-    first_us, after = decode_cursor(cursor, int, str) or (2**62, "")
+    after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
     values = {it.name: getattr(wanted, it.name) for it in fields(wanted)}
-    values |= {"first_us": first_us, "id": after, "limit": limit + 1}
-    found = connection.execute(LIST_SQL.format(wanted=wanted.sql), values)
-    return make_page([_read(row) for row in found], limit, lambda it: (it.first_us, it.id))
+    values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
+    found = connection.execute(LIST_SQL.format(wanted=wanted.sql, moment=moment), values)
+    return make_page([_read(row) for row in found], limit, lambda it: (getattr(it, moment), it.id))
 
 
 def list_series_findings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from urllib.parse import urlencode
 from xml.etree import ElementTree
@@ -23,13 +23,14 @@ from app.db import get_reader, get_settings
 from app.format import format_iso_time
 from app.queries.finding_filter import read_finding_filter
 from app.queries.findings import Finding, list_findings
-from app.queries.page import check_limit
+from app.queries.page import FilterError, Page, check_limit
 
 blueprint = Blueprint("feed", __name__)
 
 ATOM = "http://www.w3.org/2005/Atom"
 # No one owns a name below .invalid (RFC 2606): an id stays the same wherever the dashboard is served.
 TAG = "tag:compileboard.invalid,2026:findings"
+STATE = "confirmed"
 TYPE = "application/atom+xml; charset=utf-8"
 _TITLE_LIMIT = 300
 # What XML 1.0 cannot say at all, escaped or not.
@@ -38,39 +39,51 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @blueprint.get("/findings.atom")
 def findings() -> Response:
-    """Send the newest confirmed findings that the filters want."""
+    """Send the confirmed findings that the filters want, those first that were confirmed here last.
+
+    Not those of the newest runs: whoever looks now and then would never see what was confirmed late.
+    """
     given = {key: value for key, value in request.args.items() if value}
-    wanted = read_finding_filter(given | {"state": "confirmed"})
-    limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    rows = list_findings(get_reader(), wanted, None, limit).rows
-    changed_us = max((it.changed_us for it in rows), default=0)
-    kept = {key: value for key, value in sorted(given.items()) if key != "state"}
-    response = Response(_write(rows, kept, changed_us), content_type=TYPE)
+    state = given.pop("state", STATE)
+    if state != STATE:
+        raise FilterError(f"state: {state[:40]!r} is not in the feed, which has confirmed findings alone; leave it out")
+    wanted = read_finding_filter(given | {"state": STATE})
+    limit = check_limit(given.get("limit"), get_settings().page_size)
+    page = list_findings(get_reader(), wanted, given.get("cursor"), limit, "noticed_us")
+    changed_us = max((it.changed_us for it in page.rows), default=0)
+    response = Response(_write(page, given, changed_us), content_type=TYPE)
     response.last_modified = datetime.fromtimestamp(changed_us // 1_000_000, timezone.utc)
     return response
 
 
-def _write(rows: Iterable[Finding], given: dict[str, str], changed_us: int) -> bytes:
-    query = f"?{urlencode(given)}" if given else ""
+def _write(page: Page[Finding], given: dict[str, str], changed_us: int) -> bytes:
+    filters = {key: value for key, value in given.items() if key not in ("cursor", "limit")}
     root = ElementTree.Element("feed", {"xmlns": ATOM})
-    named = ", ".join(f"{key} {value}" for key, value in given.items())
+    named = ", ".join(f"{key} {value}" for key, value in filters.items())
     _say(root, "title", f"CompileBoard findings{f': {named}' if named else ''}")
-    _say(root, "id", TAG + query)
+    _say(root, "id", TAG + _ask(filters))  # of all pages the same (RFC 5005)
     _say(root, "updated", format_iso_time(changed_us))
-    _link(root, "self", url_for("feed.findings", _external=True) + query, TYPE.partition(";")[0])
-    _link(root, "alternate", url_for("findings.index", _external=True) + query, "text/html")
+    here, kind = url_for("feed.findings", _external=True), TYPE.partition(";")[0]
+    _link(root, "self", here + _ask(given), kind)
+    if page.next:
+        _link(root, "next", here + _ask(given | {"cursor": page.next}), kind)
+    _link(root, "alternate", url_for("findings.index", _external=True) + _ask(filters), "text/html")
     _say(ElementTree.SubElement(root, "author"), "name", "CompileBoard")
-    for it in rows:
+    for it in page.rows:
         _write_entry(root, it)
     body: bytes = ElementTree.tostring(root, encoding="utf-8")
     return b'<?xml version="1.0" encoding="utf-8"?>\n' + body + b"\n"
+
+
+def _ask(query: dict[str, str]) -> str:
+    return f"?{urlencode(sorted(query.items()))}" if query else ""
 
 
 def _write_entry(root: ElementTree.Element, it: Finding) -> None:
     entry = ElementTree.SubElement(root, "entry")
     _say(entry, "title", describe_finding(it))
     _say(entry, "id", f"{TAG}/{it.id}")
-    _say(entry, "published", format_iso_time(it.confirmed_us if it.confirmed_us is not None else it.found_us))
+    _say(entry, "published", format_iso_time(it.found_us if it.noticed_us is None else it.noticed_us))
     _say(entry, "updated", format_iso_time(it.changed_us))
     _link(entry, "alternate", url_for("findings.show", finding_id=it.id, _external=True), "text/html")
     authors = dict.fromkeys(str(commit.get("author") or "") for commit in _list_commits(it))

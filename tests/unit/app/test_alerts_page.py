@@ -15,6 +15,7 @@ from app.alerts.example import EXAMPLE
 from app.alerts.send import send_due
 from app.cli import main
 from app.settings import Settings
+from collectors.store.findings import save_findings
 from tests.unit.app.found import keep, keep_one_of_each, make_finding
 from tests.unit.app.hostile import BAD
 from tests.unit.app.receiver import receive_http
@@ -106,6 +107,35 @@ def test_the_feed_has_confirmed_findings_alone(client: FlaskClient, store: sqlit
         for name in ("title", "id", "updated", "published", "content"):
             assert entry.findtext(f"{A}{name}")
         assert [it.findtext(f"{A}name") for it in entry.iter(f"{A}author")] == ["Ada", "Kim"]
+
+
+def list_entries(client: FlaskClient, address: str) -> tuple[list[str], str | None]:
+    root = ElementTree.fromstring(client.get(address).data)
+    assert root.findtext(f"{A}id") == "tag:compileboard.invalid,2026:findings"
+    pages = {it.get("rel"): it.get("href") for it in root.findall(f"{A}link")}
+    assert pages["self"] == f"http://localhost{address}"
+    return [it.findtext(f"{A}id", "").rpartition("/")[2] for it in root.iter(f"{A}entry")], pages.get("next")
+
+
+def test_the_feed_begins_with_what_was_confirmed_last_and_leads_to_the_rest(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    day_us = 86_400_000_000
+    for number, name in enumerate(("first", "second", "third")):  # of the three the first is of the newest run
+        found = make_finding(id=name, model=name, first_us=NOW_US - number * day_us)
+        save_findings(store, [found], (), seen="{}", version=1, now_us=NOW_US + number * day_us)
+    ids, following = list_entries(client, "/findings.atom?limit=2")
+    assert ids == ["third", "second"]
+    assert following is not None
+    assert list_entries(client, following.removeprefix("http://localhost")) == (["first"], None)
+
+
+def test_the_feed_says_that_it_has_no_other_states(client: FlaskClient) -> None:
+    assert client.get("/findings.atom?state=confirmed").status_code == 200
+    answer = client.get("/findings.atom?state=suspected")
+    assert answer.status_code == 400
+    assert "which has confirmed findings alone" in answer.get_data(as_text=True)
+    assert client.get("/findings.atom?cursor=x").status_code == 400
 
 
 def test_the_feed_answers_304_to_who_has_it(client: FlaskClient, store: sqlite3.Connection) -> None:
