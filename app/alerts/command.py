@@ -14,13 +14,14 @@ from typing import Any
 from app.alerts.channels import send_message
 from app.alerts.example import EXAMPLE
 from app.alerts.message import clean, make_message, make_test_message
+from app.alerts.misfits import list_misfits
 from app.alerts.outcome import NotSent, Unknown
 from app.alerts.read_rules import load_rules
 from app.alerts.rules import Rule, Rules, RulesError
 from app.alerts.send import SendReport, preview, send_due
 from app.alerts.words import describe_channel, describe_filters, describe_start, describe_when
 from app.format import format_plural, format_time
-from app.queries.deliveries import STATES, list_deliveries
+from app.queries.deliveries import STATES, list_deliveries, list_rule_names
 from app.settings import load_settings
 from collectors.store.connect import open_reader
 from collectors.store.errors import StoreError, explain
@@ -39,6 +40,7 @@ Exit codes: 0 done; 1 something was not sent, or check: a variable is not set; 2
 used.
 """
 DONE, NOT_DONE, UNUSABLE = 0, 1, 2
+MOST_LISTED = 10_000
 Answer = tuple[list[str], int]
 
 
@@ -62,7 +64,7 @@ def add_parser(commands: Any) -> None:
         action = actions.add_parser(name, help=said, description=said)
         if name != "example":
             action.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
-        if name not in ("example", "list"):
+        if name != "example":
             action.add_argument("--rules", metavar="FILE", help="The file of rules. Default: COMPILEBOARD_ALERTS.")
         if name == "send":
             action.add_argument("--dry-run", action="store_true", help="Show what would be sent; send nothing.")
@@ -102,6 +104,7 @@ def check(arguments: argparse.Namespace) -> Answer:
         for rule in rules.rules:
             lines += ["", f"rule {rule.name}: {describe_filters(rule)}", f"  {describe_when(rule)}"]
             lines += [f"  {describe_start(reader, rule)}", *_preview(reader, rules, rule, now_us)]
+            lines += [f"  note: {it}" for it in list_misfits(reader, rule)]
     return lines, NOT_DONE if unset else DONE
 
 
@@ -119,13 +122,36 @@ def send(arguments: argparse.Namespace) -> Answer:
 
 def list_all(arguments: argparse.Namespace) -> Answer:
     """List deliveries, the newest first."""
+    if not 1 <= arguments.limit <= MOST_LISTED:
+        raise RulesError([f"--limit is {arguments.limit}; expected 1 to {MOST_LISTED}"])
     with closing(open_reader(_find_db(arguments))) as reader:
-        found = list_deliveries(reader, arguments.state, arguments.rule, limit=max(1, min(arguments.limit, 10_000)))
+        if arguments.rule is not None:
+            _check_rule(reader, arguments)
+        found = list_deliveries(reader, arguments.state, arguments.rule, limit=arguments.limit)
     lines = [
         clean(f"{format_time(it.changed_us)} {it.state} {it.rule} → {it.channel} {it.finding_id} {it.error or ''}")
         for it in found.rows
     ]
-    return lines or ["nothing was sent, and nothing waits"], DONE
+    if found.next:
+        lines.append(f"these are the newest {arguments.limit}; --limit lists more")
+    return lines or [_say_nothing(arguments)], DONE
+
+
+def _check_rule(reader: sqlite3.Connection, arguments: argparse.Namespace) -> None:
+    """Refuse a rule that never ran and is not in the file of rules, where there is one."""
+    known = list_rule_names(reader)
+    if arguments.rule in known:
+        return
+    if load_settings(os.environ, {"alerts": arguments.rules}).alerts:
+        known = list(dict.fromkeys([*(it.name for it in _load(arguments).rules), *known]))
+    if arguments.rule not in known:
+        expected = f"expected one of {', '.join(known)}" if known else "no rule ever ran here"
+        raise RulesError([f"there is no rule {arguments.rule[:80]!r}; {expected}"])
+
+
+def _say_nothing(arguments: argparse.Namespace) -> str:
+    of = f" of rule {arguments.rule}" if arguments.rule else ""
+    return f"nothing{of} is {arguments.state}" if arguments.state else f"nothing{of} was sent, and nothing waits"
 
 
 def test(arguments: argparse.Namespace) -> Answer:

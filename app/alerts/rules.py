@@ -95,8 +95,9 @@ def matches(rule: Rule, it: Finding) -> bool:
         return False
     if it.relative is not None and abs(it.relative) * 100 < rule.least_percent:
         return False
-    return all(_fits(getattr(rule, name), getattr(it, name)) for name in PATTERNS)
+    return all(fits(getattr(rule, name), getattr(it, name)) for name in PATTERNS)
 
 
-def _fits(patterns: tuple[str, ...], value: str) -> bool:
+def fits(patterns: tuple[str, ...], value: str) -> bool:
+    """Tell whether a value fits one of some patterns; none is no limit."""
     return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)

@@ -60,6 +60,15 @@ where f.state = 'confirmed'
 order by f.confirmed_us, f.id
 limit :limit
 """
+RULES_SQL = """
+select rule
+from alert_rules
+union
+select rule
+from alert_deliveries
+order by rule
+limit 10000
+"""
 START_SQL = "select rule, first_us, since_us, seen_us from alert_rules where rule = :rule"
 
 
@@ -141,6 +150,11 @@ def list_new_finding_ids(
     """
     values = {"rule": rule, "channel": channel, "since_us": since_us, "noticed_us": noticed_us, "limit": limit}
     return [row["id"] for row in connection.execute(NEW_SQL, values)]
+
+
+def list_rule_names(connection: sqlite3.Connection) -> list[str]:
+    """List the rules that ran."""
+    return [row["rule"] for row in connection.execute(RULES_SQL)]
 
 
 def get_rule_start(connection: sqlite3.Connection, rule: str) -> RuleStart | None:

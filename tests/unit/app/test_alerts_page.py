@@ -15,7 +15,9 @@ from app.alerts.example import EXAMPLE
 from app.alerts.send import send_due
 from app.cli import main
 from app.settings import Settings
+from collectors.store.deliveries import start_rule
 from collectors.store.findings import save_findings
+from tests.unit.app.benched import bench_suite
 from tests.unit.app.found import keep, keep_one_of_each, make_finding
 from tests.unit.app.hostile import BAD
 from tests.unit.app.receiver import receive_http
@@ -198,6 +200,33 @@ def test_the_command_says_what_is_wrong(database: Path, rules: Path, capsys: pyt
     assert "is no TOML" in capsys.readouterr().err
     assert run("check", "--db", str(database)) == 2
     assert "no rules: give --rules FILE or COMPILEBOARD_ALERTS" in capsys.readouterr().err
+
+
+def test_the_list_refuses_what_it_cannot_list(
+    database: Path, rules: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = ("list", "--db", str(database))
+    for limit in ("0", "-5", "10001"):
+        assert run(*here, "--limit", limit) == 2
+        assert f"--limit is {limit}; expected 1 to 10000" in capsys.readouterr().err
+    assert run(*here, "--rule", "nosuch") == 2
+    assert "there is no rule 'nosuch'; no rule ever ran here" in capsys.readouterr().err
+    start_rule(store, "gone", 0, 0)
+    assert run(*here, "--rule", "nosuch", "--rules", str(rules)) == 2
+    assert "there is no rule 'nosuch'; expected one of slower, gone" in capsys.readouterr().err
+    assert run(*here, "--rule", "slower", "--rules", str(rules)) == run(*here, "--rule", "gone") == 0
+    assert "nothing of rule slower was sent, and nothing waits" in capsys.readouterr().out
+
+
+def test_a_pattern_that_fits_no_series_is_noted(
+    database: Path, rules: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench_suite(store)
+    rules.write_text(RULES + 'suite = ["bench_modles", "bench_*"]\nmodel = "Mlp*"\nbranch = "mian"\n')
+    run("check", "--db", str(database), "--rules", str(rules))
+    notes = [it.strip() for it in capsys.readouterr().out.splitlines() if it.startswith("  note: ")]
+    assert notes[0] == "note: suite bench_modles fits nothing here; there is bench_models"
+    assert [it.split(" fits nothing here; ")[0] for it in notes[1:]] == ["note: model Mlp*", "note: branch mian"]
 
 
 def test_the_example_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
