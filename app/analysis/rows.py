@@ -118,4 +118,6 @@ def process_row(it: ProcessRow) -> Row:
 
 def result_row(it: ResultRow) -> Row:
     """Return one model and metric set of a run; `gpu` is null for what no GPU made."""
-    return plain_row(it) | {"gpu": it.gpu, "experiments": list(it.experiments), "tasks": list(it.tasks)}
+    row = plain_row(it) | {"gpu": it.gpu, "experiments": list(it.experiments), "tasks": list(it.tasks)}
+    del row["judge"]
+    return row
