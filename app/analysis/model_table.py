@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from app.analysis.result_words import STATUSES
+from app.analysis.model_history import label_fields
+from app.analysis.result_words import describe_speedup, is_wrong
 from app.queries.page import FilterError, Page, decode_cursor, encode_cursor
-from app.queries.result_rows import ResultRow
+from app.queries.result_rows import LEADING, ResultRow
+from collectors.store.run_summaries import SET
+from collectors.store.summaries import is_passing
 
 Row = TypeVar("Row")
 
-# Largest first; a name ends in .asc for the smallest first. What has no value comes last either way.
+# What a person looks for first has the highest number.
+_CONCERN = {"failed": 4, "not_run": 2, "skipped": 1, "measured": 0}
+
+
+def _concern(it: ResultRow) -> int:
+    return 3 if it.status == "measured" and is_wrong(it) else _CONCERN.get(it.status, 0)
+
+
+# Largest first, of a status what failed; a name ends in .asc for the smallest first. What has no value comes last
+# either way.
 ORDERS: dict[str, Callable[[ResultRow], Any]] = {
     "model": lambda it: (it.model.lower(), it.suite.lower()),
-    "status": lambda it: STATUSES.index(it.status) if it.status in STATUSES else len(STATUSES),
+    "status": _concern,
     "accuracy": lambda it: it.accuracy,
     "speedup": lambda it: it.speedup,
     "latency": lambda it: it.abs_latency_ms,
@@ -28,6 +42,67 @@ ORDERS: dict[str, Callable[[ResultRow], Any]] = {
 }
 DEFAULT_ORDER = "model.asc"
 _SHOWN = ("suite", "mode", "dtype", "hardware", "backend", "batch_size")
+
+
+@dataclass(frozen=True)
+class SummedSet:
+    """Hold the rows that were measured as one configuration: what a definition sums up."""
+
+    fields: Mapping[str, Any]
+    rows: Sequence[ResultRow]
+
+    @property
+    def label(self) -> str:
+        """Name it as people do, its suite first."""
+        return f"{self.fields['suite']}: {label_fields(self.fields)}"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Count what the accuracy checks of some rows came to."""
+
+    judged_count: int
+    passed_count: int
+    skipped_count: int
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Count speedups that are more than noise, and those that have no interval to tell by."""
+
+    speedup_count: int
+    faster_count: int
+    slower_count: int
+    unclear_count: int
+
+    @property
+    def unknown_count(self) -> int:
+        """Return how many have no interval."""
+        return self.speedup_count - self.faster_count - self.slower_count - self.unclear_count
+
+
+def part_sets(rows: Sequence[ResultRow]) -> list[SummedSet]:
+    """Part rows by their configuration, the one that was measured last first; what is no headline's is in none."""
+    found: dict[tuple[Any, ...], list[ResultRow]] = {}
+    for row in rows:
+        if not set(LEADING).isdisjoint(row.experiments):
+            found.setdefault(tuple(getattr(row, name) for name in SET), []).append(row)
+    sets = [SummedSet(dict(zip(SET, key)), members) for key, members in found.items()]
+    return sorted(sets, key=lambda it: max(row.time_us for row in it.rows), reverse=True)
+
+
+def count_answers(rows: Sequence[ResultRow]) -> Answers:
+    """Count the accuracy checks that have a verdict, those that pass, and those that were skipped."""
+    judged = [it for it in rows if it.accuracy is not None]
+    skipped = sum(it.accuracy is None and it.judge is not None and it.judge.status == "skipped" for it in rows)
+    return Answers(len(judged), sum(is_passing(it) for it in judged), skipped)
+
+
+def count_verdicts(rows: Sequence[ResultRow]) -> Verdicts:
+    """Count how many models are faster or slower than eager mode beyond noise."""
+    words = Counter(word.word for it in rows if (word := describe_speedup(it)) is not None)
+    speedups = sum(it.speedup is not None for it in rows)
+    return Verdicts(speedups, words["faster"], words["slower"], words["no clear difference"])
 
 
 def find_alike(rows: Sequence[ResultRow]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ __all__ = [
     "describe_speedup",
     "describe_status",
     "describe_verdict",
+    "is_wrong",
 ]
 
 # Upstream's words for how a model failed.
@@ -82,6 +83,11 @@ def describe_verdict(row: ResultRow) -> Word | None:
     if row.accuracy is None and row.status != "measured":
         return None
     return describe_accuracy(row.accuracy)
+
+
+def is_wrong(row: ResultRow) -> bool:
+    """Say whether the accuracy check found a wrong answer, or failed."""
+    return row.accuracy is not None and describe_accuracy(row.accuracy).kind == "bad"
 
 
 def describe_missing(row: ResultRow) -> str:

@@ -24,7 +24,19 @@ PAGE = ("limit", "cursor")
 RUNS = ("q", *RUN_FILTERS, "sort_runs", *PAGE)
 BREAKS = (*graph_breaks.FILTERS, *RUN_FILTERS)
 CAUSES = (*recompiles.FILTERS, *RUN_FILTERS)
-MODELS = ("q", "suite_model", "mode", "dtype", "device", "backend", "status", "run_results", "sort_models", *PAGE)
+MODELS = (
+    "q",
+    "suite_model",
+    "mode",
+    "dtype",
+    "device",
+    "backend",
+    "status",
+    "accuracy",
+    "run_results",
+    "sort_models",
+    *PAGE,
+)
 
 FINDINGS = (
     "state_finding",
@@ -80,6 +92,7 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("device", "`cpu` or `cuda`.", TEXT),
     ("backend", "A backend with its config label, whole: `inductor`.", TEXT),
     ("status", "What became of the model.", {"type": "string", "enum": list(models.STATUSES)}),
+    ("accuracy", "What its accuracy check came to.", {"type": "string", "enum": list(models.ACCURACIES)}),
     ("run_results", "A run's id: its results instead of the newest of each model.", TEXT),
     ("outcome", "What became of the compile.", {"type": "string", "enum": list(compiles.OUTCOMES)}),
     ("recompiled", "Only compiles that are recompiles, or only the others.", {"type": "string", "enum": ["yes", "no"]}),

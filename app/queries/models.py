@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from app.queries.page import FilterError
 from app.queries.result_rows import Key, Measured, ResultRow, merge_results, merge_with_parts
 from app.queries.results import COLUMNS, MOST_RESULTS, list_measured, read_measured
+from collectors.store.summaries import HUD_PASSING
 
 STATUSES = ("measured", "failed", "skipped", "not_run")
-FILTERS = ("q", "suite", "mode", "dtype", "device", "backend", "status", "run")
+ACCURACIES = ("pass", "fail", "skipped", "not_measured")
+FILTERS = ("q", "suite", "mode", "dtype", "device", "backend", "status", "accuracy", "run")
 _SERIES_FILTERS = ("suite", "mode", "dtype", "device", "backend")
 _OTHERS = ("sort", "cursor", "limit")
 _LONGEST = 200
@@ -100,6 +102,7 @@ class ModelFilter:
     device: str | None = None
     backend: str | None = None
     status: str | None = None
+    accuracy: str | None = None
     run: str | None = None
 
 
@@ -148,8 +151,9 @@ def read_model_filter(query: Mapping[str, str], others: Iterable[str] = _OTHERS)
     for key, value in given.items():
         if value and len(value) > _LONGEST:
             raise FilterError(f"{key}: at most {_LONGEST} characters, this has {len(value)}")
-    if given["status"] and given["status"] not in STATUSES:
-        raise FilterError(f"status: {given['status']!r} is not one of {', '.join(STATUSES)}")
+    for key, known in (("status", STATUSES), ("accuracy", ACCURACIES)):
+        if given[key] and given[key] not in known:
+            raise FilterError(f"{key}: {given[key]!r} is not one of {', '.join(known)}")
     return ModelFilter(**given)
 
 
@@ -159,7 +163,19 @@ def list_models(connection: sqlite3.Connection, wanted: ModelFilter) -> list[Res
         measured = [it for it in list_measured(connection, wanted.run) if _fits(it, wanted)]
     else:
         measured = list_newest(connection, wanted)
-    return [row for row in merge_results(measured) if wanted.status in (None, row.status)]
+    return [
+        row
+        for row in merge_results(measured)
+        if wanted.status in (None, row.status) and wanted.accuracy in (None, judge_answer(row))
+    ]
+
+
+def judge_answer(row: ResultRow) -> str:
+    """Say which of ACCURACIES a row's answer is; a verdict that upstream adds later passes if its name says so."""
+    if row.accuracy is not None:
+        return "pass" if row.accuracy in HUD_PASSING or row.accuracy.startswith("pass") else "fail"
+    status = None if row.judge is None else row.judge.status
+    return {"failed": "fail", "skipped": "skipped"}.get(status or "", "not_measured")
 
 
 def list_newest(connection: sqlite3.Connection, wanted: ModelFilter) -> list[Measured]:

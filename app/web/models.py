@@ -12,7 +12,17 @@ from werkzeug.routing import PathConverter
 from app.analysis import finding_cells, finding_words
 from app.analysis.chains import label_category
 from app.analysis.model_history import FIELDS, ModelSeries, Point, choose_series, split_series
-from app.analysis.model_table import DEFAULT_ORDER, cut_page, find_alike, list_alike, sort_results
+from app.analysis.model_table import (
+    DEFAULT_ORDER,
+    SummedSet,
+    count_answers,
+    count_verdicts,
+    cut_page,
+    find_alike,
+    list_alike,
+    part_sets,
+    sort_results,
+)
 from app.analysis.name_paths import read_name, write_name
 from app.analysis.result_words import (
     STATUSES,
@@ -64,9 +74,10 @@ SORTS = (
     ("breaks", "most graph breaks"),
     ("recompiles", "most recompiles"),
     ("ops", "most operations"),
-    ("status", "failed last"),
+    ("status", "failures first"),
     ("time", "measured last"),
 )
+_SET_FILTERS = ("suite", "mode", "dtype", "device", "backend")
 _WORDS = {
     "describe_status": describe_status,
     "describe_accuracy": describe_accuracy,
@@ -81,9 +92,10 @@ def lay_out(rows: Sequence[ResultRow]) -> dict[str, Any]:
     sort = request.args.get("sort") or DEFAULT_ORDER
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
     page = cut_page(sort_results(rows, sort), request.args.get("cursor"), limit)
-    verdicts = [word.word for it in rows if (word := describe_speedup(it))]
     same = find_alike(rows)
-    summary = summarize(rows)
+    sets = part_sets(rows)
+    summed = sets[0].rows if sets else rows
+    summary = summarize(summed)
     return {
         "listing": page,
         "sort": sort,
@@ -92,14 +104,24 @@ def lay_out(rows: Sequence[ResultRow]) -> dict[str, Any]:
         "model_count": len({(it.suite, it.model) for it in rows}),
         "same": same,
         "alike": list_alike(same),
+        "sets": sets,
+        "addresses": [_address_set(it) for it in sets],
         "summary": summary,
-        "shown": summary if summary.geomean_speedup is not None else summarize(rows, SUMMARIZE_PERF),
-        "summaries": [summarize(rows, it) for it in DEFINITIONS.values()],
+        "shown": summary if summary.geomean_speedup is not None else summarize(summed, SUMMARIZE_PERF),
+        "summaries": [summarize(summed, it) for it in DEFINITIONS.values()],
         "hud": HUD,
         "by_status": [(status, sum(it.status == status for it in rows)) for status in STATUSES],
-        "verdicts": {word: verdicts.count(word) for word in ("faster", "slower", "no clear difference")},
+        "answers": count_answers(summed),
+        "verdicts": count_verdicts(summed),
         **_WORDS,
     }
+
+
+def _address_set(it: SummedSet) -> str:
+    """Return the address of the models of one configuration, in the run that is shown."""
+    named: dict[str, Any] = {key: it.fields[key] for key in _SET_FILTERS if it.fields[key]}
+    named["run"] = (request.view_args or {}).get("run_id") or request.args.get("run") or None
+    return url_for("models.index", **named)
 
 
 @blueprint.get("/models")
@@ -117,6 +139,7 @@ def index() -> str:
         choices=models.list_model_choices(reader),
         bench_runs=[(it.id, f"{it.name}, {format_time(it.started_us)[:16]}") for it in models.list_bench_runs(reader)],
         statuses=[(it, it.replace("_", " ")) for it in STATUSES],
+        answered=[(it, it.replace("_", " ")) for it in models.ACCURACIES],
     )
 
 

@@ -45,7 +45,7 @@ def test_models_shows_every_state_in_words_and_apart(client: FlaskClient) -> Non
 def test_headline_numbers_name_their_definition(client: FlaskClient) -> None:
     page = text_of(client, "/models")
     assert "45.5 %" in page
-    assert "5 of 11, by PyTorch HUD&#39;s definition" in page
+    assert "5 of 11, by PyTorch HUD's definition" in page
     assert "1.115×" in page
     assert all(it in page for it in ("PyTorch HUD", "runner.py", "summarize_perf.py", "1.2406×"))
 
@@ -90,6 +90,40 @@ def test_a_wrong_answer_is_a_failure_with_its_own_command(client: FlaskClient, s
     assert "compared number by number, with a tolerance of 0.001" in page
     assert all(it in page for it in ("bench --accuracy", str(MLP.command), "makes its accuracy again", "1.250×"))
     assert "mlp" in text_of(client, "/models?status=failed")
+
+
+def test_a_run_of_accuracy_alone_says_what_it_has(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", measure(**ACCURACY), measure(**ACCURACY | {"model": "b", "accuracy": "fail_accuracy"}))
+    page = text_of(client, "/runs/RUN/results")
+    assert all(it in page for it in ("1 of 2 pass", "nothing was timed", "needs accuracy and a speedup"))
+    assert "no accuracy was measured" not in page and "0 faster" not in page
+
+
+def test_speedups_without_intervals_are_not_counted_as_noise(client: FlaskClient, store: sqlite3.Connection) -> None:
+    bare = measure(values={"speedup": 1.5})
+    add_results(store, "RUN", bare)
+    assert "1 speedup, none with a 95 % interval" in text_of(client, "/models")
+    add_results(store, "MORE", measure(model="b"))
+    assert "1 faster" in (page := text_of(client, "/models")) and "1 without an interval" in page
+
+
+def test_failures_come_first_and_answers_can_be_filtered(client: FlaskClient, store: sqlite3.Connection) -> None:
+    bad = ACCURACY | {"accuracy": "fail_accuracy", "model": "wrong", "task": "w"}
+    oom = measure(model="oom", status="failed", reason="OOM", values={}, repeats={})
+    add_results(store, "RUN", MLP, measure(model="wrong"), measure(**bad), oom)
+    page = text_of(client, "/models?sort=status")
+    assert page.index("<bdi>oom") < page.index("<bdi>wrong") < page.index("<bdi>mlp")
+    assert "<bdi>mlp" not in text_of(client, "/models?accuracy=fail")
+    assert "<bdi>wrong" not in text_of(client, "/models?accuracy=not_measured")
+    assert client.get("/models?accuracy=odd").status_code == 400
+
+
+def test_headline_numbers_are_of_one_configuration(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "OLD", measure(dtype="amp", values={"speedup": 4.0}))
+    add_results(store, "NEW", measure(values={"speedup": 2.0}), started_us=MLP.time_us + 10**9)
+    page = text_of(client, "/models")
+    assert "2.000×</dd>" in page and "are of builtin: inference · float32" in page
+    assert "dtype=amp" in page and "2.000×</dd>" not in text_of(client, "/models?dtype=amp")
 
 
 def test_an_accuracy_check_that_was_skipped_says_why(client: FlaskClient, store: sqlite3.Connection) -> None:
