@@ -95,9 +95,9 @@ class RunRow:
         return self.title or self.name
 
     @property
-    def duration_us(self) -> int:
-        """Return how long the run took, or has been seen alive so far."""
-        return (self.ended_us or self.heartbeat_us) - self.started_us
+    def duration_us(self) -> int | None:
+        """Return how long the run took, or has been seen alive so far; None where its start was not recorded."""
+        return (self.ended_us or self.heartbeat_us) - self.started_us if self.started_us else None
 
 
 _COLUMNS = """
@@ -221,7 +221,7 @@ def list_runs(
 def _key_of(row: RunRow, order: str) -> int:
     return {
         "started": row.started_us,
-        "duration": row.duration_us,
+        "duration": (row.heartbeat_us if row.ended_us is None else row.ended_us) - row.started_us,
         "compiles": row.compile_count,
         "recompiles": row.recompile_count,
         "breaks": row.graph_break_count,

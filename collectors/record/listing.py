@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from collectors.record import hints
-from collectors.record.summary import duration_text, printable
+from collectors.record.summary import NOT_RECORDED, duration_text, printable
 from collectors.store.connect import open_reader
 
 HEADER = ("run", "started", "name", "suite", "state", "compiles", "breaks", "recomp.", "compiling", "took")
@@ -71,13 +71,13 @@ def _cells(row: sqlite3.Row) -> list[str]:
     counts = (row["compile_count"], row["graph_break_count"], row["recompile_count"])
     return [
         row["id"],
-        f"{datetime.fromtimestamp(row['started_us'] / 1e6):%Y-%m-%d %H:%M}",
+        f"{datetime.fromtimestamp(row['started_us'] / 1e6):%Y-%m-%d %H:%M}" if row["started_us"] else NOT_RECORDED,
         printable(row["name"])[:30],
         printable(row["suite"] or "–")[:20],
         row["state"],
         *(str(count) if seen else "–" for count in counts),
         duration_text(row["compile_us"]) if row["compile_us"] else "–",
-        "–" if row["ended_us"] is None else duration_text(row["ended_us"] - row["started_us"]),
+        duration_text(row["ended_us"] - row["started_us"]) if row["ended_us"] and row["started_us"] else "–",
     ]
 
 

@@ -89,8 +89,9 @@ class RunSummary:
         """Say on one line how the run ended, when, for how long, and what it belongs to."""
         end = self.signal or (None if self.exit_code is None else f"exit code {self.exit_code}")
         parts = [f"{self.state} ({end})" if end else self.state]
-        parts.append(f"started {datetime.fromtimestamp(self.started_us / 1e6):%Y-%m-%d %H:%M:%S}")
-        if self.ended_us is not None:
+        began = f"{datetime.fromtimestamp(self.started_us / 1e6):%Y-%m-%d %H:%M:%S}"
+        parts.append(f"started {began}" if self.started_us else f"start {NOT_RECORDED}")
+        if self.ended_us is not None and self.started_us:
             parts.append(f"took {duration_text(self.ended_us - self.started_us)}")
         if self.commit:
             parts.append(f"commit {self.commit[:12]}{' (dirty)' if self.dirty else ''}")

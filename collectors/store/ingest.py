@@ -178,7 +178,10 @@ class Ingestor:
         self.connection.execute("insert or ignore into run_totals (run_id) values (:id)", {"id": run_id})
 
     def _start_run(self, run_id: str, event: RunStarted) -> None:
-        """Describe the run by the first start that arrives; another node that joins it adds its tags."""
+        """Describe the run by the first start that arrives; another node that joins it adds its tags.
+
+        What arrived before it may have had no time of its own, which is 0.
+        """
         self.connection.executemany(
             "insert or ignore into run_tags (run_id, key, value) values (:run_id, :key, :value)",
             [{"run_id": run_id, "key": key, "value": value} for key, value in event.tags.items()],
@@ -189,7 +192,8 @@ class Ingestor:
             """
             update runs set
               name = :name, suite = :suite, source = :source, level = :level, keep_source = :keep_source,
-              command = :command, cwd = :cwd, started_us = min(started_us, :started_us), host = :host,
+              command = :command, cwd = :cwd, host = :host,
+              started_us = min(coalesce(nullif(started_us, 0), :started_us), :started_us),
               gpu_name = :gpu_name, gpu_count = :gpu_count, git_commit = :git_commit, git_branch = :git_branch,
               git_subject = :git_subject, git_dirty = :git_dirty, facts = :facts
             where id = :id and facts = '{}'

@@ -5,14 +5,20 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collectors.cli import main
+from collectors.events import RunEnded
 from collectors.record import hints
 from collectors.record.listing import list_text
-from collectors.record.summary import duration_text, printable
+from collectors.record.summary import duration_text, printable, summarize
+from collectors.store.connect import open_writer
+from collectors.store.ingest import Ingestor
+from collectors.store.migrations import migrate
 from tests.tools.observed import Workplace
 
 TRUE = (sys.executable, "-c", "print('ran')")
@@ -48,6 +54,18 @@ def test_the_closing_hint_can_be_typed_as_it_stands(place: Workplace) -> None:
     assert "failed (exit code 3) · started " in shown.stdout
     unknown = place.collect("show", "nope", "--db", database).stderr
     assert f"list --db '{database}'` names them" in unknown
+
+
+def test_a_run_whose_start_is_not_known_took_no_half_century(tmp_path: Path) -> None:
+    database = str(tmp_path / "a.db")
+    migrate(database)
+    with closing(open_writer(database)) as store:
+        Ingestor(store).ingest("R", [RunEnded("p", 0, 0, run_id="R", state="finished", exit_code=0)])
+        store.execute("update runs set ended_us = 1795271411600717")
+        store.commit()
+    assert "not recorded" in (listed := list_text(database, 5)) and "1970" not in listed and " h " not in listed
+    found = summarize(database, "R")
+    assert found is not None and "start not recorded" in found.ending() and "took" not in found.ending()
 
 
 def test_a_run_without_torch_says_not_recorded_and_why(place: Workplace) -> None:

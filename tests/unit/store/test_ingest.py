@@ -254,6 +254,14 @@ def test_a_run_whose_start_arrives_late_is_described_then(store: sqlite3.Connect
     assert (run_row(store)["name"], run_row(store)["started_us"]) == ("train.py", 1)
 
 
+def test_what_has_no_time_says_nothing_of_the_start(store: sqlite3.Connection) -> None:
+    ingestor = Ingestor(store)
+    ingestor.ingest("R", [ProcessStarted("p", 0, 0, run_id="R", pid=1)])
+    assert run_row(store)["started_us"] == 0
+    ingestor.ingest("R", [replace(start(name="train.py"), time_us=7)])
+    assert run_row(store)["started_us"] == 7
+
+
 def test_losses_keep_the_largest_count_of_each_reason(store: sqlite3.Connection) -> None:
     ingestor = Ingestor(store)
     process = ProcessStarted("p", 0, 1, run_id="R", pid=1)
