@@ -78,7 +78,7 @@ DRAWINGS = (
     _draw(
         "breaks",
         "Graph breaks and recompiles",
-        None,
+        "graph breaks by torch's counters, recorded recompiles",
         ("graph_breaks", "graph breaks", "series-5"),
         ("recompiles", "recompiles", "series-4"),
     ),

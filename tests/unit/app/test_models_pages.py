@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 
 import orjson
@@ -124,6 +125,16 @@ def test_headline_numbers_are_of_one_configuration(client: FlaskClient, store: s
     page = text_of(client, "/models")
     assert "2.000×</dd>" in page and "are of builtin: inference · float32" in page
     assert "dtype=amp" in page and "2.000×</dd>" not in text_of(client, "/models?dtype=amp")
+
+
+@pytest.mark.usefixtures("suite")
+def test_counters_and_recorded_breaks_are_named_apart_and_tables_too(client: FlaskClient) -> None:
+    page = text_of(client, "/models/Breaky")
+    assert "by torch's counters" in page and "Recorded graph breaks" in page
+    captions = re.findall(r"<caption class=.hidden.>([^<]*)</caption>", page)
+    assert "Latency as a table" in captions
+    assert len(captions) == len(set(captions))
+    assert '<th scope="row" class="brief"><a href="/models/Breaky?' in text_of(client, "/models")
 
 
 def test_an_accuracy_check_that_was_skipped_says_why(client: FlaskClient, store: sqlite3.Connection) -> None:
