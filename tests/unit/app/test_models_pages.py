@@ -130,7 +130,7 @@ def test_headline_numbers_are_of_one_configuration(client: FlaskClient, store: s
 @pytest.mark.usefixtures("suite")
 def test_counters_and_recorded_breaks_are_named_apart_and_tables_too(client: FlaskClient) -> None:
     page = text_of(client, "/models/Breaky")
-    assert "by torch's counters" in page and "Recorded graph breaks" in page
+    assert "by torch&#39;s counters" in page and "Recorded graph breaks" in page
     captions = re.findall(r"<caption class=.hidden.>([^<]*)</caption>", page)
     assert "Latency as a table" in captions
     assert len(captions) == len(set(captions))
