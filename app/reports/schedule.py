@@ -38,6 +38,7 @@ examples:
   %(prog)s --db /data/team.db --folder /srv/reports
   %(prog)s --db /data/team.db --folder /srv/reports --suite nightly --last 4w --format html --format parquet
   %(prog)s --folder reports --until 2026-10-31 --last 31d --verbose
+  %(prog)s --folder reports --until today    with what was measured today
 
 Exit codes: 0 every report is written, 1 one could not be written or a suite named does not exist, 2 the database cannot
 be used or a bad option, 3 no suite has a run in these days.
@@ -57,7 +58,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
     parser.add_argument("--suite", action="append", metavar="NAME", help="Only this suite; may be given several times.")
     parser.add_argument("--last", default=DEFAULT_LAST, metavar="LENGTH", help="How long: 7d (the default), 4w.")
-    parser.add_argument("--until", metavar="DAY", help="The last day, as 2026-10-31. Default: yesterday.")
+    parser.add_argument("--until", metavar="DAY", help="The last day, as 2026-10-31, or today. Default: yesterday.")
     parser.add_argument("--branch", metavar="NAME", help="Only runs of this branch.")
     parser.add_argument("--definition", choices=tuple(DEFINITIONS), help="How a suite is summed up. Default: hud.")
     parser.add_argument(
@@ -120,7 +121,15 @@ def _write_all(reader: sqlite3.Connection, arguments: argparse.Namespace, period
     if arguments.verbose:
         for suite in sorted({it.suite for it in chosen} - {it.suite for it in present}):
             sys.stdout.write(f"{suite!r}: no run from {period.text}\n")
-    return code or (0 if present else fail(f"no suite has a run from {period.text} (UTC); nothing was written", 3))
+    return code or (0 if present else _fail_empty(arguments, period, chosen))
+
+
+def _fail_empty(arguments: argparse.Namespace, period: Period, chosen: Sequence[ModelSet]) -> int:
+    """Say that there is nothing to write, and where the runs are if that is today."""
+    said = f"no suite has a run from {period.text} (UTC); nothing was written"
+    if arguments.until is None and any(it.newest_us >= period.until_us for it in chosen):
+        said += "; a report ends with yesterday, --until today takes today's runs"
+    return fail(said, 3)
 
 
 def _write_one(

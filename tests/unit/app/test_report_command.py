@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,18 @@ def test_days_without_a_run_and_a_database_that_is_none_have_codes_of_their_own(
     assert report(database, tmp_path / "r", until="2026-01-31") == 3
     assert "no suite has a run from 2026-01-25 to 2026-01-31" in capsys.readouterr().err
     assert report(tmp_path / "none.db", tmp_path / "r") == 2
+
+
+def test_runs_of_today_alone_are_said_and_taken_if_asked_for(
+    store: sqlite3.Connection, database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_results(store, "NOW", measure(suite="new"), started_us=time.time_ns() // 1000)
+    checkpoint(store)
+    given = ["report", "--db", str(database), "--folder", str(tmp_path / "r"), "--suite", "new"]
+    assert main(given) == 3
+    assert "a report ends with yesterday, --until today takes today's runs" in capsys.readouterr().err
+    assert main([*given, "--until", "today"]) == 0
+    assert len(list((tmp_path / "r").iterdir())) == 1
 
 
 def test_what_cannot_be_written_does_not_stop_the_others(
