@@ -128,7 +128,7 @@ def _fail_empty(arguments: argparse.Namespace, period: Period, chosen: Sequence[
     """Say that there is nothing to write, and where the runs are if that is today."""
     said = f"no suite has a run from {period.text} (UTC); nothing was written"
     if arguments.until is None and any(it.newest_us >= period.until_us for it in chosen):
-        said += "; a report ends with yesterday, --until today takes today's runs"
+        said += ". A report ends with yesterday: --until today takes today's runs"
     return fail(said, 3)
 
 

@@ -88,7 +88,7 @@ def test_runs_of_today_alone_are_said_and_taken_if_asked_for(
     checkpoint(store)
     given = ["report", "--db", str(database), "--folder", str(tmp_path / "r"), "--suite", "new"]
     assert main(given) == 3
-    assert "a report ends with yesterday, --until today takes today's runs" in capsys.readouterr().err
+    assert "A report ends with yesterday: --until today takes today's runs" in capsys.readouterr().err
     assert main([*given, "--until", "today"]) == 0
     assert len(list((tmp_path / "r").iterdir())) == 1
 
