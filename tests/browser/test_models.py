@@ -17,7 +17,7 @@ from tests.unit.app.benched import COMMAND, RUNS, bench_suite
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-MODELS = ".results tbody td:first-child > a"
+MODELS = ".results tbody th > a"
 
 
 @pytest.fixture(scope="module")
