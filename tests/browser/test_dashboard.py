@@ -171,10 +171,10 @@ def test_theme_follows_the_system_until_a_person_chooses(open_tab: Callable[...,
 def test_keyboard_skips_to_the_content_and_goes_in_order(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs")
     order = []
-    for _step in range(12):
+    for _step in range(13):
         tab.keyboard.press("Tab")
         order.append(tab.evaluate("document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"))
-    pages = ("Overview", "Runs", "Models", "Trends", "Compare", "Graph breaks", "Recompiles", "Search")
+    pages = ("Overview", "Findings", "Runs", "Models", "Trends", "Compare", "Graph breaks", "Recompiles", "Search")
     assert order == ["Skip to the content", "CompileBoard", *pages, "", "Theme: auto"]  # "": the box to search in
     tab.goto(f"{address}/runs")
     tab.keyboard.press("Tab")
