@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 PAGE = "index.html"
 # Folders and files beside the pages; no page has a name that begins with one.
@@ -26,9 +26,10 @@ _HASH = 16
 
 def normalize(address: str) -> str:
     """Write an address so that two that mean the same are the same; the part behind # goes."""
-    parts = urlsplit(address)
-    path = quote(unquote(parts.path), safe="/:@!$&'()*+,;=~-._") or "/"
-    query = urlencode(sorted(parse_qsl(parts.query, keep_blank_values=True), key=lambda it: it[0]))
+    # Not urlsplit: to it a name behind a second slash is a host, and one with a bracket an error.
+    path, _mark, asked = address.partition("#")[0].partition("?")
+    path = "/" + quote(unquote(path), safe="/:@!$&'()*+,;=~-._").lstrip("/")
+    query = urlencode(sorted(parse_qsl(asked, keep_blank_values=True), key=lambda it: it[0]))
     return f"{path}?{query}" if query else path
 
 

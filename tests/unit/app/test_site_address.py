@@ -49,6 +49,7 @@ def test_name_is_a_file_name_on_every_system(address: str) -> None:
 
 
 @given(addresses(), addresses())
+@example(normalize("//[x"), normalize("/models//[::1"))
 def test_link_leads_from_one_file_to_the_other(source: str, target: str) -> None:
     here, there = name_file(source), name_file(target)
     link = relate(here, there)
