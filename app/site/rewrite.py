@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from app.site.address import normalize, relate
 
@@ -44,7 +43,7 @@ class Page:
 
     def find(self, address: str) -> str | None:
         """Return the file of an address, without entities, as this page links to it; None where the copy has none."""
-        wanted, fragment = normalize(address), urlsplit(address).fragment
+        wanted, fragment = normalize(address), address.partition("#")[2]
         target = self.files.get(wanted)
         if target is None:
             simpler = self.simplify(wanted)
