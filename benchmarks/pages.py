@@ -15,6 +15,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from benchmarks.common import Row, percentile, print_table
 from benchmarks.server import Answer, ask, serving
@@ -96,7 +97,7 @@ def read_values(database: Path) -> dict[str, list[str]]:
 
 def fill(template: str, values: dict[str, list[str]], number: int) -> str:
     """Fill an address with the database's values number `number`."""
-    return template.format(**{name: found[number % len(found)] for name, found in values.items() if found})
+    return template.format(**{name: quote(found[number % len(found)]) for name, found in values.items() if found})
 
 
 def list_addresses(values: dict[str, list[str]], chosen: str) -> list[tuple[str, str, bool]]:
@@ -156,7 +157,7 @@ def _time_chart(browser: Any, address: str) -> float | None:
     page.add_init_script(WATCH)
     page.goto(address)
     try:
-        page.wait_for_function("globalThis.chartDrawn !== undefined", timeout=10_000)
+        page.wait_for_function("() => globalThis.chartDrawn !== undefined", timeout=10_000)  # text is not evaluated
     except Exception as error:
         if "Timeout" not in type(error).__name__:
             raise
