@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
-from app.analysis.summaries import Definition, summarize
+from app.analysis.summaries import Definition, count_passed, keep_models
 from app.queries.result_rows import ResultRow
 from app.queries.trends import KeptSummary, ModelSet
 
@@ -92,24 +91,27 @@ def compare(base: Sequence[ResultRow], new: Sequence[ResultRow], definition: Def
     A model that only one side has, or that has no such number on one, moves nothing; pass rates leave out what was
     skipped or not run.
     """
-    sides = [{_find_key(it): it for it in rows} for rows in (base, new)]
-    common = [(sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
-    # A summary of one row is what that row adds to a summary, whatever the definition.
-    alone = [(a, b, summarize([a], definition), summarize([b], definition)) for a, b in common]
-    found = []
-    for metric in SUMMARY_METRICS:
-        if metric.name == "pass_ratio":
-            pairs = [(a, b) for a, b in common if not {a.status, b.status} & _ABSENT]
-        else:
-            pairs = [(a, b) for a, b, x, y in alone if None not in (_get(metric, x), _get(metric, y))]
-        values = [_get(metric, summarize([pair[side] for pair in pairs], definition)) for side in (0, 1)]
-        found.append(Delta(metric, values[0], values[1], len(pairs)))
-    return found
+    base_rows, new_rows = ({_find_key(it): it for it in keep_models(rows)} for rows in (base, new))
+    common = [(row, new_rows[key]) for key, row in base_rows.items() if key in new_rows]
+    return [_compare_one(metric, common, definition) for metric in SUMMARY_METRICS]
 
 
-def _get(metric: Metric, summary: Any) -> float | None:
-    value: float | None = getattr(summary, metric.name)
-    return value
+def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], definition: Definition) -> Delta:
+    if metric.name == "pass_ratio":
+        there = [pair for pair in common if not {it.status for it in pair} & _ABSENT]
+        counts = [count_passed(rows, definition) for rows in _split(there)]
+        base, new = (None if count is None or not there else count / len(there) for count in counts)
+        return Delta(metric, base, new, len(there))
+    number = definition.numbers.get(metric.name)
+    if number is None:
+        return Delta(metric, None, None, 0)
+    pairs = [pair for pair in common if all(number.get(it) is not None for it in pair)]
+    base, new = map(number.sum_up, _split(pairs))
+    return Delta(metric, base, new, len(pairs))
+
+
+def _split(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> tuple[list[ResultRow], list[ResultRow]]:
+    return [base for base, _new in pairs], [new for _base, new in pairs]
 
 
 def _find_key(row: ResultRow) -> tuple[object, ...]:

@@ -9,8 +9,10 @@ from collectors.store.summaries import (
     SUMMARIZE_PERF,
     Definition,
     SuiteSummary,
+    count_passed,
     geomean,
     is_passing,
+    keep_models,
     summarize,
 )
 
@@ -21,7 +23,9 @@ __all__ = [
     "SUMMARIZE_PERF",
     "Definition",
     "SuiteSummary",
+    "count_passed",
     "geomean",
     "is_passing",
+    "keep_models",
     "summarize",
 ]

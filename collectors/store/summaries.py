@@ -8,8 +8,9 @@ Source: test-infra torchci/lib/benchmark/compilerUtils.ts; pytorch benchmarks/dy
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from collectors.store.result_rows import LEADING, ResultRow
@@ -19,16 +20,127 @@ RUNNER_PASSING = frozenset({"pass", "pass_due_to_skip"})
 _HEADLINE = frozenset(LEADING)
 _EAGER = frozenset({"eager", "inductor_eager"})
 _EXPORT = frozenset({"export", "inductor_export"})
+_NUMBERS = (
+    "geomean_speedup",
+    "compilation_latency_s",
+    "abs_latency_ms",
+    "compression_ratio",
+    "dynamo_peak_mem_gb",
+    "graph_breaks_per_model",
+    "recompiles_per_model",
+)
+
+
+Take = Callable[[ResultRow], "float | None"]
+Total = Callable[[Sequence["float | None"]], "float | None"]
+
+
+class Number(NamedTuple):
+    """Say how a definition sums up one number: of whom, what is taken of a row (None counts nowhere), and the sum."""
+
+    of: Callable[[ResultRow], bool]
+    take: Take
+    total: Total
+
+    def get(self, row: ResultRow) -> float | None:
+        """Return what a row adds, None if it adds nothing."""
+        return self.take(row) if self.of(row) else None
+
+    def sum_up(self, rows: Iterable[ResultRow]) -> float | None:
+        """Sum up rows, None where nothing was measured."""
+        return self.total([self.take(it) for it in rows if self.of(it)])
+
+
+def geomean(values: Sequence[float]) -> float | None:
+    """Return the geometric mean, 0 where one of them is 0, None of nothing; by logarithms, which cannot overflow."""
+    if not values or any(it < 0 for it in values):
+        return None
+    return 0.0 if 0 in values else math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _geomean(values: Sequence[float | None]) -> float | None:
+    return geomean([it for it in values if it is not None])
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [it for it in values if it is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _mean_with_zeros(values: Sequence[float | None]) -> float | None:
+    """Take what is missing for 0, where anything was measured at all."""
+    return _mean([it or 0.0 for it in values]) if any(it is not None for it in values) else None
+
+
+def _known(name: str) -> Take:
+    return attrgetter(name)
+
+
+def _not_zero(name: str) -> Take:
+    get = attrgetter(name)
+    return lambda row: get(row) or None
+
+
+def _positive(name: str) -> Take:
+    get = attrgetter(name)
+    return lambda row: value if (value := get(row)) is not None and value > 0 else None
+
+
+def _at_least_one(row: ResultRow) -> float | None:
+    return max(row.speedup, 1.0) if row.speedup is not None and row.speedup > 0 else None
+
+
+def is_passing(row: ResultRow) -> bool:
+    """Say whether HUD takes a model's accuracy as passed."""
+    return row.backend in _EAGER or row.accuracy in HUD_PASSING
+
+
+def _passes_runner(row: ResultRow) -> bool:
+    return row.accuracy in RUNNER_PASSING
+
+
+def _has_speedup(row: ResultRow) -> bool:
+    return bool(row.speedup)
+
+
+def _any(_row: ResultRow) -> bool:
+    return True
+
+
+def _counts_for_hud(row: ResultRow) -> bool:
+    if row.accuracy == "pass_due_to_skip":
+        return True
+    return is_passing(row) and (bool(row.speedup) or row.backend in _EXPORT)
+
+
+def _counts_for_runner(row: ResultRow) -> bool:
+    return _passes_runner(row) and _at_least_one(row) is not None
+
+
+# Graph breaks and recompiles are means over the models that were counted: no definition has them.
+_COUNTED = {
+    "graph_breaks_per_model": Number(_any, _known("graph_breaks"), _mean),
+    "recompiles_per_model": Number(_any, _known("recompiles"), _mean),
+}
 
 
 class Definition(NamedTuple):
-    """Name a way to sum up a suite, and say how it counts."""
+    """Name a way to sum up a suite, and say how it counts.
+
+    `passes` tells of a row whether its model passes, and is None where there is no pass rate.
+    """
 
     name: str
     label: str
     pass_rate: str
     geomean: str
-    has_pass_rate: bool = True
+    passes: Callable[[ResultRow], bool] | None
+    numbers: Mapping[str, Number]
+
+    @property
+    def has_pass_rate(self) -> bool:
+        """Say whether it knows a pass rate."""
+        return self.passes is not None
 
 
 HUD = Definition(
@@ -36,29 +148,50 @@ HUD = Definition(
     "PyTorch HUD",
     "models whose accuracy passes and that have a speedup, or that pass because a rule skips them, of all",
     "over the models whose accuracy passes",
+    _counts_for_hud,
+    {
+        "geomean_speedup": Number(is_passing, _not_zero("speedup"), _geomean),
+        "compilation_latency_s": Number(is_passing, _not_zero("compilation_latency_s"), _mean),
+        "abs_latency_ms": Number(is_passing, _not_zero("abs_latency_ms"), _mean),
+        "compression_ratio": Number(is_passing, _not_zero("compression_ratio"), _mean),
+        # HUD leaves a 0 in this mean alone.
+        "dynamo_peak_mem_gb": Number(is_passing, _known("dynamo_peak_mem_gb"), _mean_with_zeros),
+        **_COUNTED,
+    },
 )
 RUNNER = Definition(
     "runner",
     "runner.py",
     "models whose accuracy passes and that have a speedup, of all",
     "over those models, each slowdown counted as 1",
+    _counts_for_runner,
+    {
+        "geomean_speedup": Number(_passes_runner, _at_least_one, _geomean),
+        "compilation_latency_s": Number(_passes_runner, _positive("compilation_latency_s"), _mean),
+        "abs_latency_ms": Number(_passes_runner, _positive("abs_latency_ms"), _mean),
+        "compression_ratio": Number(_passes_runner, _positive("compression_ratio"), _mean),
+        **_COUNTED,
+    },
 )
 SUMMARIZE_PERF = Definition(
     "summarize_perf",
     "summarize_perf.py",
     "it has none",
     "over every model that has a speedup, wrong or right",
-    has_pass_rate=False,
+    None,
+    {
+        "geomean_speedup": Number(_has_speedup, _known("speedup"), _geomean),
+        "compilation_latency_s": Number(_has_speedup, _known("compilation_latency_s"), _mean),
+        "compression_ratio": Number(_has_speedup, _known("compression_ratio"), _geomean),
+        **_COUNTED,
+    },
 )
 DEFINITIONS = {it.name: it for it in (HUD, RUNNER, SUMMARIZE_PERF)}
 
 
 @dataclass(frozen=True)
 class SuiteSummary:
-    """Hold a suite's headline numbers by one definition; None where nothing of it was measured.
-
-    Graph breaks and recompiles are means over the models that were counted: no definition has them.
-    """
+    """Hold a suite's headline numbers by one definition; None where nothing of it was measured."""
 
     definition: Definition
     total_count: int
@@ -80,112 +213,32 @@ class SuiteSummary:
         return None if self.passed_count is None or not self.total_count else self.passed_count / self.total_count
 
 
+def keep_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    """Keep what the definitions know: performance and accuracy; a row of coverage, say, is no model of a headline."""
+    return [it for it in rows if not _HEADLINE.isdisjoint(it.experiments)]
+
+
 def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteSummary:
-    """Sum up one row a model and metric set.
-
-    The definitions know performance and accuracy alone: a row of coverage, say, that has its own backend is no model.
-    """
-    rows = [it for it in rows if not _HEADLINE.isdisjoint(it.experiments)]
-    if definition is RUNNER:
-        return _summarize_runner(rows)
-    return _summarize_perf(rows) if definition is SUMMARIZE_PERF else _summarize_hud(rows)
-
-
-def is_passing(row: ResultRow) -> bool:
-    """Say whether HUD takes a model's accuracy as passed."""
-    return row.backend in _EAGER or row.accuracy in HUD_PASSING
-
-
-def _timed(rows: Sequence[ResultRow]) -> bool:
-    """Say whether anything was to be timed: both definitions ask for a speedup, which an accuracy run has none of."""
-    return any("performance" in it.experiments or it.speedup or it.backend in _EXPORT for it in rows)
-
-
-def _summarize_hud(rows: Sequence[ResultRow]) -> SuiteSummary:
-    passing = [it for it in rows if is_passing(it)]
-    passed = sum(
-        it.accuracy == "pass_due_to_skip" or (is_passing(it) and (bool(it.speedup) or it.backend in _EXPORT))
-        for it in rows
-    )
-    speedups = _without_zero(it.speedup for it in passing)
-    peaks = [it.dynamo_peak_mem_gb for it in passing]
+    """Sum up one row a model and metric set."""
+    rows = keep_models(rows)
+    numbers: dict[str, Any] = dict.fromkeys(_NUMBERS)
+    for name, number in definition.numbers.items():
+        numbers[name] = number.sum_up(rows)
+    speedup = definition.numbers["geomean_speedup"]
     return SuiteSummary(
-        HUD,
+        definition,
         total_count=len(rows),
-        passed_count=passed if any(it.accuracy or it.backend in _EAGER for it in rows) and _timed(rows) else None,
-        speedup_count=len(speedups),
-        geomean_speedup=geomean(speedups),
-        compilation_latency_s=_mean(_without_zero(it.compilation_latency_s for it in passing)),
-        abs_latency_ms=_mean(_without_zero(it.abs_latency_ms for it in passing)),
-        compression_ratio=_mean(_without_zero(it.compression_ratio for it in passing)),
-        # HUD leaves a 0 in this mean alone.
-        dynamo_peak_mem_gb=_mean([it or 0.0 for it in peaks]) if any(it is not None for it in peaks) else None,
-        **_count(rows),
+        passed_count=count_passed(rows, definition),
+        speedup_count=sum(speedup.get(it) is not None for it in rows),
+        measured_count=sum(it.status == "measured" for it in rows),
+        failed_count=sum(it.status == "failed" for it in rows),
+        **numbers,
     )
 
 
-def _summarize_runner(rows: Sequence[ResultRow]) -> SuiteSummary:
-    passing = [it for it in rows if it.accuracy in RUNNER_PASSING]
-    speedups = _positive(it.speedup for it in passing)
-    return SuiteSummary(
-        RUNNER,
-        total_count=len(rows),
-        passed_count=len(speedups) if any(it.accuracy for it in rows) and _timed(rows) else None,
-        speedup_count=len(speedups),
-        geomean_speedup=geomean([max(it, 1.0) for it in speedups]),
-        compilation_latency_s=_mean(_positive(it.compilation_latency_s for it in passing)),
-        abs_latency_ms=_mean(_positive(it.abs_latency_ms for it in passing)),
-        compression_ratio=_mean(_positive(it.compression_ratio for it in passing)),
-        dynamo_peak_mem_gb=None,
-        **_count(rows),
-    )
-
-
-def _summarize_perf(rows: Sequence[ResultRow]) -> SuiteSummary:
-    sped = [it for it in rows if it.speedup]
-    speedups = _without_zero(it.speedup for it in sped)
-    return SuiteSummary(
-        SUMMARIZE_PERF,
-        total_count=len(rows),
-        passed_count=None,
-        speedup_count=len(speedups),
-        geomean_speedup=geomean(speedups),
-        compilation_latency_s=_mean(_known(it.compilation_latency_s for it in sped)),
-        abs_latency_ms=None,
-        compression_ratio=geomean(_known(it.compression_ratio for it in sped)),
-        dynamo_peak_mem_gb=None,
-        **_count(rows),
-    )
-
-
-def _count(rows: Sequence[ResultRow]) -> dict[str, Any]:
-    """Return what is counted alike by every definition."""
-    return {
-        "measured_count": sum(it.status == "measured" for it in rows),
-        "failed_count": sum(it.status == "failed" for it in rows),
-        "graph_breaks_per_model": _mean(_known(it.graph_breaks for it in rows)),
-        "recompiles_per_model": _mean(_known(it.recompiles for it in rows)),
-    }
-
-
-def geomean(values: Sequence[float]) -> float | None:
-    """Return the geometric mean, 0 where one of them is 0, None of nothing; by logarithms, which cannot overflow."""
-    if not values or any(it < 0 for it in values):
-        return None
-    return 0.0 if 0 in values else math.exp(math.fsum(map(math.log, values)) / len(values))
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [it for it in values if it is not None]
-
-
-def _without_zero(values: Iterable[float | None]) -> list[float]:
-    return [it for it in values if it]
-
-
-def _positive(values: Iterable[float | None]) -> list[float]:
-    return [it for it in values if it is not None and it > 0]
+def count_passed(rows: Sequence[ResultRow], definition: Definition) -> int | None:
+    """Count the models that pass; None where nothing was judged, or nothing timed: no definition has a rate then."""
+    passes = definition.passes
+    judged = any(it.accuracy or (definition is HUD and it.backend in _EAGER) for it in rows)
+    timed = any("performance" in it.experiments or it.speedup or it.backend in _EXPORT for it in rows)
+    return sum(map(passes, rows)) if passes and judged and timed else None
