@@ -37,6 +37,9 @@ class Chart:
         ]
 
 
+_HARMLESS = frozenset({int, float, bool, type(None)})
+
+
 def escape(value: Any) -> Any:
     """Escape `<` in every text of a figure: Plotly would turn other people's <a href> into a link.
 
@@ -46,8 +49,10 @@ def escape(value: Any) -> Any:
         return value.replace("<", "&lt;").replace("\n", "<br>")
     if isinstance(value, dict):
         return {key: escape(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):  # most are numbers, thousands of them
-        return [escape(item) if isinstance(item, (str, dict, list, tuple)) else item for item in value]
+    if isinstance(value, (list, tuple)):
+        if _HARMLESS.issuperset(map(type, value)):  # most are numbers, thousands of them
+            return list(value)
+        return [escape(item) for item in value]
     return value
 
 

@@ -30,4 +30,7 @@ def test_front_end_bundles_match_their_hashes():
     readmes = list((ROOT / "static" / "vendor").rglob("README.md"))
     text = "\n".join(path.read_text() for path in readmes)
     for bundle in (ROOT / "static" / "vendor").rglob("*.js"):
-        assert hashlib.sha256(bundle.read_bytes()).hexdigest() in text, bundle.name
+        # As npm has it: without the parentheses that let a browser compile it beside the main thread.
+        opened = bundle.read_bytes().replace(b": this, (() => {\n", b": this, () => {\n")
+        original = opened.removesuffix(b")));") + b"));"
+        assert hashlib.sha256(original).hexdigest() in text, bundle.name
