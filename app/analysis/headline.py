@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
-from app.analysis.summaries import Definition, count_passed, keep_models
+from app.analysis.summaries import Definition, Number, count_passed, keep_models
 from app.queries.result_rows import ResultRow
 from app.queries.trends import KeptSummary, ModelSet
 
@@ -22,12 +24,16 @@ THRESHOLD = 0.05
 
 @dataclass(frozen=True)
 class Delta:
-    """Hold a number of both sides over the same models; None where no model has it on both."""
+    """Hold a number of both sides over the same models; None where no model has it on both.
+
+    `noise` is how far the logarithm of new ÷ base may be off, 95 times of 100; None where no interval was recorded.
+    """
 
     metric: Metric
     base: float | None
     new: float | None
     model_count: int
+    noise: float | None = None
 
     @property
     def text(self) -> str:
@@ -43,13 +49,15 @@ class Delta:
 
     @property
     def word(self) -> str:
-        """Say what it is: better, worse, unchanged, within 5 %, or changed where neither way is better."""
+        """Say what it is: better, worse, unchanged, within 5 %, no clear difference, or changed."""
         if self.base is None or self.new is None:
             return "not comparable"
         if self.base == self.new:
             return "unchanged"
         if self.metric.name not in _PLAIN and abs(self.new - self.base) <= THRESHOLD * abs(self.base):
             return "within 5 %"
+        if self.noise is not None and abs(math.log(self.new / self.base)) <= self.noise:
+            return "no clear difference"
         better = is_better(self.metric, self.base, self.new)
         return "changed" if better is None else "better" if better else "worse"
 
@@ -107,7 +115,22 @@ def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], 
         return Delta(metric, None, None, 0)
     pairs = [pair for pair in common if all(number.get(it) is not None for it in pair)]
     base, new = map(number.sum_up, _split(pairs))
-    return Delta(metric, base, new, len(pairs))
+    noise = _find_noise(pairs, number) if metric.name == "geomean_speedup" else None
+    return Delta(metric, base, new, len(pairs), noise)
+
+
+def _find_noise(pairs: Sequence[tuple[ResultRow, ResultRow]], number: Number) -> float | None:
+    """Find how far a change of a geomean may be off, from the 95 % intervals of its speedups; None where one has none.
+
+    The geomean's logarithm is a mean of logarithms, and models vary independently: their variances add.
+    """
+    widths = []
+    for row in chain.from_iterable(pairs):
+        low, high = row.speedup_low, row.speedup_high
+        if low is None or high is None or not 0 < low <= high or number.get(row) != row.speedup:
+            return None
+        widths.append(math.log(high / low) / 2)
+    return math.hypot(*widths) / len(pairs) if pairs else None
 
 
 def _split(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> tuple[list[ResultRow], list[ResultRow]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,3 +77,20 @@ def test_a_small_change_of_a_speed_is_said_to_be_and_one_that_rounds_to_nothing_
         ("±0.0 %", "within 5 %"),
         ("±0.0 %", "unchanged"),
     ]
+
+
+@pytest.mark.parametrize(("width", "word"), [(0.02, "worse"), (0.3, "no clear difference"), (None, "worse")])
+def test_a_geomean_is_as_sure_as_its_models(width: float | None, word: str) -> None:
+    def side(speed: float) -> list[ResultRow]:
+        low, high = (None, None) if width is None else (speed * (1 - width), speed * (1 + width))
+        return [make(number, speed, speedup_low=low, speedup_high=high) for number in range(2)]
+
+    delta = find(compare(side(1.0), side(0.85), HUD), "geomean_speedup")
+    assert (delta.text, delta.word) == ("−15.0 %", word)
+
+
+def test_the_noise_of_a_geomean_is_that_of_a_mean_of_logarithms() -> None:
+    rows = [make(number, 2.0, speedup_low=1.8, speedup_high=2.2) for number in range(50)]
+    draws = np.random.default_rng(1).normal(0.0, math.log(2.2 / 1.8) / 2 / 1.96, (2, 20_000, 50))
+    spread = np.quantile(np.abs(draws[1].mean(axis=1) - draws[0].mean(axis=1)), 0.95)
+    assert find(compare(rows, rows, HUD), "geomean_speedup").noise == pytest.approx(spread, rel=0.03)
