@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.analysis.comparison_metrics import REPEATS, YARDSTICKS, threshold_of
 from app.analysis.comparison_model import Delta, Entry
 from app.analysis.mann_whitney import mann_whitney, smallest_p
-from app.analysis.metrics import Metric, is_better
+from app.analysis.metrics import BY_NAME, Metric, is_better
 
 # asv's level: of 200 models that did not change, less than one looks changed.
 # Source: airspeed-velocity/asv, asv/_stats.py, is_different
@@ -28,6 +28,11 @@ METHODS = {
     "threshold": "threshold",
     "count": "count",
 }
+_PLAIN, _COMPILE = (threshold_of(BY_NAME[name]) for name in ("speedup", "compilation_latency_s"))
+RULE = (
+    f"A change of at least {SMALLEST:.0%} is more than noise where the 95% intervals lie apart, or Mann–Whitney's p is below"
+    f" {ALPHA:g}; where neither is known, above {_PLAIN:.0%}, of compile times above {_COMPILE:.0%}. A count is not noisy."
+).replace("%", " %")
 KINDS = {"worse": "bad", "better": "good", "changed": "warn", "negligible": "quiet", "noise": "quiet", "same": "quiet"}
 # Of an accuracy that changed: the word and its kind.
 ACCURACY_CHANGES = {"broke": ("now wrong", "bad"), "fixed": ("now right", "good")}

@@ -13,7 +13,7 @@ from app.analysis.comparison_metrics import GROUPS
 from app.analysis.comparison_model import Comparison
 from app.analysis.comparison_pairs import describe_entry, list_shown
 from app.analysis.comparison_table import DEFAULT_ORDER, Choice, choose, show_change, show_share, show_value
-from app.analysis.comparison_verdicts import ACCURACY_CHANGES, KINDS, METHODS, VERDICTS
+from app.analysis.comparison_verdicts import ACCURACY_CHANGES, KINDS, METHODS, RULE, VERDICTS
 from app.charts.base import Chart
 from app.charts.comparison import chart_changes
 from app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
@@ -24,6 +24,7 @@ TEMPLATE_WORDS: dict[str, Any] = {  # of the page too
     "verdicts": VERDICTS,
     "kinds": KINDS,
     "methods": METHODS,
+    "rule": RULE,
     "accuracy_changes": ACCURACY_CHANGES,
     "distinct_words": WORDS,
     "show_change": show_change,

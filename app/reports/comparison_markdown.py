@@ -11,7 +11,7 @@ from app.analysis.comparison_headline import list_headlines
 from app.analysis.comparison_model import CompareSide, Comparison, DistinctChange, DistinctDiff, Pair
 from app.analysis.comparison_pairs import describe_entry, list_shown
 from app.analysis.comparison_table import CHANGED, show_change, show_share, show_value
-from app.analysis.comparison_verdicts import ACCURACY_CHANGES, METHODS, VERDICTS
+from app.analysis.comparison_verdicts import ACCURACY_CHANGES, METHODS, RULE, VERDICTS
 from app.reports.markdown_words import code, prose, table
 from app.resources import __version__
 
@@ -65,7 +65,7 @@ def metric_lines(found: Comparison) -> list[str]:
         ]
         for it in found.sums
     ]
-    return ["### Every metric (geometric means; counts are sums)", "", *table(names, rows)]
+    return ["### Every metric (geometric means; counts are sums)", "", *table(names, rows), "", prose(RULE)]
 
 
 def model_lines(found: Comparison) -> list[str]:
