@@ -30,8 +30,9 @@ METHODS = {
 }
 _PLAIN, _COMPILE = (threshold_of(BY_NAME[name]) for name in ("speedup", "compilation_latency_s"))
 RULE = (
-    f"A change of at least {SMALLEST:.0%} is more than noise where the 95% intervals lie apart, or Mann–Whitney's p is below"
-    f" {ALPHA:g}; where neither is known, above {_PLAIN:.0%}, of compile times above {_COMPILE:.0%}. A count is not noisy."
+    f"A change of at least {SMALLEST:.0%} is more than noise where the 95% intervals lie apart, or Mann–Whitney's p"
+    f" is below {ALPHA:g}; where neither is known, above {_PLAIN:.0%}, of compile times above {_COMPILE:.0%}."
+    " A count is not noisy."
 ).replace("%", " %")
 KINDS = {"worse": "bad", "better": "good", "changed": "warn", "negligible": "quiet", "noise": "quiet", "same": "quiet"}
 # Of an accuracy that changed: the word and its kind.
