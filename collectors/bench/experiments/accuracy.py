@@ -16,6 +16,7 @@ from torch._dynamo.testing import reset_rng_state
 from torch._dynamo.utils import calculate_time_spent, clone_inputs, counters, same
 
 from collectors.bench.counters import counted_since, dynamo_counts
+from collectors.bench.difference import describe_difference
 from collectors.bench.dynamic import mark_batch
 from collectors.bench.model_facts import tolerance_for
 from collectors.bench.outcome import Outcome
@@ -35,13 +36,15 @@ def run(bench: Workbench) -> Outcome:
     facts: dict[str, Any] = {}
     try:
         with bench.grad():
-            verdict = _check(bench, facts)
+            verdict, difference = _check(bench, facts)
     except StageFailed as failed:
         cause = failed.__cause__ or failed
         return _outcome(failed.reason, start, facts, cause)
     if bench.facts.flaky and verdict in ("eager_two_runs_differ", "fail_accuracy"):
         facts["flaky"] = bench.facts.flaky
-    return _outcome(verdict, start, facts)
+    outcome = _outcome(verdict, start, facts)
+    outcome.message = difference or outcome.message
+    return outcome
 
 
 def _outcome(verdict: str, start: Counter[str], facts: dict[str, Any], cause: BaseException | None = None) -> Outcome:
@@ -58,7 +61,8 @@ def _outcome(verdict: str, start: Counter[str], facts: dict[str, Any], cause: Ba
     return outcome
 
 
-def _check(bench: Workbench, facts: dict[str, Any]) -> str:
+def _check(bench: Workbench, facts: dict[str, Any]) -> tuple[str, str]:
+    """Return the verdict, and how far results are apart that should not be."""
     bench.stage("reference")
     reference = _reference(bench, facts)
     tolerance, cosine = tolerance_for(
@@ -78,16 +82,27 @@ def _check(bench: Workbench, facts: dict[str, Any]) -> str:
     first = _eager(bench, "1st")
     second = _eager(bench, "2nd")
     if not bench.facts.eager_differs and not _same(first, second, None, bench, tolerance=0.0, cosine=False):
-        return "eager_two_runs_differ"
+        return "eager_two_runs_differ", _describe(first, second)
     del second
     bench.stage("compile")
     result = _compiled(bench)
     if bench.facts.eager_differs:
-        return "pass_due_to_skip"
+        return "pass_due_to_skip", ""
     bench.stage("compare")
     if _same(first, result, reference, bench, tolerance=tolerance, cosine=cosine):
-        return "pass"
-    return "pass_due_to_skip" if bench.settings.skip_accuracy_check else "fail_accuracy"
+        return "pass", ""
+    if bench.settings.skip_accuracy_check:
+        return "pass_due_to_skip", ""
+    return "fail_accuracy", _describe(first, result, reference)
+
+
+def _describe(*results: Any) -> str:
+    """Say how far results are apart; never at the price of the verdict."""
+    try:
+        return describe_difference(*results)
+    except Exception:
+        log.exception("how far the results are apart cannot be told")
+        return ""
 
 
 def _reference(bench: Workbench, facts: dict[str, Any]) -> Any:
