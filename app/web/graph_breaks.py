@@ -9,6 +9,7 @@ from app.charts.graph_breaks import chart_break, chart_kinds
 from app.charts.trends import make_spark
 from app.db import get_reader, get_settings
 from app.queries import distinct_break, graph_breaks
+from app.queries.affected_models import BREAKS_SQL, list_affected_models
 from app.queries.events import get_event, list_stack
 from app.queries.page import check_limit
 from app.queries.runs import list_choices
@@ -81,6 +82,7 @@ def show(distinct_id: str) -> str:
         "graph_breaks_one.html",
         it=it,
         page_of_runs=page,
+        models=list_affected_models(reader, BREAKS_SQL, it.id),
         events=[(event, describe_break_outcome(event.outcome)) for event in events],
         stack=list_stack(newest),
         text=newest.get("text") or "",

@@ -8,6 +8,7 @@ from app.charts.recompiles import chart_categories, chart_cause
 from app.charts.trends import make_spark
 from app.db import get_reader, get_settings
 from app.queries import distinct_break, recompile_cause, recompiles
+from app.queries.affected_models import CAUSES_SQL, list_affected_models
 from app.queries.page import check_limit
 from app.queries.runs import list_choices
 from app.queries.scope import RUN_FILTERS, list_slots
@@ -74,6 +75,7 @@ def show(cause_id: str) -> str:
         "recompiles_one.html",
         it=it,
         page_of_runs=page,
+        models=list_affected_models(reader, CAUSES_SQL, it.id),
         events=recompile_cause.list_cause_events(reader, it.id),
         values=recompile_cause.list_value_changes(reader, it.id),
         chart=chart_cause(history) if len(history) > 1 else None,
