@@ -1,13 +1,14 @@
-"""Keep what is slow to work out of a run for as long as nothing more of it is recorded."""
+"""Keep what is slow to read or work out for as long as nothing more of it is recorded."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from app.queries.commits import find_span, list_ancestry
 from app.queries.run_state import get_run_state
 
 _MOST_KEPT = 12  # the largest, a comparison of 64 ranks with 500 compiles each, is ≈ 10 MB
@@ -19,14 +20,26 @@ _lock = threading.Lock()
 
 def keep(connection: sqlite3.Connection, run_id: str, make: Callable[[sqlite3.Connection, str], Found]) -> Found:
     """Return what `make` gives for a run; it is called again once the run has changed. Nobody may change the result."""
-    file = connection.execute("pragma database_list").fetchone()[2]
-    key = (file, run_id, make.__module__, make.__qualname__, *get_run_state(connection, run_id))
+    state = (run_id, make.__module__, make.__qualname__, *get_run_state(connection, run_id))
+    return _keep(connection, state, lambda: make(connection, run_id))
+
+
+def keep_ancestry(connection: sqlite3.Connection, hashes: Iterable[str | None]) -> Mapping[str, tuple[str | None, int]]:
+    """Return first parent and time by hash, of the given commits and of those that may lie between them."""
+    span = find_span(connection, hashes)
+    if span is None:
+        return {}
+    return _keep(connection, ("ancestry", *span), lambda: list_ancestry(connection, span))
+
+
+def _keep(connection: sqlite3.Connection, state: tuple[object, ...], make: Callable[[], Found]) -> Found:
+    key = (connection.execute("pragma database_list").fetchone()[2], *state)
     with _lock:
         if key in _kept:
             _kept.move_to_end(key)
             found: Found = _kept[key]
             return found
-    made = make(connection, run_id)
+    made = make()
     with _lock:
         _kept[key] = made
         while len(_kept) > _MOST_KEPT:

@@ -8,6 +8,7 @@ from typing import Any
 from flask import request
 
 from app.analysis.ancestry import Parents
+from app.analysis.kept import keep_ancestry
 from app.analysis.metrics import Metric
 from app.analysis.rows import plain_row
 from app.analysis.summaries import DEFINITIONS
@@ -17,7 +18,6 @@ from app.api.answer import Answer, find_run, read_word, refuse
 from app.api.operation import Operation
 from app.api.parameters import SETS
 from app.db import get_reader
-from app.queries.commits import list_ancestry
 from app.queries.page import FilterError
 from app.queries.run_counts import count_guard_failures, count_runs
 from app.queries.trend_filter import read_choice, read_ids, read_last, read_trend_filter
@@ -78,7 +78,7 @@ def get_trend() -> Answer:
         body["definition"] = _read_definition()
     found = list_trend_runs(get_reader(), [it.run_id for line, _fields in series for it in line.points])
     runs = {it.id: it for it in found if wanted.branch in (None, it.git_branch)}
-    parents = list_ancestry(get_reader(), [it.git_commit for it in runs.values()]) if axis == "commit" else {}
+    parents = keep_ancestry(get_reader(), [it.git_commit for it in runs.values()]) if axis == "commit" else {}
     drawn = [_draw(line, fields, axis, runs, parents) for line, fields in series]
     notes = list(dict.fromkeys(note for _row, notes in drawn for note in notes))
     return Answer(body | {"series": [row for row, _notes in drawn], "notes": notes})

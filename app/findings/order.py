@@ -6,14 +6,14 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from app.analysis.ancestry import Parents, order_commits
-from app.queries.commits import list_ancestry
+from app.analysis.kept import keep_ancestry
 from app.queries.series_points import PointRun
 
 
 def rank_runs(connection: sqlite3.Connection, runs: Sequence[PointRun]) -> Mapping[str, int]:
     """Give each run its rank within its branch; an older commit that is measured later stands where it belongs."""
     commits = {it.commit for it in runs if it.commit}
-    parents = list_ancestry(connection, sorted(commits))
+    parents = keep_ancestry(connection, sorted(commits))
     branches: dict[str, list[PointRun]] = {}
     for it in runs:
         branches.setdefault(it.branch, []).append(it)

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 MOST_BETWEEN = 20_000  # two years of a busy repository
 MOST_ANCESTRY = 50_000
@@ -16,6 +17,11 @@ SPAN_SQL = """
 select min(c.time_us) as oldest_us, max(c.time_us) as newest_us
 from json_each(:hashes) as wanted
 cross join commits as c on c.hash = wanted.value
+"""
+STATE_SQL = """
+select count(*) as commit_count, count(parent_hash) as parent_count, total(time_us - :since_us) as time_total
+from commits
+where time_us between :since_us and :until_us
 """
 # Following parents one by one takes four times as long as reading all commits of the time between.
 ANCESTRY_SQL = """
@@ -45,6 +51,19 @@ order by step
 TIME_SQL = "select time_us from commits where hash = :hash"
 
 
+class Span(NamedTuple):
+    """Hold a time and what the commits of it come to: two that are equal have the same commits.
+
+    Commits are only added, or get the parent that a clone was cut off from.
+    """
+
+    since_us: int
+    until_us: int
+    commit_count: int
+    parent_count: int
+    time_total: float
+
+
 @dataclass(frozen=True)
 class KnownCommit:
     """Hold one commit."""
@@ -67,15 +86,21 @@ class CommitRange:
     known: bool
 
 
-def list_ancestry(
-    connection: sqlite3.Connection, hashes: Iterable[str | None], limit: int = MOST_ANCESTRY
-) -> dict[str, tuple[str | None, int]]:
-    """Return first parent and time by hash, of the given commits and of those that may lie between them."""
+def find_span(connection: sqlite3.Connection, hashes: Iterable[str | None]) -> Span | None:
+    """Find the time that the given commits and those between them are of; None where none of them is known."""
     wanted = sorted({it for it in hashes if it})
     oldest_us, newest_us = connection.execute(SPAN_SQL, {"hashes": json.dumps(wanted)}).fetchone()
     if oldest_us is None:
-        return {}
-    values = {"since_us": oldest_us - SLACK_US, "until_us": newest_us + SLACK_US, "limit": limit}
+        return None
+    times = {"since_us": oldest_us - SLACK_US, "until_us": newest_us + SLACK_US}
+    return Span(*times.values(), *connection.execute(STATE_SQL, times).fetchone())
+
+
+def list_ancestry(
+    connection: sqlite3.Connection, span: Span, limit: int = MOST_ANCESTRY
+) -> dict[str, tuple[str | None, int]]:
+    """Return first parent and time by hash, of the commits of a span."""
+    values = {"since_us": span.since_us, "until_us": span.until_us, "limit": limit}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: there may be thousands
     return {hash_: (parent_hash, time_us) for hash_, parent_hash, time_us in cursor.execute(ANCESTRY_SQL, values)}

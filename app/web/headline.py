@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.analysis.headline import Delta, compare, find_newest, keep_set, show_number
-from app.analysis.kept import keep
+from app.analysis.kept import keep, keep_ancestry
 from app.analysis.metrics import SUMMARY_BY_NAME
 from app.analysis.model_history import label_fields
 from app.analysis.summaries import DEFINITIONS, SUMMARIZE_PERF, Definition
@@ -20,7 +20,6 @@ from app.checks.baseline_rows import read_baseline_rows
 from app.checks.tables import CannotCompare
 from app.format import format_time
 from app.queries.baselines import get_baseline, list_baselines
-from app.queries.commits import list_ancestry
 from app.queries.page import FilterError
 from app.queries.result_rows import ResultRow
 from app.queries.results import list_results
@@ -94,7 +93,7 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
     if chosen is None or not summaries:
         return page
     runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries])}
-    parents = list_ancestry(reader, [it.git_commit for it in runs.values()]) if axis_name == "commit" else {}
+    parents = keep_ancestry(reader, [it.git_commit for it in runs.values()]) if axis_name == "commit" else {}
     axis = lay_out(list(runs.values()), axis_name, parents=parents)
     newest = find_newest(summaries) or summaries[0]
     summaries = summaries[summaries.index(newest) :]

@@ -10,6 +10,7 @@ from typing import Any
 from flask import Blueprint, abort, render_template, request, url_for
 
 from app.analysis.finding_words import describe_finding
+from app.analysis.kept import keep_ancestry
 from app.analysis.metrics import Metric
 from app.analysis.model_history import label_fields, query_fields
 from app.analysis.summaries import DEFINITIONS
@@ -19,7 +20,6 @@ from app.charts.finding import mark_findings
 from app.charts.metric_trends import chart_metric, list_twin, share_runs
 from app.db import get_reader
 from app.format import format_time
-from app.queries.commits import list_ancestry
 from app.queries.findings import Finding, list_series_findings
 from app.queries.overview import list_top_breaks, list_top_functions
 from app.queries.page import FilterError
@@ -122,7 +122,7 @@ def index() -> str:
     run_ids = {point.run_id for it in drawings for line in it.lines for point in line.points}
     runs = list_trend_runs(reader, run_ids)
     runs = [it for it in runs if asked.wanted.branch in (None, it.git_branch)]
-    parents = list_ancestry(reader, [it.git_commit for it in runs]) if asked.axis == "commit" else {}
+    parents = keep_ancestry(reader, [it.git_commit for it in runs]) if asked.axis == "commit" else {}
     axis = lay_out(runs, asked.axis, parents=parents)
     charts = []
     for number, it in enumerate(drawings):

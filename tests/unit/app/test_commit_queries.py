@@ -6,8 +6,9 @@ import sqlite3
 
 import pytest
 
+from app.analysis.kept import keep_ancestry
 from app.queries import commits
-from app.queries.commits import list_ancestry, list_commit_range
+from app.queries.commits import list_commit_range
 from collectors.store.commits import Commit, keep_commits
 from tests.unit.app.plan import list_scans
 
@@ -50,22 +51,34 @@ def test_ancestry_is_of_the_time_between_those_that_are_asked_for(
     store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     add_chain(store, 400)
-    found = list_ancestry(reader, ["c350", "c300", "unknown", None])
+    found = keep_ancestry(reader, ["c350", "c300", "unknown", None])
     assert {f"c{n}" for n in range(300, 351)} <= set(found)
     assert {"c280", "c370", "unknown"}.isdisjoint(found)
     assert found["c350"] == ("c349", 350 * DAY_US)
-    assert list_ancestry(reader, []) == list_ancestry(reader, ["unknown"]) == {}
+    assert keep_ancestry(reader, []) == keep_ancestry(reader, ["unknown"]) == {}
+
+
+def test_ancestry_is_read_again_when_more_is_known(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    keep_commits(store, [Commit("c2", None, 2 * DAY_US, None, None)])
+    assert keep_ancestry(reader, ["c2"]) == {"c2": (None, 2 * DAY_US)}
+    keep_commits(store, [Commit("c2", "c1", 2 * DAY_US, None, None)])
+    assert keep_ancestry(reader, ["c2"])["c2"][0] == "c1"
+    keep_commits(store, [Commit("c1", None, DAY_US, None, None)])
+    assert set(keep_ancestry(reader, ["c2"])) == {"c1", "c2"}
+    assert keep_ancestry(reader, ["c2"]) is keep_ancestry(reader, ["c2"])
 
 
 def test_commits_that_are_their_own_ancestors_end_the_walk(
     store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     keep_commits(store, [Commit("a", "b", 1, None, None), Commit("b", "a", 1, None, None)])
-    assert set(list_ancestry(reader, ["a"])) == {"a", "b"}
+    assert set(keep_ancestry(reader, ["a"])) == {"a", "b"}
     assert not list_commit_range(reader, "x", "a").known
 
 
-@pytest.mark.parametrize("sql", [commits.SPAN_SQL, commits.ANCESTRY_SQL, commits.RANGE_SQL, commits.TIME_SQL])
+@pytest.mark.parametrize(
+    "sql", [commits.SPAN_SQL, commits.STATE_SQL, commits.ANCESTRY_SQL, commits.RANGE_SQL, commits.TIME_SQL]
+)
 def test_no_question_reads_all_commits(reader: sqlite3.Connection, sql: str) -> None:
     values = {"hashes": "[]", "since_us": 0, "until_us": 1, "limit": 1, "base": "a", "new": "b", "hash": "a"}
     plan = [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
