@@ -9,9 +9,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.tools.observed import USED, Workplace, processes_of, wait_for
 
+# A property holds however busy the machine is; a fixture that examples share is one that they may share.
+ALLOWED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+settings.register_profile("unhurried", deadline=None, suppress_health_check=ALLOWED)
+settings.load_profile("unhurried")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -48,7 +48,7 @@ def test_a_step_is_no_drift(size: float) -> None:
     assert len(find_changes(values).steps) == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ANY, st.integers(-6, 6))
 def test_scaling_values_scales_drift(values: list[float], power: int) -> None:
     drift, scale = detect_drift(values), 2.0**power
@@ -57,7 +57,7 @@ def test_scaling_values_scales_drift(values: list[float], power: int) -> None:
     assert detect_drift([it * scale for it in values]) == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ANY)
 def test_nothing_is_reported_twice(values: list[float]) -> None:
     changes = find_changes(values)

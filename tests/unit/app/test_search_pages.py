@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.analysis.search_lines import find_lines
@@ -43,7 +43,7 @@ def test_what_is_typed_becomes_a_query(text: str, match: str | None) -> None:
 
 
 @given(text=st.text() | st.sampled_from(HOSTILE))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 def test_any_text_is_answered(explored_reader: sqlite3.Connection, text: str) -> None:
     terms = read_terms(text)
     for group in search(explored_reader, terms):

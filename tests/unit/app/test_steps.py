@@ -23,7 +23,7 @@ def near(step: Step, place: int) -> bool:
     return abs(step.index - place) <= 1 and step.low <= step.index <= step.high
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ANY, st.integers(-6, 6))
 def test_scaling_values_scales_steps(values: list[float], power: int) -> None:
     scale = 2.0**power
@@ -32,7 +32,7 @@ def test_scaling_values_scales_steps(values: list[float], power: int) -> None:
     assert detect_steps([it * scale for it in values]) == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ANY)
 def test_turning_values_upside_down_mirrors_steps(values: list[float]) -> None:
     mirrored = [
@@ -43,13 +43,13 @@ def test_turning_values_upside_down_mirrors_steps(values: list[float]) -> None:
     assert detect_steps([-it for it in values]) == mirrored
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(allow_nan=False), st.integers(0, 80))
 def test_a_constant_series_has_no_steps(value: float, count: int) -> None:
     assert detect_steps([value] * count) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ANY, st.data())
 def test_missing_points_invent_nothing_and_hide_nothing(values: list[float], data: st.DataObject) -> None:
     gaps = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
@@ -62,7 +62,7 @@ def test_missing_points_invent_nothing_and_hide_nothing(values: list[float], dat
     assert [(it.before, it.after, it.p_value) for it in steps] == [(it.before, it.after, it.p_value) for it in plain]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ANY)
 def test_what_is_said_of_a_step_holds(values: list[float]) -> None:
     for step in detect_steps(values):
@@ -73,7 +73,7 @@ def test_what_is_said_of_a_step_holds(values: list[float]) -> None:
         assert step.recovered_at is None or step.recovered_at > step.index
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ANY)
 def test_equal_errors_change_nothing_of_where(values: list[float]) -> None:
     assert [it.index for it in detect_steps(values, [0.0] * len(values))] == [it.index for it in detect_steps(values)]

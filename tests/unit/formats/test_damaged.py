@@ -132,7 +132,7 @@ def test_texts_of_strangers_stay_texts() -> None:
     assert file.results[0].device == "=cmd|'/c calc'!A0"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     path=st.sampled_from(WHOLE),
     places=st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=6), st.integers(0, 40)), min_size=1, max_size=5),
@@ -148,7 +148,7 @@ def test_any_damage_gives_rejects_and_never_an_exception(path: object, places: l
     assert all(it.count > 0 for it in file.rejects.by_kind.values())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=400), st.sampled_from(["a.csv", "a.json", "a-raw_timings-b-cpu.npy", "x_graph_breaks.csv"]))
 def test_any_bytes_are_read(data: bytes, name: str) -> None:
     read_results(name, data)

@@ -8,7 +8,7 @@ from hashlib import md5
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.importer.command import import_paths
@@ -208,7 +208,7 @@ def test_a_log_that_grows_is_followed(tmp_path: Path, log: Path) -> None:
     assert counts(tmp_path / "t.db") == counts(tmp_path / "whole.db")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.binary(max_size=40), st.integers(0, 4000))
 def test_any_damage_gives_counted_rejects_and_never_an_exception(
     tmp_path: Path, log: Path, place: int, inserted: bytes, dropped: int

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.read.sources import LimitExceeded, Limits, NoSuchLog, SourceDamaged, find_sources
@@ -178,7 +178,7 @@ def _damaged(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(data=st.binary(max_size=2000) | _damaged(), standard_input=st.booleans())
 def test_any_bytes_give_logs_or_one_of_three_errors(tmp_path: Path, data: bytes, standard_input: bool) -> None:
     path = write(tmp_path, "a", data)

@@ -7,7 +7,7 @@ from hashlib import md5
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.decode.captured import Captured
@@ -63,7 +63,7 @@ def test_growing_log_is_read_in_parts_without_loss(log: Path) -> None:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=60))
 def test_log_that_grows_byte_by_byte(tmp_path: Path, steps: list[int]) -> None:
     head = HEAD.format(stamp="0101 00:00:01.000000")
@@ -131,7 +131,7 @@ def test_what_is_no_log_gives_nothing(tmp_path: Path, content: bytes) -> None:
     assert read(path)[0] == []
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 300_000), st.binary(max_size=30), st.integers(0, 60))
 def test_any_damage_is_survived(tmp_path: Path, place: int, inserted: bytes, dropped: int) -> None:
     raw = log_bytes("torch2.11-cuda-zoo_backend_failure")

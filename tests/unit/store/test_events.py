@@ -47,7 +47,7 @@ BY_HINT[list[GuardFailure]] = st.lists(filled(GuardFailure), max_size=3)
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_an_event_reads_back_as_it_was_written(kind: str) -> None:
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(filled(KINDS[kind]))
     def check(event: Event) -> None:
         line = dump_event(event)

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.events import BenchMeasured
@@ -78,7 +78,7 @@ def test_a_database_of_before_gets_the_same(store: sqlite3.Connection) -> None:
     assert read_kept(store) == kept
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(order=st.permutations([MLP, measure(**ACCURACY), measure(model="other"), measure(backend="eager")]))
 def test_the_order_of_the_results_does_not_matter(store: sqlite3.Connection, order: list[BenchMeasured]) -> None:
     store.execute("delete from runs")
