@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import socket
 import subprocess
@@ -133,6 +134,12 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
     return 0
 
 
+def _settle(_worker: Any) -> None:
+    """Leave what a worker was born with out of garbage collection: walking 60 000 objects is 40 ms of a request."""
+    gc.collect()
+    gc.freeze()
+
+
 def _run_gunicorn(app: Flask, listener: int, settings: Settings) -> None:
     from gunicorn.app.base import BaseApplication
 
@@ -148,6 +155,7 @@ def _run_gunicorn(app: Flask, listener: int, settings: Settings) -> None:
         "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,  # noqa: S108  heartbeats never wait for a disk
         "control_socket_disable": True,
         "preload_app": True,
+        "post_worker_init": _settle,
     }
 
     class Server(BaseApplication):  # type: ignore[misc]  # gunicorn ships no types

@@ -131,7 +131,6 @@ COUNTS = (  # as torch's counters have them; recompiles as the hooks do
 )
 _ALONE = ("warm_compilation_latency_s", "cache_lookup_latency_us", *COUNTS, "command", "message")
 _FAILURE = ("status", "reason", "message", "command")
-_GROUPS = (_MEMORY, *((name,) for name in _ALONE))
 
 Row = TypeVar("Row", Measured, ResultRow)
 
@@ -200,8 +199,10 @@ def _complete(parts: tuple[Measured, ...]) -> ResultRow:
         # Beside a performance that failed, another experiment's speedup would be misleading.
         _add(values, others, _TIMES)
     if others:
-        for names in _GROUPS:
-            _add(values, others, names)
+        _add(values, others, _MEMORY)
+        for name in _ALONE:
+            if values[name] is None:
+                values[name] = next((said for it in others if (said := it.__dict__[name]) is not None), None)
         judges = (it.accuracy for it in sorted(parts, key=lambda it: it.experiment != "accuracy"))
         values["accuracy"] = next((it for it in judges if it is not None), None)
     judge = next((it for it in parts if it.experiment == "accuracy"), None)
