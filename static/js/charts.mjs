@@ -6,6 +6,7 @@ const probe = document.body.appendChild(document.createElement("span"));
 probe.hidden = true;
 
 const MOST_WORDS_NARROW = 4;
+const MOST_DATES_NARROW = 3;
 
 function color(name) {
   probe.style.color = `var(--${name})`;
@@ -29,6 +30,8 @@ function paint(figure) {
     if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...layout[key] };
   }
   if (innerWidth < 640 && layout.xaxis?.tickangle === 0) thin(layout.xaxis);
+  // Plotly counts on narrower dates than these: on a phone they would touch.
+  if (innerWidth < 640 && layout.xaxis?.type === "date") layout.xaxis = { ...layout.xaxis, nticks: MOST_DATES_NARROW };
   const data = figure.data.map(place).map((trace) => {
     const named = trace.meta?.color;
     if (!named) return trace;
