@@ -160,7 +160,7 @@ def _read_environment(
         "torch": versions.torch or [it.run.torch_version for it in runs],
         "triton": versions.triton,
         "cuda": versions.cuda or [it.run.cuda_version for it in runs],
-        "driver": (_text(gpu.get("driver")) for it in runs for gpu in it.gpus),
+        "driver": (_text(gpu.get("driver_version")) for it in runs for gpu in it.gpus),
         "timing": (_say_timing(it) for it in comparison.list_timing(reader, ids)),
         "python": versions.python or [it.run.python_version for it in runs],
         "host": (it.run.host for it in runs),

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from app.analysis.comparison_sides import load_side
 from app.analysis.summaries import HUD, geomean, summarize
 from app.queries.models import ModelFilter, list_models
+from app.queries.sides import find_side
 from app.queries.task_events import list_task_breaks
 from collectors.events import RunStarted, load_event
 from collectors.store.connect import open_writer
@@ -63,3 +65,11 @@ def test_breaks_hang_on_the_models_they_came_with(h200: sqlite3.Connection) -> N
     broke = list_task_breaks(h200, run_id, ["builtin/detector/performance"])
     assert broke and all("detector.py" in str(it) for it in broke)
     assert list_task_breaks(h200, run_id, ["builtin/mlp/performance"]) == []
+
+
+def test_a_side_of_a_comparison_has_the_machine_that_was_recorded(h200: sqlite3.Connection) -> None:
+    run_id = h200.execute("select run_id from results limit 1").fetchone()[0]
+    side = load_side(h200, find_side(h200, run_id, "base"))
+    assert side.environment["driver"] == ("580.159.04",)
+    assert side.environment["hardware"] == ("NVIDIA H200",)
+    assert side.environment["torch"][0].startswith("2.11.0")
