@@ -184,9 +184,14 @@ def _make_steps(it: Prepared, fit: _Fit) -> list[Step]:
 
 
 def _find_recovered(means: Sequence[float]) -> dict[int, int]:
-    """Return for each step that was taken back the level that did: the one before, to within a third of the step."""
+    """Return for each step that was taken back the level that did: the one before, to within a third of the step.
+
+    What takes a step back is taken back by nothing: a change that comes again after it is a step of its own.
+    """
     recovered: dict[int, int] = {}
     for j in range(1, len(means)):
+        if j in recovered.values():
+            continue
         near = _RECOVERED * abs(means[j] - means[j - 1])
         back = next((i for i in range(j + 1, len(means)) if abs(means[i] - means[j - 1]) <= near), None)
         if back is not None:

@@ -98,6 +98,13 @@ def test_a_recovered_step_is_listed_with_its_end() -> None:
     assert near(down, 30) and down.recovers == up.index and down.recovered_at is None
 
 
+def test_a_step_that_comes_again_after_it_was_taken_back_is_one_of_its_own() -> None:
+    up, down, again = detect_steps(flat(15, 100.0) + flat(15, 120.0) + flat(15, 100.0) + flat(15, 120.0))
+
+    assert up.recovered_at == down.index and down.recovered_at is None
+    assert again.recovers is None and again.recovered_at is None
+
+
 def test_a_staircase_that_falls_at_once_takes_back_every_step() -> None:
     first, second, back = detect_steps(flat(15, 100.0) + flat(15, 110.0) + flat(15, 125.0) + flat(15, 100.0))
 
