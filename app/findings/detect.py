@@ -13,12 +13,13 @@ from app.analysis.metrics import PASSES, is_better
 from app.analysis.step_noise import Ints
 from app.analysis.step_search import stands_out
 from app.analysis.step_series import prepare
-from app.analysis.steps import Step
+from app.analysis.steps import Step, detect_steps
 from app.findings.series import Line, Presence, make_place
 from app.queries.findings import Finding
 
 _SETTLED_COUNT = 20  # as in app.analysis.steps
-_CONFIRMING_COUNT = 3  # a step is found with two runs after it; the next one confirms it
+_FINDING_COUNT = 2  # a step may be found with so many points after it, noise may ask for more
+_MOST_TRIED = 10
 _ENOUGH_DRIFT_POINTS = 10
 
 
@@ -165,10 +166,21 @@ def _of_drift(line: Line, drift: Drift) -> Found:
 
 
 def _find_confirming(line: Line, step: Step) -> str | None:
-    if step.after_count < _CONFIRMING_COUNT:
-        return None
+    """Return the run that still showed a step after it could first be found; None where none did yet."""
     finite = np.flatnonzero(np.isfinite(line.values))
-    return line.run_ids[int(finite[np.searchsorted(finite, step.index) + _CONFIRMING_COUNT - 1])]
+    at = int(np.searchsorted(finite, step.index))
+    ends = range(at + _FINDING_COUNT - 1, at + step.after_count - 1)  # within the step's own level
+    tried = (*ends[:_MOST_TRIED], *ends[_MOST_TRIED:][-1:])  # where noise hid it for long, all of the level is asked
+    end = next((it for it in tried if _could_be_found(line, step, int(finite[it]))), None)
+    return None if end is None else line.run_ids[int(finite[end + 1])]
+
+
+def _could_be_found(line: Line, step: Step, newest: int) -> bool:
+    """Say whether a step could be found when a point was the newest."""
+    errors = None if line.errors is None else line.errors[: newest + 1]
+    before = detect_steps(line.values[: newest + 1], errors)
+    is_up = step.after > step.before
+    return any((it.after > it.before) == is_up and it.low <= step.high and step.low <= it.high for it in before)
 
 
 def _drifted_before(line: Line, finite: Ints) -> bool:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from app.findings.detect import Found
@@ -29,20 +30,30 @@ def match(
     A change is the kept one of the same kind and direction whose range of runs touches its own, the nearest first. One
     whose runs were deleted can be neither found nor lost: it stays as it is.
     """
-    left = [it for it in kept if it.first_run_id in order]
+    known = list(kept)
+    left, taken = [it for it in known if it.first_run_id in order], {it.id for it in known}
     matched: list[tuple[str, Found, Finding | None]] = []
     for one in found:
         near = [it for it in left if _is_same(one, it, order)]
         best = min(near, key=lambda it: (abs(order[it.first_run_id] - order[one.first_run_id]), it.id), default=None)
         if best is not None:
             left.remove(best)
-        matched.append((best.id if best else make_id(one), one, best))
+        matched.append((best.id if best else _make_free_id(one, taken), one, best))
     return matched, left
 
 
-def make_id(one: Found) -> str:
-    """Make the id of a new finding: the same whenever the same is found anew."""
-    told = json.dumps([*one.place, one.kind, one.direction, one.first_run_id], separators=(",", ":"))
+def _make_free_id(one: Found, taken: set[str]) -> str:
+    """Make an id; a finding that moved since may have taken the place's own."""
+    found = next(it for again in count() if (it := make_id(one, again)) not in taken)
+    taken.add(found)
+    return found
+
+
+def make_id(one: Found, again: int = 0) -> str:
+    """Make the id of a new finding: the same whenever the same is found anew; `again` is for one whose id is taken."""
+    told = json.dumps(
+        [*one.place, one.kind, one.direction, one.first_run_id, *([again] if again else [])], separators=(",", ":")
+    )
     digest = hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES).digest()
     return base64.b32encode(digest).decode().lower()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from app.queries.findings import get_detection
 from app.queries.series_points import PointRun, get_newest, list_point_runs, list_runs_with_results_since
 
-VERSION = 1  # of the detector: one more when it would find otherwise, then everything is looked at again
+VERSION = 2  # of the detector: one more when it would find otherwise, then everything is looked at again
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,21 @@ class News:
 def find_news(reader: sqlite3.Connection, *, everything: bool = False) -> News:
     """Find what detection has to look at."""
     known = get_detection(reader)
-    runs, newest = list_point_runs(reader), get_newest(reader)
+    newest = get_newest(reader)  # first: what is recorded between the two is then looked at twice, and never not at all
+    runs = list_point_runs(reader)
     seen = {} if everything or known is None or known.version != VERSION else known.seen
-    # Runs that were deleted may have made findings: then nothing can be taken as looked at.
-    is_whole = not seen or newest.run_count < seen["run_count"]
+    # Runs that were deleted may have made findings, and their numbers may be given again: nothing is looked at then.
+    is_whole = not seen or _digest(runs, seen["run_place"]) != seen["runs"]
     waiting = [it.id for it in runs if it.state == "running"]
-    told = json.dumps(asdict(newest) | {"waiting": waiting}, separators=(",", ":"))
+    now = asdict(newest) | {"runs": _digest(runs, newest.run_place), "waiting": waiting}
+    told = json.dumps(now, separators=(",", ":"))
     return News(runs, _list_new(reader, runs, {} if is_whole else seen), is_whole, told)
+
+
+def _digest(runs: Sequence[PointRun], most_place: int) -> str:
+    """Tell the runs up to a place from any others."""
+    told = "\n".join(sorted(it.id for it in runs if it.place <= most_place))
+    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def _list_new(reader: sqlite3.Connection, runs: Sequence[PointRun], seen: Mapping[str, Any]) -> list[str]:

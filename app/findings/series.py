@@ -28,6 +28,7 @@ FEWEST_POINTS = 5
 _NUMBERS = tuple(it.name for it in METRICS)
 _INTERVAL_TO_ERROR = 2 * 1.96  # a 95 % interval of a normal distribution has this many standard errors
 _USUAL_SHARE = 0.8  # of the models a suite usually has; a run of fewer was no run of the suite
+_FEW_MODELS = 3
 # What summarize_perf has beside HUD's numbers where nobody checked accuracy; the counts are the same.
 _WITHOUT_ACCURACY = tuple(it.name for it in SUMMARY_METRICS if it.name != "pass_ratio")
 _SAID_NOTHING: dict[str, Any] = dict.fromkeys(SERIES, "") | {"dynamic": 0, "batch_size": 0, "world_size": 0}
@@ -58,6 +59,10 @@ class Presence:
     key: Mapping[str, Any]
     branch: str
     run_ids: Sequence[str]
+
+    def was_there_after(self, run_id: str, order: Mapping[str, int]) -> bool:
+        """Say whether the series was measured after a run."""
+        return run_id in order and any(order[it] > order[run_id] for it in self.run_ids)
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -152,7 +157,9 @@ def find_suite_runs(presences: Iterable[Presence]) -> dict[tuple[Any, ...], set[
     found = {}
     for place, by_run in counts.items():
         usual = float(np.median(list(by_run.values())))
-        found[place] = {run_id for run_id, count in by_run.items() if count >= _USUAL_SHARE * usual}
+        # Of few models one that stopped is already more than the share.
+        least = min(_USUAL_SHARE * usual, usual - 1 if usual >= _FEW_MODELS else usual)
+        found[place] = {run_id for run_id, count in by_run.items() if count >= least}
     return found
 
 

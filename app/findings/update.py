@@ -102,6 +102,8 @@ class _Work:
         for presence in presences:
             one = detect_vanished(presence, suite_runs[find_set(presence.key, presence.branch)], places.order)
             of_series = [it for it in by_place.get(presence.place, ()) if it.kind == "vanished"]
+            if one is None and not self._news.is_whole:  # of the newest runs alone: too few to take it back
+                of_series = [it for it in of_series if presence.was_there_after(it.first_run_id, places.order)]
             _keep(changes, evidence, places, [one] if one else [], of_series, presence.run_ids)
         return changes
 

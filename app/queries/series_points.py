@@ -25,8 +25,7 @@ order by r.started_us, r.id
 limit 1000000
 """
 NEWEST_SQL = """
-select (select coalesce(max(id), 0) from results) as result_id, (select coalesce(max(rowid), 0) from runs) as run_place,
-  (select count(*) from runs) as run_count
+select (select coalesce(max(id), 0) from results) as result_id, (select coalesce(max(rowid), 0) from runs) as run_place
 """
 CHANGED_RESULTS_SQL = """
 select distinct run_id
@@ -116,7 +115,6 @@ class Newest:
 
     result_id: int
     run_place: int
-    run_count: int
 
 
 @dataclass(frozen=True)

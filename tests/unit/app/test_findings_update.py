@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.analysis.finding_words import describe_cause, describe_finding, describe_range
+from app.analysis.metrics import BY_NAME
+from app.findings.detect import Found, detect
+from app.findings.match import make_id, match
+from app.findings.series import Line
 from app.findings.update import UpdateReport, update_findings
 from app.queries.findings import Finding, list_finding_words, load_findings
 from collectors.events import BenchMeasured
 from collectors.store.annotations import delete_run
-from collectors.store.findings import say_of_finding
+from collectors.store.findings import SERIES, say_of_finding
 from collectors.store.ingest import Ingestor
 from tests.unit.app.benched import DAY_US, START_US, add_results, list_break, measure
 from tests.unit.app.noisy import NOISE
@@ -84,6 +89,27 @@ def test_what_was_suspected_and_not_borne_out_goes(store: sqlite3.Connection, da
     assert all(one.id == it.id and one.state == "suspected" for one in found)
 
 
+def test_a_step_that_comes_again_is_a_finding_again(store: sqlite3.Connection, database: Path) -> None:
+    record(store, [*FLAT, *[1.6] * 8, *FLAT, *[1.6] * 8])
+    first, again = sorted(look(store, database), key=lambda it: it.first_us)
+    assert (first.first_run_id, first.recovered_run_id) == (run_of(N), run_of(N + 8))
+    assert (again.first_run_id, again.recovered_run_id, again.state) == (run_of(2 * N + 8), None, "confirmed")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_run_finds_a_step_and_confirms_it_as_well(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = np.concatenate((np.full(30, 100.0), np.full(12, 110.0))) * rng.normal(1, 0.03, 42)
+    run_ids = [run_of(day) for day in range(42)]
+    before: list[Found] = []
+    for count in range(30, 43):
+        line = Line("model", {}, "main", BY_NAME["abs_latency_ms"], run_ids[:count], values[:count])
+        found = [it for it in detect(line) if it.kind == "step"]
+        sure = [it for it in found if it.confirming_run_id is not None]
+        assert all(any(abs(it.before_count - one.before_count) <= 3 for one in before) for it in sure)
+        before += found
+
+
 def test_a_step_that_recovered_is_one_finding(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
     (it,) = look(store, database)
@@ -115,6 +141,16 @@ def test_a_model_that_stopped_is_found_and_comes_back(store: sqlite3.Connection,
     assert (it.kind, it.first_run_id, it.before_run_id) == ("vanished", run_of(N), run_of(N - 1))
     record(store, FLAT[:1], first=N + 4)
     assert [(one.id, one.recovered_run_id) for one in look(store, database)] == [(it.id, run_of(N + 4))]
+
+
+def test_a_model_that_stopped_long_ago_stays_found(store: sqlite3.Connection, database: Path) -> None:
+    others = ["mlp", "a", "b", "c"]
+    for day in range(N + 90):
+        kept = [measure(model=it, values={"speedup": 1.5}, task=None) for it in others[0 if day < N else 1 :]]
+        add_results(store, run_of(day), *kept, started_us=START_US + day * DAY_US)
+        if day in (N + 4, N + 60, N + 78, N + 89):
+            (it,) = look(store, database)
+            assert (it.kind, it.model, it.state) == ("vanished", "mlp", "confirmed")
 
 
 def test_runs_of_one_chosen_model_stop_no_other(store: sqlite3.Connection, database: Path) -> None:
@@ -157,6 +193,28 @@ def test_new_runs_alone_are_looked_at(store: sqlite3.Connection, database: Path)
     assert update_findings(database) == UpdateReport(0, 0, (), 0, 0)
     record(store, [2.0], first=N)
     assert (update_findings(database).run_count, update_findings(database, everything=True).run_count) == (1, N + 1)
+
+
+def test_a_run_that_takes_the_place_of_a_deleted_one_is_looked_at(store: sqlite3.Connection, database: Path) -> None:
+    record(store, FLAT)
+    assert update_findings(database).run_count == N
+    delete_run(store, run_of(N - 1))
+    record(store, [2.0], first=N)
+    assert update_findings(database).run_count == N
+    delete_run(store, run_of(3))
+    record(store, [2.0], first=N + 1)
+    assert update_findings(database).run_count == N
+
+
+def test_two_findings_never_have_one_id() -> None:
+    values = np.array([*[10.0] * 10, *[20.0] * 10, *[40.0] * 10])
+    key = dict.fromkeys(SERIES, "") | {"model": "mlp"}
+    line = Line("model", key, "main", BY_NAME["abs_latency_ms"], [run_of(day) for day in range(30)], values)
+    one, other = detect(line)
+    other = replace(other, first_run_id=one.first_run_id)  # as one that had moved there since
+    matched, _lost = match([one, other], [], {it: day for day, it in enumerate(line.run_ids)})
+    ids = [finding_id for finding_id, _found, _kept in matched]
+    assert ids[0] == make_id(one) and len(set(ids)) == 2
 
 
 def test_day_by_day_finds_what_all_at_once_finds(store: sqlite3.Connection, database: Path) -> None:
