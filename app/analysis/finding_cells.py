@@ -12,7 +12,7 @@ def describe_what(it: Finding) -> str:
     """Name what of a subject changed: speedup; accuracy and failures; no longer measured."""
     metric = find_metric_of(it)
     if it.kind == "vanished":
-        return f"{metric.label.lower()}, no longer measured" if metric is not PASSES else "no longer measured"
+        return "no longer measured"
     if metric is PASSES:
         return "fails" if it.direction == "worse" else "passes"
     return metric.label.lower() + (", little by little" if it.kind == "drift" else "")
@@ -21,11 +21,11 @@ def describe_what(it: Finding) -> str:
 def describe_values(it: Finding) -> str:
     """Write the value before and after: 1.420× → 1.245×."""
     metric = find_metric_of(it)
+    if it.kind == "vanished":
+        return "measured → gone"
     if metric is PASSES:
-        states = ("passed", "fails") if it.direction == "worse" else ("failed", "passes")
-        return f"{states[0]} → {'gone' if it.kind == 'vanished' else states[1]}"
-    after = "gone" if it.kind == "vanished" else format_value(metric, it.after_value)
-    return f"{format_value(metric, it.before_value)} → {after}"
+        return "passed → fails" if it.direction == "worse" else "failed → passes"
+    return f"{format_value(metric, it.before_value)} → {format_value(metric, it.after_value)}"
 
 
 def describe_size(it: Finding) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.queries.page import FilterError
-from app.queries.trends import MOST_RUNS, ModelSet, TrendFilter
+from app.queries.trends import MOST_RUNS, ModelSet, TrendFilter, list_sets, list_sets_of
 
 WORDS = ("suite", "mode", "dtype", "device", "hardware", "backend", "branch")
 FILTERS = (*WORDS, "dynamic", "world_size")
 DEFAULT_LAST = "90"
+UNSAID = "unknown"  # in an address: what was measured without saying it
 _LONGEST = 200
 
 
@@ -26,12 +28,12 @@ def check_keys(query: Iterable[str], known: Iterable[str]) -> None:
 
 
 def read_trend_filter(query: Mapping[str, str]) -> TrendFilter:
-    """Turn an address's query into a filter; what is empty is no limit.
+    """Turn an address's query into a filter; what is empty is no limit, `unknown` is what was not said.
 
     Raises: FilterError if a value cannot be used.
     """
     given = {key: read_text(query, key) for key in FILTERS}
-    words: dict[str, Any] = {key: given[key] for key in WORDS}
+    words: dict[str, Any] = {key: "" if given[key] == UNSAID else given[key] for key in WORDS}
     return TrendFilter(
         **words,
         dynamic=None if given["dynamic"] is None else _read_choice("dynamic", given["dynamic"], ("no", "yes")) == "yes",
@@ -75,9 +77,22 @@ def read_ids(key: str, values: Iterable[str]) -> list[int]:
     return list(dict.fromkeys(_read_whole(key, it, 2**62) for it in values if it.strip()))
 
 
-def choose_set(sets: Iterable[ModelSet], wanted: TrendFilter) -> ModelSet | None:
-    """Return the first set that is wanted."""
-    return next((it for it in sets if wanted.takes(it)), None)
+def address_set(it: ModelSet) -> dict[str, str]:
+    """Return the query of an address that means one set."""
+    said = {name: UNSAID if value is None else str(value) for name, value in it.fields.items()}
+    return said | {"dynamic": "yes" if it.dynamic else "no"}
+
+
+def choose_set(
+    reader: sqlite3.Connection, sets: Sequence[ModelSet], wanted: TrendFilter, model: str | None = None
+) -> ModelSet | None:
+    """Return the first set that is wanted: on its branch, and having a model, where these are named."""
+    own = list_sets(reader, wanted.branch) if wanted.branch else sets
+    fitting = [it for it in own if wanted.takes(it)]
+    if model and fitting:
+        having = list_sets_of(reader, model)
+        fitting = [it for it in fitting if it.key in having] or fitting
+    return next((it for it in sets if fitting and it.key == fitting[0].key), None)
 
 
 def _read_choice(key: str, text: str, choices: tuple[str, ...]) -> str:

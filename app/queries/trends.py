@@ -78,8 +78,15 @@ select {", ".join(f"x.{name}" for name in SET)}, count(*) as run_count, max(r.st
 from run_summaries as x
 join runs as r on r.id = x.run_id
 where x.definition = 'hud'
+  and (:branch is null or r.git_branch = :branch)
 group by {", ".join(f"x.{name}" for name in SET)}
 order by newest_us desc, model_count desc, {", ".join(f"x.{name}" for name in SET)}
+limit 1000
+"""  # noqa: S608
+SETS_OF_SQL = f"""
+select distinct {", ".join(SET)}
+from series
+where model = :model
 limit 1000
 """  # noqa: S608
 MODEL_NAMES_SQL = """
@@ -136,6 +143,11 @@ class ModelSet:
     def fields(self) -> dict[str, Any]:
         """Return what tells it from others."""
         return {name: getattr(self, name) for name in SET}
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return the same as can be put into a set."""
+        return tuple(self.fields.values())
 
 
 @dataclass(frozen=True)
@@ -205,10 +217,16 @@ def _read_set(row: sqlite3.Row, **counts: int) -> ModelSet:
     return ModelSet(**(fields | counts))
 
 
-def list_sets(connection: sqlite3.Connection) -> list[ModelSet]:
-    """List everything that suites were measured as, what was measured last first."""
+def list_sets(connection: sqlite3.Connection, branch: str | None = None) -> list[ModelSet]:
+    """List everything that suites were measured as, on one branch where it is named, what was measured last first."""
     counts = ("run_count", "model_count", "newest_us")
-    return [_read_set(row, **{name: row[name] for name in counts}) for row in connection.execute(SETS_SQL)]
+    found = connection.execute(SETS_SQL, {"branch": branch})
+    return [_read_set(row, **{name: row[name] for name in counts}) for row in found]
+
+
+def list_sets_of(connection: sqlite3.Connection, model: str) -> set[tuple[Any, ...]]:
+    """List the keys of the sets in which a model was measured."""
+    return {_read_set(row).key for row in connection.execute(SETS_OF_SQL, {"model": model})}
 
 
 def list_summaries(
@@ -232,7 +250,7 @@ def list_model_rows(
     wanted: TrendFilter,
     models: Sequence[str],
     columns: Iterable[str],
-    limit: int = 20_000,
+    limit: int = 100_000,  # of models as many as a page draws, MOST_RUNS each, several experiments a run
 ) -> list[ResultRow]:
     """List the results of some models, one row a run, model and metric set; of their numbers only those `columns`."""
     values = _bind(wanted) | {"models": json.dumps(list(models)), "limit": limit}

@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 import orjson
 from flask.testing import FlaskClient
 
-from app.analysis.model_history import label_fields, query_fields
+from app.analysis.model_history import label_fields
+from app.queries.trend_filter import address_set
 from app.queries.trends import list_sets
 from app.reports.source import clean_row
 from app.site.address import name_file, normalize
@@ -50,7 +51,7 @@ def write_data(
 def _list_sets(reader: sqlite3.Connection) -> Iterator[tuple[str, str, str]]:
     """Yield summary and trend of each suite and way of measuring it."""
     for it in list_sets(reader)[:_MOST_SETS]:
-        query = urlencode([(key, value) for key, value in query_fields(it.fields).items() if value])
+        query = urlencode(address_set(it))
         # The name of a page with this query, without what is around it.
         name = name_file(normalize(f"/trend?{query}")).split("/")[1]
         said = f"{it.suite}: {label_fields(it.fields)}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis.headline import Delta, compare, find_newest, keep_set, show_number
+from app.analysis.headline import Delta, compare, find_newest, is_timed, keep_set, show_number
 from app.analysis.kept import keep, keep_ancestry
 from app.analysis.metrics import SUMMARY_BY_NAME
 from app.analysis.model_history import label_fields
@@ -78,7 +78,7 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
     axis_name = read_choice(query, "axis", [name for name, _label in AXES], "date")
     last, limit = read_last(query)
     sets = list_sets(reader)
-    chosen = choose_set(sets, wanted)
+    chosen = choose_set(reader, sets, wanted)
     page: dict[str, Any] = {"sets": sets, "chosen": chosen, "cards": []}
     if not sets:
         return page
@@ -95,12 +95,14 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
     runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries])}
     parents = keep_ancestry(reader, [it.git_commit for it in runs.values()]) if axis_name == "commit" else {}
     axis = lay_out(list(runs.values()), axis_name, parents=parents)
-    newest = find_newest(summaries) or summaries[0]
+    newest = find_newest([it for it in summaries if runs[it.run_id].state != "running"]) or summaries[0]
+    still = [runs[it.run_id] for it in summaries[: summaries.index(newest)] if runs[it.run_id].state == "running"]
     summaries = summaries[summaries.index(newest) :]
     base = _find_base(reader, page["baseline"], summaries, chosen, runs[newest.run_id])
     return page | _show(reader, definition, axis, summaries, base) | {
         "newest": newest,
         "run": runs[newest.run_id],
+        "still": still,
         "baselines": _offer(reader, [runs[it.run_id] for it in summaries[1:_MOST_RUNS]]),
     }  # fmt: skip
 
@@ -147,13 +149,13 @@ def _say_missing(name: str, definition: Definition) -> str:
 def _find_base(
     reader: sqlite3.Connection, named: str | None, summaries: Sequence[KeptSummary], chosen: ModelSet, run: TrendRun
 ) -> Base:
-    """Find what is compared with: what is named, else the run before the newest of the same set.
+    """Find what is compared with: what is named, else the run before the newest of the same set that timed anything.
 
     Raises: FilterError if there is no such run or stored baseline.
     """
     if named and named.startswith(STORED):
         return _load_stored(reader, named.removeprefix(STORED), chosen, run)
-    run_id = named or (summaries[1].run_id if len(summaries) > 1 else None)
+    run_id = named or next((it.run_id for it in summaries[1:] if is_timed(it)), None)
     if run_id is None:
         return Base((), "", None, ())
     found = list_trend_runs(reader, [run_id])

@@ -10,13 +10,13 @@ from flask import Blueprint, render_template, request
 
 from app.analysis import finding_cells, finding_words
 from app.analysis.finding_groups import group_findings
-from app.analysis.model_history import query_fields
 from app.charts import overview as charts
 from app.charts.metric_trends import share_runs
 from app.db import get_reader, get_settings
 from app.queries import overview as queries
 from app.queries.findings import FindingFilter, count_findings, get_detection, list_findings
 from app.queries.runs import RunFilter, list_runs
+from app.queries.trend_filter import address_set
 from app.queries.trends import ModelSet
 from app.web.headline import read_headline
 from app.web.state import describe_state
@@ -84,7 +84,7 @@ def _read_headline(reader: sqlite3.Connection) -> dict[str, Any]:
         headline["shared"] = share_runs(headline["trend"])
 
     def address(it: ModelSet) -> dict[str, str]:
-        return {key: value for key, value in query_fields(it.fields).items() if value} | kept
+        return address_set(it) | kept
 
     chosen = headline["chosen"]
     return headline | {"address": address, "query": address(chosen) if chosen else {}}

@@ -12,7 +12,7 @@ from flask import Blueprint, abort, render_template, request, url_for
 from app.analysis.finding_words import describe_finding
 from app.analysis.kept import keep_ancestry
 from app.analysis.metrics import Metric
-from app.analysis.model_history import label_fields, query_fields
+from app.analysis.model_history import label_fields
 from app.analysis.summaries import DEFINITIONS
 from app.analysis.trend_lines import CHOICES, draw_counts, draw_models, draw_suite, find_metric, read_choices
 from app.analysis.trends import AXES, TrendLine, lay_out, pad
@@ -26,6 +26,7 @@ from app.queries.page import FilterError
 from app.queries.run_counts import count_guard_failures, count_runs
 from app.queries.trend_filter import (
     FILTERS,
+    address_set,
     check_keys,
     choose_set,
     read_choice,
@@ -111,7 +112,7 @@ def index() -> str:
     """Show what an address asks for over time."""
     asked, reader = _read_asked(), get_reader()
     sets = list_sets(reader)
-    chosen = choose_set(sets, asked.wanted)
+    chosen = choose_set(reader, sets, asked.wanted, asked.models[0] if asked.models else None)
     notes: list[str] = []
     drawings: list[Drawing] = []
     if chosen is not None:
@@ -239,7 +240,7 @@ def _name_count(name: str, label: str, meaning: str) -> Metric:
 
 def _address_set(it: ModelSet) -> str:
     kept = {key: request.args.getlist(key) for key in request.args if key in ("metric", "axis", "last", "definition")}
-    return url_for("trends.index", **({k: v for k, v in query_fields(it.fields).items() if v} | kept))  # type: ignore[arg-type]
+    return url_for("trends.index", **(address_set(it) | kept))  # type: ignore[arg-type]
 
 
 def _list_reports(asked: Asked, chosen: ModelSet | None, runs: Sequence[TrendRun]) -> list[tuple[str, str]]:
@@ -247,7 +248,7 @@ def _list_reports(asked: Asked, chosen: ModelSet | None, runs: Sequence[TrendRun
     if chosen is None or not asked.metrics or not runs:
         return []
     times = [it.started_us for it in runs]
-    query = {**query_fields(chosen.fields), "branch": asked.wanted.branch, "definition": request.args.get("definition")}
+    query = {**address_set(chosen), "branch": asked.wanted.branch, "definition": request.args.get("definition")}
     days = {"since": format_time(min(times))[:10], "until": format_time(max(times))[:10]}
     kept: dict[str, Any] = {name: value for name, value in query.items() if value} | days
     return [(label, url_for("reports.download_suite", format=key, **kept)) for key, label in REPORTS]

@@ -1,0 +1,57 @@
+"""Which of many runs and ways of measuring the headline and the trends are of, and what they are compared with."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+from flask.testing import FlaskClient
+
+from tests.unit.app.benched import ACCURACY, DAY_US, MLP, add_results, measure
+from tests.unit.app.seed import START_US
+from tests.unit.app.test_trends_pages import text_of
+
+
+def add_days(store: sqlite3.Connection, *days: dict[str, object]) -> None:
+    for day, changes in enumerate(days):
+        add_results(store, f"RUN{day}", replace(MLP, **changes), started_us=START_US + day * DAY_US)  # type: ignore[arg-type]
+
+
+def test_the_previous_run_is_the_one_before_that_timed_anything(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_days(store, {}, ACCURACY | {"status": "skipped", "accuracy": None, "values": {}}, {})
+    text = client.get("/").text
+    assert 'Changes are against <a href="/runs/RUN0">' in text
+    assert "over 1 model" in text
+
+
+def test_a_run_that_still_runs_is_named_and_not_summed_up(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_days(store, {}, {"values": {"speedup": 3.0}})
+    store.execute("update runs set state = 'running' where id = 'RUN1'")
+    page = text_of(client, "/")
+    assert "1.250×" in page and "3.000×" not in page
+    assert "Now running: bench" in page
+    store.execute("update runs set state = 'running'")
+    assert "still running These numbers are of what it has measured so far" in text_of(client, "/")
+
+
+def test_a_branch_alone_shows_what_it_measured_last(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_days(store, {"dtype": "float16"}, {})
+    store.execute("update runs set git_branch = 'fast' where id = 'RUN0'")
+    for address in ("/?branch=fast", "/trends?branch=fast"):
+        assert "inference · float16" in text_of(client, address)
+    assert "No benchmark result matches" in text_of(client, "/?branch=fast&dtype=float32")
+
+
+def test_a_model_alone_shows_the_suite_that_has_it(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_days(store, {"suite": "mine", "model": "own"}, {})
+    page = text_of(client, "/trends?model=own&metric=speedup")
+    assert "no result in these runs" not in page
+    assert "own" in page and "mine" in page
+
+
+def test_what_was_not_said_can_be_asked_for(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "RUN0", MLP, measure(mode="", values={"speedup": 9.0}, task="odd"))
+    page = client.get("/trends").text
+    assert "mode=unknown" in page
+    assert "9.000×" in text_of(client, "/?mode=unknown") and "9.000×" not in text_of(client, "/?mode=inference")
+    assert '<option value="unknown" selected>' in client.get("/trends?mode=unknown").text
