@@ -56,16 +56,38 @@ def read_comparison(
 ) -> Comparison:
     """Compare what two texts name, of one suite where it is given.
 
-    Raises: FilterError if a text names nothing.
+    Raises: FilterError if a text names nothing, or neither side has the suite.
     """
-    sides = [load_side(reader, find_side(reader, text, name)) for name, text in (("base", base), ("new", new))]
-    if suite:
-        sides = [_only(it, suite) for it in sides]
-    return compare(sides[0], sides[1], anyway)
+    before, after = (_load_named(reader, text, name, suite) for name, text in (("base", base), ("new", new)))
+    if suite and not (before.entries or after.entries):
+        raise FilterError(f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}")
+    return compare(before, after, anyway)
 
 
-def _only(side: CompareSide, suite: str) -> CompareSide:
-    return replace(side, entries=tuple(it for it in side.entries if it.series["suite"] == suite))
+def _load_named(reader: sqlite3.Connection, text: str, name: str, suite: str | None) -> CompareSide:
+    named = find_side(reader, text, name)
+    return (
+        _keep_suite(load_side(reader, _keep_runs(reader, named, suite)), suite) if suite else load_side(reader, named)
+    )
+
+
+def _keep_runs(reader: sqlite3.Connection, named: Named, suite: str) -> Named:
+    """Keep the runs that measured a suite; all where none did, of which then nothing is kept."""
+    having = tuple(run for run in named.runs if any(it.suite == suite for it in list_measured(reader, run.run.id)))
+    return replace(named, runs=having or named.runs)
+
+
+def _keep_suite(side: CompareSide, suite: str) -> CompareSide:
+    """Keep of a side what is of one suite: what nobody assigned to a model, only where it had no other suite."""
+    entries = tuple(it for it in side.entries if it.series["suite"] == suite)
+    if len(entries) == len(side.entries) > 0:
+        return side
+    keys = {it.key for it in entries}
+    kept = [
+        None if it is None or not entries else tuple(one for one in it if one.model in keys)
+        for it in (side.breaks, side.causes)
+    ]
+    return replace(side, entries=entries, breaks=kept[0], causes=kept[1], functions=(), totals={})
 
 
 def load_side(reader: sqlite3.Connection, named: Named) -> CompareSide:

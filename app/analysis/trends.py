@@ -60,7 +60,7 @@ def pad(line: TrendLine, run_ids: Sequence[str]) -> TrendLine:
 
 @dataclass(frozen=True)
 class Change:
-    """Say what of the environment one run has otherwise than the runs before it: (word, before, now)."""
+    """Say what of the environment one run has otherwise than those before it on the axis: (word, before, now)."""
 
     run: TrendRun
     parts: tuple[tuple[str, str, str], ...]
@@ -95,9 +95,8 @@ def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parent
     kept, notes = _leave_out(known, name)
     kept, said = thin(kept, most)
     notes += [said] if said else []
-    changes = find_changes(kept)
     if name == "date":
-        return Axis(name, kept, [it.started_us // 1000 for it in kept], (), changes, notes)
+        return Axis(name, kept, [it.started_us // 1000 for it in kept], (), find_changes(kept), notes)
     keys: dict[str, Any] = {it.id: read_version(it.torch_version) for it in kept}
     if name == "commit":
         order = _order_commits(kept, parents or {})
@@ -108,7 +107,7 @@ def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parent
     said_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda it: it.torch_version or ""
     firsts = [place for place in places if place == 0 or said_of(kept[place]) != said_of(kept[place - 1])]
     ticks = [(place, said_of(kept[place])) for place in firsts[:: max(len(firsts) // 8, 1)]]
-    return Axis(name, kept, places, ticks, changes, notes)
+    return Axis(name, kept, places, ticks, find_changes(kept), notes)
 
 
 def _leave_out(runs: Sequence[TrendRun], name: str) -> tuple[list[TrendRun], list[str]]:
@@ -176,7 +175,7 @@ def thin(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | Non
 
 
 def find_changes(runs: Sequence[TrendRun]) -> list[Change]:
-    """List where the environment changed; what a run did not record is as before. Runs are in the order of time."""
+    """List where the environment changed; what a run did not record is as before. Runs are in their axis' order."""
     known: dict[str, str] = {}
     found = []
     for run in runs:

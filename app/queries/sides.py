@@ -42,9 +42,10 @@ _NEAR = """
 select r.id
 from runs as r
 join runs as o on o.id = :run_id and r.suite is o.suite and (o.suite is not null or r.name = o.name)
-where (r.started_us, r.id) {sign} (o.started_us, o.id)
+where r.state <> 'running'
+  and (r.started_us, r.id) {sign} (o.started_us, o.id)
 order by r.started_us {direction}, r.id {direction}
-limit 20
+limit 100
 """
 _ALIKE = """
 with near as ({near})

@@ -11,7 +11,8 @@ from app.analysis.comparison_sides import load_side, read_comparison
 from app.cli import main
 from app.queries.page import FilterError
 from app.queries.sides import find_default, find_side, list_side_choices, name_runs
-from tests.unit.app.benched import ACCURACY, DAY_US, MLP, RUNS, add_results, bench_suite, measure
+from collectors.store.ingest import Ingestor
+from tests.unit.app.benched import ACCURACY, DAY_US, MLP, RUNS, add_results, bench_suite, list_break, measure
 from tests.unit.app.seed import START_US, add_run
 
 
@@ -115,7 +116,6 @@ def test_breaks_are_those_of_the_models_tasks(store: sqlite3.Connection, reader:
     assert {it.reason for it in found.excluded if it.model == "Hungry"} == {
         "failed (out of memory) on base, failed (out of memory) in new"
     }
-    assert read_comparison(reader, RUNS[0], RUNS[1], suite="other").pairs == ()
 
 
 def test_a_stored_baseline_is_a_side(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
@@ -140,3 +140,23 @@ def test_runs_without_a_benchmark_are_compared(recorded_reader: sqlite3.Connecti
     same = read_comparison(recorded_reader, runs[0], runs[0])
     assert {it.word for it in same.breaks.changes} <= {"unchanged"}
     assert {it.verdict for it in same.totals} == {"same"}
+
+
+def test_one_suite_of_a_run_of_two_takes_nothing_of_the_other(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
+    for run_id in ("A", "B"):
+        add_results(store, run_id, MLP, measure(suite="other", model="theirs", task="theirs"))
+        Ingestor(store).ingest(run_id, list_break(f"{run_id}/theirs", START_US), now_us=START_US)
+    whole, one = read_comparison(reader, "A", "B"), read_comparison(reader, "A", "B", suite="builtin")
+    assert (len(whole.pairs), len(one.pairs), one.totals, one.functions) == (2, 1, (), ())
+    assert (len(whole.breaks.changes), len(one.breaks.changes)) == (1, 0)
+    with pytest.raises(FilterError, match="neither A nor B has a result of suite 'odd'"):
+        read_comparison(reader, "A", "B", suite="odd")
+
+
+def test_the_default_base_is_no_run_that_still_runs(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    for day, run_id in enumerate(("A", "B", "C")):
+        add_results(store, run_id, MLP, started_us=START_US + day * DAY_US)
+    store.execute("update runs set state = 'running' where id = 'B'")
+    assert find_default(reader, None, None) == ("A", "C") == find_default(reader, None, "C")

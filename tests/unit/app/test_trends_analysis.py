@@ -63,6 +63,14 @@ def test_what_changed_is_said_with_before_and_now_and_a_gap_in_the_record_is_no_
     assert change.label == "B200, torch 2.10.0"
 
 
+def test_a_change_is_against_the_neighbour_on_the_axis_not_in_time() -> None:
+    parents = {"old": (None, 0), "new": ("old", 5)}
+    measured = (("new", "2.10", 0), ("old", "2.9", 1), ("new", "2.10", 2))
+    runs = [replace(RUN, id=f"R{at}", git_commit=it, torch_version=torch, started_us=at) for it, torch, at in measured]
+    assert [it.label for it in lay_out(runs, "date").changes] == ["torch 2.9", "torch 2.10"]
+    assert [it.label for it in lay_out(runs, "commit", parents=parents).changes] == ["torch 2.10"]
+
+
 def test_a_point_is_described_with_what_was_recorded_alone() -> None:
     bare = replace(RUN, git_commit=None, git_subject=None, torch_version=None, triton_version=None, gpu_name=None)
     assert describe_run(RUN) == "aaaaaaaa Fuse\ntorch 2.9.1+cu128 · triton 3.5.1\nH200 · driver 580.1"
