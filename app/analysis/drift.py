@@ -104,17 +104,33 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> Changes:
     return Changes([replace(it, recovered_at=None) if it.recovered_at in gone else it for it in left], drift)
 
 
-def is_vanished(times: Sequence[float], suite_times: Sequence[float], *, least_missed: int = 3) -> bool:
-    """Say whether a series stopped while its suite went on.
+@dataclass(frozen=True)
+class Habit:
+    """Say when a series has a habit to break, and how many runs it has to be missed for.
 
-    Both are sorted times of runs. The suite has to have gone on for more runs than the series ever left out before, and
-    for at least `least_missed`; a series of fewer than 3 points has no habit to break.
+    `times_longest` is of the most runs that it ever left out before.
     """
-    if len(times) < 3:
+
+    least_points: int = 3
+    least_missed: int = 3
+    times_longest: int = 1
+
+
+OF_MODEL = Habit()
+# A suite is also measured now and then, or for some days and never meant to be again: nobody wants to hear of that.
+OF_SUITE = Habit(least_points=10, least_missed=10, times_longest=2)
+
+
+def is_vanished(times: Sequence[float], suite_times: Sequence[float], habit: Habit = OF_MODEL) -> bool:
+    """Say whether a series stopped while its suite, or a suite while the others, went on.
+
+    Both are sorted times of runs. The others have to have gone on for more runs than it ever left out before.
+    """
+    if len(times) < habit.least_points:
         return False
     places = [bisect_right(suite_times, it) for it in times]
     longest = max(after - before for before, after in pairwise(places))
-    return len(suite_times) - places[-1] >= max(least_missed, longest)
+    return len(suite_times) - places[-1] >= max(habit.least_missed, habit.times_longest * longest)
 
 
 def _stretches(cuts: Sequence[int], is_up: Sequence[bool], count: int) -> list[tuple[int, int, tuple[int, ...]]]:

@@ -48,7 +48,7 @@ def describe_change(it: Finding) -> str:
     """Say what changed without naming whose it is."""
     metric = find_metric_of(it)
     if it.kind == "vanished":
-        return f"{metric.label.lower()} is no longer measured"
+        return "no longer measured"
     if metric is PASSES:
         return "fails since then" if it.direction == "worse" else "passes again"
     values = f"from {format_value(metric, it.before_value)} to {format_value(metric, it.after_value)}"
@@ -87,7 +87,7 @@ def describe_range(it: Finding) -> str:
 def describe_confidence(it: Finding) -> str:
     """Say how sure it is that noise did not make it."""
     if it.p_value is None:
-        return "every other series of the suite went on"
+        return "every other series of the suite went on" if it.subject == "model" else "other suites went on"
     if it.p_value < 1e-9:
         return "noise makes such a change less than once in 10⁹ times"
     return f"noise makes such a change once in {_round_to_one_digit(1 / it.p_value)} times"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from app.analysis.drift import Drift, detect_drift, find_changes, is_vanished
-from app.analysis.metrics import PASSES, is_better
+from app.analysis.drift import OF_MODEL, OF_SUITE, Drift, detect_drift, find_changes, is_vanished
+from app.analysis.metrics import is_better
 from app.analysis.step_noise import Ints
 from app.analysis.step_search import stands_out
 from app.analysis.step_series import prepare
@@ -102,20 +102,21 @@ def detect(line: Line) -> list[Found]:
 
 
 def detect_vanished(it: Presence, suite_runs: Set[str], order: Mapping[str, int]) -> Found | None:
-    """Return that a series stopped while its suite went on, None where it did not."""
+    """Return that a model stopped while its suite, or a suite while the others, went on; None where it did not."""
+    habit = OF_MODEL if it.subject == "model" else OF_SUITE
     runs = sorted(suite_runs, key=lambda run_id: order[run_id])
     there = [run_id for run_id in it.run_ids if run_id in suite_runs]
     if not there or order[there[-1]] >= order[runs[-1]]:
         return None
     times, suite_times = [order[run_id] for run_id in there], [order[run_id] for run_id in runs]
-    if order[it.run_ids[-1]] > order[there[-1]] or not is_vanished(times, suite_times):
+    if order[it.run_ids[-1]] > order[there[-1]] or not is_vanished(times, suite_times, habit):
         return None
     missed = [run_id for run_id in runs if order[run_id] > times[-1]]
     return Found(
-        subject="model",
+        subject=it.subject,
         key=it.key,
         branch=it.branch,
-        metric=PASSES.name,
+        metric=it.metric,
         kind="vanished",
         direction="worse",
         before_value=None,
@@ -127,7 +128,7 @@ def detect_vanished(it: Presence, suite_runs: Set[str], order: Mapping[str, int]
         low_run_id=missed[0],
         high_run_id=missed[0],
         recovered_run_id=None,
-        confirming_run_id=runs[-1] if is_vanished(times, suite_times[:-1]) else None,
+        confirming_run_id=runs[-1] if is_vanished(times, suite_times[:-1], habit) else None,
         before_count=len(there),
         after_count=len(missed),
     )

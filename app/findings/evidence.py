@@ -51,7 +51,7 @@ class Evidence:
             "after": _describe(after),
             "environment": _list_environment(before, after),
             "commits": self._list_commits(before, after),
-            "causes": [] if compared is None else self._find_causes(it, compared),
+            "causes": [] if compared is None or _is_of_others(it) else self._find_causes(it, compared),
             "points": {"before": it.before_count, "after": it.after_count},
         }
 
@@ -102,6 +102,11 @@ class Evidence:
             where = f" in {it.what.function}" if it.what.function else ""
             cause = _make(kind, word, f"{it.what.reason[:200]}{where}", it.base_count, it.new_count)
             yield cause | {f"{table[:-1]}_id": ids.get(it.what.fingerprint)}
+
+
+def _is_of_others(it: Found) -> bool:
+    """Say whether the first run after is of other suites, so that nothing of it tells why."""
+    return it.subject == "suite" and it.kind == "vanished"
 
 
 def _make(kind: str, word: str, label: str, before: object = None, after: object = None) -> dict[str, Any]:

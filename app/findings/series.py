@@ -59,6 +59,7 @@ class Presence:
     key: Mapping[str, Any]
     branch: str
     run_ids: Sequence[str]
+    subject: str = "model"
 
     def was_there_after(self, run_id: str, order: Mapping[str, int]) -> bool:
         """Say whether the series was measured after a run."""
@@ -66,8 +67,13 @@ class Presence:
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """Return the place of the line that says whether the model passes."""
-        return make_place("model", self.key, self.branch, PASSES.name)
+        """Return the place of the line that says whether the model, or how much of the suite, passes."""
+        return make_place(self.subject, self.key, self.branch, self.metric)
+
+    @property
+    def metric(self) -> str:
+        """Return the name of that line's metric."""
+        return PASSES.name if self.subject == "model" else "pass_ratio"
 
 
 def make_place(subject: str, key: Mapping[str, Any], branch: str, metric: str) -> tuple[Any, ...]:
@@ -161,6 +167,17 @@ def find_suite_runs(presences: Iterable[Presence]) -> dict[tuple[Any, ...], set[
         least = min(_USUAL_SHARE * usual, usual - 1 if usual >= _FEW_MODELS else usual)
         found[place] = {run_id for run_id, count in by_run.items() if count >= least}
     return found
+
+
+def join_suites(presences: Iterable[Presence], order: Mapping[str, int]) -> list[Presence]:
+    """Return when each suite was measured as on each branch, be it a part of it."""
+    found: dict[tuple[Any, ...], dict[str, None]] = {}
+    for it in presences:
+        found.setdefault(find_set(it.key, it.branch), {}).update(dict.fromkeys(it.run_ids))
+    return [
+        Presence(_SAID_NOTHING | dict(zip(SET, told)), told[-1], sorted(run_ids, key=order.__getitem__), "suite")
+        for told, run_ids in found.items()
+    ]
 
 
 def find_set(key: Mapping[str, Any], branch: str) -> tuple[Any, ...]:

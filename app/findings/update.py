@@ -21,6 +21,7 @@ from app.findings.series import (
     Presence,
     find_set,
     find_suite_runs,
+    join_suites,
     read_model_lines,
     read_run_lines,
     read_suite_lines,
@@ -98,9 +99,8 @@ class _Work:
             changes.line_count += 1
             of_line = [it for it in by_place.get(line.place, ()) if it.kind != "vanished"]
             _keep(changes, evidence, places, detect(line), of_line)
-        suite_runs = find_suite_runs(presences)
-        for presence in presences:
-            one = detect_vanished(presence, suite_runs[find_set(presence.key, presence.branch)], places.order)
+        for presence, others in _list_others(presences, places):
+            one = detect_vanished(presence, others, places.order)
             of_series = [it for it in by_place.get(presence.place, ()) if it.kind == "vanished"]
             if one is None and not self._news.is_whole:  # of the newest runs alone: too few to take it back
                 of_series = [it for it in of_series if presence.was_there_after(it.first_run_id, places.order)]
@@ -148,6 +148,18 @@ class _Work:
             of_branch.sort(key=lambda run_id: places.order[run_id])
             tail.update(dict.fromkeys(of_branch[-_TAIL_RUNS:]))
         return list(tail)
+
+
+def _list_others(presences: Sequence[Presence], places: Places) -> Iterator[tuple[Presence, Set[str]]]:
+    """Yield when each model and suite was measured, and the runs that had its suite or, of a suite, any."""
+    suite_runs = find_suite_runs(presences)
+    for it in presences:
+        yield it, suite_runs[find_set(it.key, it.branch)]
+    of_branch: dict[str, set[str]] = {}
+    suites = join_suites(presences, places.order)
+    for it in suites:
+        of_branch.setdefault(it.branch, set()).update(it.run_ids)
+    yield from ((it, of_branch[it.branch]) for it in suites)
 
 
 def _keep(

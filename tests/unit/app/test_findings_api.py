@@ -28,7 +28,7 @@ def say(client: FlaskClient, action: str, body: Any) -> tuple[int, Any]:
     ("finding_id", "sentence"),
     [
         ("f" * 16, "Breaky: speedup fell by 11.0 %, from 0.650× to 0.578×"),
-        ("gone", "Sleeper: speedup is no longer measured"),
+        ("gone", "Sleeper: no longer measured"),
         ("fails", "Resnet18: fails since then"),
         ("drift", "Breaky: compile time crept down by 10.0 %, from 2 s to 0.578 s"),
         ("suite", "suite bench_models: geomean speedup fell by 11.0 %, from 0.650× to 0.578×"),

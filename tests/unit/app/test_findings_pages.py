@@ -56,7 +56,7 @@ def test_the_list_says_what_changed_between_which_commits_and_whom_it_concerns(c
         "worse Breaky speedup bench_models · inference",
         "0.650× → 0.578× −11.0 % confirmed open",
         "call to print in Breaky.forward (0 → 2)",
-        "Sleeper speedup, no longer measured",
+        "Sleeper no longer measured",
         "Resnet18 fails",
         "passed → fails",
         "Series were last looked at 2026-11-21",

@@ -153,6 +153,26 @@ def test_a_model_that_stopped_long_ago_stays_found(store: sqlite3.Connection, da
             assert (it.kind, it.model, it.state) == ("vanished", "mlp", "confirmed")
 
 
+def test_a_suite_that_stopped_while_others_go_on_is_found_and_comes_back(
+    store: sqlite3.Connection, database: Path
+) -> None:
+    def measure_on(days: Sequence[int], *suites: str) -> list[Finding]:
+        for day in days:
+            kept = [measure(suite=it, values={"speedup": 1.5}, task=None) for it in suites]
+            add_results(store, run_of(day), *kept, started_us=START_US + day * DAY_US)
+        update_findings(database)
+        return [it for it in load_findings(store) if it.subject == "suite"]
+
+    assert measure_on(range(12), "builtin", "nightly") == []
+    assert measure_on(range(12, 21), "builtin") == []
+    (it,) = measure_on([21, 22], "builtin")
+    assert (it.suite, it.kind, it.state, it.first_run_id) == ("nightly", "vanished", "confirmed", run_of(12))
+    assert describe_finding(it) == "suite nightly: no longer measured"
+    assert [one.recovered_run_id for one in measure_on([23], "builtin", "nightly")] == [run_of(23)]
+    update_findings(database, everything=True)
+    assert [one.recovered_run_id for one in load_findings(store) if one.subject == "suite"] == [run_of(23)]
+
+
 def test_runs_of_one_chosen_model_stop_no_other(store: sqlite3.Connection, database: Path) -> None:
     record(store, FLAT)
     for day in range(N, N + 5):
