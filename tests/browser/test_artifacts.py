@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.tools.serving import serving
+from tests.tools.waiting import expect_count
 from tests.unit.app.explored import explore
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_a_line_of_an_artifact_is_an_address(tab: Page, explored_address: str) -
 def test_a_recompile_shows_what_changed_in_one_click(tab: Page, explored_address: str) -> None:
     run = _open(tab, explored_address)
     tab.locator(".entry a", has_text="what changed against 0/0").click()
-    assert tab.locator("#guards tbody tr").count() == 2
+    expect_count(tab.locator("#guards tbody tr"), 2)
     assert tab.locator("#graph ins").first.inner_text() == "8"
     tab.locator("#graph").get_by_role("link", name="Both texts side by side").click()
     tab.wait_for_url(re.compile("/artifacts/diff"))

@@ -15,6 +15,7 @@ from collectors.store.connect import open_writer
 from collectors.store.migrations import migrate
 from tests.browser.conftest import PAGE_SIZE
 from tests.tools.serving import serving
+from tests.tools.waiting import expect_count
 from tests.unit.app.recorded import RUN
 from tests.unit.app.seed import add_run
 
@@ -289,4 +290,4 @@ def test_an_unknown_run_is_one_sentence_with_a_way_on(open_tab: Callable[..., Pa
     assert answer.status == 404
     assert tab.get_by_text("There is no run nope").is_visible()
     tab.locator("main a").first.click()
-    assert tab.locator("h1").count() == 1
+    expect_count(tab.locator("h1"), 1)

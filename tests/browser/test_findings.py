@@ -12,6 +12,7 @@ import pytest
 from collectors.store.connect import checkpoint, open_writer
 from collectors.store.migrations import migrate
 from tests.tools.serving import serving
+from tests.tools.waiting import expect_count
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.found import keep, keep_one_of_each, make_finding
 
@@ -68,9 +69,9 @@ def test_a_finding_is_opened_and_acknowledged_by_keyboard(
     said = tab.locator("#said").inner_text()
     assert re.search(r"Ada Lovelace acknowledged it 20\d\d-\d\d-\d\d \d\d:\d\d\s+the new fusion", said)
     assert tab.locator(".head__badges").inner_text().split() == ["worse", "confirmed", "acknowledged"]
-    assert tab.get_by_role("button", name="Acknowledge").count() == 0
+    expect_count(tab.get_by_role("button", name="Acknowledge"), 0)
     tab.goto(f"{board}/findings?handling=acknowledged")
-    assert tab.locator("a[href='/findings/fails']").count() == 1
+    expect_count(tab.locator("a[href='/findings/fails']"), 1)
 
 
 def test_to_ignore_needs_a_reason_and_what_was_typed_stays(open_tab: Callable[..., Page], board: str) -> None:
@@ -86,7 +87,7 @@ def test_to_ignore_needs_a_reason_and_what_was_typed_stays(open_tab: Callable[..
     tab.get_by_role("button", name="Ignore, with this reason").press("Enter")
     tab.wait_for_url(re.compile("#said"))
     tab.goto(f"{board}/findings")
-    assert tab.locator(f"a[href='{ONE}']").count() == 0
+    expect_count(tab.locator(f"a[href='{ONE}']"), 0)
 
 
 def test_the_chart_shows_the_series_with_its_levels(tab: Page, board: str) -> None:

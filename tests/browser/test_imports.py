@@ -12,6 +12,7 @@ import pytest
 
 from tests.tools.make_db import DATA
 from tests.tools.serving import serving
+from tests.tools.waiting import expect_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ def test_dropped_logs_become_a_run_and_a_screen_reader_hears_it(tab: Page, base:
     assert "imported" in tab.locator("[aria-live]").inner_text()
     row.get_by_role("link", name="Open the run").click()
     tab.get_by_role("link", name=re.compile("^Processes")).click()
-    assert tab.locator("#logs tbody tr").count() == 2
+    expect_count(tab.locator("#logs tbody tr"), 2)
 
 
 def test_what_is_no_log_or_too_large_is_said_in_words(tab: Page, base: str) -> None:

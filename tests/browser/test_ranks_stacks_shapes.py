@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.tools.serving import serving
+from tests.tools.waiting import expect_count
 from tests.unit.app.explored import explore
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ def test_ranks_say_where_they_part_and_lead_to_that_compile(tab: Page, runs: dic
     tab.get_by_role("link", name="Ranks", exact=True).click()
     tab.locator("#ranks-chart .barlayer path").first.wait_for()
     assert "Rank 1 compiled inner again, as 0/1" in tab.locator("#divergence").inner_text()
-    assert tab.locator("#aligned tbody tr").count() == 3
+    expect_count(tab.locator("#aligned tbody tr"), 3)
     tab.get_by_role("link", name=re.compile("All compiles")).click()
-    assert tab.locator("#aligned tbody tr").count() == 9
+    expect_count(tab.locator("#aligned tbody tr"), 9)
     tab.locator("#aligned tbody tr", has_text="0/1").get_by_role("link").click()
     assert "size mismatch at index 1. expected 128, actual 96" in tab.locator("#why").inner_text()
 
@@ -46,9 +47,9 @@ def test_stacks_open_fold_and_filter_by_keyboard(tab: Page, runs: dict[str, str]
     assert 0 < tab.locator("#trie details[open]").count() <= folds.count()
     tab.get_by_role("button", name="Collapse all").focus()
     tab.keyboard.press("Enter")
-    assert tab.locator("#trie details[open]").count() == 0
+    expect_count(tab.locator("#trie details[open]"), 0)
     tab.get_by_role("button", name="Expand all").click()
-    assert tab.locator("#trie details[open]").count() == folds.count()
+    expect_count(tab.locator("#trie details[open]"), folds.count())
     tab.get_by_label("Rank").select_option("1")
     tab.wait_for_url(re.compile("rank=1"))
     assert "9 compiles" in tab.locator("#trie").inner_text()

@@ -14,6 +14,7 @@ from collectors.store.connect import open_writer
 from collectors.store.ingest import Ingestor
 from collectors.store.migrations import migrate
 from tests.tools.serving import serving
+from tests.tools.waiting import expect_count
 from tests.unit.app.recorded import RUN, list_events
 
 if TYPE_CHECKING:
@@ -94,5 +95,5 @@ def test_a_running_run_refreshes_and_keeps_what_is_open(tab: Page, tmp_path: Pat
             tab.get_by_text(re.compile(r"^Stack \(")).click()
             ingestor.ingest(RUN, told[8:])
             tab.locator(".tabs__count", has_text="4").first.wait_for(timeout=15_000)
-            assert tab.locator("details.fold[open]").count() == 1
+            expect_count(tab.locator("details.fold[open]"), 1)
             tab.close()  # before its server goes

@@ -12,6 +12,7 @@ import pytest
 from collectors.store.connect import checkpoint, open_writer
 from collectors.store.migrations import migrate
 from tests.tools.serving import serving
+from tests.tools.waiting import expect_count
 from tests.unit.app.benched import HOSTILE, RUNS, bench_suite
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def test_a_number_of_the_overview_leads_to_its_trend_by_keyboard(tab: Page, suit
     tab.get_by_role("link", name="Geomean speedup").focus()
     tab.keyboard.press("Enter")
     tab.wait_for_url(re.compile(r"/trends\?metric=geomean_speedup&suite=bench_models"))
-    assert tab.get_by_role("heading", name="Geomean speedup").count() == 1
+    expect_count(tab.get_by_role("heading", name="Geomean speedup"), 1)
     assert tab.locator("input[name=metric][value=speedup]").is_checked()
 
 

@@ -17,9 +17,10 @@ def test_a_kill_loses_nothing_that_was_written(place: Workplace, whom: str, atte
     place.lossy = True  # the line that a kill cut in two is one
     delay_s = random.uniform(0, 0.6)
     killed = kill_once(place, whom, delay_s, PROGRAMS / "spooling.py", 0)
+    expected = "killed" if whom == "program" else "interrupted"
     assert (killed.stored, killed.integrity) == (killed.written, "ok"), f"after {delay_s:.3f} s"
     assert killed.written > 1
-    assert killed.state == ("killed" if whom == "program" else "interrupted")
+    assert killed.state == expected, f"after {delay_s:.3f} s the recorder ended with {killed.said}"
     place.check_integrity()
 
 

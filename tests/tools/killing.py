@@ -23,6 +23,7 @@ class Killed:
     stored: int
     integrity: str
     state: str
+    said: str  # by the recorder, for whoever reads why a test failed
 
 
 def kill_once(place: Workplace, whom: str, delay_s: float, *command: Any) -> Killed:
@@ -51,11 +52,12 @@ def kill_once(place: Workplace, whom: str, delay_s: float, *command: Any) -> Kil
         os.killpg(started.pid, signal.SIGKILL)
         wait_for(lambda: not running(program))
         written = whole_records(place)
-    started.communicate(timeout=60)
+    _out, said = started.communicate(timeout=60)
     assert place.collect("list", "--db", place.database).returncode == 0
     wait_for(lambda: not place.spools)
     stored = {(row["process_id"], row["sequence"]) for row in place.rows("select process_id, sequence from events")}
-    return Killed(len(written), len(written & stored), place.one("pragma integrity_check"), place.only_run()["state"])
+    integrity, state = place.one("pragma integrity_check"), place.only_run()["state"]
+    return Killed(len(written), len(written & stored), integrity, state, f"{started.returncode}: {said}")
 
 
 def running(pid: int) -> bool:
