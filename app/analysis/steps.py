@@ -21,7 +21,8 @@ from app.analysis.step_series import Prepared, Series, prepare
 
 ALPHA = 5e-4
 MIN_RELATIVE = 0.02
-_RANK_ALPHA = 0.02
+_RANK_ALPHA = 0.05
+_TIED_RANK_ALPHA = 0.02  # counts and rounded values lie apart by chance more often
 _RANK_POINTS = 40
 _NOISE_FLOOR = 0.5
 _RECOVERED = 1 / 3
@@ -153,7 +154,9 @@ def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
         p_value = smallest_p(len(old), len(new))
     else:
         p_value = mann_whitney(old.tolist(), new.tolist()).p_value
-    return p_value * _places(cuts, j) <= _RANK_ALPHA
+    both = np.concatenate((old, new))
+    alpha = _RANK_ALPHA if len(np.unique(both)) == len(both) else _TIED_RANK_ALPHA
+    return p_value * _places(cuts, j) <= alpha
 
 
 def _make_steps(it: Prepared, fit: _Fit) -> list[Step]:

@@ -170,8 +170,8 @@ def _find_confirming(line: Line, step: Step) -> str | None:
     """Return the run that still showed a step after it could first be found; None where none did yet."""
     finite = np.flatnonzero(np.isfinite(line.values))
     at = int(np.searchsorted(finite, step.index))
-    ends = range(at + _FINDING_COUNT - 1, at + step.after_count - 1)  # within the step's own level
-    tried = (*ends[:_MOST_TRIED], *ends[_MOST_TRIED:][-1:])  # where noise hid it for long, all of the level is asked
+    ends = range(at + _FINDING_COUNT - 1, len(finite) - 1)
+    tried = (*ends[:_MOST_TRIED], *ends[_MOST_TRIED:][-1:])  # noise may hide it for long, and then all is asked
     end = next((it for it in tried if _could_be_found(line, step, int(finite[it]))), None)
     return None if end is None else line.run_ids[int(finite[end + 1])]
 

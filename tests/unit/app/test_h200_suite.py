@@ -28,12 +28,16 @@ def h200(tmp_path_factory: pytest.TempPathFactory) -> sqlite3.Connection:
     connection = open_writer(tmp_path_factory.mktemp("h200") / "h200.db")
     migrate_connection(connection)
     for path in sorted(DATA.glob("h200-*.jsonl.xz")):
-        events = [load_event(line) for line in lzma.decompress(path.read_bytes()).decode().splitlines()]
-        runs = {event.process_id: event.run_id for event in events if hasattr(event, "run_id")}
-        ingestor = Ingestor(connection)
-        for run_id in {event.run_id for event in events if isinstance(event, RunStarted)}:
-            ingestor.ingest(run_id, [event for event in events if runs.get(event.process_id) == run_id])
+        ingest_recorded(connection, path)
     return connection
+
+
+def ingest_recorded(connection: sqlite3.Connection, path: Path) -> None:
+    """Ingest the runs that `tests.tools.export_events` kept, in the order they began."""
+    events = [load_event(line) for line in lzma.decompress(path.read_bytes()).decode().splitlines()]
+    runs = {event.process_id: event.run_id for event in events if hasattr(event, "run_id")}
+    for run_id in dict.fromkeys(event.run_id for event in events if isinstance(event, RunStarted)):
+        Ingestor(connection).ingest(run_id, [event for event in events if runs.get(event.process_id) == run_id])
 
 
 def test_every_model_of_the_suite_was_measured(h200: sqlite3.Connection) -> None:

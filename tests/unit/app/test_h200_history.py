@@ -1,0 +1,61 @@
+"""The demo's history as an H200 measured it, with inductor: what is found in it is what was done to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.analysis.finding_words import describe_finding
+from app.findings.update import update_findings
+from app.queries.findings import Finding, load_findings
+from collectors.store.connect import open_reader, open_writer
+from collectors.store.migrations import migrate
+from tests.unit.app.test_h200_suite import ingest_recorded
+
+RECORDED = Path(__file__).parents[2] / "data" / "history" / "h200.jsonl.xz"
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    path = tmp_path_factory.mktemp("history") / "history.db"
+    migrate(path)
+    with closing(open_writer(path)) as store:
+        ingest_recorded(store, RECORDED)
+    update_findings(path)
+    with closing(open_reader(path)) as reader:
+        yield reader
+
+
+def find(history: sqlite3.Connection, model: str, metric: str) -> Finding:
+    (found,) = [it for it in load_findings(history) if (it.model, it.metric) == (model, metric)]
+    return found
+
+
+def subject_of(history: sqlite3.Connection, run_id: str | None) -> str:
+    return str(history.execute("select git_subject from runs where id = ?", (run_id,)).fetchone()[0])
+
+
+def test_a_print_that_breaks_the_graph_halves_the_speedup_until_it_is_gone(history: sqlite3.Connection) -> None:
+    it = find(history, "encoder", "speedup")
+    assert describe_finding(it) == "encoder: speedup fell by 53.6 %, from 7.924× to 3.674×"
+    assert subject_of(history, it.first_run_id) == "encoder: print the largest value while we look for NaNs"
+    assert subject_of(history, it.recovered_run_id) == "encoder: the NaNs are found, print nothing"
+    assert {"graph_break"} <= {cause["kind"] for cause in it.evidence["causes"]}
+
+
+def test_a_choice_by_data_is_named_as_the_cause_of_what_it_costs(history: sqlite3.Connection) -> None:
+    it = find(history, "ranker", "speedup")
+    assert (it.direction, it.state, it.recovered_run_id) == ("worse", "confirmed", None)
+    labels = [cause["label"] for cause in it.evidence["causes"]]
+    assert "Dynamic shape operator in Ranker.forward" in labels
+    assert any("size mismatch at index 0" in label for label in labels)
+
+
+def test_one_run_that_failed_is_no_finding(history: sqlite3.Connection) -> None:
+    failed = history.execute("select count(*) from results where status = 'failed'").fetchone()[0]
+    assert failed == 1
+    assert not [it for it in load_findings(history) if it.metric == "passes"]
