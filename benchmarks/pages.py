@@ -101,9 +101,9 @@ def fill(template: str, values: dict[str, list[str]], number: int) -> str:
 
 
 def list_addresses(values: dict[str, list[str]], chosen: str) -> list[tuple[str, str, bool]]:
-    """List the addresses that contain `chosen` and that the database has something for."""
+    """List the addresses that, or whose names, contain `chosen` and that the database has something for."""
     empty = [f"{{{name}}}" for name, found in values.items() if not found]
-    return [it for it in ADDRESSES if chosen in it[1] and not any(mark in it[1] for mark in empty)]
+    return [it for it in ADDRESSES if chosen in f"{it[0]} {it[1]}" and not any(mark in it[1] for mark in empty)]
 
 
 def time_address(url: str, template: str, values: dict[str, list[str]], requests: int) -> list[Answer]:
@@ -178,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("database", type=Path, metavar="DB")
     parser.add_argument("--requests", type=int, default=50)
     parser.add_argument("--profiles", type=int, default=5, help="fresh browsers for each chart; 0 leaves charts out")
-    parser.add_argument("--only", default="", help="only addresses that contain this")
+    parser.add_argument("--only", default="", help="only addresses that, or whose names, contain this")
     arguments = parser.parse_args(argv)
     if not arguments.database.exists():
         parser.error(f"there is no {arguments.database}; python -m benchmarks.replay {arguments.database} makes it")
