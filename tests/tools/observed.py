@@ -21,6 +21,10 @@ PROGRAMS = ROOT / "tests" / "programs"
 PYTHON = sys.executable
 
 
+# Inductor asks the compiler first what the processor can, for 15 s in every new cache.
+PLAIN_CODE = {"TORCHINDUCTOR_VEC_ISA_OK": "0", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+
+
 @dataclass
 class Workplace:
     """Hold a folder with a database, a spool home and programs of its own; nothing outside it is touched."""
@@ -52,7 +56,7 @@ class Workplace:
             if not name.startswith(("COMPILEBOARD_", "TORCH_", "PYTHON", "TORCHDYNAMO_", "TORCHINDUCTOR_"))
         }
         own = {"PYTHONPATH": str(ROOT), "COMPILEBOARD_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
-        return {**kept, **own, **self.environment, **changes}
+        return {**kept, **own, **PLAIN_CODE, **self.environment, **changes}
 
     def write(self, text: str, name: str = "program.py") -> Path:
         path = self.folder / name
