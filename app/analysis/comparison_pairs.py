@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.analysis.comparison_metrics import COMPARED
-from app.analysis.comparison_model import MACHINE_FIELDS, MODEL_FIELDS, Entry, Excluded, Key, Pair
+from app.analysis.comparison_model import MACHINE_FIELDS, MODEL_FIELDS, Delta, Entry, Excluded, Key, Pair
 from app.analysis.comparison_verdicts import judge
 from app.analysis.result_words import REASONS, describe_accuracy
 
@@ -123,7 +123,18 @@ def _pair(base: Entry, new: Entry) -> Pair | None:
     if base.accuracy and new.accuracy and is_wrong(base) != is_wrong(new):
         accuracy = "broke" if is_wrong(new) else "fixed"
     unknown = [name for name, one, other in zip(MACHINE_FIELDS, base.machine, new.machine) if one != other]
-    return Pair(base, new, found, accuracy, f"not the same {' and '.join(unknown)} on both sides" if unknown else "")
+    warnings = [f"not the same {' and '.join(unknown)} on both sides"] if unknown else []
+    warnings += ["the speedup moved with eager mode, not with the compiled model"] if moved_by_eager(found) else []
+    return Pair(base, new, found, accuracy, "; ".join(warnings))
+
+
+def moved_by_eager(deltas: Mapping[str, Delta]) -> bool:
+    """Tell whether a speedup changed because eager mode did, while the compiled model is as fast as it was."""
+    speedup, eager, compiled = (deltas.get(name) for name in ("speedup", "eager_latency_ms", "abs_latency_ms"))
+    if speedup is None or eager is None or compiled is None:
+        return False
+    is_steady = compiled.verdict in ("noise", "negligible", "same")
+    return is_steady and eager.verdict == "changed" and speedup.verdict in ("better", "worse")
 
 
 def _size(entry: Entry) -> str:

@@ -13,8 +13,10 @@ from typing import Any
 from app.analysis.chains import label_category
 from app.analysis.comparison import compare
 from app.analysis.comparison_distinct import WORDS
-from app.analysis.comparison_model import CompareSide, Comparison, DistinctChange, DistinctDiff, Entry
+from app.analysis.comparison_model import CompareSide, Comparison, DistinctChange, DistinctDiff, Entry, Pair
+from app.analysis.comparison_pairs import moved_by_eager
 from app.analysis.comparison_sides import load_side
+from app.analysis.metrics import format_value
 from app.analysis.trends import find_changes
 from app.findings.detect import Found
 from app.queries.commits import list_commit_range
@@ -28,7 +30,7 @@ MOST_COMMITS = 20
 _KEPT_SIDES, _KEPT_PAIRS = 16, 64  # findings of one run come together
 _UNCHANGED = "unchanged"
 # A change for the worse is rather caused by what is new or came more often.
-_RANK = {"new": 0, "changed": 1, "more often": 2, "resolved": 3, "less often": 4}
+_RANK = {"slower": -1, "faster": -1, "new": 0, "changed": 1, "more often": 2, "resolved": 3, "less often": 4}
 _COUNTERS = ("fallbacks_to_eager", "cudagraph_skips", "graph_breaks", "recompiles", "unique_graphs")
 
 
@@ -187,6 +189,7 @@ def _list_own(it: Found, compared: Comparison, told: Set[str]) -> list[dict[str,
     found = []
     for pair in compared.pairs:
         if _is_of(it, pair.new.key) and pair.new.series["batch_size"] in (None, it.key["batch_size"] or None):
+            found += _list_eager(it, pair)
             for name in _COUNTERS:
                 delta = pair.deltas.get(name)
                 if delta is not None and name not in told and delta.base != delta.new:
@@ -196,6 +199,16 @@ def _list_own(it: Found, compared: Comparison, told: Set[str]) -> list[dict[str,
         if _is_of(it, entry.key) and it.direction == "worse" and (entry.status == "failed" or _is_wrong(entry)):
             found.append(_make("failure", "new", entry.accuracy or entry.reason or "failed"))
     return found
+
+
+def _list_eager(it: Found, pair: Pair) -> list[dict[str, Any]]:
+    """Say of a speedup that moved because eager mode did, which may be the machine's doing, that it is so."""
+    if it.metric != "speedup" or not moved_by_eager(pair.deltas):
+        return []
+    eager = pair.deltas["eager_latency_ms"]
+    values = (format_value(eager.metric, value) for value in (eager.base, eager.new))
+    label = "its latency changed, the compiled model's did not"
+    return [_make("eager_mode", "slower" if eager.new > eager.base else "faster", label, *values)]
 
 
 def _is_wrong(entry: Entry) -> bool:

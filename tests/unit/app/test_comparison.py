@@ -81,6 +81,17 @@ def test_repeats_of_both_sides_judge_a_speedup_without_intervals() -> None:
     assert "over 30 and 30 repeats" in found.detail
 
 
+@pytest.mark.parametrize(("compiled_ms", "eager_ms", "said"), [(2.0, 6.0, True), (1.5, 4.5, False), (2.0, 4.0, False)])
+def test_a_speedup_that_moved_with_eager_mode_alone_says_so(compiled_ms: float, eager_ms: float, said: bool) -> None:
+    def timed(compiled: float, eager: float, seed: int) -> Entry:
+        values = {"speedup": eager / compiled, "abs_latency_ms": compiled, "eager_latency_ms": eager}
+        kept = {"compiled": repeats(compiled, seed=seed), "eager": repeats(eager, seed=seed + 1)}
+        return entry(values=values, repeats=kept)
+
+    (pair,) = compare(side(timed(2.0, 4.0, 1)), side(timed(compiled_ms, eager_ms, 5))).pairs
+    assert ("the speedup moved with eager mode" in pair.warning) == said
+
+
 def test_delta_is_new_relative_to_base() -> None:
     found = judge(SPEEDUP, entry(values={"speedup": 1.0}), entry(values={"speedup": 1.5}))
     assert found is not None

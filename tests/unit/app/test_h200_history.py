@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.analysis.comparison_sides import read_comparison
 from app.analysis.finding_words import describe_finding
 from app.findings.update import update_findings
 from app.queries.findings import Finding, load_findings
@@ -53,6 +54,14 @@ def test_a_choice_by_data_is_named_as_the_cause_of_what_it_costs(history: sqlite
     labels = [cause["label"] for cause in it.evidence["causes"]]
     assert "Dynamic shape operator in Ranker.forward" in labels
     assert any("size mismatch at index 0" in label for label in labels)
+
+
+def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(history: sqlite3.Connection) -> None:
+    before, after = (it[0] for it in history.execute("select id from runs order by started_us limit 2 offset 13"))
+    encoder, ranker = read_comparison(history, before, after).pairs
+    assert (encoder.deltas["speedup"].verdict, ranker.deltas["speedup"].verdict) == ("better", "noise")
+    assert encoder.warning == "the speedup moved with eager mode, not with the compiled model"
+    assert ranker.warning == ""
 
 
 def test_one_run_that_failed_is_no_finding(history: sqlite3.Connection) -> None:
