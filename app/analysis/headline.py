@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -70,14 +70,9 @@ def _sign(text: str) -> str:
     return "+" + text if not plain.startswith("-") else plain.replace("-", "−", 1)
 
 
-def is_timed(it: KeptSummary) -> bool:
-    """Tell whether a run timed anything, or failed to: one that only checked accuracy has no headline."""
-    return bool(it.speedup_count or it.failed_count) or it.passed_count is not None
-
-
-def find_newest(summaries: Sequence[KeptSummary]) -> KeptSummary | None:
-    """Return the newest that timed anything, or failed to."""
-    return next(filter(is_timed, summaries), summaries[0] if summaries else None)
+def find_newest(summaries: Sequence[KeptSummary], timed: Container[str]) -> KeptSummary | None:
+    """Return the newest of a run that timed anything (`list_timed_runs`), else the newest."""
+    return next((it for it in summaries if it.run_id in timed), summaries[0] if summaries else None)
 
 
 def keep_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:

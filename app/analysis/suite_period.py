@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from app.analysis.comparison import compare
 from app.analysis.comparison_model import CompareSide, Comparison
 from app.analysis.comparison_sides import load_side
-from app.analysis.headline import Delta, find_newest, is_timed, keep_set
+from app.analysis.headline import Delta, find_newest, keep_set
 from app.analysis.headline import compare as compare_headlines
 from app.analysis.kept import keep
 from app.analysis.model_history import label_fields
@@ -31,6 +31,7 @@ from app.queries.trends import (
     TrendRun,
     list_sets,
     list_summaries,
+    list_timed_runs,
     list_trend_runs,
 )
 
@@ -129,10 +130,13 @@ def read_suite_period(
         # Nobody checked accuracy: HUD's numbers are of models that pass, so there are none.
         said = SUMMARIZE_PERF
         within = list_summaries(reader, during.narrow(chosen), said.name)
-    new = find_newest(within) or within[0]
+    timed = list_timed_runs(reader, wanted.narrow(chosen))
+    new = find_newest(within, timed) or within[0]
     rows = _read_rows(reader, new, chosen)
     before = list_summaries(reader, replace(wanted, until_us=period.since_us).narrow(chosen), said.name, _MOST_BEFORE)
-    base, base_rows = _find_base(reader, before, within, new, rows)
+    base, base_rows = _find_base(
+        reader, [it for it in (*before, *_older(within, new)) if it.run_id in timed], rows, chosen
+    )
     summaries = [*within, base] if base in before and base is not None else within
     runs = list_trend_runs(reader, [it.run_id for it in summaries])
     axis = lay_out(runs, "date")
@@ -161,20 +165,20 @@ def _read_rows(reader: sqlite3.Connection, of: KeptSummary, chosen: ModelSet) ->
 
 
 def _find_base(
-    reader: sqlite3.Connection,
-    before: Sequence[KeptSummary],
-    within: Sequence[KeptSummary],
-    new: KeptSummary,
-    rows: Sequence[ResultRow],
+    reader: sqlite3.Connection, offered: Iterable[KeptSummary], rows: Sequence[ResultRow], chosen: ModelSet
 ) -> tuple[KeptSummary | None, list[ResultRow]]:
-    """Find the newest run before the period, else its oldest, that timed anything and has a model of new's."""
+    """Find the first of those offered that has a model of new's."""
     models = {it.model for it in rows}
-    older = [it for it in reversed(within) if it.started_us < new.started_us]
-    for it in [*before, *older[:_MOST_BEFORE]]:
-        found = _read_rows(reader, it, new.set) if is_timed(it) else []
+    for it in offered:
+        found = _read_rows(reader, it, chosen)
         if any(row.model in models for row in found):
             return it, found
     return None, []
+
+
+def _older(within: Sequence[KeptSummary], new: KeptSummary) -> list[KeptSummary]:
+    """List the oldest runs of the period, the oldest first."""
+    return [it for it in reversed(within) if it.started_us < new.started_us][:_MOST_BEFORE]
 
 
 def _choose(

@@ -61,6 +61,16 @@ where x.definition = :definition
 order by r.started_us desc, r.id desc
 limit :limit
 """  # noqa: S608
+# The definition that asks for a time alone: by the others a run whose accuracy nobody checked has no speedup.
+TIMED_SQL = f"""
+select x.run_id
+from run_summaries as x
+join runs as r on r.id = x.run_id
+where x.definition = 'summarize_perf'
+  and (x.speedup_count > 0 or x.failed_count > 0)
+  and {_WANTED.format("x")}
+limit 100000
+"""  # noqa: S608
 # Reading a column takes as long as finding its row: what no line is drawn of is left out.
 _ALWAYS = frozenset({"id", "run_id", "status", "reason", "accuracy", "time_us", "experiment", "task"})
 MODELS_SQL = f"""
@@ -243,6 +253,11 @@ def list_summaries(
             sets[key] = _read_set(row)
         summaries.append(KeptSummary(row[0], row[1], sets[key], *row[last:]))
     return summaries
+
+
+def list_timed_runs(connection: sqlite3.Connection, wanted: TrendFilter) -> set[str]:
+    """List the runs that timed anything, or failed to: one that only checked accuracy has no headline."""
+    return {str(row["run_id"]) for row in connection.execute(TIMED_SQL, _bind(wanted))}
 
 
 def list_model_rows(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis.headline import Delta, compare, find_newest, is_timed, keep_set, show_number
+from app.analysis.headline import Delta, compare, find_newest, keep_set, show_number
 from app.analysis.kept import keep, keep_ancestry
 from app.analysis.metrics import SUMMARY_BY_NAME
 from app.analysis.model_history import label_fields
@@ -32,6 +32,7 @@ from app.queries.trends import (
     list_branches,
     list_sets,
     list_summaries,
+    list_timed_runs,
     list_trend_runs,
 )
 
@@ -95,10 +96,12 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
     runs = {it.id: it for it in list_trend_runs(reader, [it.run_id for it in summaries])}
     parents = keep_ancestry(reader, [it.git_commit for it in runs.values()]) if axis_name == "commit" else {}
     axis = lay_out(list(runs.values()), axis_name, parents=parents)
-    newest = find_newest([it for it in summaries if runs[it.run_id].state != "running"]) or summaries[0]
+    timed = list_timed_runs(reader, wanted.narrow(chosen))
+    newest = find_newest([it for it in summaries if runs[it.run_id].state != "running"], timed) or summaries[0]
     still = [runs[it.run_id] for it in summaries[: summaries.index(newest)] if runs[it.run_id].state == "running"]
     summaries = summaries[summaries.index(newest) :]
-    base = _find_base(reader, page["baseline"], summaries, chosen, runs[newest.run_id])
+    previous = next((it.run_id for it in summaries[1:] if it.run_id in timed), None)
+    base = _find_base(reader, page["baseline"], previous, chosen, runs[newest.run_id])
     return page | _show(reader, definition, axis, summaries, base) | {
         "newest": newest,
         "run": runs[newest.run_id],
@@ -147,15 +150,15 @@ def _say_missing(name: str, definition: Definition) -> str:
 
 
 def _find_base(
-    reader: sqlite3.Connection, named: str | None, summaries: Sequence[KeptSummary], chosen: ModelSet, run: TrendRun
+    reader: sqlite3.Connection, named: str | None, previous: str | None, chosen: ModelSet, run: TrendRun
 ) -> Base:
-    """Find what is compared with: what is named, else the run before the newest of the same set that timed anything.
+    """Find what is compared with: what is named, else the previous run.
 
     Raises: FilterError if there is no such run or stored baseline.
     """
     if named and named.startswith(STORED):
         return _load_stored(reader, named.removeprefix(STORED), chosen, run)
-    run_id = named or next((it.run_id for it in summaries[1:] if is_timed(it)), None)
+    run_id = named or previous
     if run_id is None:
         return Base((), "", None, ())
     found = list_trend_runs(reader, [run_id])

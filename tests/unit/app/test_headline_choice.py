@@ -55,3 +55,11 @@ def test_what_was_not_said_can_be_asked_for(client: FlaskClient, store: sqlite3.
     assert "mode=unknown" in page
     assert "9.000×" in text_of(client, "/?mode=unknown") and "9.000×" not in text_of(client, "/?mode=inference")
     assert '<option value="unknown" selected>' in client.get("/trends?mode=unknown").text
+
+
+def test_a_definition_without_numbers_shows_the_newest_run_without_them(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    add_days(store, {}, {"status": "failed", "reason": "OOM", "values": {}}, {})
+    page = client.get("/?definition=hud").text
+    assert "1 of 1 model measured" in page and '<a href="/runs/RUN2">' in page
