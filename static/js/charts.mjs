@@ -60,13 +60,16 @@ function place(trace) {
   return { ...trace, x: trace.x.map((at) => x[at]), ...links, ...(text && { text: trace.x.map((at) => text[at]) }) };
 }
 
-export function draw(plot) {
+export function draw(plot, { keepRange = false } = {}) {
   const { data, layout } = paint(read(plot.dataset.chart));
+  if (keepRange && plot.layout?.xaxis?.range) layout.xaxis = { ...layout.xaxis, range: [...plot.layout.xaxis.range] };
   const config = { displayModeBar: false, responsive: true, showTips: false, doubleClick: "reset" };
   const fresh = !plot.classList.contains("js-plotly-plot");
   if (fresh) plot.replaceChildren();
   globalThis.Plotly.react(plot, data, layout, config);
   if (fresh) {
+    // A finger scrolls the page, and a tap is a click: Plotly would take both for a drag. Zooming has buttons.
+    plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true, passive: true });
     plot.on("plotly_click", (event) => follow(event.points[0]?.customdata));
   }
   plot.dataset.drawn = "yes";
@@ -84,23 +87,25 @@ function follow(custom) {
 // Safari has no requestIdleCallback.
 const whenIdle = globalThis.requestIdleCallback ?? ((task) => setTimeout(task, 50));
 
-export function drawAll(within = document) {
+export function drawAll(within = document, how = {}) {
   const waiting = [...within.querySelectorAll("[data-chart]")];
   // One at a time, when the browser has shown the last and has nothing else to do.
   const next = () => {
     const plot = waiting.shift();
     if (!plot) return;
-    draw(plot);
+    draw(plot, how);
     whenIdle(next, { timeout: 300 });
   };
   next();
 }
 
 drawAll();
-document.addEventListener("themechange", () => drawAll());
+document.addEventListener("themechange", () => drawAll(document, { keepRange: true }));
 // All at once: the browser prints when this returns.
-document.addEventListener("printchange", () => document.querySelectorAll("[data-chart]").forEach((plot) => draw(plot)));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
+document.addEventListener("printchange", () => {
+  document.querySelectorAll("[data-chart]").forEach((plot) => draw(plot, { keepRange: true }));
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(document, { keepRange: true }));
 document.addEventListener("livechange", (event) => {
   for (const plot of document.querySelectorAll(`[data-chart="${CSS.escape(event.detail)}"]`)) draw(plot);
 });

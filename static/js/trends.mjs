@@ -48,13 +48,14 @@ async function show(range, except) {
   moving = false;
 }
 
-// A chart that is drawn later than the others takes the range that is shown.
-function link(plot) {
+// A chart that is drawn later than the others takes the range that is shown. That is no choice of the reader's: it is
+// listened to afterwards.
+async function link(plot) {
   if (whole.has(plot)) return;
   whole.set(plot, readRange(plot));
-  const first = listPlots().find((it) => it !== plot);
+  const first = listPlots().find((it) => it !== plot && whole.has(it));
   const range = first ? readRange(first) : readAddress(whole.get(plot));
-  if (range) globalThis.Plotly.relayout(plot, { "xaxis.range": range });
+  if (range && `${range}` !== `${whole.get(plot)}`) await globalThis.Plotly.relayout(plot, { "xaxis.range": range });
   plot.on("plotly_relayout", (change) => {
     if (moving || !Object.keys(change).some((key) => key.startsWith("xaxis"))) return;
     const range = readRange(plot);
@@ -74,11 +75,18 @@ const MOVES = {
   right: ([from, to]) => [from + (to - from) / 4, to + (to - from) / 4],
 };
 
+// Beyond the runs that are drawn there is nothing to see.
+function keepWithin([from, to], [low, high]) {
+  const wide = Math.min(to - from, high - low);
+  const start = Math.min(Math.max(from, low), high - wide);
+  return [start, start + wide];
+}
+
 tools?.addEventListener("click", ({ target }) => {
   const move = target.closest("[data-zoom]")?.dataset.zoom;
   const [first] = listPlots();
   if (!move || !first || moving) return;
-  const range = move === "all" ? whole.get(first) : MOVES[move](readRange(first));
+  const range = move === "all" ? whole.get(first) : keepWithin(MOVES[move](readRange(first)), whole.get(first));
   writeAddress(move === "all" ? null : range);
   show(range);
 });

@@ -98,6 +98,39 @@ def test_a_link_shows_what_was_zoomed_to(tab: Page, suite: str) -> None:
     assert "zoom" not in tab.url
 
 
+def test_an_address_has_no_zoom_until_a_reader_zooms_and_a_theme_keeps_it(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles&metric=graph_breaks")
+    wait_for_charts(tab, 3)
+    tab.wait_for_timeout(500)
+    assert "zoom" not in tab.url
+    whole = tab.evaluate(SPAN)
+    tab.get_by_role("button", name="Earlier").press("Enter")  # there is nothing earlier
+    tab.get_by_role("button", name="Zoom in").press("Enter")
+    tab.wait_for_function(f"() => Math.abs(({SPAN})() - {whole} / 2) < 1000")
+    tab.get_by_role("button", name="Theme").press("Enter")
+    tab.wait_for_timeout(500)
+    assert tab.evaluate(SPAN) == pytest.approx(whole / 2, abs=1000)
+
+
+def test_a_finger_on_a_chart_scrolls_the_page(open_tab: Callable[..., Page], suite: str) -> None:
+    page = open_tab(400, has_touch=True, is_mobile=True)
+    page.goto(f"{suite}/trends?metric=speedup&metric=recompiles")
+    wait_for_charts(page, 2)
+    chart = page.locator("[data-linked] [data-chart]").first
+    chart.scroll_into_view_if_needed()
+    before, address, box = page.evaluate("scrollY"), page.url, chart.bounding_box()
+    assert box is not None and before > 200
+    finger = page.context.new_cdp_session(page)
+    for step in range(12):
+        at = {"x": box["x"] + 150, "y": box["y"] + 60 + 15 * step}
+        kind = "touchMove" if step else "touchStart"
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
+        page.wait_for_timeout(16)
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.wait_for_function(f"() => scrollY < {before - 80}")
+    assert page.url == address
+
+
 def test_a_zoom_of_another_axis_is_passed_over(tab: Page, suite: str) -> None:
     tab.goto(f"{suite}/trends?metric=speedup&zoom=5.0..9.0")
     wait_for_charts(tab, 1)
