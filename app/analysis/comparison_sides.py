@@ -58,17 +58,33 @@ def read_comparison(
 
     Raises: FilterError if a text names nothing, or neither side has the suite.
     """
-    before, after = (_load_named(reader, text, name, suite) for name, text in (("base", base), ("new", new)))
+    named = [find_side(reader, text, name) for name, text in (("base", base), ("new", new))]
+    kept, said = zip(*(_keep_programs(*both) for both in zip(named, named[::-1])))
+    before, after = (_load_named(reader, it, suite) for it in kept)
     if suite and not (before.entries or after.entries):
         raise FilterError(f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}")
-    return compare(before, after, anyway)
+    found = compare(before, after, anyway)
+    return replace(found, warnings=(*found.warnings, *filter(None, said)))
 
 
-def _load_named(reader: sqlite3.Connection, text: str, name: str, suite: str | None) -> CompareSide:
-    named = find_side(reader, text, name)
-    return (
-        _keep_suite(load_side(reader, _keep_runs(reader, named, suite)), suite) if suite else load_side(reader, named)
-    )
+def _keep_programs(side: Named, other: Named) -> tuple[Named, str]:
+    """Leave out of several runs the observed programs that the other side never ran, and say which: their graph breaks
+    are neither new nor resolved.
+    """
+    known = {(it.run.suite, it.run.name) for it in other.runs}
+    kept = tuple(it for it in side.runs if it.run.result_count or (it.run.suite, it.run.name) in known)
+    if not kept:
+        return side, ""
+    names = sorted({it.run.name for it in side.runs} - {it.run.name for it in kept})
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    said = f"only {side.asked} ran {', '.join(names[:3])}{more}, which is left out" if names else ""
+    return replace(side, runs=kept), said
+
+
+def _load_named(reader: sqlite3.Connection, named: Named, suite: str | None) -> CompareSide:
+    if not suite:
+        return load_side(reader, named)
+    return _keep_suite(load_side(reader, _keep_runs(reader, named, suite)), suite)
 
 
 def _keep_runs(reader: sqlite3.Connection, named: Named, suite: str) -> Named:

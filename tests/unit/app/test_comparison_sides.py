@@ -155,6 +155,18 @@ def test_one_suite_of_a_run_of_two_takes_nothing_of_the_other(
         read_comparison(reader, "A", "B", suite="odd")
 
 
+def test_programs_that_one_side_never_ran_are_left_out(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    for run_id, commit in (("A", "aaaa"), ("B", "bbbb")):
+        add_results(store, run_id, MLP)
+        store.execute("update runs set git_commit = ? where id = ?", (commit, run_id))
+    add_run(store, "DEMO", name="demo", git_commit="bbbb")
+    Ingestor(store).ingest("DEMO", list_break("DEMO/p", START_US), now_us=START_US)
+    found = read_comparison(reader, "commit:aaaa", "commit:bbbb")
+    assert ([it.id for it in found.new.runs], found.breaks.changes) == (["B"], ())
+    assert "only commit:bbbb ran demo, which is left out" in found.warnings
+    assert [it.id for it in read_comparison(reader, "A", "DEMO").new.runs] == ["DEMO"]
+
+
 def test_the_default_base_is_no_run_that_still_runs(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     for day, run_id in enumerate(("A", "B", "C")):
         add_results(store, run_id, MLP, started_us=START_US + day * DAY_US)
