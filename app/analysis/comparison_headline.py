@@ -47,14 +47,30 @@ def _models(found: Comparison) -> list[Headline]:
         return []
     left = f"only on base {len(found.only_base)}, only in new {len(found.only_new)}, excluded {len(found.excluded)}"
     place = "left-out" if found.only_base or found.only_new or found.excluded else ""
-    tiles = [Headline("Models compared", format_count(len(found.pairs)), left, place)]
+    tiles = [Headline("Models compared", format_count(len(found.pairs)), left, place), *_failures(found)]
     if found.pairs:
         counts = list_verdicts(found.pairs)
-        note = f"{counts['better']} better, {counts['neither']} without a clear difference, over all metrics"
+        note = f"{counts['better']} better, {counts['neither']} neither, over all metrics"
         if counts["both"]:
             note += f"; {counts['both']} of the worse also better in one"
         tiles.append(Headline("Models that changed", f"{counts['worse'] + counts['both']} worse", note))
     return tiles
+
+
+def _failures(found: Comparison) -> list[Headline]:
+    """Say which models fail in new alone, or on base alone: the numbers of what both measured know nothing of them."""
+    lost = [it.model[:60] for it in found.excluded if it.kind == "bad"] + _list_accuracy(found, "broke")
+    back = [it.model for it in found.excluded if it.kind == "good" and it.base.status == "failed"]
+    back += _list_accuracy(found, "fixed")
+    if not lost and not back:
+        return []
+    named = f"{', '.join(lost[:3])}{f' and {len(lost) - 3} more' if len(lost) > 3 else ''}"
+    note = "; ".join(filter(None, (named, f"{len(back)} no longer" if back else "")))
+    return [Headline("Newly failing", format_count(len(lost)), note, "left-out" if found.excluded else "models")]
+
+
+def _list_accuracy(found: Comparison, change: str) -> list[str]:
+    return [it.model[:60] for it in found.pairs if it.accuracy == change]
 
 
 def _total(it: Delta) -> Headline:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from app.analysis.comparison import compare
 from app.analysis.comparison_model import CompareSide, Comparison
 from app.analysis.comparison_sides import load_side
+from app.analysis.failures import Failure, list_failures
 from app.analysis.headline import Delta, find_newest, keep_set
 from app.analysis.headline import compare as compare_headlines
 from app.analysis.kept import keep
 from app.analysis.model_history import label_fields
 from app.analysis.period import Period
-from app.analysis.result_words import describe_accuracy, describe_status
 from app.analysis.summaries import DEFINITIONS, SUMMARIZE_PERF, Definition
 from app.analysis.trends import Axis, lay_out
 from app.format import format_plural, format_time
@@ -47,16 +47,6 @@ class Headline:
     base: float | None
     new: float | None
     delta: Delta
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Hold a model that fails on a side: `word` is new, resolved or still; a side without the model says nothing."""
-
-    row: ResultRow
-    word: str
-    base: str | None
-    new: str | None
 
 
 @dataclass(frozen=True)
@@ -153,7 +143,7 @@ def read_suite_period(
         new=new,
         headlines=_sum_up(base, new, base_rows, rows, said),
         comparison=_compare(reader, base, new, chosen) if base else None,
-        failures=tuple(_list_failures(base_rows, rows)),
+        failures=tuple(list_failures(base_rows, rows)),
         commits=tuple(_list_commits(runs, period)),
         findings=tuple(_list_findings(reader, chosen, wanted.branch, period)),
         notes=tuple(_note(axis, chosen, others, len(within))),
@@ -240,29 +230,6 @@ def _only_set(side: CompareSide, chosen: ModelSet) -> CompareSide:
         for found in (side.breaks, side.causes)
     )
     return replace(side, entries=entries, breaks=breaks, causes=causes)
-
-
-def _say_failure(row: ResultRow | None) -> str | None:
-    """Say how a model fails; None where it does not."""
-    if row is None:
-        return None
-    if row.status == "failed":
-        return describe_status(row).word
-    verdict = None if row.accuracy is None else describe_accuracy(row.accuracy)
-    return verdict.word if verdict is not None and verdict.kind == "bad" else None
-
-
-def _list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[Failure]:
-    before, after = ({(it.model, it.batch_size): it for it in rows} for rows in (base, new))
-    found = []
-    for key, row in {**before, **after}.items():
-        was, now = _say_failure(before.get(key)), _say_failure(after.get(key))
-        if now is not None:
-            found.append(Failure(row, "still" if was is not None else "new", was, now))
-        elif was is not None and key in after and after[key].status == "measured":
-            found.append(Failure(row, "resolved", was, None))
-    order = ("new", "resolved", "still")
-    return sorted(found, key=lambda it: (order.index(it.word), it.row.model.lower(), it.row.batch_size or 0))
 
 
 def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[Commit]:

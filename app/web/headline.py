@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.analysis.failures import list_failures
 from app.analysis.headline import Delta, compare, find_newest, keep_set, show_number
 from app.analysis.kept import keep, keep_ancestry
 from app.analysis.metrics import SUMMARY_BY_NAME
@@ -140,7 +141,9 @@ def _show(
         for name, line in lines.items()
     ]
     columns, twin = list_twin([(SUMMARY_BY_NAME[name], [line]) for name, line in lines.items()], axis)
-    return {"cards": cards, "columns": columns, "twin": twin, "trend": axis, "base": base}
+    failures = list_failures(base.rows, rows) if base.title else []
+    shown = {"columns": columns, "twin": twin, "trend": axis, "base": base}
+    return shown | {"cards": cards, "failures": [it for it in failures if it.word != "still"]}
 
 
 def _say_missing(name: str, definition: Definition) -> str:

@@ -63,3 +63,15 @@ def test_a_definition_without_numbers_shows_the_newest_run_without_them(
     add_days(store, {}, {"status": "failed", "reason": "OOM", "values": {}}, {})
     page = client.get("/?definition=hud").text
     assert "1 of 1 model measured" in page and '<a href="/runs/RUN2">' in page
+
+
+def test_what_newly_fails_is_named_on_the_overview_and_in_a_comparison(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    failed = {"status": "failed", "reason": "OOM", "values": {}}
+    add_days(store, {}, failed, {})
+    assert "no longer failing mlp failed: out of memory" in text_of(client, "/")
+    assert "Newly failing 1 mlp" in text_of(client, "/compare?base=RUN0&new=RUN1")
+    assert "Newly failing 0 1 no longer" in text_of(client, "/compare?base=RUN1&new=RUN2")
+    store.execute("delete from runs where id = 'RUN2'")
+    assert "newly failing mlp failed: out of memory" in text_of(client, "/")
