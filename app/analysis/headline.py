@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
-from app.analysis.summaries import Definition, Number, count_passed, keep_models
+from app.analysis.summaries import SUMMARIZE_PERF, Definition, Number, count_passed, keep_models
 from app.queries.result_rows import ResultRow
-from app.queries.trends import KeptSummary, ModelSet
+from app.queries.trends import KeptSummary, ModelSet, TrendFilter, list_summaries
 
 # What makes two results comparable; the hardware is the environment's, which is said beside.
 _KEY = ("suite", "model", "mode", "dtype", "device", "backend", "dynamic", "batch_size", "world_size")
@@ -68,6 +69,19 @@ def _sign(text: str) -> str:
     if not plain.strip("-+0. ×%points"):
         return "±" + plain.lstrip("-")
     return "+" + text if not plain.startswith("-") else plain.replace("-", "−", 1)
+
+
+def list_suited(
+    reader: sqlite3.Connection, wanted: TrendFilter, definition: Definition, limit: int, *, named: bool
+) -> tuple[Definition, list[KeptSummary]]:
+    """List summaries by a definition; where none was named and this one has no numbers, by one that has.
+
+    Where nobody checked accuracy, HUD's numbers, which are of models that pass, are none.
+    """
+    summaries = list_summaries(reader, wanted, definition.name, limit)
+    if named or any(it.speedup_count or it.passed_count for it in summaries):
+        return definition, summaries
+    return SUMMARIZE_PERF, list_summaries(reader, wanted, SUMMARIZE_PERF.name, limit)
 
 
 def find_newest(summaries: Sequence[KeptSummary], timed: Container[str]) -> KeptSummary | None:

@@ -10,12 +10,12 @@ from app.analysis.comparison import compare
 from app.analysis.comparison_model import CompareSide, Comparison
 from app.analysis.comparison_sides import load_side
 from app.analysis.failures import Failure, list_failures
-from app.analysis.headline import Delta, find_newest, keep_set
+from app.analysis.headline import Delta, find_newest, keep_set, list_suited
 from app.analysis.headline import compare as compare_headlines
 from app.analysis.kept import keep
 from app.analysis.model_history import label_fields
 from app.analysis.period import Period
-from app.analysis.summaries import DEFINITIONS, SUMMARIZE_PERF, Definition
+from app.analysis.summaries import DEFINITIONS, Definition
 from app.analysis.trends import Axis, lay_out
 from app.format import format_plural, format_time
 from app.queries.findings import Finding, FindingFilter, list_findings
@@ -114,12 +114,8 @@ def read_suite_period(
     """
     during = replace(wanted, since_us=period.since_us, until_us=period.until_us)
     chosen, others = _choose(reader, wanted, during, period)
-    said = DEFINITIONS[definition or "hud"]
-    within = list_summaries(reader, during.narrow(chosen), said.name)
-    if definition is None and not any(it.speedup_count or it.passed_count for it in within):
-        # Nobody checked accuracy: HUD's numbers are of models that pass, so there are none.
-        said = SUMMARIZE_PERF
-        within = list_summaries(reader, during.narrow(chosen), said.name)
+    asked, named = DEFINITIONS[definition or "hud"], definition is not None
+    said, within = list_suited(reader, during.narrow(chosen), asked, MOST_RUNS, named=named)
     timed = list_timed_runs(reader, wanted.narrow(chosen))
     new = find_newest(within, timed) or within[0]
     rows = _read_rows(reader, new, chosen)

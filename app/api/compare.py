@@ -21,7 +21,7 @@ def get_comparison() -> Answer:
     reader = get_reader()
     both = find_default(reader, read_word("base"), read_word("new"))
     if both is None:
-        refuse("There is nothing to compare with: no other run of the same suite is in this database.")
+        refuse("There is nothing to compare with: name both sides, base and new.")
     return Answer(comparison_row(read_comparison(reader, *both, anyway=anyway == "1", suite=read_word("suite"))))
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from flask import request
 
 from app.analysis.ancestry import Parents
+from app.analysis.headline import list_suited
 from app.analysis.kept import keep_ancestry
 from app.analysis.metrics import Metric
 from app.analysis.rows import plain_row
-from app.analysis.summaries import DEFINITIONS
+from app.analysis.summaries import DEFINITIONS, Definition
 from app.analysis.trend_lines import draw_counts, draw_models, draw_suite, find_metric
 from app.analysis.trends import AXES, TrendLine, lay_out
 from app.api.answer import Answer, find_run, read_word, refuse
@@ -22,12 +23,12 @@ from app.queries.page import FilterError
 from app.queries.run_counts import count_guard_failures, count_runs
 from app.queries.trend_filter import read_choice, read_ids, read_last, read_trend_filter
 from app.queries.trends import (
+    MOST_RUNS,
     KeptSummary,
     ModelSet,
     TrendFilter,
     TrendRun,
     list_model_rows,
-    list_summaries,
     list_trend_runs,
 )
 from collectors.categories import CATEGORIES
@@ -38,17 +39,15 @@ _COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Guar
 def get_summary() -> Answer:
     """Return what the newest run that fits comes to."""
     wanted = read_trend_filter(request.args)
-    definition = _read_definition()
     run_id, commit, torch = (read_word(name) for name in ("run", "commit", "torch"))
     if run_id:
         find_run(run_id)
     narrowed = TrendFilter(**vars(wanted) | {"run": run_id, "commit": commit, "torch": torch})
-    found = list_summaries(get_reader(), narrowed, definition)
+    said, found = _list_summaries(narrowed)
     if not found:
         refuse("No run has benchmark results like these; /api/v1/models lists what was measured.")
     newest = [it for it in found if it.run_id == found[0].run_id]
     (run,) = list_trend_runs(get_reader(), [newest[0].run_id])
-    said = DEFINITIONS[definition]
     return Answer({
         "run": plain_row(run),
         "definition": {name: getattr(said, name) for name in ("name", "label", "pass_rate", "geomean")},
@@ -69,13 +68,14 @@ def get_trend() -> Answer:
     if len(counted) > 1:
         raise FilterError(f"{' and '.join(counted)}: at most one of these at once")
     wanted = read_trend_filter(request.args)
+    definition = None
     if counted:
         metric, series = _count(counted[0], wanted, last)
     else:
-        metric, series = _measure(wanted, last)
-    body: dict[str, Any] = {"metric": metric, "axis": axis, "definition": None, "series": [], "notes": []}
-    if not counted and not read_word("model"):
-        body["definition"] = _read_definition()
+        said, summaries = _list_summaries(wanted)
+        definition = None if read_word("model") else said.name
+        metric, series = _measure(wanted, last, summaries)
+    body: dict[str, Any] = {"metric": metric, "axis": axis, "definition": definition}
     found = list_trend_runs(get_reader(), [it.run_id for line, _fields in series for it in line.points])
     runs = {it.id: it for it in found if wanted.branch in (None, it.git_branch)}
     parents = keep_ancestry(get_reader(), [it.git_commit for it in runs.values()]) if axis == "commit" else {}
@@ -84,18 +84,21 @@ def get_trend() -> Answer:
     return Answer(body | {"series": [row for row, _notes in drawn], "notes": notes})
 
 
-def _read_definition() -> str:
-    return read_choice(request.args, "definition", DEFINITIONS, "hud")
+def _list_summaries(wanted: TrendFilter) -> tuple[Definition, list[KeptSummary]]:
+    """List summaries by what is asked for or, as the pages do, if nothing is, by a definition that has numbers."""
+    asked = DEFINITIONS[read_choice(request.args, "definition", DEFINITIONS, "hud")]
+    return list_suited(get_reader(), wanted, asked, MOST_RUNS, named=bool(request.args.get("definition")))
 
 
-def _measure(wanted: TrendFilter, last: int) -> tuple[dict[str, Any], list[tuple[TrendLine, dict[str, Any]]]]:
+def _measure(
+    wanted: TrendFilter, last: int, summaries: Sequence[KeptSummary]
+) -> tuple[dict[str, Any], list[tuple[TrendLine, dict[str, Any]]]]:
     model = read_word("model")
     name = read_word("metric") or "speedup"
     metric = find_metric(name, of_suite=model is None)
     if metric is None:
         raise FilterError(f"metric: {'a model' if model else 'a suite'} has no {name[:40]}")
     reader = get_reader()
-    summaries = list_summaries(reader, wanted, _read_definition())
     sets: dict[ModelSet, list[KeptSummary]] = {}
     for it in summaries:
         sets.setdefault(it.set, []).append(it)

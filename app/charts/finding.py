@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +20,7 @@ _MARKS = {
     "better": ("triangle-down", "state-good"),
     "changed": ("diamond", "series-4"),
 }
+_MOST_NAMED = 4  # of one run, in words
 _COLORS = {"worse": "state-bad", "better": "state-good", "changed": "series-4"}
 
 
@@ -38,28 +39,42 @@ def mark_findings(chart: Chart, found: Sequence[Finding], axis: Axis) -> Chart:
     place = {run.id: number for number, run in enumerate(axis.runs)}
     traces = []
     for direction, (symbol, color) in _MARKS.items():
-        own = [it for it in found if it.direction == direction and it.first_run_id in place]
+        own: dict[int, list[Finding]] = {}
+        for it in found:
+            if it.direction == direction and it.first_run_id in place:
+                own.setdefault(place[it.first_run_id], []).append(it)
         if own:
-            traces.append(_mark(own, [place[it.first_run_id] for it in own], symbol, color))
+            traces.append(_mark(own, symbol, color))
     data = [*chart.figure["data"], *finish(traces)["data"]]
     return replace(chart, figure=chart.figure | {"data": data}) if traces else chart
 
 
-def _mark(found: Sequence[Finding], places: list[int], symbol: str, color: str) -> dict[str, Any]:
+def _mark(found: Mapping[int, Sequence[Finding]], symbol: str, color: str) -> dict[str, Any]:
+    """Draw a mark a run; one of several findings names them and leads to all that began with the run."""
     return {
         "type": "scatter",
         "mode": "markers",
-        "x": places,
+        "x": list(found),
         "y": [0.04] * len(found),
         "yaxis": "y2",
         "meta": {"color": color, "points": POINTS_ID},
         "marker": {"size": 10, "symbol": symbol},
-        "customdata": [f"/findings/{quote(it.id, safe='')}" for it in found],
-        "hovertext": [describe_finding(it).replace("%{", "% {")[:200] for it in found],
+        "customdata": [_address(it) for it in found.values()],
+        "hovertext": ["\n".join(_describe(one) for one in it[:_MOST_NAMED]) for it in found.values()],
         "hoverlabel": {"namelength": 0},
         "hovertemplate": "%{hovertext}\n%{text}",
         "showlegend": False,
     }
+
+
+def _address(found: Sequence[Finding]) -> str:
+    if len(found) == 1:
+        return f"/findings/{quote(found[0].id, safe='')}"
+    return f"/findings?run={quote(found[0].first_run_id, safe='')}"
+
+
+def _describe(it: Finding) -> str:
+    return describe_finding(it).replace("%{", "% {")[:200]
 
 
 def _draw_levels(it: Finding, metric: Metric, levels: Levels) -> list[dict[str, Any]]:

@@ -24,7 +24,10 @@ from runs as r
 left join run_totals as t on t.run_id = r.id
 where (:commit is null or substr(r.git_commit, 1, length(:commit)) = :commit)
   and (:branch is null or r.git_branch = :branch)
-  and (:torch is null or r.torch_version = :torch or substr(r.torch_version, 1, length(:torch) + 1) = :torch || '+')
+  and (
+    :torch is null or r.torch_version = :torch
+    or substr(r.torch_version, 1, length(:torch) + 1) in (:torch || '+', :torch || '.')
+  )
 order by r.started_us desc, r.id desc
 limit 20000
 """

@@ -50,7 +50,10 @@ def index() -> str:
         "given": given,
         "choices": list_side_choices(reader),
         "suites": list_model_choices(reader).suites,
-        "metrics": [(key, label) for key, (label, _names) in GROUPS.items()] + [(it.name, it.label) for it in COMPARED],
+        "metrics": [
+            *((key, f"{label}, all of it") for key, (label, _names) in GROUPS.items()),
+            *((it.name, it.label) for it in COMPARED),
+        ],
     }
     if both is None:
         return render_template("compare_empty.html", **shared)
@@ -66,7 +69,7 @@ def download(format: str) -> Response:
     reader, given = get_reader(), {key: request.args.get(key, "").strip() for key in SIDES}
     both = find_default(reader, given["base"] or None, given["new"] or None)
     if both is None:
-        abort(404, "There is nothing to compare with: no other run of the same suite is in this database.")
+        abort(404, "There is nothing to compare with: name both sides, base and new.")
     found = read_comparison(reader, *both, anyway=_is_on("anyway"), suite=given["suite"] or None)
     body = b"".join(write_comparison(found, format, time.time_ns() // 1000))
     return send_report(body, format, file_name(found, format), policy_of(found) if format == "html" else "")

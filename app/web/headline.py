@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.analysis.failures import list_failures
-from app.analysis.headline import Delta, compare, find_newest, keep_set, show_number
+from app.analysis.headline import Delta, compare, find_newest, keep_set, list_suited, show_number
 from app.analysis.kept import keep, keep_ancestry
 from app.analysis.metrics import SUMMARY_BY_NAME
 from app.analysis.model_history import label_fields
-from app.analysis.summaries import DEFINITIONS, SUMMARIZE_PERF, Definition
+from app.analysis.summaries import DEFINITIONS, Definition
 from app.analysis.trend_lines import draw_suite
 from app.analysis.trends import AXES, ENVIRONMENT, Axis, lay_out
 from app.charts.base import Chart
@@ -28,11 +28,9 @@ from app.queries.trend_filter import choose_set, read_choice, read_last, read_te
 from app.queries.trends import (
     KeptSummary,
     ModelSet,
-    TrendFilter,
     TrendRun,
     list_branches,
     list_sets,
-    list_summaries,
     list_timed_runs,
     list_trend_runs,
 )
@@ -109,19 +107,6 @@ def read_headline(reader: sqlite3.Connection, query: Mapping[str, str]) -> dict[
         "still": still,
         "baselines": _offer(reader, [runs[it.run_id] for it in summaries[1:_MOST_RUNS]]),
     }  # fmt: skip
-
-
-def list_suited(
-    reader: sqlite3.Connection, wanted: TrendFilter, definition: Definition, limit: int, *, named: bool
-) -> tuple[Definition, list[KeptSummary]]:
-    """List summaries by a definition; where none was named and this one has no numbers, by one that has.
-
-    Where nobody checked accuracy, HUD's numbers, which are of models that pass, are none.
-    """
-    summaries = list_summaries(reader, wanted, definition.name, limit)
-    if named or any(it.speedup_count or it.passed_count for it in summaries):
-        return definition, summaries
-    return SUMMARIZE_PERF, list_summaries(reader, wanted, SUMMARIZE_PERF.name, limit)
 
 
 def _show(

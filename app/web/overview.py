@@ -16,18 +16,20 @@ from app.db import get_reader, get_settings
 from app.queries import overview as queries
 from app.queries.findings import FindingFilter, count_findings, get_detection, list_findings
 from app.queries.runs import RunFilter, list_runs
-from app.queries.trend_filter import address_set
+from app.queries.trend_filter import FILTERS, address_set, check_keys
 from app.queries.trends import ModelSet
 from app.web.headline import read_headline
 from app.web.state import describe_state
 
 blueprint = Blueprint("overview", __name__)
+_PARAMETERS = (*FILTERS, "name", "definition", "axis", "last", "baseline")
 _SHOWN_FINDINGS, _NEWEST_FINDINGS = 5, 60  # rows, and how many findings they are put together from
 
 
 @blueprint.get("/")
 def index() -> str:
     """Show what is in this database, of one suite and name if asked."""
+    check_keys(request.args, _PARAMETERS)
     reader, settings = get_reader(), get_settings()
     suite, name = (request.args.get(key) or None for key in ("suite", "name"))
     series = queries.list_series(reader)

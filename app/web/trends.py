@@ -10,6 +10,7 @@ from typing import Any
 from flask import Blueprint, abort, render_template, request, url_for
 
 from app.analysis.finding_words import describe_finding
+from app.analysis.headline import list_suited
 from app.analysis.kept import keep_ancestry
 from app.analysis.metrics import Metric
 from app.analysis.model_history import label_fields
@@ -21,7 +22,7 @@ from app.charts.metric_trends import chart_metric, list_twin, share_runs
 from app.db import get_reader
 from app.format import format_time
 from app.queries.findings import Finding, list_series_findings
-from app.queries.overview import list_top_breaks, list_top_functions
+from app.queries.overview import TopBreak, list_top_breaks, list_top_functions
 from app.queries.page import FilterError
 from app.queries.run_counts import count_guard_failures, count_runs
 from app.queries.trend_filter import (
@@ -45,7 +46,6 @@ from app.queries.trends import (
     list_sets,
     list_trend_runs,
 )
-from app.web.headline import list_suited
 from app.web.run_shell import REPORTS
 from collectors.categories import CATEGORIES
 
@@ -263,9 +263,15 @@ def _offer(reader: sqlite3.Connection, chosen: ModelSet | None) -> dict[str, Any
         "metrics": [(name, metric) for name in CHOICES if (metric := _name_choice(name))],
         "branches": list_branches(reader),
         "functions": [(str(it.function_id), f"{it.name} · {it.file}") for it in functions],
-        "breaks": [(str(it.distinct_id), " ".join(filter(None, (it.gb_id, it.gb_type or it.reason)))) for it in breaks],
+        "breaks": [(str(it.distinct_id), _name_break(it)) for it in breaks],
         "categories": [(it.name, it.label) for it in CATEGORIES],
     }
+
+
+def _name_break(it: TopBreak) -> str:
+    """Name a graph break by where it is too: one kind may come in many places."""
+    where = f"{it.function or ''} {it.file or ''}:{it.line or ''}".strip(" :")
+    return " · ".join(filter(None, (" ".join(filter(None, (it.gb_id, it.gb_type or it.reason[:60]))), where)))
 
 
 def _name_choice(name: str) -> Metric | None:
