@@ -28,6 +28,7 @@ class Delta:
     """Hold a number of both sides over the same models; None where no model has it on both.
 
     `noise` is how far the logarithm of new ÷ base may be off, 95 times of 100; None where no interval was recorded.
+    `latency` is of a speedup what became of the compiled models' latency, new ÷ base: the rest is eager mode's.
     """
 
     metric: Metric
@@ -35,6 +36,7 @@ class Delta:
     new: float | None
     model_count: int
     noise: float | None = None
+    latency: float | None = None
 
     @property
     def text(self) -> str:
@@ -47,6 +49,11 @@ class Delta:
         if self.metric.name in _PLAIN or not self.base:
             return _sign(format_value(self.metric, change))
         return _sign(f"{100 * change / self.base:.1f} %")
+
+    @property
+    def aside(self) -> str:
+        """Say of a speedup how the compiled latency changed, "" where that is not known."""
+        return "" if self.latency is None else f"compiled latency {_sign(f'{100 * (self.latency - 1):.1f} %')}"
 
     @property
     def word(self) -> str:
@@ -124,8 +131,18 @@ def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], 
         return Delta(metric, None, None, 0)
     pairs = [pair for pair in common if all(number.get(it) is not None for it in pair)]
     base, new = map(number.sum_up, _split(pairs))
-    noise = _find_noise(pairs, number) if metric.name == "geomean_speedup" else None
-    return Delta(metric, base, new, len(pairs), noise)
+    if metric.name != "geomean_speedup":
+        return Delta(metric, base, new, len(pairs))
+    return Delta(metric, base, new, len(pairs), _find_noise(pairs, number), _compare_latency(pairs))
+
+
+def _compare_latency(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> float | None:
+    """Return the geomean of new ÷ base of the compiled latency; None where a model lacks one."""
+    times = [it.abs_latency_ms for pair in pairs for it in pair]
+    if not pairs or not all(it is not None and it > 0 for it in times):
+        return None
+    logs = [math.log(it) for it in times if it is not None]
+    return math.exp(math.fsum((*logs[1::2], *(-it for it in logs[::2]))) / len(pairs))
 
 
 def _find_noise(pairs: Sequence[tuple[ResultRow, ResultRow]], number: Number) -> float | None:

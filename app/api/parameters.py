@@ -139,7 +139,7 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("run_summary", "A run's id.", TEXT),
     (
         "definition",
-        "How a suite is summed up; `hud` where it is not given.",
+        "How a suite is summed up; where it is not given `hud`, or `summarize_perf` where nobody checked accuracy.",
         {"type": "string", "enum": [*DEFINITIONS]},
     ),
     ("metric", f"`speedup` where it is not given; {', '.join(METRICS)}.", TEXT),
