@@ -97,7 +97,7 @@ def test_the_page_reads_without_javascript(open_tab: Callable[..., Page], suite:
     page.goto(f"{suite}/compare?new={NEW}")
     assert "by 95 % intervals" in page.locator("#models").inner_text()
     page.locator("select[name=changes]").select_option("1")
-    page.get_by_role("button", name="Filter").click()
+    page.get_by_role("button", name="Compare").click()
     page.wait_for_url(re.compile("changes=1"))
     assert page.locator(ROWS).all_inner_texts() == ["Resnet18", "Bert4"]
 
