@@ -81,7 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     arguments = build_parser().parse_args(argv)
     try:
-        return int(arguments.function(arguments) or 0)
+        code = int(arguments.function(arguments) or 0)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader has what it wanted. Python flushes stdout once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (SettingError, StoreError) as error:
         return fail(str(error))
     except ModuleNotFoundError as error:

@@ -49,8 +49,8 @@ def describe_start(reader: sqlite3.Connection, rule: Rule) -> str:
     """Say since when a rule runs, and from when on findings are its business."""
     start = get_rule_start(reader, rule.name)
     if start is None:
-        since = "the 24 hours before" if rule.since_us is None else f"{format_time(rule.since_us)[:10]} on"
-        return f"never ran; its first pass takes what was confirmed in {since}"
+        since = "in the 24 hours before" if rule.since_us is None else f"from {format_time(rule.since_us)[:10]} on"
+        return f"never ran; its first pass takes what was confirmed {since}"
     first, since = format_time(start.first_us)[:16], format_time(start.since_us)[:16]
     return f"runs since {first}, takes what was confirmed since {since}"
 

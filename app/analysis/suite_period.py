@@ -261,9 +261,9 @@ def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) 
         yield f"the period has more runs than {MOST_RUNS}: these are the newest"
     if others:
         differing = [name for name in _CHOOSERS if any(getattr(it, name) != getattr(chosen, name) for it in others)]
-        options = ", ".join(f"`--{name.replace('_', '-')}`" for name in differing)
+        options = ", ".join(name.replace("_", " ") for name in differing)
         said = "; ".join(label_fields(it.fields) for it in others[:8]) + ("; …" if len(others) > 8 else "")
         yield (
             f"the suite was measured in {format_plural(len(others), 'other way')} in this period ({said}); this is "
-            f"what was measured last, and {options} {'chooses' if len(differing) == 1 else 'choose'} another"
+            f"what was measured last; name the {options} to choose another"
         )

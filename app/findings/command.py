@@ -12,7 +12,15 @@ from typing import Any
 
 from app.checks.write_table import one_line
 from app.format import format_plural, format_time
-from app.queries.findings import HANDLINGS, STATES, FindingFilter, get_finding, list_findings
+from app.queries.findings import (
+    HANDLINGS,
+    STATES,
+    Finding,
+    FindingFilter,
+    get_finding,
+    list_finding_words,
+    list_findings,
+)
 from app.settings import load_settings
 from collectors.store.connect import open_reader, open_writer
 from collectors.store.errors import StoreError, explain
@@ -99,24 +107,29 @@ def _list(path: str, arguments: argparse.Namespace) -> int:
 
     if not 1 <= arguments.limit <= 10_000:
         return _fail(f"--limit is {arguments.limit}; expected 1 to 10000", 2)
+    is_plain = not (arguments.all or arguments.state or arguments.handling)
     wanted = FindingFilter(
         suite=arguments.suite,
         model=arguments.model,
         state=arguments.state,
         handling=arguments.handling or (None if arguments.all else "open"),
-        direction=None if arguments.all else "worse",
+        direction="worse" if is_plain else None,
     )
     with closing(open_reader(path)) as reader:
         page = list_findings(reader, wanted, limit=arguments.limit)
     for it in page.rows:
         if arguments.all or arguments.state or it.state != "withdrawn":
-            _say_line(f"{it.id}  {format_time(it.first_us)[:10]}  {it.state:<10} {describe_finding(it)}")
+            _say_line(f"{it.id}  {format_time(it.first_us)[:10]}  {_name_state(it):<10} {describe_finding(it)}")
             sys.stdout.write(f"{'':18}{one_line(describe_series(it))}\n")
     if not page.rows:
-        _say_line("nothing found" if arguments.all else "nothing got worse that nobody has taken up; --all lists all")
+        _say_line("nothing got worse that nobody has taken up; --all lists all" if is_plain else "nothing found")
     elif page.next:
         _say_line(f"these are the newest {arguments.limit}; --limit lists more")
     return 0
+
+
+def _name_state(it: Finding) -> str:
+    return "recovered" if it.recovered_run_id and it.state == "confirmed" else it.state
 
 
 def _show(path: str, arguments: argparse.Namespace) -> int:
@@ -130,7 +143,7 @@ def _show(path: str, arguments: argparse.Namespace) -> int:
     )
 
     with closing(open_reader(path)) as reader:
-        it = get_finding(reader, arguments.id)
+        it, said = get_finding(reader, arguments.id), list_finding_words(reader, arguments.id)
     if it is None:
         return _no_such(arguments.id)
     for line in (
@@ -141,6 +154,10 @@ def _show(path: str, arguments: argparse.Namespace) -> int:
         *(f"environment: {one['word']} {one['before']} → {one['now']}" for one in it.evidence["environment"]),
         *(f"commit: {one['hash'][:10]} {one['author']}: {one['subject']}" for one in it.evidence["commits"]["listed"]),
         *(f"suspected cause: {describe_cause(one)}" for one in it.evidence["causes"]),
+        *(
+            f"{format_time(one.time_us)[:16]} {one.who}: {one.action}{f': {one.text}' if one.text else ''}"
+            for one in said
+        ),
     ):
         _say_line(line)
     return 0

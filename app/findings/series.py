@@ -216,10 +216,14 @@ def _make_suite_lines(
     key: Mapping[str, Any], branch: str, summaries: Sequence[dict[str, Any]], names: Sequence[str] | None
 ) -> Iterator[Line]:
     run_ids = [it["run_id"] for it in summaries]
+    measured: Floats = np.array([it["measured_count"] for it in summaries], dtype=np.float64)
+    has_failed = measured < _USUAL_SHARE * np.median(measured)  # a mean that lost models is another mean as well
     for metric in SUMMARY_METRICS:
         if names is not None and metric.name not in names:
             continue
         values = np.array([_get_summary(it, metric.name) for it in summaries], dtype=np.float64)
+        if metric.name != "pass_ratio":
+            values[has_failed] = np.nan
         if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
             yield Line("suite", key, branch, metric, run_ids, values)
 

@@ -65,7 +65,7 @@ def metric_lines(found: Comparison) -> list[str]:
         ]
         for it in found.sums
     ]
-    return ["### Every metric (geometric means; counts are sums)", "", *table(names, rows), "", prose(RULE)]
+    return ["### Every metric (geometric means; counts are sums)", "", *table(names, rows), "", prose(RULE, len(RULE))]
 
 
 def model_lines(found: Comparison) -> list[str]:
@@ -89,7 +89,7 @@ def _changes(pair: Pair, shown: Sequence[str]) -> list[list[str]]:
             show_value(it.metric, it.new),
             show_change(it),
             VERDICTS[it.verdict],
-            METHODS[it.method],
+            METHODS[it.method] + (f"; {prose(pair.warning)}" if pair.warning and it.metric.name == "speedup" else ""),
         ]
         for it in pair.deltas.values()
         if it.verdict in CHANGED

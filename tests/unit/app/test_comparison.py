@@ -55,7 +55,7 @@ CASES: tuple[tuple[str, Entry, Entry, str, str], ...] = (
     ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 1}), "worse", "count"),
     ("graph_breaks", entry(values={"graph_breaks": 4}), entry(values={"graph_breaks": 1}), "better", "count"),
     ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 0}), "same", "count"),
-    ("calls_captured", entry(values={"calls_captured": 8}), entry(values={"calls_captured": 9}), "better", "count"),
+    ("calls_captured", entry(values={"calls_captured": 8}), entry(values={"calls_captured": 9}), "changed", "count"),
     ("unique_graphs", entry(values={"unique_graphs": 2}), entry(values={"unique_graphs": 1}), "changed", "count"),
 )
 

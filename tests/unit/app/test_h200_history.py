@@ -68,3 +68,8 @@ def test_one_run_that_failed_is_no_finding(history: sqlite3.Connection) -> None:
     failed = history.execute("select count(*) from results where status = 'failed'").fetchone()[0]
     assert failed == 1
     assert not [it for it in load_findings(history) if it.metric == "passes"]
+
+
+def test_a_run_that_lost_a_model_hides_no_step_of_the_suite(history: sqlite3.Connection) -> None:
+    (it,) = [one for one in load_findings(history) if (one.subject, one.metric) == ("suite", "geomean_speedup")]
+    assert describe_finding(it) == "suite demo_history: geomean speedup fell by 37.3 %, from 5.876× to 3.685×"

@@ -117,7 +117,7 @@ def test_of_several_configurations_it_says_which_and_how_to_choose(
     assert (
         export(database, output, "--since", "2026-11-01", "--until", "2026-11-30", suite="builtin", format="html") == 0
     )
-    assert "measured in 1 other way" in (said := capsys.readouterr().err) and "`--dtype` chooses another" in said
+    assert "measured in 1 other way" in (said := capsys.readouterr().err) and "name the dtype to choose another" in said
     assert "measured in 1 other way" in Path(output).read_text()
 
 
