@@ -59,18 +59,15 @@ def _models(found: Comparison) -> list[Headline]:
 
 def _failures(found: Comparison) -> list[Headline]:
     """Say which models fail in new alone, or on base alone: the numbers of what both measured know nothing of them."""
-    lost = [it.model[:60] for it in found.excluded if it.kind == "bad"] + _list_accuracy(found, "broke")
-    back = [it.model for it in found.excluded if it.kind == "good" and it.base.status == "failed"]
-    back += _list_accuracy(found, "fixed")
+    lost = [it.model for it in found.excluded if it.kind == "bad"]
+    lost += [it.model for it in found.pairs if it.accuracy == "broke"]
+    back = sum(it.kind == "good" and it.base.status == "failed" for it in found.excluded)
+    back += sum(it.accuracy == "fixed" for it in found.pairs)
     if not lost and not back:
         return []
-    named = f"{', '.join(lost[:3])}{f' and {len(lost) - 3} more' if len(lost) > 3 else ''}"
-    note = "; ".join(filter(None, (named, f"{len(back)} no longer" if back else "")))
+    named = ", ".join(it[:60] for it in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+    note = "; ".join(filter(None, (named, f"{back} no longer" if back else "")))
     return [Headline("Newly failing", format_count(len(lost)), note, "left-out" if found.excluded else "models")]
-
-
-def _list_accuracy(found: Comparison, change: str) -> list[str]:
-    return [it.model[:60] for it in found.pairs if it.accuracy == change]
 
 
 def _total(it: Delta) -> Headline:

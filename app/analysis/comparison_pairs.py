@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.analysis.comparison_metrics import COMPARED
 from app.analysis.comparison_model import MACHINE_FIELDS, MODEL_FIELDS, Delta, Entry, Excluded, Key, Pair
-from app.analysis.comparison_verdicts import judge
+from app.analysis.comparison_verdicts import CHANGED, judge
 from app.analysis.result_words import REASONS, describe_accuracy
 
 _BATCH = MODEL_FIELDS.index("batch_size")
@@ -133,8 +133,7 @@ def moved_by_eager(deltas: Mapping[str, Delta]) -> bool:
     speedup, eager, compiled = (deltas.get(name) for name in ("speedup", "eager_latency_ms", "abs_latency_ms"))
     if speedup is None or eager is None or compiled is None:
         return False
-    is_steady = compiled.verdict in ("noise", "negligible", "same")
-    return is_steady and eager.verdict == "changed" and speedup.verdict in ("better", "worse")
+    return speedup.verdict in CHANGED and eager.verdict in CHANGED and compiled.verdict not in CHANGED
 
 
 def _size(entry: Entry) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from app.analysis.comparison_metrics import COMPARED, GROUPS, group_of
 from app.analysis.comparison_model import Comparison, Delta, Pair
+from app.analysis.comparison_verdicts import CHANGED
 from app.analysis.metrics import BY_NAME, Metric, format_value
 from app.format import format_count, format_number
 from app.queries.page import FilterError
 
 DEFAULT_ORDER = "worst"
-CHANGED = ("worse", "changed", "better")
 _RANK = {"worse": 0, "changed": 1, "better": 2}
 _SIGN = {True: "+", False: ""}
 

@@ -12,6 +12,7 @@ from app.analysis.metrics import BY_NAME, Metric, is_better
 # asv's level: of 200 models that did not change, less than one looks changed.
 # Source: airspeed-velocity/asv, asv/_stats.py, is_different
 ALPHA = 0.002
+CHANGED = ("worse", "changed", "better")  # the verdicts of what is more than noise
 # What differs clearly between the repeats of two runs may still be two starts of one program.
 SMALLEST = 0.02
 VERDICTS = {

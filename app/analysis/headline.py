@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
-from app.analysis.summaries import SUMMARIZE_PERF, Definition, Number, count_passed, keep_models
+from app.analysis.summaries import SUMMARIZE_PERF, Definition, Number, count_passed, geomean, keep_models
 from app.queries.result_rows import ResultRow
 from app.queries.trends import KeptSummary, ModelSet, TrendFilter, list_summaries
 
@@ -137,12 +137,10 @@ def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], 
 
 
 def _compare_latency(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> float | None:
-    """Return the geomean of new ÷ base of the compiled latency; None where a model lacks one."""
-    times = [it.abs_latency_ms for pair in pairs for it in pair]
-    if not pairs or not all(it is not None and it > 0 for it in times):
-        return None
-    logs = [math.log(it) for it in times if it is not None]
-    return math.exp(math.fsum((*logs[1::2], *(-it for it in logs[::2]))) / len(pairs))
+    """Return new ÷ base of the compiled latency's geomean; None where a model lacks one."""
+    times = [(one.abs_latency_ms, other.abs_latency_ms) for one, other in pairs]
+    ratios = [new / base for base, new in times if base and new and min(base, new) > 0]
+    return geomean(ratios) if len(ratios) == len(pairs) else None
 
 
 def _find_noise(pairs: Sequence[tuple[ResultRow, ResultRow]], number: Number) -> float | None:

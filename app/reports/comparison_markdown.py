@@ -10,8 +10,8 @@ from app.analysis.comparison_environment import DIFFERS, REFUSES, WARNS
 from app.analysis.comparison_headline import list_headlines
 from app.analysis.comparison_model import CompareSide, Comparison, DistinctChange, DistinctDiff, Pair
 from app.analysis.comparison_pairs import describe_entry, list_shown
-from app.analysis.comparison_table import CHANGED, show_change, show_share, show_value
-from app.analysis.comparison_verdicts import ACCURACY_CHANGES, METHODS, RULE, VERDICTS
+from app.analysis.comparison_table import show_change, show_share, show_value
+from app.analysis.comparison_verdicts import ACCURACY_CHANGES, CHANGED, METHODS, RULE, VERDICTS
 from app.reports.markdown_words import code, prose, table
 from app.resources import __version__
 
