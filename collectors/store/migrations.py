@@ -21,6 +21,7 @@ SCHEMA_3 = Path(__file__).with_name("schema_3.sql")
 SCHEMA_4 = Path(__file__).with_name("schema_4.sql")
 SCHEMA_5 = Path(__file__).with_name("schema_5.sql")
 SCHEMA_6 = Path(__file__).with_name("schema_6.sql")
+SCHEMA_7 = Path(__file__).with_name("schema_7.sql")
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
@@ -111,6 +112,11 @@ def _migrations() -> Any:
         for statement in split_statements(SCHEMA_6.read_text(encoding="utf-8")):
             database.conn.execute(statement)
         grow_summaries(database.conn)  # a model with a wrong answer counts as failed since
+
+    @steps(name="0007_rejects_failures_trash")  # type: ignore[untyped-decorator]
+    def rejects_failures_trash(database: Any) -> None:
+        for statement in split_statements(SCHEMA_7.read_text(encoding="utf-8")):
+            database.conn.execute(statement)
 
     return steps
 
