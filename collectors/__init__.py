@@ -9,15 +9,22 @@ run            # a notebook shows the run's summary
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collectors.api import Run, install, observe, uninstall
+    from collectors.stack_room import stack_room
 
 __version__ = "0.1.0"
-__all__ = ["Run", "install", "observe", "uninstall"]
+__all__ = ["Run", "install", "observe", "stack_room", "uninstall"]
 
 
 def __getattr__(name: str) -> Any:
     # Lazy: `import collectors` costs nothing, and the observed process loads only what it needs.
+    if name == "stack_room":
+        return import_module("collectors.stack_room").stack_room
     if name in __all__:
         from collectors import api
 
@@ -26,14 +33,15 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """Keep the name `observe` for the function.
+    """Keep the names `observe` and `stack_room` for the functions.
 
-    A submodule binds itself to its package when it is first imported, and the room of the hooks has the name that users
-    call. `from collectors.observe import hooks` finds the room all the same.
+    A submodule binds itself to its package when it is first imported, and these two have the names that users call.
+    `from collectors.observe import hooks` and `from collectors.stack_room import call_with_room` find the modules all
+    the same.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name == "observe" and isinstance(value, ModuleType)):
+        if not (name in ("observe", "stack_room") and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 

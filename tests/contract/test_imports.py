@@ -43,7 +43,7 @@ def test_importing_collectors_loads_nothing_else():
 
 def test_a_missing_attribute_says_what_there_is():
     done = import_with_blocked("import collectors; collectors.instal")
-    assert "it has Run, install, observe, uninstall" in done.stderr
+    assert "it has Run, install, observe, stack_room, uninstall" in done.stderr
 
 
 def test_what_is_not_installed_is_named_in_one_sentence(tmp_path):
