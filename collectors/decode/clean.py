@@ -1,4 +1,7 @@
-"""Make values storable that JSON allows and a database does not: lone surrogates, endless integers, endless nesting."""
+"""Make values storable that JSON allows and a database does not: lone surrogates, endless integers, endless nesting.
+
+Python reads NaN and Infinity as JSON, and nobody else does: they become texts.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,16 @@ _LARGEST = 2**63 - 1
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Give a JSON value with every text encodable as UTF-8, every integer within 64 bits, and a bounded depth.
+    """Give a JSON value with every text encodable as UTF-8, every number finite and in 64 bits, and a bounded depth.
 
     What is so already is returned itself, not a copy.
     """
     if isinstance(value, str):
         return clean_text(value)
-    if isinstance(value, bool) or value is None or isinstance(value, float):
+    if isinstance(value, bool) or value is None:
         return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)  # nan, inf, -inf
     if isinstance(value, int):
         return value if abs(value) <= _LARGEST else hex(value)
     if depth >= _DEEPEST:
@@ -53,7 +58,7 @@ def _is_plain(value: Any) -> bool:
         return str.isascii(value)
     if kind is int:
         return bool(-_LARGEST <= value <= _LARGEST)
-    return value is None or kind is bool or kind is float
+    return value is None or kind is bool or (kind is float and value - value == 0)
 
 
 def _is_name(key: Any) -> bool:

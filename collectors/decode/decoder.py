@@ -11,6 +11,7 @@ from collectors.decode import caches, compiled, failures, guards, live
 from collectors.decode.breaks import parse_break
 from collectors.decode.captured import Captured
 from collectors.decode.clean import clean, clean_text
+from collectors.decode.fit import Notes, fit_event, fit_metrics
 from collectors.decode.names import CACHES, METRICS, SPAN, is_event
 from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from collectors.decode.stacks import named_stack, parse_frames, parse_traceback
@@ -18,6 +19,9 @@ from collectors.decode.traced import decode_logged, make_artifact, make_plain_sp
 
 _BREAK = "artifact:dynamo_graph_break_reason"
 _ARTIFACT = "artifact:"
+
+
+Report = Callable[[str], None]
 
 
 class Decoder:
@@ -37,21 +41,51 @@ class Decoder:
             **dict.fromkeys(live.NAMES, self._live),
         }
 
-    def decode(self, captured: Captured) -> list[events.Event]:
-        """Decode one record: usually one event, more where a record carries configs or a text that is kept."""
-        if captured.logged is not None and not is_event(captured.name):
-            if captured.name == SPAN and (span := make_plain_span(captured)):
-                return [span]  # most of a log's records, and the least to say
-            return decode_logged(captured, captured.logged, _context(captured), self._namer)
-        handler = self._handlers.get(captured.name)
-        captured = _cleaned(captured)
-        if handler is None:
-            return [_noted(captured)]
+    def decode(self, captured: Captured, report: Report = lambda what: None) -> list[events.Event]:
+        """Decode one record: usually one event, more where a record carries configs or a text that is kept.
+
+        What of the record did not fit is told to `report`, once, in words; the rest of it is kept (decode/fit.py).
+        """
+        if captured.name == SPAN and captured.logged is not None and (span := make_plain_span(captured)):
+            return [span]  # most of a log's records, the least to say, and nothing in it that could be odd
+        notes: Notes = []
+        made = self._fitted(self._make(captured, notes), notes)
+        if made is None:
+            made = self._fitted([_noted(_cleaned(captured, []))], notes) or []
+        if notes:
+            report(f"{clean_text(captured.name)}: {'; '.join(notes)}")
+        return made
+
+    def _make(self, captured: Captured, notes: Notes) -> list[events.Event]:
         try:
-            return handler(captured)
-        except Exception:
+            if captured.logged is not None and not is_event(captured.name):
+                return decode_logged(captured, captured.logged, _context(captured), self._namer)
+            captured = _cleaned(captured, notes)
+            handler = self._handlers.get(captured.name)
+            if handler is None:
+                return [_noted(captured)]
+            if captured.name in METRICS and isinstance(captured.metadata, dict):
+                captured = replace(captured, metadata=fit_metrics(captured.metadata, notes))
+            made = handler(captured)
+        except Exception as error:
             # A record that torch wrote otherwise than expected is kept whole, under its own name.
-            return [_noted(captured)]
+            notes.append(f"kept as it came, it cannot be read ({type(error).__name__})")
+            return [_noted(_cleaned(captured, []))]
+        if made and type(made[0]) is events.Noted:
+            notes.append("kept as it came, it has not the form that torch writes")
+        return made
+
+    @staticmethod
+    def _fitted(made: list[events.Event], notes: Notes) -> list[events.Event] | None:
+        """Make the events fit what they declare; None if one lacks a field that it must have."""
+        fitted = []
+        for event in made:
+            one, own = fit_event(event)
+            notes += own
+            if one is None:
+                return None
+            fitted.append(one)
+        return fitted
 
     def _start(self, captured: Captured) -> list[events.Event]:
         frames = parse_frames(_dict(captured.metadata).get("stack"))
@@ -147,10 +181,11 @@ class Decoder:
         return [made if made is not None else _noted(captured)]
 
 
-def _cleaned(captured: Captured) -> Captured:
+def _cleaned(captured: Captured, notes: Notes) -> Captured:
     name, metadata, payload = clean_text(captured.name), clean(captured.metadata), clean(captured.payload)
     if name is captured.name and metadata is captured.metadata and payload is captured.payload:
         return captured
+    notes.append("what no database holds is replaced")
     return replace(captured, name=name, metadata=metadata, payload=payload)
 
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from collectors.decode.captured import Captured
 from collectors.decode.decoder import Decoder
-from collectors.decode.names import is_event
 from collectors.decode.paths import PathNamer, Qualify
-from collectors.events import Event, Noted, RunEnded, RunStarted
+from collectors.events import Event, RunEnded, RunStarted
 from collectors.importer.reading import Reading
 from collectors.importer.withhold import withhold
 from collectors.read.head import HEAD_BYTES, Head, PeekedFile, read_head
@@ -22,7 +21,7 @@ from collectors.read.trace_log import TraceLog
 from collectors.record.home import new_run_id
 from collectors.record.source_index import qualify
 from collectors.store.connect import checkpoint
-from collectors.store.ingest import Ingestor
+from collectors.store.ingest import Ingestor, IngestResult
 from collectors.store.logs import (
     LEARNT_LATE,
     LogRow,
@@ -264,7 +263,7 @@ class Loader:
     def _gpu_count(self) -> int:
         return max(1, len({head.rank for _source, head in self._heads.values() if head.rank is not None}))
 
-    def _complete(self) -> None:
+    def _complete(self, result: IngestResult) -> None:
         """Say of what was read when it was shorter what the beginnings of its logs tell now."""
         for key, row in self._known.items():
             head = self._heads[key][1] if key in self._heads else None
@@ -273,19 +272,16 @@ class Loader:
                 facts["gpu_count"] = self._gpu_count() if head.gpu_name else 0
                 complete_process(self._connection, row, facts, name=self.imported.name, label=self.group.label)
 
-    def _ingest(self, events: list[Event], also: Callable[[], None] = lambda: None) -> int:
+    def _ingest(self, events: list[Event], also: Callable[[IngestResult], None] = lambda result: None) -> IngestResult:
         result = self._ingestor.ingest(self.imported.run_id, events, also=also)
         self.imported.deleted |= result.deleted_run
-        return result.new_count
+        return result
 
     def decode(self, captured: Captured, log: TraceLog) -> list[Event]:
         """Make events of a record, without the user's code if so asked."""
         if self._options.redact_source:
             captured = withhold(captured)
-        events = self._decoder.decode(captured)
-        if events and type(events[0]) is Noted and is_event(captured.name):
-            log.stats.rejects.add("bad_field", log.line, captured.name)
-        return events
+        return self._decoder.decode(captured, lambda what: log.stats.rejects.add("bad_field", log.line, what))
 
 
 def _qualifier(options: Options) -> Qualify | None:

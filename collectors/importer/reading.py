@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from collectors.decode.captured import Captured
@@ -13,9 +14,10 @@ from collectors.read.log_clock import LogClock
 from collectors.read.rejects import Rejects
 from collectors.read.sources import LogSource, SourceDamaged
 from collectors.read.trace_log import ReadStats, TraceLog
-from collectors.record.traces import list_rejects
+from collectors.record.traces import count_refused, list_rejects
 from collectors.rejects import OF_LAST_READING
 from collectors.store.connect import checkpoint
+from collectors.store.ingest import IngestResult
 from collectors.store.logs import LogRow, advance_log, keep_rejects
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Reading:
         self._file = file
         self.offset = row.end_offset_bytes if row else 0
         self._started: set[str] = set()
+        self._lines: dict[int, int | None] = {}  # of the batch's records, by their offsets
         self.learnt_bytes = 0  # of the beginning that was looked at
         self._payloads = loader._options.payloads and not (row and row.payloads == "left_out")
         self.first_us = head.first_us
@@ -77,12 +80,14 @@ class Reading:
         before = done.record_count - stats.records
         batch: list[Event] = []
         text_bytes = 0
+        self._lines.clear()
         try:
             for captured in self._log.read():
                 if captured.process_id not in self._started:
                     batch.append(self._start(captured))
                 events = loader.decode(captured, self._log)
                 batch += events
+                self._lines[captured.sequence] = self._log.line
                 self.last_us = captured.time_us
                 if captured.logged is not None and captured.logged.state == "kept":
                     text_bytes += captured.logged.size_bytes or 0
@@ -91,6 +96,7 @@ class Reading:
                     done.record_count = before + stats.records
                     progress(captured.sequence)
                     batch, text_bytes = [], 0
+                    self._lines.clear()
         except (SourceDamaged, EOFError) as error:
             stats.rejects.add("damaged_file", None, str(error))
         self._write(batch, max(stats.end_offset, self.offset), final=True)
@@ -103,9 +109,6 @@ class Reading:
         run_id = loader.imported.run_id
         if final and not self._started:
             batch.insert(0, self._start(None))
-        rejects = Rejects(dict(self._stats.rejects.by_kind))
-        if final and self is next(iter(loader._readings.values())):
-            rejects.by_kind.update(loader.unread().by_kind)
         values = {
             "process_id": self._head.key,
             "run_id": run_id,
@@ -122,12 +125,18 @@ class Reading:
             "read_us": time.time_ns() // 1000,
         }
 
-        def advance() -> None:
+        def advance(result: IngestResult) -> None:
             advance_log(loader._connection, begin, values)
+            rejects = Rejects({kind: replace(it) for kind, it in self._stats.rejects.by_kind.items()})
+            count_refused(result.refused, rejects, self._line_of)
+            if final and self is next(iter(loader._readings.values())):
+                rejects.by_kind.update(loader.unread().by_kind)
             shown = list_rejects(rejects, examples=not loader._options.redact_source)
             keep_rejects(loader._connection, self._head.key or "", shown)
 
-        loader.imported.event_count += loader._ingest(batch, advance)
+        result = loader._ingest(batch, advance)
+        count_refused(result.refused, self._stats.rejects, self._line_of)
+        loader.imported.event_count += result.new_count
         self.offset = end_offset
         for kind in OF_LAST_READING:
             self.met.by_kind.pop(kind, None)
@@ -137,6 +146,11 @@ class Reading:
         if end_offset >= self._checkpoint_at:
             checkpoint(loader._connection)
             self._checkpoint_at = end_offset + CHECKPOINT_BYTES
+
+    def _line_of(self, event: Event) -> int | None:
+        """Say at which line the record begins that an event was made of; its configs stand just behind it."""
+        begins = [offset for offset in self._lines if offset <= event.sequence]
+        return self._lines[max(begins)] if begins else None
 
     def _start(self, captured: Captured | None) -> ProcessStarted:
         head = self._head

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 
+from collectors.decode.fit import fit_event
 from collectors.decode.paths import PathNamer
 from collectors.events import BenchMeasured, Event, ProcessStarted, RunEnded, RunStarted
 from collectors.formats.breaks import break_event
@@ -19,8 +20,8 @@ from collectors.importer.loader import STATE, Imported, Options, Progress
 from collectors.importer.result_runs import ReadFile, ResultFolder, ResultRun, part_folders, plan_runs
 from collectors.read.rejects import Rejects
 from collectors.read.sources import LimitExceeded, LogSource, NoSuchLog, SourceDamaged, SourceGroup
-from collectors.record.traces import list_rejects
-from collectors.store.ingest import Ingestor
+from collectors.record.traces import count_refused, list_rejects
+from collectors.store.ingest import Ingestor, IngestResult
 from collectors.store.logs import advance_log, find_logs, forget_deletion, replace_rejects
 from collectors.store.result_files import add_result_file, count_rows, find_result_runs
 
@@ -173,14 +174,24 @@ class _Writer:
             return
         process_id = run.process_id(self._connection, it)
         results = [result for of_file, result in run.results if of_file is it]
-        events: list[Event] = [self._place(it, result, process_id) for result in results]
+        events: list[Event] = []
+        for result in results:
+            event, notes = fit_event(self._place(it, result, process_id))
+            events += [event] if event is not None else []
+            if notes:
+                it.file.rejects.add("bad_field", _line_of(result), "; ".join(notes))
         shown = it in run.files
         if shown:
             events += self._list_breaks(it, process_id)
         has_rows = bool(events or (shown and it.file.rejects.total))
         if has_rows:
             events.insert(0, self._start_process(process_id, it.time_us, None))
-        done = self._ingestor.ingest(run.run_id, events, also=lambda: self._keep(it, process_id, has_rows))
+
+        def keep(result: IngestResult) -> None:
+            count_refused(result.refused, it.file.rejects, _line_of)
+            self._keep(it, process_id, has_rows)
+
+        done = self._ingestor.ingest(run.run_id, events, also=keep)
         self.imported.event_count += done.new_count
         self.imported.deleted |= done.deleted_run
 
@@ -239,3 +250,9 @@ class _Writer:
         advance_log(connection, known.end_offset_bytes if known else 0, values)
         shown = list_rejects(file.rejects, examples=not self._options.redact_source) if it in self._run.files else ()
         replace_rejects(connection, process_id, shown)
+
+
+def _line_of(event: Event) -> int | None:
+    """Return the line that a result says it is from."""
+    line = (event.origin or "").rpartition(":")[2] if isinstance(event, BenchMeasured) else ""
+    return int(line) if line.isdecimal() and len(line) < 10 else None

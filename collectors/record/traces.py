@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ from collectors.read.head import HEAD_BYTES, read_head
 from collectors.read.rejects import Rejects
 from collectors.read.trace_log import ReadStats, TraceLog
 from collectors.store.frames import FrameBook
-from collectors.store.ingest import HELD_WHOLE, Ingestor
+from collectors.store.ingest import HELD_WHOLE, Ingestor, IngestResult, Refused
 from collectors.store.logs import advance_log, find_logs, keep_rejects
 
 BATCH = 2_000
@@ -27,7 +28,7 @@ class LoggedFrames(FrameBook):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
-        self._generation = 0
+        self._resets: list[int] = []  # sequences of the starts that came after a reset()
         self._started: set[str] = set()
         self._keys: dict[tuple[int, str], int] = {}
 
@@ -36,7 +37,7 @@ class LoggedFrames(FrameBook):
         if captured.compile_id is None:
             return
         if captured.compile_id in self._started and not captured.attempt:
-            self._generation += 1
+            self._resets.append(captured.sequence)
             self._started.clear()
         self._started.add(captured.compile_id)
 
@@ -44,7 +45,7 @@ class LoggedFrames(FrameBook):
         """Return the row of the compile that a record belongs to."""
         if event.compile_id is None:
             return None
-        place = (self._generation, event.compile_id)
+        place = (bisect_right(self._resets, event.sequence), event.compile_id)
         if place not in self._keys:
             row = self.connection.execute(
                 """
@@ -116,25 +117,25 @@ class TraceReader:
         stats: ReadStats,
     ) -> int:
         end = batch[-1].sequence + 1
-
-        def events() -> Iterator[Event]:
-            for captured in batch:
-                if captured.name == "dynamo_start":
-                    frames.begin_logged(captured)
-                for event in self.decoder.decode(captured):
-                    # The hooks have said the rest.
-                    if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen):
-                        yield event
-
+        events: list[Event] = []
+        for captured in batch:
+            if captured.name == "dynamo_start":
+                frames.begin_logged(captured)
+            # The hooks have said the rest.
+            made = self.decoder.decode(captured, lambda what: stats.rejects.add("bad_field", None, what))
+            events += [it for it in made if type(it) in HELD_WHOLE and not isinstance(it, ConfigSeen)]
         values = self._values(path, batch[0].process_id, end, stats, last_us=batch[-1].time_us)
-        ingestor.ingest(self.run_id, events(), also=lambda: advance_log(self.connection, offset, values))
+        result = ingestor.ingest(
+            self.run_id, events, also=lambda result: advance_log(self.connection, offset, values)
+        )
+        count_refused(result.refused, stats.rejects)
         return end
 
     def _finish(self, path: Path, process_id: str, offset: int, stats: ReadStats) -> None:
         end = max(offset, stats.end_offset)
         values = self._values(path, process_id, end, stats, last_us=None)
 
-        def settle() -> None:
+        def settle(result: IngestResult) -> None:
             advance_log(self.connection, offset, values)
             keep_rejects(self.connection, process_id, list_rejects(stats.rejects))
 
@@ -158,6 +159,14 @@ class TraceReader:
             "last_us": last_us,
             "read_us": time.time_ns() // 1000,
         }
+
+
+def count_refused(
+    refused: Iterable[Refused], rejects: Rejects, line_of: Callable[[Event], int | None] = lambda event: None
+) -> None:
+    """Count the records that the store could not take."""
+    for it in refused:
+        rejects.add("refused", line_of(it.event), f"{it.event.KIND}: {it.reason}")
 
 
 def list_rejects(rejects: Rejects, *, examples: bool = True) -> Iterator[tuple[str, int, int | None, str | None]]:

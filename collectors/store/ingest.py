@@ -10,7 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from collectors.events import (
@@ -29,7 +29,7 @@ from collectors.events import (
 )
 from collectors.store.codec import pack, unpack
 from collectors.store.connect import write_transaction
-from collectors.store.errors import explain
+from collectors.store.errors import StoreError, explain
 from collectors.store.frames import FrameBook
 from collectors.store.rows import WRITERS
 from collectors.store.rows_shared import Batch
@@ -42,13 +42,30 @@ HELD_WHOLE: frozenset[type[Event]] = frozenset((CommitsSeen, ConfigSeen, Artifac
 STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 
+# What goes wrong with the database, the disk or the installation: never an event's own fault.
+_NOT_OF_AN_EVENT = (StoreError, OSError, MemoryError, ImportError, sqlite3.OperationalError, sqlite3.InternalError)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Name an event that the store could not take, and why."""
+
+    event: Event
+    reason: str
+
+
 @dataclass
 class IngestResult:
-    """Count what a batch did."""
+    """Count what a batch did. What is `refused` is in no table; the rest of its batch is recorded."""
 
     new_count: int = 0
     known_count: int = 0
     deleted_run: bool = False
+    refused: list[Refused] = field(default_factory=list)
+
+
+class _OddEventError(Exception):
+    """Say that an event of a batch cannot be written as it is."""
 
 
 class Ingestor:
@@ -69,21 +86,44 @@ class Ingestor:
         events: Iterable[Event],
         *,
         now_us: int | None = None,
-        also: Callable[[], None] = lambda: None,
+        also: Callable[[IngestResult], None] = lambda result: None,
     ) -> IngestResult:
-        """Record a batch of one run's events in one transaction, with what `also` writes.
+        """Record a batch of one run's events in one transaction, with what `also` writes of the result.
 
-        Raises: StoreError in words; nothing of the batch is then recorded, and it may be given again.
+        An event that the store cannot take is refused alone: the batch is then recorded anew, each event behind a
+        savepoint of its own, and the result lists what was refused.
+
+        Raises: StoreError in words (locked, full, unreadable); nothing of the batch is then recorded, and it may be
+        given again.
         """
         now_us = time.time_ns() // 1000 if now_us is None else now_us
+        batch = list(events)
+        try:
+            return self._record(run_id, batch, now_us, also, self._ingest_batch)
+        except _OddEventError:
+            return self._record(run_id, batch, now_us, also, self._ingest_each)
+
+    def _record(
+        self,
+        run_id: str,
+        batch: list[Event],
+        now_us: int,
+        also: Callable[[IngestResult], None],
+        write: Callable[[str, list[Event], int, IngestResult], None],
+    ) -> IngestResult:
         result = IngestResult()
         try:
             with write_transaction(self.connection):
                 if self._is_deleted(run_id):
                     result.deleted_run = True
                     return result
-                self._ingest_batch(run_id, events, now_us, result)
-                also()
+                try:
+                    write(run_id, batch, now_us, result)
+                except Exception as error:
+                    if _is_of_an_event(error):
+                        raise _OddEventError from error
+                    raise
+                also(result)
         except sqlite3.Error as error:
             self._forget()
             raise explain(error, self.path) from error
@@ -92,12 +132,30 @@ class Ingestor:
             raise
         return result
 
+    def _ingest_each(self, run_id: str, events: list[Event], now_us: int, result: IngestResult) -> None:
+        """Write a batch event by event, leaving out those that cannot be written."""
+        for event in events:
+            done = IngestResult()
+            self.connection.execute("savepoint event")
+            try:
+                self._ingest_batch(run_id, [event], now_us, done)
+            except Exception as error:
+                if not _is_of_an_event(error):
+                    raise
+                self.connection.execute("rollback to event")
+                self._forget()
+                result.refused.append(Refused(event, f"{type(error).__name__}: {error}"[:200]))
+            else:
+                result.new_count += done.new_count
+                result.known_count += done.known_count
+            self.connection.execute("release event")
+
     def _forget(self) -> None:
         """Drop what is remembered of the database: it may have been rolled back."""
         for book in (self.frames, self.stacks, self.traces):
             book.forget()
 
-    def _ingest_batch(self, run_id: str, events: Iterable[Event], now_us: int, result: IngestResult) -> None:
+    def _ingest_batch(self, run_id: str, events: list[Event], now_us: int, result: IngestResult) -> None:
         totals = Totals(self.connection, run_id)
         batch = Batch(self.connection, run_id, self.frames, self.stacks, totals, self.traces)
         ensured = False
@@ -273,3 +331,10 @@ class Ingestor:
                 "python_version": event.python_version,
             },
         )
+
+
+def _is_of_an_event(error: Exception) -> bool:
+    """Say whether an error is about what an event holds: a value, its type, its size."""
+    if isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError:
+        return False  # malformed, not a database
+    return not isinstance(error, _NOT_OF_AN_EVENT)

@@ -1,0 +1,225 @@
+"""One odd value never costs a record: fields are made to fit what their event declares, and what did not fit is told.
+
+The rule, for every event of every source: a value that its field cannot hold is the field's default (None, an empty
+list); in a list or an object it is left out; half a surrogate pair in a text, a number beyond 64 bits and an endless
+nesting in free JSON are replaced as `clean` does. Nothing is changed without a note, which names field and value.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
+from typing import Any, TypeVar
+
+from collectors.decode.clean import clean, clean_text
+from collectors.events import Event
+from collectors.fields import FIELDS
+
+_LARGEST = 2**63 - 1
+_SHOWN = 60  # characters of a value in a note
+ODD_VALUES = "odd_values"  # where a record of metrics keeps what did not fit, as it came
+
+Notes = list[str]
+Fit = Callable[[Any, Notes], Any]
+Kind = TypeVar("Kind", bound=Event)
+
+
+class OddValueError(ValueError):
+    """Say what was expected."""
+
+
+def fit_event(event: Kind) -> tuple[Kind | None, Notes]:
+    """Give an event whose fields all fit, and a note of each that did not; None where one it must have does not."""
+    notes: Notes = []
+    values, changes = vars(event), {}
+    for name, fit, default in _plan(type(event)):
+        value = values[name]
+        before = len(notes)
+        try:
+            fitted = fit(value, notes)
+        except OddValueError as error:
+            notes.append(f"{name} is {show_value(value)}, expected {error}")
+            if default is MISSING:
+                return None, notes
+            fitted = default()
+        else:
+            notes[before:] = [f"{name}: {note}" for note in notes[before:]]
+        if fitted is not value:
+            changes[name] = fitted
+    return (replace(event, **changes) if changes else event), notes
+
+
+def fit_metrics(metrics: dict[str, Any], notes: Notes) -> dict[str, Any]:
+    """Give a CompilationMetrics record whose known fields have their types; what had not is under `odd_values`."""
+    changes: dict[str, Any] = {}
+    odd: dict[str, Any] = {}
+    for name, value in metrics.items():
+        if value is None or (known := FIELDS.get(name)) is None:
+            continue
+        try:
+            fitted = _UNITS[known.unit](value, notes)
+        except OddValueError as error:
+            notes.append(f"{name} is {show_value(value)}, expected {error}")
+            odd[name], fitted = value, None
+        if fitted is not value:
+            changes[name] = fitted
+    if odd:
+        changes[ODD_VALUES] = odd
+    return {**metrics, **changes} if changes else metrics
+
+
+def show_value(value: Any) -> str:
+    """Write the beginning of a value for a note."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # an int of more than 4,300 digits
+        text = type(value).__name__
+    return clean_text(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+@cache
+def _plan(cls: type) -> tuple[tuple[str, Fit, Any], ...]:
+    """List a class's fields with what makes a value fit, and what makes the default; MISSING where there is none."""
+    hints = typing.get_type_hints(cls)
+    return tuple((one.name, _fit_of(hints[one.name]), _default(one)) for one in fields(cls))
+
+
+def _default(one: Any) -> Any:
+    if one.default_factory is not MISSING:
+        return one.default_factory
+    return MISSING if one.default is MISSING else lambda: one.default
+
+
+def _fit_of(hint: Any) -> Fit:
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = (_fit_of(one) for one in arguments if one is not type(None))
+        return lambda value, notes: None if value is None else inner(value, notes)
+    if origin is list:
+        return _list_of(_fit_of(arguments[0]))
+    if origin is dict:
+        return _clean_dict if arguments[1] is Any else _dict_of(_fit_of(arguments[1]))
+    if is_dataclass(hint):
+        return _record_of(typing.cast("type", hint))
+    raise TypeError(f"an event's field is declared as {hint}, which nothing here checks")
+
+
+def _whole(value: Any, notes: Notes) -> int:
+    if type(value) is int and -_LARGEST <= value <= _LARGEST:
+        return value
+    if type(value) is float and value.is_integer() and abs(value) < _LARGEST:
+        return int(value)
+    raise OddValueError("a whole number of 64 bits")
+
+
+def _number(value: Any, notes: Notes) -> float:
+    if type(value) is float and value - value == 0:
+        return value
+    if type(value) is int and -_LARGEST <= value <= _LARGEST:
+        return value
+    raise OddValueError("a finite number")
+
+
+def _rounded(value: Any, notes: Notes) -> int:
+    number = _number(value, notes)
+    return _whole(round(number) if abs(number) < _LARGEST else number, notes)
+
+
+def _flag(value: Any, notes: Notes) -> bool:
+    if type(value) is bool:
+        return value
+    raise OddValueError("true or false")
+
+
+def _text(value: Any, notes: Notes) -> str:
+    if not isinstance(value, str):
+        raise OddValueError("a text")
+    if value.isascii():
+        return value
+    fitted = clean_text(value)
+    if fitted is not value:
+        notes.append("half a surrogate pair is replaced")
+    return fitted
+
+
+def _text_or_whole(value: Any, notes: Notes) -> str | int:
+    return _text(value, notes) if isinstance(value, str) else _whole(value, notes)
+
+
+def _json(value: Any, notes: Notes) -> Any:
+    fitted = clean(value)
+    if fitted is not value:
+        notes.append("what no database holds is replaced")
+    return fitted
+
+
+def _clean_dict(value: Any, notes: Notes) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise OddValueError("an object")
+    return typing.cast("dict[str, Any]", _json(value, notes)) if value else value
+
+
+def _list_of(fit: Fit) -> Fit:
+    def fit_list(value: Any, notes: Notes) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise OddValueError("a list")
+        fitted, same = [], isinstance(value, list)
+        for entry in value:
+            try:
+                fitted.append(fit(entry, notes))
+                same = same and fitted[-1] is entry
+            except OddValueError as error:
+                notes.append(f"{show_value(entry)} is left out, expected {error}")
+                same = False
+        return typing.cast("list[Any]", value) if same else fitted
+
+    return fit_list
+
+
+def _dict_of(fit: Fit) -> Fit:
+    def fit_dict(value: Any, notes: Notes) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise OddValueError("an object")
+        fitted, same = {}, True
+        for key, entry in value.items():
+            name = _text(key if isinstance(key, str) else str(key), notes)
+            try:
+                fitted[name] = fit(entry, notes)
+                same = same and name is key and fitted[name] is entry
+            except OddValueError as error:
+                notes.append(f"{show_value(name)} is {show_value(entry)} and left out, expected {error}")
+                same = False
+        return value if same else fitted
+
+    return fit_dict
+
+
+def _record_of(cls: type) -> Fit:
+    def fit_record(value: Any, notes: Notes) -> Any:
+        if type(value) is not cls:
+            raise OddValueError("an object")
+        fitted, own = fit_event(value)
+        notes += own
+        if fitted is None:
+            raise OddValueError("all of its fields")
+        return fitted
+
+    return fit_record
+
+
+_PLAIN: dict[Any, Fit] = {int: _whole, float: _number, bool: _flag, str: _text, Any: _json}
+_UNITS: dict[str, Fit] = {
+    **dict.fromkeys(("count", "bytes"), _whole),
+    **dict.fromkeys(("us", "time_us"), _rounded),
+    **dict.fromkeys(("ms", "s", "time_s"), _number),
+    **dict.fromkeys(("id", "version"), _text_or_whole),
+    "bool": _flag,
+    "text": _text,
+    "list": _list_of(_text),
+    "json": _json,
+}
