@@ -201,6 +201,28 @@ class CompileFailed(FrameContext):
 
 
 @dataclass(frozen=True)
+class RuntimeFailed(FrameContext):
+    """Carry an exception that compiled code raised while it ran, or that ended the program.
+
+    `position` tells a process's failures apart. The first event of one has all; later ones bring its count, and that
+    it ended the program. With the phase compile it only says that what a compile raised ended the program.
+    """
+
+    KIND = "runtime_failed"
+    position: int = 0
+    phase: str = "forward"  # forward | backward | wrapper | program | compile
+    error_type: str | None = None
+    message: str | None = None
+    text: str = ""  # the traceback, from the program's outermost frame
+    function: str | None = None  # the innermost frame that a person wrote
+    file: str | None = None
+    line: int | None = None
+    occurrence_count: int = 1
+    ended_program: bool = False
+    compiled_us: int | None = None  # when its compile was made: compile ids begin again after reset()
+
+
+@dataclass(frozen=True)
 class CacheLookedUp(FrameContext):
     """Carry one look-up in the FX graph cache or AOTAutograd's cache."""
 
@@ -356,6 +378,7 @@ KINDS: dict[str, type[Event]] = {
         GraphBroke,
         Recompiled,
         CompileFailed,
+        RuntimeFailed,
         CacheLookedUp,
         CudagraphSkipped,
         SnapshotTaken,

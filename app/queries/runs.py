@@ -77,6 +77,7 @@ class RunRow:
     recompile_count: int
     recompile_limit_count: int
     failure_count: int
+    runtime_failure_count: int
     restart_count: int
     cache_hit_count: int
     cache_miss_count: int
@@ -110,6 +111,7 @@ _COLUMNS = """
   coalesce(t.recompile_count, 0) as recompile_count,
   coalesce(t.recompile_limit_count, 0) as recompile_limit_count,
   coalesce(t.failure_count, 0) as failure_count,
+  coalesce(t.runtime_failure_count, 0) as runtime_failure_count,
   coalesce(t.restart_count, 0) as restart_count,
   coalesce(t.cache_hit_count, 0) as cache_hit_count,
   coalesce(t.cache_miss_count, 0) as cache_miss_count,

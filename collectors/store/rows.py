@@ -20,6 +20,7 @@ from collectors.events import (
     ProcessStarted,
     Recompiled,
     RecordsLost,
+    RuntimeFailed,
     SnapshotTaken,
     SpanSeen,
     SymbolSeen,
@@ -29,6 +30,7 @@ from collectors.store.commits import Commit, keep_commits
 from collectors.store.rows_bench import write_result
 from collectors.store.rows_compile import write_break, write_compiled, write_start
 from collectors.store.rows_recompile import write_recompile
+from collectors.store.rows_runtime import write_runtime_failure
 from collectors.store.rows_shared import Batch, pick
 
 Connection = sqlite3.Connection
@@ -230,6 +232,7 @@ WRITERS: dict[type, Callable[..., None]] = {
     GraphBroke: write_break,
     Recompiled: write_recompile,
     CompileFailed: write_failure,
+    RuntimeFailed: write_runtime_failure,
     CacheLookedUp: write_cache,
     CudagraphSkipped: write_skip,
     SnapshotTaken: write_snapshot,

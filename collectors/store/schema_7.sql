@@ -10,7 +10,17 @@
 
 -- == failures while compiled code runs ==
 --
---
+-- `failures` holds them beside what compiles raised: phase is compile, forward, backward, wrapper (AOTAutograd's code
+-- around a graph) or program (the exception that ended it, from no compiled code). The same failure again is counted.
+
+alter table failures add column phase text not null default 'compile';
+alter table failures add column position integer;  -- among its process's; null for what a compile raised
+alter table failures add column occurrence_count integer not null default 1;
+alter table failures add column ended_program integer not null default 0;
+alter table failures add column function_id integer references functions (id);  -- where it was raised; null for a compile's
+alter table failures add column line integer;
+create unique index failures_position on failures (process_id, position) where position is not null;
+alter table run_totals add column runtime_failure_count integer not null default 0;  -- all but the phase compile
 
 -- == page faults and stack room ==
 --

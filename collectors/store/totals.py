@@ -16,6 +16,7 @@ RUN_COLUMNS = (
     "recompile_count",
     "recompile_limit_count",
     "failure_count",
+    "runtime_failure_count",
     "restart_count",
     "cache_hit_count",
     "cache_miss_count",
