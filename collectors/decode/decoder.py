@@ -19,6 +19,7 @@ from collectors.decode.traced import decode_logged, make_artifact, make_plain_sp
 
 _BREAK = "artifact:dynamo_graph_break_reason"
 _ARTIFACT = "artifact:"
+_CLEANED = frozenset(("metrics",))  # with the whole record
 
 
 Report = Callable[[str], None]
@@ -80,7 +81,7 @@ class Decoder:
         """Make the events fit what they declare; None if one lacks a field that it must have."""
         fitted = []
         for event in made:
-            one, own = fit_event(event)
+            one, own = fit_event(event, _CLEANED)
             notes += own
             if one is None:
                 return None

@@ -125,9 +125,7 @@ class TraceReader:
             made = self.decoder.decode(captured, lambda what: stats.rejects.add("bad_field", None, what))
             events += [it for it in made if type(it) in HELD_WHOLE and not isinstance(it, ConfigSeen)]
         values = self._values(path, batch[0].process_id, end, stats, last_us=batch[-1].time_us)
-        result = ingestor.ingest(
-            self.run_id, events, also=lambda result: advance_log(self.connection, offset, values)
-        )
+        result = ingestor.ingest(self.run_id, events, also=lambda result: advance_log(self.connection, offset, values))
         count_refused(result.refused, stats.rejects)
         return end
 
