@@ -98,7 +98,7 @@ def show_value(value: Any) -> str:
 
 
 @cache
-def _plan(cls: type) -> tuple[tuple[str, type | None, bool, Fit, Any], ...]:
+def _plan(cls: type) -> tuple[tuple[str, Any, bool, Fit, Any], ...]:
     """List a class's fields: name, plain type, whether it may be None, what makes a value fit, what makes the default.
 
     The default is MISSING where there is none.
