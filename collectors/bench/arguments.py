@@ -149,6 +149,13 @@ def _add_how(bench: argparse.ArgumentParser) -> None:
         metavar="N",
         help="timed repeats, eager and compiled in turns (default 30)",
     )
+    group.add_argument(
+        "--compile-repeats",
+        type=count,
+        default=Settings.compile_repeats,
+        metavar="N",
+        help="timed compilations, cold and warm, each with caches of its own (default 3)",
+    )
     group.add_argument("--iterations-per-run", type=count, default=1, metavar="N", help="calls a repeat (default 1)")
     group.add_argument(
         "--iterations",
@@ -169,7 +176,8 @@ def _add_how(bench: argparse.ArgumentParser) -> None:
         "--export-profiler-trace": "write a profiler trace of one eager and one compiled call",
         "--snapshot-memory": "write the GPU allocator's history (CUDA)",
         "--timing": "print torch's own time report for each model",
-        "--quick": "3 repeats and no warm compile: to see that something works, not how fast",
+        "--quick": "3 repeats and one compilation: to see that something works, not how fast",
+        "--no-stack-room": "measure without room on Python's frame stack: what a program may meet",
     }
     for flag, words in flags.items():
         group.add_argument(flag, action="store_true", help=words)

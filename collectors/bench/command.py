@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 
 from collectors.bench import suites
 from collectors.bench.backends import check_backend
@@ -20,7 +21,7 @@ from collectors.bench.plan import make_plan, plan_hash
 from collectors.bench.preflight import check_settings
 from collectors.bench.resume import find_before
 from collectors.bench.selection import select
-from collectors.bench.settings import Settings
+from collectors.bench.settings import Settings, for_experiments, list_torch_variables
 from collectors.bench.suites.user import parse_only
 from collectors.record import hints
 from collectors.record.launch import Request
@@ -66,8 +67,8 @@ def make_job(arguments: argparse.Namespace, place: Place, tags: dict[str, str]) 
 
     Raises: ValueError in words for what cannot be asked for.
     """
-    chosen, settings = choose_models(arguments), settings_of(arguments)
     experiments = tuple(dict.fromkeys(arguments.experiments or ["performance"]))
+    chosen, settings = choose_models(arguments), for_experiments(settings_of(arguments, place.environment), experiments)
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
     if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
         check_backend(settings.backend)
@@ -115,7 +116,7 @@ def list_models(models: list[ModelRef]) -> int:
     return 0
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings:
+def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
     """Make the settings of the arguments.
 
     Raises: ValueError where two of them cannot go together.
@@ -130,6 +131,11 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         )
     if arguments.compile_mode and arguments.backend != "inductor":
         raise ValueError(f"--mode is inductor's; the backend is {arguments.backend}")
+    if arguments.compile_mode and arguments.disable_cudagraphs and device == "cuda":
+        raise ValueError(
+            f"--mode {arguments.compile_mode} says itself whether there are CUDA graphs; expected it without"
+            " --disable-cudagraphs, or --mode max-autotune-no-cudagraphs"
+        )
     for pair in arguments.inductor_config or ():
         if not re.match(r"[^=\s]+=", pair):
             raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
@@ -149,6 +155,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
             "inductor_config": tuple(arguments.inductor_config or ()),
             "output_directory": os.path.abspath(output) if output else None,
             "timeout_s": arguments.timeout,
+            "environment": list_torch_variables(environment),
         }
     )
 

@@ -77,12 +77,15 @@ FLAGS = {  # settings that are a flag of the same name
     "cosine": "--cosine",
     "profile_dynamo_cache_lookup": "--profile-dynamo-cache-lookup",
     "warm_start_latency": "--warm-start-latency",
+    "snapshot_memory": "--snapshot-memory",
+    "no_stack_room": "--no-stack-room",
     "quick": "--quick",
 }
 VALUES = {
     "compile_mode": "--mode",
     "threads": "--threads",
     "batch_size": "--batch-size",
+    "compile_repeats": "--compile-repeats",
     "iterations": "--iterations",
     "iterations_per_run": "--iterations-per-run",
     "per_process_memory_fraction": "--per-process-memory-fraction",

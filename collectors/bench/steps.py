@@ -24,15 +24,13 @@ AMP_DTYPES = {"cpu": torch.bfloat16, "cuda": torch.float16}
 
 
 class Steps:
-    """Hold what one step needs beside the module and its inputs: autocast, scaler, loss, optimizer."""
+    """Hold what one step needs beside the module and its inputs: autocast, loss, optimizer."""
 
     def __init__(self, settings: Settings, loss: Callable[[Any], torch.Tensor] | None, facts: ModelFacts) -> None:
         self.settings = settings
         self.facts = facts
         self.loss = _divided(loss or mean_of_all, facts.loss_divisor)
         self.optimizer: Any = None
-        scales = settings.is_training and settings.dtype == "amp" and settings.device == "cuda"
-        self.scaler: Any = torch.amp.GradScaler("cuda", init_scale=2.0) if scales else _NoScaler()
 
     def autocast(self) -> Any:
         """Return the context of a forward pass: automatic mixed precision, if asked for."""
@@ -69,7 +67,7 @@ class Steps:
         with self.autocast():
             output = module(**cloned) if isinstance(cloned, dict) else module(*cloned)
             loss = self.loss(output)
-        self.scaler.scale(loss).backward()
+        loss.backward()  # unscaled, as upstream: a scaler's state would differ between eager and compiled
         if self.optimizer is not None:
             self.optimizer.step()
         if collect_outputs:
@@ -83,11 +81,6 @@ class Steps:
             self.optimizer.zero_grad(True)
         else:
             module.zero_grad(True)
-
-
-class _NoScaler:
-    def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        return loss
 
 
 def _divided(loss: Callable[[Any], torch.Tensor], divisor: float) -> Callable[[Any], torch.Tensor]:

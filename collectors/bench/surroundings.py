@@ -37,13 +37,15 @@ def arrange(task: Task) -> None:
     if settings.per_process_memory_fraction is not None and settings.device == "cuda":
         torch.cuda.set_per_process_memory_fraction(settings.per_process_memory_fraction)
     torch.backends.cuda.matmul.allow_tf32 = True
+    if hasattr(torch.backends.cuda, "allow_fp16_bf16_reduction_math_sdp"):  # from torch 2.5 on
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
     torch._dynamo.config.suppress_errors = False
     if settings.dynamic_batch_only or settings.dynamic_shapes:
         torch._dynamo.config.automatic_dynamic_shapes = True
-        torch._dynamo.config.assume_static_by_default = not settings.dynamic_shapes
+        torch._dynamo.config.assume_static_by_default = not settings.all_dynamic
     if settings.compiled_autograd:
         torch._dynamo.config.compiled_autograd = True
-    if settings.backend.startswith("inductor"):
+    if settings.is_inductor:
         _arrange_inductor(task)
     random.seed(SEED)
     torch.manual_seed(SEED)

@@ -120,7 +120,7 @@ class Workbench:
         options: dict[str, Any] = {
             "backend": self.settings.backend,
             "fullgraph": self.settings.nopython,
-            "dynamic": True if self.settings.dynamic_shapes else None,
+            "dynamic": True if self.settings.all_dynamic else None,
             "mode": self.settings.compile_mode,
         }
         with failing_as("fail_to_run"):  # a backend that is not there

@@ -32,7 +32,7 @@ def run(bench: Workbench) -> Outcome:
     sizes = {size: bench.prepare_inputs(bench.loaded.resize(size)) for size in bench.loaded.sizes}
     start = dynamo_counts()
     ways: list[tuple[str, bool | None]] = [("dynamic/", True)]
-    if not bench.settings.dynamic_shapes:
+    if not bench.settings.all_dynamic:
         ways.insert(0, ("", None))
     with bench.grad():
         for prefix, dynamic in ways:

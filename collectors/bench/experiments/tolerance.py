@@ -5,7 +5,6 @@ Source: check_tolerance of upstream's benchmarks/dynamo/common.py, whose columns
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,7 +50,7 @@ def run(bench: Workbench) -> Outcome:
 
 def _reference(bench: Workbench) -> Any:
     reset_rng_state()
-    with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly(), _steps_on_the_cpu(bench):
+    with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():
         module = bench.copy_module().to(REFERENCE_DEVICE)
         bench.steps.use(module)
         for group in bench.steps.optimizer.param_groups if bench.steps.optimizer else ():
@@ -59,18 +58,6 @@ def _reference(bench: Workbench) -> Any:
         return bench.run_iterations(
             bench.steps.step(), module, move_inputs(clone_inputs(bench.inputs), REFERENCE_DEVICE)
         )
-
-
-@contextlib.contextmanager
-def _steps_on_the_cpu(bench: Workbench) -> Iterator[None]:
-    """Scale the loss on the CPU meanwhile, if it is scaled: a scaler takes no other device's."""
-    scaler = bench.steps.scaler
-    if isinstance(scaler, torch.amp.GradScaler):
-        bench.steps.scaler = torch.amp.GradScaler(REFERENCE_DEVICE, init_scale=scaler.get_scale())
-    try:
-        yield
-    finally:
-        bench.steps.scaler = scaler
 
 
 def _compiled(bench: Workbench) -> Any:
