@@ -28,9 +28,20 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
 COMPARED = tuple(BY_NAME[name] for _label, names in GROUPS.values() for name in names)
 # What the others are measured against: where eager mode changes, the machine or torch did, and no model is worse.
 YARDSTICKS = ("eager_latency_ms", "eager_peak_mem_gb")
-# Which kept repeats tell the noise of a metric; a ratio is eager ÷ compiled of one interleaved pair.
-REPEATS = {"speedup": "ratio", "abs_latency_ms": "compiled", "eager_latency_ms": "eager"}
-# What a change must exceed where nothing tells the noise. One compile is timed once, and varies more.
+# Which samples tell the noise of a metric; of two names, the first ÷ the second of what was measured together.
+SAMPLES: dict[str, tuple[str, ...]] = {
+    "speedup": ("eager", "compiled"),
+    "abs_latency_ms": ("compiled",),
+    "eager_latency_ms": ("eager",),
+    "compilation_latency_s": ("cold_compile_s",),
+    "warm_compilation_latency_s": ("warm_compile_s",),
+    "dynamo_peak_mem_gb": ("compiled_peak_gb",),
+    "eager_peak_mem_gb": ("eager_peak_gb",),
+    "compression_ratio": ("eager_peak_gb", "compiled_peak_gb"),
+}
+# Medians of many repeats, also where these were not kept; every other number was measured once where it has no samples.
+MEDIANS = ("speedup", "abs_latency_ms", "eager_latency_ms", "geomean_speedup")
+# What a change must exceed where few samples tell the noise, or none. Compiling varies more.
 _THRESHOLD, _COMPILE_THRESHOLD = 0.05, 0.1
 _COMPILING = (*GROUPS["compile"][1], "compile_s")
 # Of whole runs, with and without a benchmark.

@@ -20,7 +20,7 @@ Key = tuple[Any, ...]
 class Entry:
     """Hold what one side says of one series. A metric that was not measured is not in `values`, and never 0.
 
-    Units: repeats are ms, in the order in which they were measured.
+    Units: repeats are in the order in which they were measured; eager and compiled are ms, the others as named.
     """
 
     series: Mapping[str, Any]  # MODEL_FIELDS and MACHINE_FIELDS
@@ -29,7 +29,7 @@ class Entry:
     reason: str | None = None
     accuracy: str | None = None
     interval: tuple[float, float] | None = None  # of the speedup
-    repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)  # eager, compiled
+    repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)  # eager, compiled, samples
     run_id: str | None = None
     experiments: tuple[str, ...] = ()  # that it is made of; none where that is not known
 
@@ -106,14 +106,14 @@ class CompareSide:
 class Delta:
     """Hold one metric of one model on both sides; `change` is new relative to base, None where base is 0.
 
-    `method` says what the verdict rests on: intervals, repeats, threshold or count.
+    `method` says what the verdict rests on: intervals, repeats, samples, threshold or count.
     """
 
     metric: Metric
     base: float
     new: float
     change: float | None
-    verdict: str  # better | worse | changed | negligible | noise | same
+    verdict: str  # better | worse | changed | negligible | noise | single | same
     method: str
     detail: str = ""
     p_value: float | None = None

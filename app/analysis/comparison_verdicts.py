@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from app.analysis.comparison_metrics import REPEATS, YARDSTICKS, threshold_of
+from app.analysis.comparison_metrics import MEDIANS, SAMPLES, YARDSTICKS, threshold_of
 from app.analysis.comparison_model import Delta, Entry
 from app.analysis.mann_whitney import mann_whitney, smallest_p
 from app.analysis.metrics import BY_NAME, Metric, is_better
@@ -15,60 +16,99 @@ ALPHA = 0.002
 CHANGED = ("worse", "changed", "better")  # the verdicts of what is more than noise
 # What differs clearly between the repeats of two runs may still be two starts of one program.
 SMALLEST = 0.02
+FEWEST_SAMPLES = 3
 VERDICTS = {
     "worse": "worse",
     "better": "better",
     "changed": "changed",
     "negligible": "below 2 %",
     "noise": "no clear difference",
+    "single": "one sample each",
     "same": "unchanged",
 }
 METHODS = {
     "intervals": "95 % intervals",
     "repeats": "Mann–Whitney U",
+    "samples": "samples apart",
     "threshold": "threshold",
     "count": "count",
 }
 _PLAIN, _COMPILE = (threshold_of(BY_NAME[name]) for name in ("speedup", "compilation_latency_s"))
 RULE = (
     f"A change of at least {SMALLEST:.0%} is more than noise where the 95% intervals lie apart, or Mann–Whitney's p"
-    f" is below {ALPHA:g}; where neither is known, above {_PLAIN:.0%}, of compile times above {_COMPILE:.0%}."
+    f" is below {ALPHA:g}; of {FEWEST_SAMPLES} samples or more, above {_PLAIN:.0%} (compile times {_COMPILE:.0%})"
+    " where they lie further apart than either side is wide. What was measured once is neither better nor worse."
     " A count is not noisy."
 ).replace("%", " %")
-KINDS = {"worse": "bad", "better": "good", "changed": "warn", "negligible": "quiet", "noise": "quiet", "same": "quiet"}
+KINDS = {"worse": "bad", "better": "good", "changed": "warn"} | dict.fromkeys(
+    ("negligible", "noise", "single", "same"), "quiet"
+)
 # Of an accuracy that changed: the word and its kind.
 ACCURACY_CHANGES = {"broke": ("now wrong", "bad"), "fixed": ("now right", "good")}
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """One metric of one side: its value, and what tells how far that may be off."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+    samples: Sequence[float] = ()
+
+
 def judge(metric: Metric, base: Entry, new: Entry) -> Delta | None:
     """Compare one metric of one model; None where a side did not measure it."""
-    before, after = base.values.get(metric.name), new.values.get(metric.name)
-    if before is None or after is None:
-        return None
-    if metric.kind == "count" or before <= 0 or after <= 0 or before == after:
-        return judge_values(metric, before, after)
-    if metric.name == "speedup" and base.interval and new.interval:
-        return _by_intervals(metric, (before, after), base.interval, new.interval)
-    kept = (_pick_repeats(metric, base), _pick_repeats(metric, new))
-    if kept[0] and kept[1] and smallest_p(len(kept[0]), len(kept[1])) < ALPHA:
-        return _by_repeats(metric, (before, after), *kept)
-    return judge_values(metric, before, after)
+    before, after = _measure(metric, base), _measure(metric, new)
+    return None if before is None or after is None else decide(metric, before, after)
 
 
 def judge_values(metric: Metric, base: float, new: float) -> Delta:
-    """Compare two bare numbers: a count by itself, anything else by the metric's threshold."""
-    change = new / base - 1 if base > 0 else 0.0 if new == base else None
-    method = "count" if metric.kind == "count" else "threshold"
-    if new == base:
-        return Delta(metric, base, new, change, "same", method)
-    if method == "count":
-        return Delta(metric, base, new, change, _direct(metric, base, new), method)
-    if change is None or new <= 0:
-        return Delta(metric, base, new, change, "noise", method, "one side is not above 0, so there is no ratio")
+    """Compare two bare numbers."""
+    return decide(metric, Measurement(base), Measurement(new))
+
+
+def decide(metric: Metric, base: Measurement, new: Measurement) -> Delta:
+    """Say what a change is: the one place where a verdict is made.
+
+    A count is compared by itself; intervals, many repeats or some samples tell what is noise; of medians whose repeats
+    were not kept the threshold does. What was measured once on a side is never better or worse.
+    """
+    before, after = base.value, new.value
+    change = after / before - 1 if before > 0 else 0.0 if after == before else None
+    is_count = metric.kind == "count"
+    if before == after or is_count:
+        word = "same" if before == after else _direct(metric, before, after)
+        return Delta(metric, before, after, change, word, "count" if is_count else "threshold")
+    if change is None or after <= 0:
+        reason = "one side is not above 0, so there is no ratio"
+        return Delta(metric, before, after, change, "noise", "threshold", reason)
+    if base.interval and new.interval:
+        return _by_intervals(metric, (before, after), base.interval, new.interval)
+    counts = len(base.samples), len(new.samples)
+    if min(counts) and smallest_p(*counts) < ALPHA:
+        return _by_repeats(metric, (before, after), base.samples, new.samples)
+    if min(counts) >= FEWEST_SAMPLES:
+        return _by_samples(metric, (before, after), base.samples, new.samples)
     threshold = threshold_of(metric)
-    word = "noise" if abs(change) <= threshold else _direct(metric, base, new)
-    said = f"a change up to {100 * threshold:g} % is taken as noise"
-    return Delta(metric, base, new, change, word, method, said)
+    detail = f"a change up to {100 * threshold:g} % is taken as noise"
+    if abs(change) <= threshold:
+        return Delta(metric, before, after, change, "noise", "threshold", detail)
+    if metric.name in MEDIANS and not any(counts):
+        return Delta(metric, before, after, change, _direct(metric, before, after), "threshold", detail)
+    return Delta(metric, before, after, change, "single", "threshold", _describe_counts(counts))
+
+
+def _measure(metric: Metric, entry: Entry) -> Measurement | None:
+    value = entry.values.get(metric.name)
+    if value is None:
+        return None
+    return Measurement(value, entry.interval if metric.name == "speedup" else None, _pick_samples(metric, entry))
+
+
+def _describe_counts(counts: tuple[int, int]) -> str:
+    words = [f"{count} samples" if count > 1 else "one sample" for count in counts]  # of a bare value none is kept
+    said = f"{words[0]} each" if words[0] == words[1] else f"{words[0]} on base, {words[1]} in new"
+    return f"{said}; a verdict takes {FEWEST_SAMPLES} each"
 
 
 def _by_intervals(
@@ -88,10 +128,26 @@ def _by_repeats(metric: Metric, values: tuple[float, float], base: Sequence[floa
     return Delta(metric, *values, change, word, "repeats", said, found.p_value)
 
 
+def _by_samples(metric: Metric, values: tuple[float, float], base: Sequence[float], new: Sequence[float]) -> Delta:
+    """Compare some samples, too few for a test of ranks: a change lies further apart than either side is wide.
+
+    Of two sets of three of one normal distribution that differ by more than 10 %, less than 1 in 100 do so.
+    """
+    gap = max(min(new) - max(base), min(base) - max(new))
+    is_apart = gap > max(max(base) - min(base), max(new) - min(new))
+    change = values[1] / values[0] - 1
+    is_changed = is_apart and abs(change) > threshold_of(metric)
+    ranges = " and ".join(f"{min(samples):.3g} to {max(samples):.3g}" for samples in (base, new))
+    detail = f"{len(base)} and {len(new)} samples, {ranges}{'' if is_apart else ', not clearly apart'}"
+    return Delta(metric, *values, change, _direct(metric, *values) if is_changed else "noise", "samples", detail)
+
+
 def _weigh(metric: Metric, values: tuple[float, float], differs: bool) -> tuple[float, str]:
     change = values[1] / values[0] - 1
     if not differs:
         return change, "noise"
+    if metric.name not in MEDIANS:  # its samples are of one process, and two processes differ by more
+        return change, _direct(metric, *values) if abs(change) > threshold_of(metric) else "noise"
     return change, _direct(metric, *values) if abs(change) >= SMALLEST else "negligible"
 
 
@@ -100,11 +156,11 @@ def _direct(metric: Metric, base: float, new: float) -> str:
     return "changed" if better is None else "better" if better else "worse"
 
 
-def _pick_repeats(metric: Metric, entry: Entry) -> Sequence[float]:
-    wanted = REPEATS.get(metric.name, "")
-    if wanted != "ratio":
-        return entry.repeats.get(wanted, ())
-    eager, compiled = entry.repeats.get("eager", ()), entry.repeats.get("compiled", ())
-    if len(eager) != len(compiled) or min(compiled, default=0) <= 0:
+def _pick_samples(metric: Metric, entry: Entry) -> Sequence[float]:
+    found = [entry.repeats.get(name, ()) for name in SAMPLES.get(metric.name, ())]
+    if len(found) < 2:
+        return found[0] if found else ()
+    over, under = found
+    if len(over) != len(under) or min(under, default=0) <= 0:
         return ()
-    return [of / by for of, by in zip(eager, compiled)]  # interleaved: each pair is a speedup
+    return [of / by for of, by in zip(over, under)]  # measured in turns: each pair is a ratio

@@ -17,6 +17,7 @@ _COLORS = {
     "changed": "state-warn",
     "negligible": "series-8",
     "noise": "state-quiet",
+    "single": "state-quiet",
     "same": "series-7",
 }
 _MOST_NAMES = 24

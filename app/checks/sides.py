@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from app.analysis.gates.model import Distinct, Row, Side
+from app.analysis.comparison_metrics import SAMPLES
+from app.analysis.gates.model import MEMORY_SAMPLES, SPEEDUP_SAMPLES, Distinct, Row, Side
 from app.analysis.gates.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from app.checks.findings import load_findings
 from app.checks.tables import CannotCompare
 from app.queries import check_parts
 from app.queries.check_parts import TaskDistinct
+from app.queries.comparison import load_repeats
 from app.queries.result_rows import Measured, ResultRow, merge_with_parts
 from app.queries.results import list_measured
 from app.queries.runs import RunRow
@@ -36,12 +38,14 @@ _EXPECTED = "expected_"  # experiments of what a file expects, not of what was m
 
 def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     """Make a side of a run: its results, its distinct graph breaks and causes by model, its surroundings."""
+    samples = load_repeats(reader, [run.id])
     counts = check_parts.list_instruction_counts(reader, run.id)
     expected = check_parts.list_expected(reader, run.id)
     rows: list[Row] = []
     tasks: dict[str, str] = {}
     for merged, parts in merge_with_parts(list_measured(reader, run.id)):
         row = _make_row(_name_gpu(merged, run), parts, counts, expected)
+        row = replace(row, cells={**row.cells, **_count_samples(samples.get(merged.id, {}))})
         rows.append(row)
         tasks |= dict.fromkeys(merged.tasks, row.key)
     breaks = _by_model(check_parts.list_task_breaks(reader, run.id), tasks)
@@ -55,6 +59,15 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
         environment=_name_hardware(rows) | ({"torch": run.torch_version} if run.torch_version else {}),
         findings=load_findings(reader, run, rows),
     )
+
+
+def _count_samples(samples: Mapping[str, Sequence[float]]) -> dict[str, int]:
+    """Count what a speedup and a compression were measured by, where that was kept."""
+    return {
+        cell: min(len(samples[name]) for name in names)
+        for cell, names in ((SPEEDUP_SAMPLES, SAMPLES["speedup"]), (MEMORY_SAMPLES, SAMPLES["compression_ratio"]))
+        if all(samples.get(name) for name in names)
+    }
 
 
 def _name_gpu(merged: ResultRow, run: RunRow) -> ResultRow:

@@ -19,7 +19,7 @@ select k.result_id, k.name, k.body
 join results as x on x.run_id = wanted.value
 join result_repeats as k on k.result_id = x.id
 where x.experiment = 'performance'
-  and k.name in ('eager', 'compiled')
+  and k.name in ('eager', 'compiled', 'cold_compile_s', 'warm_compile_s', 'eager_peak_gb', 'compiled_peak_gb')
 order by k.result_id, k.name
 limit :limit
 """
@@ -95,11 +95,11 @@ class Versions:
 
 
 def load_repeats(
-    connection: sqlite3.Connection, run_ids: Sequence[str], limit: int = 20_000
+    connection: sqlite3.Connection, run_ids: Sequence[str], limit: int = 60_000
 ) -> dict[int, dict[str, list[float]]]:
-    """Load the kept repeats of timed results, by result.
+    """Load the kept repeats and samples of timed results, by result.
 
-    Units: ms.
+    Units: eager and compiled ms, the others as their names say.
     """
     found: dict[int, dict[str, list[float]]] = {}
     for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):

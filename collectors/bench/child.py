@@ -20,6 +20,7 @@ from collectors.bench.models import ModelRef
 from collectors.bench.outcome import Outcome
 from collectors.bench.settings import Settings, load_settings
 from collectors.bench.stages import Stages
+from collectors.stack_room import call_with_room
 
 TASK, RESULT = "task.json", "result.json"
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
@@ -86,7 +87,7 @@ def _measure(task: Task, stages: Stages) -> Outcome:
     bench.load()
     module = importlib.import_module(f"collectors.bench.experiments.{task.experiment}")
     try:
-        outcome: Outcome = module.run(bench)
+        outcome: Outcome = module.run(bench) if task.settings.no_stack_room else call_with_room(module.run, bench)
     except Exception as error:  # whatever a model does is its status
         return bench.describe(failure(error))
     return bench.describe(outcome)

@@ -22,7 +22,7 @@ from collectors.bench.progress import Progress
 from collectors.bench.recorded import BenchRun
 from collectors.bench.resume import Before
 from collectors.bench.settings import Settings
-from collectors.bench.start import CACHES_ON, measure_warm_start, wants_warm_start
+from collectors.bench.start import CACHES_ON, measure_warm_starts, wants_warm_start
 from collectors.bench.summary import summarize
 from collectors.bench.upstream_files import write_upstream_files
 from collectors.events import BenchMeasured
@@ -142,7 +142,7 @@ def _one(run: BenchRun, planned: Planned, job: Job) -> BenchMeasured:
     try:
         done = run_task(task, folder, environment(), cwd=job.place.cwd, beat=run.beat)
         if wants_warm_start(task):
-            done = measure_warm_start(done, task, folder, environment, cwd=job.place.cwd, beat=run.beat)
+            done = measure_warm_starts(done, task, folder, environment, cwd=job.place.cwd, beat=run.beat)
         compare_with(job.baseline, planned, done.outcome)
         return run.keep(planned, settings, done, command)
     finally:

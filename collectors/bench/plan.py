@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from collectors.bench.experiments import find
 from collectors.bench.model_facts import facts_for
 from collectors.bench.models import ModelRef
-from collectors.bench.settings import Settings
+from collectors.bench.settings import DIGEST, Settings
 
 
 @dataclass(frozen=True)
@@ -106,4 +106,6 @@ def repeat_command(planned: Planned, settings: Settings, program: str) -> str:
     if ":" not in planned.ref.only:
         words += ["--suite", planned.ref.suite]
     words += ["--only", planned.ref.only]
-    return " ".join([words[0], *(shlex.quote(word) for word in words[1:])])
+    variables = [pair for pair in settings.environment if DIGEST not in pair]
+    prefix = ["env", *map(shlex.quote, variables)] if variables else []
+    return " ".join([*prefix, words[0], *(shlex.quote(word) for word in words[1:])])

@@ -48,6 +48,7 @@ ACCURACY_SETTINGS = ("iterations", "cosine", "skip_fp64_check", "skip_accuracy_c
 CHECKING_EXPERIMENTS = ("accuracy", "tolerance")  # that heed them
 _VARIABLE = re.compile(r"TORCHINDUCTOR_\w+|TORCH_COMPILE\w*")
 _PLACE = re.compile(r"_(DIR|DIRECTORY|PATH)$")
+DIGEST = "sha256:"
 _PLAIN = re.compile(r"[\w.+-]{1,24}")
 
 
@@ -131,13 +132,17 @@ class Settings:
         return "_".join(parts)
 
 
+def _digest(value: str) -> str:
+    return f"{DIGEST}{hashlib.sha256(value.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+
+
 def list_torch_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
     """List what of an environment changes how torch compiles; a long value is named by its digest.
 
     Source: the rows of upstream's dashboard, which TORCHINDUCTOR_MAX_AUTOTUNE and its like make.
     """
     return tuple(
-        f"{name}={value if _PLAIN.fullmatch(value) else hashlib.sha256(value.encode()).hexdigest()[:8]}"
+        f"{name}={value if _PLAIN.fullmatch(value) else _digest(value)}"
         for name, value in sorted(environment.items())
         if value and _VARIABLE.fullmatch(name) and not _PLACE.search(name)
     )

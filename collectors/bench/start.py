@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from collectors.bench.child import Task
-from collectors.bench.isolate import CACHE_VARIABLE, Done, cache_folder, run_task
+from collectors.bench.compile_samples import FIRST, WARM, keep_samples
+from collectors.bench.isolate import CACHE_VARIABLE, Done, cache_folder, clear, run_task
 from collectors.bench.settings import with_changes
 
 SUFFIX = "warm_start"  # of the second process's task: its breaks and recompiles are not the result's
@@ -24,7 +25,7 @@ def wants_warm_start(task: Task) -> bool:
     return task.settings.warm_start_latency and task.experiment == "performance"
 
 
-def measure_warm_start(
+def measure_warm_starts(
     done: Done,
     task: Task,
     folder: Path,
@@ -33,7 +34,7 @@ def measure_warm_start(
     cwd: str | None,
     beat: Callable[[], None],
 ) -> Done:
-    """Run a measured task again with its caches, and add what its compilation took then.
+    """Run a measured task again with its caches, once a compile repeat, and add what its compilation took then.
 
     `environment` gives that of a task's process by what its task is called after.
     """
@@ -41,12 +42,16 @@ def measure_warm_start(
         return done
     quick = Task(task.experiment, task.ref, with_changes(task.settings, quick=True, repeat=1))
     shared = {CACHE_VARIABLE: str(cache_folder(folder, environment("")))}
-    again = run_task(quick, folder / SUFFIX, {**environment(f"/{SUFFIX}"), **shared}, cwd=cwd, beat=beat)
-    outcome = done.outcome
-    if again.outcome.status == "measured":
-        outcome.values["warm_compilation_latency"] = again.outcome.values["compilation_latency"]
-        outcome.facts["warm_compile"] = "in a second process, with the first one's caches"
-    else:
-        outcome.values.pop("warm_compilation_latency", None)
-        outcome.facts["warm_compile_error"] = f"{again.outcome.reason}: {again.outcome.message or ''}"
-    return replace(done, duration_us=done.duration_us + again.duration_us)
+    outcome, samples = done.outcome, []
+    for _ in range(1 if task.settings.quick else task.settings.compile_repeats):
+        clear(folder / SUFFIX)
+        again = run_task(quick, folder / SUFFIX, {**environment(f"/{SUFFIX}"), **shared}, cwd=cwd, beat=beat)
+        done = replace(done, duration_us=done.duration_us + again.duration_us)
+        if again.outcome.status != "measured":
+            outcome.facts["warm_compile_error"] = f"{again.outcome.reason}: {again.outcome.message or ''}"
+            break
+        if (latency_s := again.outcome.values.get(FIRST)) is not None:
+            samples.append(latency_s)
+    keep_samples(outcome, WARM, samples)
+    outcome.facts["warm_compile"] = "each in a process of its own, with the first one's caches"
+    return done

@@ -4,17 +4,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import torch
 from torch._dynamo.testing import reset_rng_state
 
 from collectors.bench.loaded import Inputs
+from collectors.bench.page_faults import count_page_faults
 from collectors.bench.workbench import Workbench, eagerly
 
 
-def time_call(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs) -> float:
-    """Return the milliseconds of one call (of `iterations_per_run` calls, divided), by CUDA events where there is CUDA.
+@dataclass
+class Turns:
+    """Repeats of eager and compiled in their order, and the page faults of each call where they can be counted.
+
+    Units: ms.
+    """
+
+    repeats: dict[str, list[float]] = field(default_factory=lambda: {"eager": [], "compiled": []})
+    page_faults: dict[str, list[float]] = field(default_factory=lambda: {"eager": [], "compiled": []})
+
+    def add(self, which: str, sample: tuple[float, float | None]) -> None:
+        """Keep one repeat."""
+        self.repeats[which].append(sample[0])
+        if sample[1] is not None:
+            self.page_faults[which].append(sample[1])
+
+    def fault_values(self) -> dict[str, float]:
+        """Return the median page faults of a call, by the name that results have them under."""
+        return {f"{which}_page_faults": median(counts) for which, counts in self.page_faults.items() if counts}
+
+
+def time_call(
+    bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs
+) -> tuple[float, float | None]:
+    """Return the milliseconds and page faults of one call (of `iterations_per_run` calls, divided).
+
+    Where there is CUDA, its events clock it.
 
     The device is idle before and waited for after, so the events bound the same span as a clock around both would,
     without the time it takes to hear that the device is done.
@@ -22,6 +50,14 @@ def time_call(bench: Workbench, step: Callable[..., Any], module: torch.nn.Modul
     times = bench.settings.iterations_per_run
     reset_rng_state()
     bench.synchronize()
+    before = count_page_faults()
+    milliseconds = _clock(bench, step, module, inputs)
+    after = count_page_faults()
+    return milliseconds / times, None if before is None or after is None else (after - before) / times
+
+
+def _clock(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs) -> float:
+    times = bench.settings.iterations_per_run
     if bench.settings.device == "cuda":
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
@@ -29,11 +65,11 @@ def time_call(bench: Workbench, step: Callable[..., Any], module: torch.nn.Modul
             step(module, inputs, collect_outputs=False)
         end.record()
         torch.cuda.synchronize()
-        return float(begin.elapsed_time(end)) / times
+        return float(begin.elapsed_time(end))
     start = time.perf_counter()
     for _ in range(times):
         step(module, inputs, collect_outputs=False)
-    return (time.perf_counter() - start) * 1e3 / times
+    return (time.perf_counter() - start) * 1e3
 
 
 def interleave(
@@ -43,20 +79,17 @@ def interleave(
     *,
     inputs: Inputs | None = None,
     repeat: int | None = None,
-) -> dict[str, list[float]]:
-    """Time both in turns, so that what slows the machine for a while slows both.
-
-    Units: ms.
-    """
-    timings: dict[str, list[float]] = {"eager": [], "compiled": []}
+) -> Turns:
+    """Time both in turns, so that what slows the machine for a while slows both."""
+    turns = Turns()
     frozen = torch._dynamo.run(compiled)  # compiles nothing more: what is timed is what was compiled
     given = bench.inputs if inputs is None else inputs
     for _ in range(repeat or bench.settings.repeat):
         now = randomized(given) if bench.settings.randomize_input else given
         with eagerly():
-            timings["eager"].append(time_call(bench, eager, bench.module, now))
-        timings["compiled"].append(time_call(bench, frozen, bench.module, now))
-    return timings
+            turns.add("eager", time_call(bench, eager, bench.module, now))
+        turns.add("compiled", time_call(bench, frozen, bench.module, now))
+    return turns
 
 
 def randomized(inputs: Inputs) -> Inputs:

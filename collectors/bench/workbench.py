@@ -25,6 +25,7 @@ from collectors.bench.steps import Steps, cast, cast_inputs, move_inputs
 
 # A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench, which ends it.
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
+WARM_UPS = 5  # as upstream
 TORCH_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -137,7 +138,7 @@ class Workbench:
         if self.settings.device == "cuda":
             torch.cuda.empty_cache()
 
-    def warm_up(self, step: Callable[..., Any], module: torch.nn.Module, times: int = 5) -> float:
+    def warm_up(self, step: Callable[..., Any], module: torch.nn.Module, times: int = WARM_UPS) -> float:
         """Call a step some times; return the seconds that took, compilation included."""
         self.free()
         self.synchronize()

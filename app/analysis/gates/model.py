@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from app.analysis.comparison_verdicts import FEWEST_SAMPLES
 from app.queries.findings import Finding
 
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
+# Of a row of our own runs: how many samples a number is made of. A file of upstream's does not say.
+SPEEDUP_SAMPLES, MEMORY_SAMPLES = "speedup_samples", "memory_samples"
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,13 @@ class Rule:
     def make(self, name: str, word: str, detail: str = "") -> Verdict:
         """Make a verdict of this rule."""
         return Verdict(self.name, name, word, self.words[word], detail)
+
+
+def describe_few(row: Row, other: Row, cell: str) -> str:
+    """Say which side has too few samples for a verdict; '' where none has, or that is not known."""
+    counts = {where: read_counter(it.cells.get(cell)) for where, it in (("here", row), ("expected", other))}
+    few = [f"{count} {where}" for where, count in counts.items() if count is not None and count < FEWEST_SAMPLES]
+    return f"samples: {', '.join(few)}; a verdict takes {FEWEST_SAMPLES}" if few else ""
 
 
 def is_empty(cell: Any) -> bool:

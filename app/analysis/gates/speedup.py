@@ -1,12 +1,25 @@
 """`speedup`: no model slower than in the baseline by more than noise.
 
 Slower means that the 95 % intervals lie apart and that the change is above the tolerance; where a side has no interval
-(upstream's CSVs keep none), the tolerance alone decides.
+(upstream's CSVs keep none), the tolerance alone decides. Fewer than three repeats decide nothing.
 """
 
 from __future__ import annotations
 
-from app.analysis.gates.model import FAIL, NOTE, PASS, Options, Row, Rule, Side, Verdict, need_columns, read_number
+from app.analysis.gates.model import (
+    FAIL,
+    NOTE,
+    PASS,
+    SPEEDUP_SAMPLES,
+    Options,
+    Row,
+    Rule,
+    Side,
+    Verdict,
+    describe_few,
+    need_columns,
+    read_number,
+)
 
 
 def check(actual: Side, expected: Side, options: Options) -> list[Verdict]:
@@ -48,6 +61,8 @@ def _compare(row: Row, other: Row, found: float, wanted: float, tolerance: float
     ours, theirs = _interval(row), _interval(other)
     if ours and theirs and ours[0] <= theirs[1] and theirs[0] <= ours[1]:
         return "NOISE", f"{detail}; the intervals overlap"
+    if few := describe_few(row, other, SPEEDUP_SAMPLES):
+        return "FEW_SAMPLES", f"{detail}; {few}"
     return ("SLOWER" if change < 0 else "FASTER"), detail
 
 
@@ -72,6 +87,7 @@ RULE = Rule(
         "MISSING": NOTE,
         "SKIPPED": NOTE,
         "OTHER_BATCH_SIZE": NOTE,
+        "FEW_SAMPLES": NOTE,
         "SLOWER": FAIL,
         "FAIL": FAIL,
     },

@@ -2,60 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import torch
+import torch._dynamo.utils
 
 from collectors.bench.artifacts import export_profile, memory_snapshot
-from collectors.bench.child import take_hooks_out
+from collectors.bench.compile_again import compile_again
+from collectors.bench.compile_samples import COLD, FIRST
 from collectors.bench.counters import counted_since, dynamo_counts
 from collectors.bench.dynamic import mark_batch
 from collectors.bench.memory import peak_gb, peak_of, reset_peak
 from collectors.bench.outcome import Outcome
 from collectors.bench.statistics import noise_of, speedup_of
 from collectors.bench.timing import interleave
-from collectors.bench.workbench import Workbench, eagerly, failing_as
+from collectors.bench.workbench import WARM_UPS, Workbench, eagerly, failing_as
 
-WARM_UPS = 5  # as upstream
 LOOKUP_EVENT = "TorchDynamo Cache Lookup"
 
 
 def run(bench: Workbench) -> Outcome:
-    """Warm both up, time both in turns, then compile once more with warm caches."""
+    """Warm both up, time both in turns, then compile again and again, with cold and warm caches."""
     bench.cast()
     mark_batch(bench)
     step = bench.steps.step()
     bench.steps.use(bench.module)
     values: dict[str, float] = {}
+    sample_count = 1 if bench.settings.quick else bench.settings.compile_repeats
     with bench.grad():
         bench.stage("eager")
         with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly(), memory_snapshot(bench, "eager"):
             module = bench.copy_module()
             bench.warm_up(step, module, 1)  # the first call of all pays for libraries, which is no part of either
-            eager_s, eager_gb = _warm_up(bench, step, module)
+            warm_ups = [_warm_up(bench, step, module) for _ in range(sample_count)]
         bench.stage("compile")
         start = dynamo_counts()
         compiled = bench.compile(step)
         with failing_as("fail_to_run"), memory_snapshot(bench, "compiled"):
             compiled_s, compiled_gb = _warm_up(bench, compiled, bench.module)
         values |= counted_since(start)
+        eager_s = median(seconds for seconds, _peak in warm_ups)
         if compiled_s > eager_s:  # on a busy machine it may not be: that is no measurement
-            values["compilation_latency"] = compiled_s - eager_s
+            values[FIRST] = values[COLD.value] = compiled_s - eager_s
         bench.stage("measure")
         with failing_as("fail_to_run"):
-            if bench.settings.device == "cpu" or bench.settings.use_warm_peak_memory:
-                eager_gb, compiled_gb = _settled_peaks(bench, step, compiled)
-            values |= _memory(eager_gb, compiled_gb)
-            repeats = interleave(bench, step, compiled)
+            peaks = {"eager": [peak for _seconds, peak in warm_ups], "compiled": [compiled_gb]}
+            is_settled = bench.settings.device == "cpu" or bench.settings.use_warm_peak_memory
+            if is_settled:
+                peaks = _settled_peaks(bench, step, compiled, sample_count)
+            turns = interleave(bench, step, compiled)
+            values |= turns.fault_values()
             if bench.settings.profile_dynamo_cache_lookup:
                 values |= _cache_lookup(bench, compiled)
         export_profile(bench, step, compiled)
-        outcome = summarize(values, repeats)
-        bench.stage("warm compile")
-        if not (bench.settings.quick or bench.settings.warm_start_latency):  # that is measured in a second process
-            _compile_again(bench, step, outcome)
+        outcome = summarize(values, turns.repeats)
+        outcome.facts["phases_s"] = _phases()
+        bench.stage("compile again")
+        if not bench.settings.quick:
+            cold_peaks = compile_again(bench, step, outcome)
+            peaks["compiled"] += [] if is_settled else cold_peaks
+    _keep_peaks(outcome, peaks, first=not is_settled)
     return outcome
 
 
@@ -86,27 +94,41 @@ def _warm_up(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module
 
 
 def _settled_peaks(
-    bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]
-) -> tuple[float | None, float | None]:
-    """Return the peaks of one call each, once all is compiled.
+    bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any], times: int
+) -> dict[str, list[float | None]]:
+    """Return the peaks of some single calls of each, once all is compiled.
 
     The compiler itself takes more of a process's memory than a model on a CPU: a peak with it would say nothing.
     """
-    with eagerly():
-        eager_gb = peak_of(bench.settings.device, lambda: step(bench.module, bench.inputs, collect_outputs=False))
-    compiled_gb = peak_of(bench.settings.device, lambda: compiled(bench.module, bench.inputs, collect_outputs=False))
-    return eager_gb, compiled_gb
+    device = bench.settings.device
+    peaks: dict[str, list[float | None]] = {"eager": [], "compiled": []}
+    for _ in range(times):
+        with eagerly():
+            peaks["eager"].append(peak_of(device, lambda: step(bench.module, bench.inputs, collect_outputs=False)))
+        peaks["compiled"].append(peak_of(device, lambda: compiled(bench.module, bench.inputs, collect_outputs=False)))
+    return peaks
 
 
-def _memory(eager_gb: float | None, compiled_gb: float | None) -> dict[str, float]:
-    values = {}
-    if eager_gb is not None:
-        values["eager_peak_mem"] = eager_gb
-    if compiled_gb is not None:
-        values["dynamo_peak_mem"] = compiled_gb
+def _keep_peaks(outcome: Outcome, peaks: Mapping[str, Sequence[float | None]], *, first: bool) -> None:
+    """Add peak memory with its samples: the median of them, or the first, which upstream has of its warm-up."""
+    known = {which: [peak for peak in found if peak is not None] for which, found in peaks.items()}
+    names = {"eager": "eager_peak_mem", "compiled": "dynamo_peak_mem"}
+    for which, samples in known.items():
+        if samples:
+            outcome.repeats[f"{which}_peak_gb"] = samples
+            outcome.values[names[which]] = samples[0] if first else median(samples)
+    eager_gb, compiled_gb = (outcome.values.get(name) for name in names.values())
     if eager_gb is not None and compiled_gb:
-        values["compression_ratio"] = eager_gb / compiled_gb
-    return values
+        outcome.values["compression_ratio"] = eager_gb / compiled_gb
+
+
+def _phases() -> dict[str, float]:
+    """Return what torch's own clock says of each phase of compiling, as upstream writes it beside its results.
+
+    Units: seconds.
+    """
+    names, seconds = torch._dynamo.utils.compile_times(repr="csv", aggregate=True)
+    return {name: float(str(value)) for name, value in zip(names, seconds)}
 
 
 def _cache_lookup(bench: Workbench, compiled: Callable[..., Any]) -> dict[str, float]:
@@ -115,17 +137,3 @@ def _cache_lookup(bench: Workbench, compiled: Callable[..., Any]) -> dict[str, f
         bench.warm_up(compiled, bench.module, WARM_UPS)
     found = [event for event in profile.key_averages() if LOOKUP_EVENT in event.key]
     return {"cache_lookup_latency": float(found[0].self_cpu_time_total)} if found else {}
-
-
-def _compile_again(bench: Workbench, step: Callable[..., Any], outcome: Outcome) -> None:
-    """Time the compilation with what the first one left in torch's caches. The hooks are out: it is no recompile."""
-    take_hooks_out()
-    torch._dynamo.reset()
-    try:
-        again_s = bench.warm_up(bench.compile(step), bench.module, WARM_UPS)
-    except Exception as error:  # everything asked for was measured before: that stands
-        outcome.facts["warm_compile_error"] = f"{type(error).__name__}: {error}"
-        return
-    steps_s = WARM_UPS * outcome.values["abs_latency"] / 1e3
-    if again_s > steps_s:
-        outcome.values["warm_compilation_latency"] = again_s - steps_s

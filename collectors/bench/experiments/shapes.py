@@ -61,15 +61,16 @@ def _measure(bench: Workbench, compiled: Callable[..., Any], inputs: Inputs, nam
             bench.synchronize()
             first_s = time.perf_counter() - begin
             seen = watch.look()
-            timed = interleave(bench, step, compiled, inputs=inputs)
+            turns = interleave(bench, step, compiled, inputs=inputs)
     except StageFailed as failed:
         if not outcome.values:
             raise
         cause = failed.__cause__ or failed
         outcome.facts.setdefault("failed", {})[name.rstrip("/")] = f"{failed.reason}: {cause}"
         return
+    timed = turns.repeats
     found = speedup_of(timed["eager"], timed["compiled"])
-    numbers = {"speedup": found.value, "speedup_low": found.low, "speedup_high": found.high}
+    numbers = {**turns.fault_values(), "speedup": found.value, "speedup_low": found.low, "speedup_high": found.high}
     numbers["compilation_latency"] = max(0.0, first_s - median(timed["compiled"]) / 1e3)
     numbers["recompiles"] = float(seen.recompiles)
     outcome.values |= {name + what: value for what, value in numbers.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from app.analysis.comparison import compare, sum_metrics
 from app.analysis.comparison_metrics import COMPARED
 from app.analysis.comparison_model import CompareSide, Entry
 from app.analysis.comparison_pairs import pair_entries
-from app.analysis.comparison_verdicts import METHODS, VERDICTS, judge
-from app.analysis.metrics import BY_NAME
+from app.analysis.comparison_verdicts import METHODS, VERDICTS, Measurement, decide, judge
+from app.analysis.metrics import BY_NAME, Metric
 from tests.unit.app.compared import broke, entry, repeats, side
 
 SPEEDUP, LATENCY, COLD = (BY_NAME[name] for name in ("speedup", "abs_latency_ms", "compilation_latency_s"))
@@ -29,6 +30,16 @@ def sped(speedup: float, low: float, high: float) -> Entry:
     return entry(values={"speedup": speedup}, interval=(low, high))
 
 
+def compiled(*samples_s: float) -> Entry:
+    return entry(values={COLD.name: median(samples_s)}, repeats={"cold_compile_s": samples_s})
+
+
+def peaked(eager_gb: float, compiled_gb: float) -> Entry:
+    kept = {"eager_peak_gb": [eager_gb] * 3, "compiled_peak_gb": [compiled_gb] * 3}
+    return entry(values={"compression_ratio": eager_gb / compiled_gb, "eager_peak_mem_gb": eager_gb}, repeats=kept)
+
+
+SOME = tuple(3.0 + n / 1000 for n in range(8))
 # Each verdict by each method that can give it: metric, base, new, verdict, method.
 CASES: tuple[tuple[str, Entry, Entry, str, str], ...] = (
     ("speedup", sped(1.5, 1.4, 1.6), sped(1.2, 1.1, 1.3), "worse", "intervals"),
@@ -39,19 +50,28 @@ CASES: tuple[tuple[str, Entry, Entry, str, str], ...] = (
     ("abs_latency_ms", timed(10), timed(8, 2), "better", "repeats"),
     ("abs_latency_ms", timed(10), timed(10.001, 2), "noise", "repeats"),
     ("abs_latency_ms", timed(10, noise=0.001), timed(10.1, 2, noise=0.001), "negligible", "repeats"),
-    ("abs_latency_ms", timed(10, count=3), timed(12, 2, count=3), "worse", "threshold"),
-    ("abs_latency_ms", timed(10, count=3), timed(10.4, 2, count=3), "noise", "threshold"),
+    ("abs_latency_ms", timed(10, count=3), timed(12, 2, count=3), "worse", "samples"),
+    ("abs_latency_ms", timed(10, count=3), timed(10.4, 2, count=3), "noise", "samples"),
+    ("abs_latency_ms", timed(10, count=1), timed(12, 2, count=1), "single", "threshold"),
+    ("abs_latency_ms", entry(values={LATENCY.name: 10}), entry(values={LATENCY.name: 12}), "worse", "threshold"),
     ("abs_latency_ms", timed(10), timed(10), "same", "threshold"),
     ("compilation_latency_s", entry(values={COLD.name: 10}), entry(values={COLD.name: 10.9}), "noise", "threshold"),
-    ("compilation_latency_s", entry(values={COLD.name: 10}), entry(values={COLD.name: 11.5}), "worse", "threshold"),
+    ("compilation_latency_s", entry(values={COLD.name: 10}), entry(values={COLD.name: 11.5}), "single", "threshold"),
+    ("compilation_latency_s", compiled(3.0, 3.1, 3.2), compiled(4.0, 4.1, 4.2), "worse", "samples"),
+    ("compilation_latency_s", compiled(4.0, 4.1, 4.2), compiled(3.0, 3.1, 3.2), "better", "samples"),
+    ("compilation_latency_s", compiled(3.0, 3.2, 5.3), compiled(5.4, 5.5, 5.6), "noise", "samples"),
+    ("compilation_latency_s", compiled(*SOME), compiled(*(1.08 * it for it in SOME)), "noise", "repeats"),
+    ("compilation_latency_s", compiled(*SOME), compiled(*(1.2 * it for it in SOME)), "worse", "repeats"),
+    ("compression_ratio", peaked(2.0, 1.0), peaked(2.0, 1.9), "worse", "samples"),
     ("compilation_latency_s", entry(values={COLD.name: -0.1}), entry(values={COLD.name: 2}), "noise", "threshold"),
     (
         "eager_peak_mem_gb",
         entry(values={"eager_peak_mem_gb": 2}),
         entry(values={"eager_peak_mem_gb": 3}),
-        "changed",
+        "single",
         "threshold",
     ),
+    ("eager_peak_mem_gb", peaked(2.0, 1.0), peaked(3.0, 1.0), "changed", "samples"),
     ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 1}), "worse", "count"),
     ("graph_breaks", entry(values={"graph_breaks": 4}), entry(values={"graph_breaks": 1}), "better", "count"),
     ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 0}), "same", "count"),
@@ -90,6 +110,28 @@ def test_a_speedup_that_moved_with_eager_mode_alone_says_so(compiled_ms: float, 
 
     (pair,) = compare(side(timed(2.0, 4.0, 1)), side(timed(compiled_ms, eager_ms, 5))).pairs
     assert ("the speedup moved with eager mode" in pair.warning) == said
+
+
+@given(
+    metric=st.sampled_from([it for it in COMPARED if it.kind != "count"]),
+    values=st.tuples(*[st.floats(0.001, 1e4)] * 2),
+    counts=st.tuples(*[st.integers(0, 2)] * 2).filter(any),
+)
+def test_what_was_sampled_less_than_three_times_is_never_worse(
+    metric: Metric, values: tuple[float, float], counts: tuple[int, int]
+) -> None:
+    sides = [Measurement(value, samples=[value] * count) for value, count in zip(values, counts)]
+    assert decide(metric, *sides).verdict in ("single", "noise", "same")
+
+
+def test_one_sample_says_how_many_each_side_has() -> None:
+    three = compiled(3.0, 3.1, 3.2)
+    bare = entry(values={COLD.name: 9.0})
+    details = [judge(COLD, *sides) for sides in ((bare, compiled(2.0)), (three, bare))]
+    assert [it and it.detail for it in details] == [
+        "one sample each; a verdict takes 3 each",
+        "3 samples on base, one sample in new; a verdict takes 3 each",
+    ]
 
 
 def test_delta_is_new_relative_to_base() -> None:

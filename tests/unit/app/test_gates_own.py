@@ -48,6 +48,9 @@ def test_missing_baselines_are_named() -> None:
         ({"speedup": 1.0}, {"speedup": 1.02}, "PASS"),
         ({"speedup": 0.9}, {"speedup": 1.0}, "SLOWER"),  # no intervals: the tolerance alone decides
         ({"speedup": 1.2}, {"speedup": 1.0}, "FASTER"),
+        ({"speedup": 0.9, "speedup_samples": 1}, {"speedup": 1.0}, "FEW_SAMPLES"),
+        ({"speedup": 0.9, "speedup_samples": 3}, {"speedup": 1.0, "speedup_samples": 2}, "FEW_SAMPLES"),
+        ({"speedup": 0.9, "speedup_samples": 3}, {"speedup": 1.0, "speedup_samples": 3}, "SLOWER"),
         (
             {"speedup": 0.9, "speedup_low": 0.7, "speedup_high": 1.1},
             {"speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01},
@@ -70,6 +73,13 @@ def test_speedup_weighs_the_noise(now: dict[str, Any], before: dict[str, Any], w
         Side("b", (_row("m", **before), _row("other", speedup=1.0))),
     )
     assert _words("speedup", *sides)[0] == ("m", word)
+
+
+@pytest.mark.parametrize(("count", "word"), [(1, "FEW_SAMPLES"), (3, "FAIL"), (None, "FAIL")])
+def test_memory_measured_once_never_fails(count: int | None, word: str) -> None:
+    cells = {"compression_ratio": 0.5} | ({} if count is None else {"memory_samples": count})
+    before, now = Side("before", (_row("a", compression_ratio=1.0),)), Side("now", (_row("a", **cells),))
+    assert _words("memory", now, before) == [("a", word)]
 
 
 def test_speedups_of_other_batch_sizes_are_not_compared() -> None:

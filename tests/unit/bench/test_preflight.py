@@ -40,4 +40,4 @@ def test_what_torch_takes_or_cannot_be_asked_passes(answer: None) -> None:
 @pytest.mark.parametrize("pair", ["foo", "=1", "a b=1", ""])
 def test_a_setting_without_a_key_and_a_value_is_refused(pair: str) -> None:
     with pytest.raises(ValueError, match="expected KEY=VALUE"):
-        settings_of(parse("-c", pair))
+        settings_of(parse("-c", pair), {})

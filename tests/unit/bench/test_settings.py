@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
+from dataclasses import fields, replace
 
 import pytest
 
 from collectors.bench.command import settings_of
-from collectors.bench.settings import Settings, changed, load_settings
+from collectors.bench.models import ModelRef
+from collectors.bench.plan import Planned, repeat_command
+from collectors.bench.settings import (
+    LABELS,
+    UNLABELLED,
+    Settings,
+    changed,
+    for_experiments,
+    list_torch_variables,
+    load_settings,
+)
 from collectors.options import build_parser
 
 
@@ -29,14 +42,66 @@ def test_settings_read_back_as_they_were_written() -> None:
         (Settings(device="cuda", compile_mode="max-autotune"), "inductor_max-autotune"),
         (Settings(backend="aot_eager", nopython=True, threads=2), "aot_eager_nopython_threads=2"),
         (Settings(inductor_config=("z=1", "a=2")), "inductor_a=2_z=1"),
+        (Settings(device="cuda", backend="inductor_of_mine"), "inductor_of_mine_with_cudagraphs"),
+        (Settings(dynamic_shapes=True, dynamic_batch_only=True), "inductor_dynamic_batch"),
+        (Settings(batch_size=4, iterations_per_run=8), "inductor_batch=4_iterations_per_run=8"),
+        (
+            Settings(use_warm_peak_memory=True, per_process_memory_fraction=0.5),
+            "inductor_warm_peak_memory_memory_fraction=0.5",
+        ),
+        (
+            Settings(quick=True, no_stack_room=True, snapshot_memory=True),
+            "inductor_snapshot_memory_quick_no_stack_room",
+        ),
+        (Settings(cosine=True, skip_fp64_check=True, iterations=3), "inductor_iterations=3_cosine_skip_fp64_check"),
+        (
+            Settings(skip_accuracy_check=True, environment=("TORCHINDUCTOR_X=1",)),
+            "inductor_skip_accuracy_check_TORCHINDUCTOR_X=1",
+        ),
+        (Settings(repeat=5, timeout_s=1, compile_repeats=9), "inductor"),
     ],
 )
 def test_a_label_names_what_changes_the_measurement(settings: Settings, label: str) -> None:
     assert settings.label() == label
 
 
+def test_every_setting_is_in_the_label_or_says_why_not() -> None:
+    assert set(LABELS) | set(UNLABELLED) == {it.name for it in fields(Settings)}
+    assert not set(LABELS) & set(UNLABELLED)
+
+
+def test_torch_variables_are_part_of_the_settings_and_places_are_not() -> None:
+    environment = {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_COMPILE_DEBUG": "1", "TORCH_LOGS": "x", "HOME": "/home/me"}
+    places = {"TORCHINDUCTOR_CACHE_DIR": "/tmp/x", "TORCH_COMPILE_DEBUG_DIR": "/tmp/y", "TORCHINDUCTOR_FREEZING": ""}
+    url = {"TORCHINDUCTOR_REMOTE": "redis://user:word@host:1"}
+    assert list_torch_variables(environment | places) == ("TORCHINDUCTOR_MAX_AUTOTUNE=1", "TORCH_COMPILE_DEBUG=1")
+    (digest,) = list_torch_variables(url)
+    assert re.fullmatch(r"TORCHINDUCTOR_REMOTE=sha256:[0-9a-f]{8}", digest)
+
+
+def test_settings_of_a_check_make_no_series_where_nothing_is_checked() -> None:
+    asked = settings_of(parse("--cosine", "--skip-fp64-check", "--iterations", "3"), {})
+    assert for_experiments(asked, ["performance"]) == Settings()
+    assert for_experiments(asked, ["performance", "accuracy"]) == asked
+
+
+def test_the_command_of_a_result_makes_its_label_again() -> None:
+    settings = Settings(
+        use_warm_peak_memory=True,
+        snapshot_memory=True,
+        no_stack_room=True,
+        compile_repeats=5,
+        environment=("TORCH_COMPILE_X=1", "TORCHINDUCTOR_Y=sha256:01234567"),
+    )
+    planned = Planned(1, ModelRef("builtin", "mlp", "m:f"), "performance")
+    words = shlex.split(repeat_command(planned, settings, "compileboard bench"))
+    assert words[:4] == ["env", "TORCH_COMPILE_X=1", "compileboard", "bench"]
+    again = settings_of(build_parser().parse_args(words[3:]), {"TORCH_COMPILE_X": "1"})
+    assert (again.label(), again.compile_repeats) == (replace(settings, environment=("TORCH_COMPILE_X=1",)).label(), 5)
+
+
 def test_the_command_line_fills_the_settings() -> None:
-    settings = settings_of(parse("--training", "--amp", "-n", "7", "-c", "a=1", "--timeout", "9"))
+    settings = settings_of(parse("--training", "--amp", "-n", "7", "-c", "a=1", "--timeout", "9"), {})
     assert changed(settings) == {
         "mode": "training",
         "dtype": "amp",
@@ -48,11 +113,15 @@ def test_the_command_line_fills_the_settings() -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--freezing", "--training"], "--freezing inlines"), (["--mode", "x", "--backend", "eager"], "--mode is")],
+    [
+        (["--freezing", "--training"], "--freezing inlines"),
+        (["--mode", "x", "--backend", "eager"], "--mode is"),
+        (["--device", "cuda", "--mode", "max-autotune", "--disable-cudagraphs"], "says itself"),
+    ],
 )
 def test_what_cannot_go_together_is_said(words: list[str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        settings_of(parse(*words))
+        settings_of(parse(*words), {})
 
 
 @pytest.mark.parametrize("flag", ["--prims-nvfuser", "--nnc", "--speedup-fx2trt", "--speedup-onnx"])
