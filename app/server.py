@@ -130,7 +130,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
         if settings.follow == "yes":
             follower = start_follower(settings, environ)
             follower.returncode = 0  # gunicorn reaps it
-        _run_gunicorn(app, listener.detach(), settings)
+        run_gunicorn(app, listener.detach(), settings)
     return 0
 
 
@@ -140,17 +140,19 @@ def _settle(_worker: Any) -> None:
     gc.freeze()
 
 
-def _run_gunicorn(app: Flask, listener: int, settings: Settings) -> None:
+def run_gunicorn(app: Flask, listener: int, settings: Settings, worker_class: str = "app.worker.Worker") -> None:
+    """Serve an application from a listening socket until it is told to stop."""
     from gunicorn.app.base import BaseApplication
 
     options: dict[str, Any] = {
         "bind": f"fd://{listener}",  # gunicorn closes it
-        "worker_class": "gthread",
+        "worker_class": worker_class,
         "workers": settings.workers,
         "threads": settings.threads,
         "timeout": 60,
         "graceful_timeout": 5,
         "keepalive": 5,
+        "sendfile": False,  # it would wait for a slow client without the worker's limits
         "loglevel": "warning",
         "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,  # noqa: S108  heartbeats never wait for a disk
         "control_socket_disable": True,

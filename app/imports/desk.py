@@ -15,6 +15,7 @@ from app.imports.wishes import Wishes, read_wishes
 from app.settings import Settings
 
 MIB = child.MIB
+MOST_RECEIVING = 32  # they hold no permit of app.worker while they wait for bytes; the disk is what they fill
 FORBIDDEN = (
     "This server takes no uploads (setting COMPILEBOARD_UPLOADS). Import on its machine: "
     "python -m collectors import PATH"
@@ -45,7 +46,7 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
     read_wishes(asked)  # before a long upload
     slot = Shelf(settings.db).admit(
         clean_path(filename or "log"),
-        most_receiving=max(1, settings.threads // 2),  # the other threads go on showing pages
+        most_receiving=MOST_RECEIVING,
         most_waiting=settings.upload_queue,
     )
     try:

@@ -23,7 +23,6 @@ MOST_FILES = 1000
 FIELD_BYTES = 500_000  # also werkzeug's buffer, which must hold more than its 64 KiB blocks
 BLOCK_BYTES = 256 * 1024
 DRAIN_S = 2.0
-STALL_S = 60  # a sender that falls silent gives its thread back
 _MOST_NAME = 200
 
 
@@ -74,7 +73,6 @@ def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: s
     received = Received(folder)
     kind = parse_options_header(environ.get("CONTENT_TYPE", ""))[0]
     expected = get_content_length(environ)
-    _bound_silence(environ)
     try:
         stream = _Counted(get_input_stream(environ, max_content_length=limit_bytes))
         if kind == "multipart/form-data":
@@ -85,8 +83,8 @@ def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: s
             raise Refused(415, f"Send files as multipart/form-data or application/octet-stream, not {kind[:80]!r}.")
     except RequestEntityTooLarge:
         raise _too_large(limit_bytes, expected) from None
-    except ClientDisconnected:
-        raise _cut() from None
+    except ClientDisconnected as error:  # werkzeug's word for any error of the connection
+        raise (_explain(error.__context__) if isinstance(error.__context__, TimeoutError) else _cut()) from None
     except OSError as error:
         raise _explain(error) from error
     finally:
@@ -197,12 +195,6 @@ def drain(environ: dict[str, Any]) -> None:
             pass
 
 
-def _bound_silence(environ: dict[str, Any]) -> None:
-    connection = environ.get("gunicorn.socket")
-    if connection is not None:
-        connection.settimeout(STALL_S)
-
-
 def _too_large(limit_bytes: int, expected: int | None) -> Refused:
     came = f"{expected / 2**20:,.1f} MiB were sent" if expected and expected > limit_bytes else "More was sent"
     return Refused(
@@ -222,5 +214,5 @@ def _explain(error: OSError) -> Refused:
             507, "The disk of this server is full, so the log was not stored. Make room beside the database."
         )
     if isinstance(error, TimeoutError):
-        return Refused(408, f"Nothing came for {STALL_S} seconds, so the upload was given up. Send it again.")
+        return Refused(408, "The upload came too slowly and was given up. Send it again over a faster connection.")
     return Refused(400, f"The upload ended early ({error.strerror or type(error).__name__}). Send it again.")

@@ -117,8 +117,7 @@ class Shelf:
         with _locked(self.root / "admit"):
             self._sweep()
             states = [it.state for it in self._list() if it.state not in ENDED]
-            waiting = len(states) - states.count("running")
-            if states.count("receiving") >= most_receiving or waiting >= most_waiting:
+            if states.count("receiving") >= most_receiving or states.count("waiting") >= most_waiting:
                 raise Refused(
                     429,
                     f"{len(states)} imports are under way, and this server takes no more at a time. "

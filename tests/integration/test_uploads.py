@@ -8,10 +8,12 @@ import io
 import lzma
 import os
 import signal
+import socket
 import sqlite3
 import tarfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -180,6 +182,18 @@ def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(base: str,
         for _ in range(12):  # a connection each: both workers are asked
             assert [wait(base, it, "waiting")["state"] for it in waiting] == ["waiting", "waiting"]
     assert [wait(base, it)["state"] for it in waiting] == ["done", "done"]
+
+
+def test_uploads_that_stall_deny_no_other(base: str) -> None:
+    host, _, port = base.removeprefix("http://").partition(":")
+    head = "POST /api/v1/imports HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+    with ExitStack() as stalled:
+        for _ in range(12):  # more than threads, and more than may wait for their import
+            client = stalled.enter_context(socket.create_connection((host, int(port)), timeout=5))
+            client.sendall(f"{head}Content-Length: 1000\r\n\r\nhalf".encode())
+        time.sleep(0.3)
+        assert send_and_wait(base, [("fifth.log", BREAKS)])["state"] == "done"
+        assert call(f"{base}/healthz")[0] == 200
 
 
 def test_a_killed_child_leaves_a_sentence_and_a_run_that_is_not_running(base: str, database: Path) -> None:
