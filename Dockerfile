@@ -33,7 +33,9 @@ RUN python -m pip install --no-cache-dir -c constraints.txt '.[server]' \
  && install -d -o compileboard /data
 USER compileboard
 WORKDIR /data
-ENV COMPILEBOARD_HOME=/data/state
+# For `docker run -p 127.0.0.1:8000:8000`. To let others in: -e COMPILEBOARD_ALLOW_HOST=the.name.they.use, and only where
+# a proxy with a login stands before it, -e COMPILEBOARD_ALLOW_WRITES=yes.
+ENV COMPILEBOARD_HOME=/data/state COMPILEBOARD_ALLOW_HOST=localhost
 VOLUME /data
 EXPOSE 8000
 HEALTHCHECK CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/healthz', timeout=3)"]

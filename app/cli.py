@@ -18,7 +18,7 @@ from app.settings import SETTINGS, SettingError, load_settings, variable_name
 from app.site.command import add_parser as add_export
 from collectors.store.errors import StoreError
 
-SERVE_SETTINGS = ("db", "host", "port", "workers", "threads", "allow_host", "alerts", "follow")
+SERVE_SETTINGS = ("db", "host", "port", "workers", "threads", "allow_host", "allow_writes", "alerts", "follow")
 # What the extra [server] brings; an environment that only collects is without them.
 SERVER_MODULES = ("flask", "gunicorn", "jinja2", "numpy", "orjson", "pandas", "plotly", "sqlite_utils", "werkzeug")
 EPILOG = """\
@@ -58,7 +58,11 @@ def build_parser() -> argparse.ArgumentParser:
     for setting in SETTINGS:
         if setting.name in SERVE_SETTINGS:
             text = f"{setting.help} Default: {setting.default or 'none'}. Environment: {variable_name(setting)}."
-            serve.add_argument(f"--{setting.name.replace('_', '-')}", metavar=_metavar(setting.name), help=text)
+            option = f"--{setting.name.replace('_', '-')}"
+            if setting.name == "allow_writes":
+                serve.add_argument(option, nargs="?", const="yes", metavar="YES", help=text)
+            else:
+                serve.add_argument(option, metavar=_metavar(setting.name), help=text)
     serve.set_defaults(function=_serve)
     migrate = commands.add_parser(
         "migrate",

@@ -21,6 +21,7 @@ from app.follow import start_follower
 from app.format import format_plural
 from app.imports.shelf import Shelf
 from app.settings import Settings
+from app.web.security import LOOPBACK_NAMES, allowed_hosts, is_loopback, is_writable
 from collectors.store.connect import open_reader
 from collectors.store.migrations import migrate
 from collectors.store.search import list_pending
@@ -114,6 +115,31 @@ def _explain_bind(error: OSError, host: str, port: int) -> str:
     return f"cannot listen on {host} port {port}: {error.strerror}; give another --host or --port"
 
 
+def check_exposure(settings: Settings) -> None:
+    """Refuse an address that others reach without the names that they may call it by.
+
+    Raises: ServeError.
+    """
+    if not is_loopback(settings.host) and not settings.allow_host.strip(" ,"):
+        raise ServeError(
+            f"--host {settings.host} can be reached from other machines, and any web page that their browsers show could "
+            "then read this database by a name of its own. Say by which names people open the dashboard: --allow-host "
+            "NAME (of this machine, or its address)"
+        )
+
+
+def describe_exposure(settings: Settings) -> str:
+    """Say what is open to whom."""
+    names = ", ".join(sorted(allowed_hosts(settings) - LOOPBACK_NAMES))
+    if not is_writable(settings):
+        return f"Open to whoever reaches this machine as {names}, without a login: read every run. Changes are refused."
+    uploads = "upload logs, " if settings.uploads == "yes" else ""
+    return (
+        f"Open to whoever reaches this machine as {names}, without a login: read every run, {uploads}annotate, delete "
+        "and restore runs, answer findings (--allow-writes)."
+    )
+
+
 def serve(settings: Settings, environ: Mapping[str, str]) -> int:
     """Serve until interrupted; return the exit code.
 
@@ -121,12 +147,15 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
     """
     listener = bind(settings.host, settings.port)
     with listener:
+        check_exposure(settings)
         prepare_database(settings.db, environ)
         Shelf(settings.db).clear()
         app = create_app(settings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         say(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
+        if not is_loopback(settings.host):
+            say(describe_exposure(settings))
         if settings.follow == "yes":
             follower = start_follower(settings, environ)
             follower.returncode = 0  # gunicorn reaps it

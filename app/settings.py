@@ -20,11 +20,13 @@ class Setting(NamedTuple):
 
 SETTINGS = (
     Setting("db", "compileboard.db", "The database file. A missing or empty one is created."),
-    Setting("host", "127.0.0.1", "The address to listen on. Anyone who reaches it can read and annotate every run."),
+    Setting("host", "127.0.0.1", "The address to listen on. Anyone who reaches it can read every run."),
     Setting("port", 8000, "The port to listen on; 0 picks a free one."),
     Setting("workers", 1, "Server processes. One is right for a team; each has its own threads."),
     Setting("threads", 8, "Requests that one worker answers at the same time."),
-    Setting("allow_host", "", "Host names, separated by commas, that a browser may use beside localhost."),
+    Setting("allow_host", "", "Host names, separated by commas, that a browser may use; needed beyond this machine."),
+    Setting("allow_writes", "no", "Whether others than this machine may change something: yes or no."),
+    Setting("trusted_proxies", 0, "Proxies in front whose X-Forwarded-For is believed, for the audit log."),
     Setting("stale_after_s", 30, "Seconds without a heartbeat after which a running run shows as interrupted?."),
     Setting("refresh_s", 3, "Seconds between two refreshes of a running run's page."),
     Setting("page_size", 50, "Rows on one page of a list."),
@@ -51,6 +53,8 @@ class Settings:
     workers: int = 1
     threads: int = 8
     allow_host: str = ""
+    allow_writes: str = "no"
+    trusted_proxies: int = 0
     stale_after_s: int = 30
     refresh_s: int = 3
     page_size: int = 50
@@ -64,6 +68,9 @@ class Settings:
     upload_timeout_s: int = 900
     alerts: str = ""
     upload_queue: int = 8
+
+
+_RANGES = {"port": (0, 65535), "trusted_proxies": (0, 10)}
 
 
 class SettingError(ValueError):
@@ -93,7 +100,7 @@ def load_settings(environ: Mapping[str, str], given: Mapping[str, Any] | None = 
 
 
 def _convert(setting: Setting, value: Any, origin: str) -> str | int:
-    if setting.default == "yes" and value not in ("yes", "no"):
+    if setting.default in ("yes", "no") and value not in ("yes", "no"):
         raise SettingError(f"{origin} is {value!r}; expected yes or no")
     if isinstance(setting.default, str):
         return str(value)
@@ -101,7 +108,7 @@ def _convert(setting: Setting, value: Any, origin: str) -> str | int:
         number = int(value)
     except ValueError:
         raise SettingError(f"{origin} is {value!r}; expected a whole number, like {setting.default}") from None
-    low, high = (0, 65535) if setting.name == "port" else (1, 100_000)
+    low, high = _RANGES.get(setting.name, (1, 100_000))
     if not low <= number <= high:
         raise SettingError(f"{origin} is {number}; expected {low} to {high}")
     return number

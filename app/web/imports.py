@@ -8,6 +8,7 @@ from werkzeug.wrappers import Response
 from app.db import get_settings
 from app.imports.desk import FORBIDDEN, accept
 from app.imports.shelf import ENDED, Shelf
+from app.web.security import READ_ONLY, is_writable
 
 blueprint = Blueprint("imports", __name__)
 SHOWN = 20
@@ -19,7 +20,13 @@ def index() -> str:
     settings = get_settings()
     listing = Shelf(settings.db).list_newest(SHOWN)
     waits = any(it.state not in ENDED for it in listing)
-    return render_template("imports.html", listing=listing, waits=waits, open=settings.uploads == "yes", no=FORBIDDEN)
+    return render_template(
+        "imports.html",
+        listing=listing,
+        waits=waits,
+        open=is_writable(settings) and settings.uploads == "yes",
+        no=FORBIDDEN if is_writable(settings) else READ_ONLY,
+    )
 
 
 @blueprint.post("/imports")

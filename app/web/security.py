@@ -36,6 +36,10 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+READ_ONLY = (
+    "This server is read-only for others than its own machine: nothing was changed. Whoever runs it may start it with "
+    "--allow-writes."
+)
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -49,12 +53,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def allowed_hosts(settings: Settings) -> frozenset[str] | None:
-    """List the names a browser may use, or None where any will do: an open address without --allow-host."""
+def allowed_hosts(settings: Settings) -> frozenset[str]:
+    """List the names a browser may use."""
     given = {name.strip().strip("[]").lower() for name in settings.allow_host.split(",") if name.strip()}
-    if is_loopback(settings.host):
-        return LOOPBACK_NAMES | given | {settings.host.strip("[]")}
-    return LOOPBACK_NAMES | given if given else None
+    return LOOPBACK_NAMES | given | ({settings.host.strip("[]")} if is_loopback(settings.host) else set())
+
+
+def is_writable(settings: Settings) -> bool:
+    """Say whether pages and the API may change something: on this machine alone, or where --allow-writes says so."""
+    return is_loopback(settings.host) or settings.allow_writes == "yes"
 
 
 def is_cross_site(req: Request) -> bool:
@@ -67,12 +74,15 @@ def is_cross_site(req: Request) -> bool:
 
 
 def check_request(settings: Settings) -> None:
-    """Refuse a host name that is not ours (DNS rebinding) and a change that another site asks for."""
-    allowed = allowed_hosts(settings)
+    """Refuse a host name that is not ours (DNS rebinding), any change where none is allowed, and other sites' ones."""
     name = _host_name(request.headers.get("Host", ""))
-    if allowed is not None and name not in allowed:
+    if name not in allowed_hosts(settings):
         abort(403, f"The host name {name[:80]!r} is not one this server answers to. Start it with --allow-host NAME.")
-    if request.method not in SAFE_METHODS and is_cross_site(request):
+    if request.method in SAFE_METHODS:
+        return
+    if not is_writable(settings):
+        abort(403, READ_ONLY)
+    if is_cross_site(request):
         abort(
             403, "This change was asked for by another site's page, so nothing was changed. Use this site's own form."
         )
@@ -95,5 +105,6 @@ def add_headers(response: Response) -> Response:
 def init_app(app: Flask) -> None:
     """Check every request and mark every response."""
     settings: Settings = app.config["COMPILEBOARD"]
+    app.jinja_env.globals.update(writable=is_writable(settings), read_only=READ_ONLY)
     app.before_request(lambda: check_request(settings))
     app.after_request(add_headers)

@@ -123,14 +123,53 @@ def test_allowed_names_are_the_persons_own(database: Path) -> None:
     assert named.get("/runs", headers={"Host": "other.lan"}).status_code == 403
 
 
-def test_an_open_address_answers_to_any_name_until_some_are_given(database: Path) -> None:
-    anywhere = _client(database, host="0.0.0.0")
-    assert anywhere.get("/runs", headers={"Host": "any.example"}).status_code == 200
+def test_an_open_address_answers_to_the_given_names_alone(database: Path) -> None:
     named = _client(database, host="0.0.0.0", allow_host="box.lan")
+    assert named.get("/runs", headers={"Host": "box.lan"}).status_code == 200
     assert named.get("/runs", headers={"Host": "any.example"}).status_code == 403
     assert [is_loopback(it) for it in ("::1", "[::1]", "127.8.8.8", "0.0.0.0", "box")] == [True, True, True] + [
         False
     ] * 2
+
+
+CHANGES = (
+    PIN,
+    "/runs/R1/delete",
+    "/runs/R1/restore",
+    "/findings/F1",
+    "/imports",
+    "/api/v1/imports",
+    "/api/v1/findings/F1/note",
+    "/api/v1/deleted_runs/R1/restore",
+)
+
+
+@pytest.mark.parametrize("address", CHANGES)
+def test_an_open_address_is_read_only_until_writes_are_allowed(
+    database: Path, store: sqlite3.Connection, address: str
+) -> None:
+    closed = _client(database, host="0.0.0.0", allow_host="localhost").post(address, data={"title": "new"})
+    assert (closed.status_code, "--allow-writes" in closed.text) == (403, True)
+    assert store.execute("select count(*) from run_annotations").fetchone()[0] == 0
+    opened = _client(database, host="0.0.0.0", allow_host="localhost", allow_writes="yes").post(address, data={})
+    assert opened.status_code != 403
+
+
+def test_every_address_that_changes_something_is_among_those_tested() -> None:
+    rules = create_app(Settings()).url_map.iter_rules()
+    posts = {rule.rule for rule in rules if rule.methods and rule.methods - {"GET", "HEAD", "OPTIONS"}}
+    assert len(posts) == len(CHANGES) + 3  # of findings the API has four alike
+    assert all(
+        rule.endswith(("annotate", "delete", "restore", "imports", "<finding_id>")) or "findings" in rule
+        for rule in posts
+    )
+
+
+def test_a_read_only_server_shows_no_form(database: Path) -> None:
+    client = _client(database, host="0.0.0.0", allow_host="localhost")
+    for address in ("/runs", "/runs/R1", "/runs/R1/delete", "/imports"):
+        assert 'method="post"' not in client.get(address).text
+    assert "--allow-writes" in client.get("/imports").text
 
 
 @pytest.mark.parametrize(

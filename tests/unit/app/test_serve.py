@@ -87,6 +87,15 @@ def test_a_bad_option_is_one_sentence(tmp_path: Path, options: tuple[str, ...], 
     assert not (tmp_path / "new.db").exists()
 
 
+def test_an_address_that_others_reach_needs_names_and_says_what_is_open(tmp_path: Path) -> None:
+    assert "--allow-host NAME" in _refused(tmp_path / "new.db", "--host", "0.0.0.0", "--port", "0")
+    assert not (tmp_path / "new.db").exists()
+    with serving(tmp_path / "new.db", "--host", "0.0.0.0", "--allow-host", "box.lan", "--follow", "no") as server:
+        assert "as box.lan, without a login: read every run. Changes are refused." in server.output
+    with serving(tmp_path / "new.db", "--host", "0.0.0.0", "--allow-host", "box.lan", "--allow-writes") as server:
+        assert "upload logs, annotate, delete and restore runs" in server.output
+
+
 def test_a_bad_variable_is_named(tmp_path: Path) -> None:
     said = _refused(tmp_path / "new.db", COMPILEBOARD_THREADS="x")
     assert "COMPILEBOARD_THREADS is 'x'" in said
