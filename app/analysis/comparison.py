@@ -104,7 +104,7 @@ def _pair_functions(base: Sequence[FunctionSum], new: Sequence[FunctionSum]) -> 
     found = [(ours.get(place), theirs.get(place)) for place in {**ours, **theirs}]
 
     def away(pair: FunctionPair) -> tuple[int, str, str]:
-        times = [it.compile_us if it else 0 for it in pair]
+        times = [(it.compile_us if it else None) or 0 for it in pair]
         it = pair[1] or pair[0]
         assert it is not None  # each place is of one side at least
         return (-abs(times[1] - times[0]), it.file, it.name)

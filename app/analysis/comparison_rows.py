@@ -142,7 +142,7 @@ def _functions(base: FunctionSum | None, new: FunctionSum | None) -> dict[str, A
     return {"file": named.file, "function": named.name} | sides
 
 
-def _spent(it: FunctionSum) -> dict[str, int]:
+def _spent(it: FunctionSum) -> dict[str, int | None]:
     return {
         "compile_count": it.compile_count,
         "graph_break_count": it.graph_break_count,

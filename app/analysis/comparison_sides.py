@@ -184,7 +184,10 @@ def _read_distinct(
 
 def _sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
     found: dict[str, float] = {name: sum(getattr(it.run, name) for it in runs) for name in _COUNTS}
-    return found | {"compile_s": sum(it.run.compile_us for it in runs) / 1e6}
+    times = [it.run.compile_us for it in runs]
+    known = [time_us for time_us in times if time_us is not None]
+    # A sum that lacks a run's time is no less time.
+    return found | ({"compile_s": sum(known) / 1e6} if len(known) == len(times) else {})
 
 
 def _read_environment(

@@ -1,6 +1,6 @@
 """What to do about a run: the few things that cost most, each with its number, its function and the fix.
 
-What ends in eager code (a failure, a recompile limit) comes first; the rest is ordered by compile time.
+What ends in eager code, or never ended, comes first; the rest is ordered by compile time.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.analysis.chains import label_category
+from app.analysis.timeline import find_phase
 from app.format import format_duration, format_plural
 from app.queries.run_breaks import DistinctBreak
 from app.queries.run_events import CacheResult, CudagraphSkip, FailureGroup
 from app.queries.run_recompiles import LimitHit, RunCause
+from app.queries.unfinished import Unfinished
+
+FIRST_FINDINGS = 5  # shown at once; the others are named, and one click away
 
 # Hints of torch's that say how things are, and not what to do.
 _NO_ADVICE = ("This graph break is fundamental", "Please report an issue", "This is likely to be a Dynamo bug")
@@ -46,7 +50,8 @@ class Finding:
 class Evidence:
     """Hold what a diagnosis looks at; each list has what costs most first."""
 
-    compile_us: int = 0
+    compile_us: int | None = None
+    unfinished: Sequence[Unfinished] = ()
     failures: Sequence[FailureGroup] = ()
     limit_hits: Sequence[LimitHit] = ()
     causes: Sequence[RunCause] = ()
@@ -57,14 +62,34 @@ class Evidence:
     cacheable_us: int | None = None
 
 
-def diagnose(evidence: Evidence, most: int = 5) -> list[Finding]:
+def diagnose(evidence: Evidence) -> list[Finding]:
     """List what to do, the most costly first; empty where nothing stands out."""
-    grave = [*_failures(evidence.failures), *_limits(evidence)]
+    grave = [*_unfinished(evidence.unfinished), *_failures(evidence.failures), *_limits(evidence)]
     costly = [*_causes(evidence.causes), *_breaks(evidence), *_disabled(evidence), *_bypasses(evidence.caches)]
     costly += _skips(evidence.skips)
     costly.sort(key=lambda it: -(it.cost_us or 0))
-    # One cause that takes all places hides the others: what ends in eager code keeps at most three.
-    return [*grave[:3], *costly, *grave[3:]][:most]
+    # One cause that takes all first places hides the others: what ends in eager code keeps at most three.
+    return [*grave[:3], *costly, *grave[3:]]
+
+
+def _unfinished(unfinished: Sequence[Unfinished]) -> list[Finding]:
+    found = []
+    for it in unfinished:
+        innermost = it.spans[-1] if it.spans else None
+        if innermost is not None:
+            fix = f"It was in {find_phase(innermost.name).label}: {innermost.name}, the last phase that began."
+        else:
+            fix = "The phase it was in was not recorded: --level full, or TORCH_TRACE, records it."
+        if it.until_us is not None:
+            number = f"{format_duration(it.until_us)} from its start to the end of the run"
+        else:
+            number = "its end was not recorded; the process went on" if not it.is_last else "for how long: not recorded"
+        code = " › ".join(span.name for span in it.spans) or None
+        title = f"Compile {it.compile_id} never finished"
+        found.append(
+            Finding("unfinished", "bad", title, number, it.function, it.file, it.line, fix, "compiles", None, code)
+        )
+    return found
 
 
 def _failures(failures: Sequence[FailureGroup]) -> list[Finding]:
@@ -93,7 +118,7 @@ def _limits(evidence: Evidence) -> list[Finding]:
     found = []
     for (file, function), members in sorted(groups.items(), key=lambda it: -len(it[1])):
         causes = [it for it in evidence.causes if (it.file, it.function) == (file, function)]
-        cost_us = sum(it.compile_us for it in causes) or None
+        cost_us = _sum_costs(causes)
         named = ", ".join(dict.fromkeys(_name_cause(it) for it in causes[:4]))
         fix = f"It was compiled again for: {named}. Take these away" if named else "Take away what makes it recompile"
         fix += ", or, if all these variants are wanted, raise torch._dynamo.config.recompile_limit."
@@ -105,6 +130,11 @@ def _limits(evidence: Evidence) -> list[Finding]:
             Finding("limit", "bad", title, number, function, file, members[0].line, fix, "recompiles", cost_us)
         )
     return found
+
+
+def _sum_costs(members: Sequence[RunCause] | Sequence[DistinctBreak]) -> int | None:
+    """Add up compile time; None where no record of these compiles has a time."""
+    return sum(it.compile_us or 0 for it in members) or None
 
 
 def _name_cause(cause: RunCause) -> str:
@@ -119,14 +149,14 @@ def _causes(causes: Sequence[RunCause]) -> list[Finding]:
         groups.setdefault((f"Recompiled: {_name_cause(it)}", fix), []).append(it)
     found = []
     for (title, fix), members in groups.items():
-        first, cost_us = members[0], sum(it.compile_us for it in members)
+        first, cost_us = members[0], _sum_costs(members)
         count = sum(it.recompile_count for it in members)
         found.append(
             Finding(
                 kind="recompile",
                 severity="warn",
                 title=title,
-                number=f"{format_duration(cost_us)} in {format_plural(count, 'recompile')}",
+                number=(f"{format_duration(cost_us)} in " if cost_us else "") + format_plural(count, "recompile"),
                 function=first.function,
                 file=first.file,
                 line=None,
@@ -151,7 +181,9 @@ def _breaks(evidence: Evidence) -> list[Finding]:
     for (name, fix), members in groups.items():
         first = members[0]
         # Compiles with several of these breaks would be counted twice: all of the run's time is the most there is.
-        cost_us = min(sum(it.compile_us for it in members), evidence.compile_us or 2**62)
+        cost_us = _sum_costs(members)
+        if cost_us and evidence.compile_us:
+            cost_us = min(cost_us, evidence.compile_us)
         count = format_plural(sum(it.break_count for it in members), "graph break")
         eager = sum(it.outcomes.get("skipped", 0) for it in members)
         found.append(
@@ -160,7 +192,7 @@ def _breaks(evidence: Evidence) -> list[Finding]:
                 severity="bad" if eager else "warn",
                 title=f"Graph break: {name}"
                 + (f" ({format_plural(eager, 'frame')} left to run eagerly)" if eager else ""),
-                number=f"{count}, in compiles that took {format_duration(cost_us)}",
+                number=count + (f", in compiles that took {format_duration(cost_us)}" if cost_us else ""),
                 function=first.function,
                 file=first.file,
                 line=first.line,

@@ -7,6 +7,7 @@ import sqlite3
 from app.analysis.diagnosis import Evidence
 from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
 from app.queries.runs import RunRow
+from app.queries.unfinished import list_unfinished
 
 
 def read_evidence(connection: sqlite3.Connection, run: RunRow) -> Evidence:
@@ -15,6 +16,7 @@ def read_evidence(connection: sqlite3.Connection, run: RunRow) -> Evidence:
     below = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
     return Evidence(
         compile_us=run.compile_us,
+        unfinished=list_unfinished(connection, run),
         failures=run_events.count_failed(connection, run.id) if run.failure_count else (),
         limit_hits=run_recompiles.list_limit_hits(connection, run.id) if run.recompile_limit_count else (),
         causes=run_recompiles.list_causes(connection, run.id, limit=500),

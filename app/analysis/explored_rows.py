@@ -57,7 +57,7 @@ def stack_row(it: Place, code: str | None) -> dict[str, Any]:
         "code": code,
         "is_library": is_library_name(it.frame.file),
         "compile_count": it.compile_count,
-        "total_us": it.total_us,
+        "total_us": it.total_us or None,
         "endings": dict(it.endings),
         "compile_keys": [one.key for one in it.compiles],
     }
@@ -99,7 +99,7 @@ def _rank_row(it: RankSummary) -> dict[str, Any]:
         "pids": list(it.pids),
         "compile_count": it.compile_count,
         "recompile_count": it.recompile_count,
-        "total_us": it.total_us,
+        "total_us": it.total_us or None,
         "phases_us": {phase: it.get(phase) for phase in PHASES},
         "slowest_key": it.slowest.key if it.slowest else None,
         "verdicts": it.verdicts,

@@ -5,6 +5,7 @@ Not run, skipped, failed, not measured and a measured zero are five different th
 
 from __future__ import annotations
 
+from app.analysis.headline import THRESHOLD
 from app.analysis.words import Word
 from app.queries.models import STATUSES
 from app.queries.result_rows import ResultRow, Said
@@ -18,6 +19,7 @@ __all__ = [
     "describe_speedup",
     "describe_status",
     "describe_verdict",
+    "is_slower",
     "is_wrong",
 ]
 
@@ -48,6 +50,8 @@ ACCURACIES = {
 def describe_status(row: Said) -> Word:
     """Say in words what became of a model."""
     reason = REASONS.get(row.reason or "", row.reason or "")
+    if row.status == "measured" and is_slower(row):
+        return Word("measured, slower", "warn", "It was measured, and eager mode is faster.")
     if row.status == "measured":
         return Word("measured", "good", "It was measured.")
     if row.status == "failed":
@@ -88,6 +92,13 @@ def describe_verdict(row: ResultRow) -> Word | None:
 def is_wrong(row: ResultRow) -> bool:
     """Say whether the accuracy check found a wrong answer, or failed."""
     return row.accuracy is not None and describe_accuracy(row.accuracy).kind == "bad"
+
+
+def is_slower(row: Said) -> bool:
+    """Return True where eager mode is faster beyond noise: by the 95 % interval, without one by HUD's 5 %."""
+    if row.speedup is None:
+        return False
+    return row.speedup < 1 - THRESHOLD if row.speedup_high is None else row.speedup_high < 1
 
 
 def describe_missing(row: ResultRow) -> str:

@@ -34,7 +34,7 @@ from app.api.schemas_parts import (
 
 _SUMS = {
     "run_count": count("Runs that have it."),
-    "compile_us": duration_us("Time of the compiles that had it."),
+    "compile_us": maybe(duration_us("Time of the compiles that had it.")),
 }
 _SEEN = {"first_us": time_us("Start of the first run that has it."), "last_us": time_us("Start of the last run.")}
 _SCOPE = {"suite": maybe(text("Suite.")), "name": text("Name.")}
@@ -147,7 +147,7 @@ _KINDS = rows(
         function_count=count("Functions."),
         count=count("How often."),
         guard_failure_count=count("Failed cache entries, for recompiles."),
-        compile_us=duration_us("Time of the compiles."),
+        compile_us=maybe(duration_us("Time of the compiles.")),
         trend=TREND,
     ),
     "The most frequent first.",
@@ -156,7 +156,7 @@ _EACH = rows(record("One distinct thing.", id=whole("Its `id`."), trend=TREND), 
 _SUMMARY = {
     "function_count": count("Functions."),
     "run_count": count("Runs that have any."),
-    "compile_us": duration_us("Time of the compiles that had them."),
+    "compile_us": maybe(duration_us("Time of the compiles that had them.")),
 }
 BREAK_TRENDS = record(
     "Distinct graph breaks over runs.",
@@ -185,7 +185,7 @@ _TOTALS = {
     "compile_count": count("Compiles."),
     "recompile_count": count("Recompiles."),
     "graph_break_count": count("Graph breaks."),
-    "compile_us": duration_us("Compile time."),
+    "compile_us": maybe(duration_us("Compile time.")),
 }
 OVERVIEW = record(
     "What is in this database.",
@@ -196,7 +196,7 @@ OVERVIEW = record(
         **_TOTALS,
         recompile_limit_count=count("Compiles that hit the recompile limit."),
         failure_count=count("Failed compiles."),
-        recompile_us=duration_us("Time of recompiles."),
+        recompile_us=maybe(duration_us("Time of recompiles.")),
     ),
     series=rows(record("One suite and name.", **_SCOPE, run_count=count("Runs.")), "At most 500."),
     trend=rows(

@@ -61,7 +61,7 @@ def _side(said: str) -> Schema:
 
 def _spent(said: str) -> Schema:
     spent = {name: count(f"{name} of it.") for name in ("compile_count", "graph_break_count", "recompile_count")}
-    return maybe(record(said, **spent, compile_us=duration_us("Compile time.")))
+    return maybe(record(said, **spent, compile_us=maybe(duration_us("Compile time."))))
 
 
 def _of_side(said: str) -> Schema:

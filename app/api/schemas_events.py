@@ -71,7 +71,7 @@ COMPILE = record(
     outcome=OUTCOME,
     started_us=time_us("Start."),
     duration_us=maybe(duration_us("Duration of its forward record.")),
-    total_us=duration_us("Forward and backward records together."),
+    total_us=maybe(duration_us("Forward and backward records together.")),
     attempt_count=count("Analyses, restarts included."),
     graph_break_count=count("Graph breaks."),
     recompiled_from=RECOMPILED_FROM,
@@ -155,7 +155,7 @@ CHAIN = record(
     pid=maybe(whole("Process number of the operating system.")),
     **PLACE,
     recompile_count=count("Recompiles."),
-    compile_us=duration_us("Time of the recompiles."),
+    compile_us=maybe(duration_us("Time of the recompiles.")),
     limit_count=count("Compiles that hit the recompile limit."),
 )
 LIMIT_HIT = record(

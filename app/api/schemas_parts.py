@@ -65,7 +65,7 @@ AFFECTED_RUN: Schema = record(
     host=maybe(text("Machine.")),
     git_commit=maybe(text("Commit.")),
     count=count("How often it came in this run."),
-    compile_us=duration_us("Time of the compiles that had it."),
+    compile_us=maybe(duration_us("Time of the compiles that had it.")),
     pinned=flag("Whether a person pinned the run."),
 )
 RUN_ENDS = {

@@ -68,8 +68,8 @@ RUN = record(
     cudagraph_skip_count=count("CUDA graphs not used."),
     process_count=count("Processes."),
     loss_count=count("Records lost while recording."),
-    compile_us=duration_us("Sum of the records' durations, forward and backward."),
-    recompile_us=duration_us("The part of it spent on recompiles."),
+    compile_us=maybe(duration_us("Sum of the records' durations, forward and backward.")),
+    recompile_us=maybe(duration_us("The part of it spent on recompiles.")),
     result_count=count("Results of a benchmark: one a model and experiment."),
     failed_result_count=count("Those that failed."),
 )
@@ -98,7 +98,7 @@ CHANGED_SETTING = record(
 )
 FINDING = record(
     "One thing to do about a run.",
-    kind=text("What it is about: failure, limit, recompile, break, cache or cudagraph."),
+    kind=text("What it is about: unfinished, failure, limit, recompile, break, cache or cudagraph."),
     severity=word("How grave it is.", ("bad", "warn")),
     title=text("What happened."),
     number=text("How often or how much, in words."),

@@ -15,7 +15,7 @@ FRAME = record(
     code=maybe(text("That line of the code; null with `--no-source`, and where torch gave none.")),
     is_library=flag("Whether the file is Python's, torch's or a well-known package's."),
     compile_count=count("Compiles started here and below."),
-    total_us=duration_us("Their time."),
+    total_us=maybe(duration_us("Their time.")),
     endings=mapping(count("Compiles."), f"How those ended: {', '.join(f'`{it}`' for it in ENDINGS)}."),
     compile_keys=rows(whole("`id` of the compile."), "The compiles that this very frame is: not those below."),
 )

@@ -60,9 +60,13 @@ def chart_runs(points: Sequence[TrendPoint]) -> Chart:
 
 def chart_compile_time(points: Sequence[TrendPoint]) -> Chart:
     """Draw each run's compile time."""
-    divisor, unit = duration_axis(max((point.compile_us for point in points), default=0))
+    divisor, unit = duration_axis(max((point.compile_us or 0 for point in points), default=0))
     note = f"{unit} per run, all records together"
-    return _chart_trend(points, "compile-time-chart", "Compile time", note, lambda it: it.compile_us / divisor, unit)
+
+    def measure(point: TrendPoint) -> float | None:
+        return None if point.compile_us is None else point.compile_us / divisor
+
+    return _chart_trend(points, "compile-time-chart", "Compile time", note, measure, unit)
 
 
 def chart_recompiles(points: Sequence[TrendPoint]) -> Chart:
@@ -110,12 +114,12 @@ def _chart_trend(
     chart_id: str,
     title: str,
     note: str,
-    measure: Callable[[TrendPoint], float],
+    measure: Callable[[TrendPoint], float | None],
     unit: str = "",
 ) -> Chart:
     """Draw a point a run; a line a series, which is the rolling median where there are many points."""
-    values = [float(f"{measure(it):.4g}") for it in points]
-    groups = _group(points)
+    values = {place: float(f"{value:.4g}") for place, it in enumerate(points) if (value := measure(it)) is not None}
+    groups = {label: [place for place in places if place in values] for label, places in _group(points).items()}
     smooth = max(map(len, groups.values()), default=0) > _NOISY
     traces: list[dict[str, Any]] = []
     for number, (label, members) in enumerate(groups.items(), start=1):
@@ -140,7 +144,7 @@ def _chart_trend(
         xaxis={"type": "date", "showgrid": False},
         yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6}
         if unit
-        else count_axis(max(map(measure, points), default=0)),
+        else count_axis(max(values.values(), default=0)),
     )
     note += f"; the line is the rolling median of {WINDOW} runs" if smooth else ""
     return Chart(chart_id, title, figure, (), (), note, show_legend=False)

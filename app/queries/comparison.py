@@ -26,7 +26,7 @@ limit :limit
 FUNCTIONS_SQL = f"""
 select
   f.file, f.name, sum(n.compile_count) as compile_count, sum(n.graph_break_count) as graph_break_count,
-  sum(n.recompile_count) as recompile_count, sum(n.compile_us) as compile_us
+  sum(n.recompile_count) as recompile_count, nullif(sum(n.compile_us), 0) as compile_us
 {_WANTED}
 join run_functions as n on n.run_id = wanted.value
 join functions as f on f.id = n.function_id
@@ -81,7 +81,7 @@ class FunctionSum:
     compile_count: int
     graph_break_count: int
     recompile_count: int
-    compile_us: int
+    compile_us: int | None
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class CompileRow:
     outcome: str
     started_us: int
     duration_us: int | None
-    total_us: int
+    total_us: int | None
     attempt_count: int
     graph_break_count: int
     recompiled_from: str | None
@@ -111,7 +111,8 @@ class Compilation:
 _COLUMNS = """
   c.id, c.process_id, p.pid, c.generation, c.compile_id, c.frame_id, c.frame_compile_id,
   coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at, c.outcome, c.started_us,
-  c.duration_us, c.total_us, c.attempt_count, c.graph_break_count, c.recompiled_from, c.recompile_category
+  c.duration_us, nullif(c.total_us, 0) as total_us, c.attempt_count, c.graph_break_count,
+  c.recompiled_from, c.recompile_category
 """
 _SOURCE = """
 from compiles as c
@@ -298,7 +299,7 @@ def _key_of(row: CompileRow, order: str) -> int | str:
         "started": row.started_us,
         "function": row.function or "",
         "outcome": row.outcome,
-        "time": row.total_us,
+        "time": row.total_us or 0,
         "attempts": row.attempt_count,
         "breaks": row.graph_break_count,
     }

@@ -14,7 +14,7 @@ select
   d.source_line, d.function_id,
   sum(b.break_count) as break_count,
   count(*) as run_count,
-  sum(b.compile_us) as compile_us,
+  nullif(sum(b.compile_us), 0) as compile_us,
   min(r.started_us) as first_us,
   max(r.started_us) as last_us
 from distinct_breaks as d
@@ -28,7 +28,7 @@ limit 1
 RUNS_SQL = """
 select
   r.id, r.name, a.title, r.suite, r.state, r.started_us, r.torch_version, r.host, r.git_commit,
-  b.break_count as count, b.compile_us, coalesce(a.pinned, 0) as pinned
+  b.break_count as count, nullif(b.compile_us, 0) as compile_us, coalesce(a.pinned, 0) as pinned
 from run_breaks as b
 join runs as r on r.id = b.run_id
 left join run_annotations as a on a.run_id = r.id
@@ -56,7 +56,7 @@ limit :newest
 EVENTS_SQL = """
 select
   g.id, g.run_id, g.process_id, g.sequence, g.compile_key, g.compile_id, g.line, g.outcome, g.time_us,
-  c.outcome as compile_outcome, c.total_us as compile_us
+  c.outcome as compile_outcome, nullif(c.total_us, 0) as compile_us
 from graph_breaks as g
 left join compiles as c on c.id = g.compile_key
 where g.distinct_id = :id
@@ -79,7 +79,7 @@ class AffectedRun:
     host: str | None
     git_commit: str | None
     count: int
-    compile_us: int
+    compile_us: int | None
     pinned: bool
 
     @property

@@ -51,7 +51,7 @@ class DistinctBreak:
     source_line: str | None
     break_count: int
     run_count: int
-    compile_us: int
+    compile_us: int | None
     first_us: int
     last_us: int
 
@@ -69,7 +69,7 @@ class BreakSummary:
     function_count: int
     run_count: int
     break_count: int
-    compile_us: int
+    compile_us: int | None
 
 
 # The runs' filter has :text and :name of its own; the page's text is about breaks.
@@ -163,7 +163,7 @@ def breaks_sql(order: str, up: bool, after: bool) -> str:
 )
 select
   p.id, d.fingerprint, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, d.line,
-  d.source_line, p.break_count, p.run_count, p.compile_us, p.first_us, p.last_us
+  d.source_line, p.break_count, p.run_count, nullif(p.compile_us, 0) as compile_us, p.first_us, p.last_us
 from page as p
 join distinct_breaks as d on d.id = p.id
 left join functions as f on f.id = d.function_id
@@ -192,7 +192,7 @@ def list_distinct_breaks(
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
     found = connection.execute(breaks_sql(order, direction == "asc", after is not None), values)
-    return make_page([to_break(row) for row in found], limit, lambda it: (getattr(it, ORDERS[order]), it.id))
+    return make_page([to_break(row) for row in found], limit, lambda it: (getattr(it, ORDERS[order]) or 0, it.id))
 
 
 def to_break(row: sqlite3.Row) -> DistinctBreak:
@@ -213,6 +213,6 @@ def get_break_trends(
         function_count=cells.function_count,
         run_count=run_count,
         break_count=sum(it.count for it in cells.kinds),
-        compile_us=sum(it.compile_us for it in cells.kinds),
+        compile_us=sum(it.compile_us for it in cells.kinds) or (None if cells.counts else 0),
     )
     return summary, cells

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from app.queries.recorded import recorded_us
+
 
 @dataclass(frozen=True)
 class Health:
@@ -29,8 +31,9 @@ class Totals:
     graph_break_count: int
     recompile_limit_count: int
     failure_count: int
-    compile_us: int
-    recompile_us: int
+    failed_run_count: int  # with a failed compile or a failed result
+    compile_us: int | None
+    recompile_us: int | None
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class TrendPoint:
     compile_count: int
     recompile_count: int
     graph_break_count: int
-    compile_us: int
+    compile_us: int | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class TopBreak:
     line: int | None
     break_count: int
     run_count: int
-    compile_us: int
+    compile_us: int | None
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class TopFunction:
     recompile_limit_count: int
     compile_count: int
     run_count: int
-    compile_us: int
+    compile_us: int | None
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,9 @@ select
   coalesce(sum(t.graph_break_count), 0) as graph_break_count,
   coalesce(sum(t.recompile_limit_count), 0) as recompile_limit_count,
   coalesce(sum(t.failure_count), 0) as failure_count,
-  coalesce(sum(t.compile_us), 0) as compile_us,
-  coalesce(sum(t.recompile_us), 0) as recompile_us
+  coalesce(sum(t.failure_count > 0 or t.failed_result_count > 0), 0) as failed_run_count,
+  {recorded_us("sum(t.compile_us)", "sum(t.compile_count)")} as compile_us,
+  {recorded_us("sum(t.recompile_us)", "sum(t.recompile_count)")} as recompile_us
 from runs as r
 left join run_totals as t on t.run_id = r.id
 where {_SCOPE}
@@ -123,7 +127,7 @@ select
   coalesce(t.compile_count, 0) as compile_count,
   coalesce(t.recompile_count, 0) as recompile_count,
   coalesce(t.graph_break_count, 0) as graph_break_count,
-  coalesce(t.compile_us, 0) as compile_us
+  {recorded_us("t.compile_us", "t.compile_count")} as compile_us
 from runs as r
 left join run_totals as t on t.run_id = r.id
 left join run_annotations as a on a.run_id = r.id
@@ -146,7 +150,8 @@ BREAKS_SQL = f"""
 )
 select
   d.id as distinct_id, d.gb_id, d.gb_type, d.reason, d.source_line, d.line,
-  f.name as function, f.file, top.break_count, top.run_count, top.compile_us
+  f.name as function, f.file, top.break_count, top.run_count,
+  nullif(top.compile_us, 0) as compile_us
 from top
 join distinct_breaks as d on d.id = top.distinct_id
 left join functions as f on f.id = d.function_id
@@ -171,7 +176,7 @@ FUNCTIONS_SQL = f"""
 )
 select
   f.id as function_id, f.name, f.file, top.recompile_count, top.recompile_limit_count, top.compile_count,
-  top.run_count, top.compile_us
+  top.run_count, nullif(top.compile_us, 0) as compile_us
 from top
 join functions as f on f.id = top.function_id
 order by top.recompile_count desc, f.id

@@ -6,14 +6,15 @@ import sqlite3
 from dataclasses import dataclass
 
 from app.queries.recompiles import RecompileCause
+from app.queries.recorded import recorded_us
 
-GET_SQL = """
+GET_SQL = f"""
 select
   c.id, c.fingerprint, c.category, c.source, c.reason, c.suggestion, f.name as function, f.file,
   sum(b.recompile_count) as recompile_count,
   sum(b.guard_failure_count) as guard_failure_count,
   count(*) as run_count,
-  sum(b.compile_us) as compile_us,
+  {recorded_us("sum(b.compile_us)", "sum(b.recompile_count)")} as compile_us,
   min(r.started_us) as first_us,
   max(r.started_us) as last_us,
   (
@@ -28,11 +29,13 @@ left join functions as f on f.id = c.function_id
 where c.id = :id
 group by c.id
 limit 1
-"""
-RUNS_SQL = """
+"""  # noqa: S608  own texts only
+RUNS_SQL = f"""
 select
   r.id, r.name, a.title, r.suite, r.state, r.started_us, r.torch_version, r.host, r.git_commit,
-  b.recompile_count as count, b.compile_us, coalesce(a.pinned, 0) as pinned
+  b.recompile_count as count,
+  {recorded_us("b.compile_us", "b.recompile_count")} as compile_us,
+  coalesce(a.pinned, 0) as pinned
 from run_causes as b
 join runs as r on r.id = b.run_id
 left join run_annotations as a on a.run_id = r.id
@@ -40,7 +43,7 @@ where b.cause_id = :id
   and (:after_us is null or (r.started_us, r.id) < (:after_us, :after_id))
 order by r.started_us desc, r.id desc
 limit :limit
-"""
+"""  # noqa: S608
 # Runs of the same suite and name that do not have it count as 0: that is how one sees that it is gone.
 HISTORY_SQL = """
 with series as materialized (
@@ -68,7 +71,7 @@ with newest as materialized (
 select
   e.id, e.run_id, e.process_id, e.sequence, e.compile_key, e.compile_id, e.recompiled_from, e.time_us,
   g.position, g.cache_entry, g.reason, g.expected, g.actual, g.source_line, g.line,
-  c.outcome as compile_outcome, c.total_us as compile_us
+  c.outcome as compile_outcome, nullif(c.total_us, 0) as compile_us
 from newest as n
 join guard_failures as g on g.recompile_id = n.recompile_id and g.position = n.position
 join recompiles as e on e.id = n.recompile_id

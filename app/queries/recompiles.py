@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.queries.page import FilterError, Page, decode_cursor, make_page
+from app.queries.recorded import recorded_us
 from app.queries.runs import RunFilter
 from app.queries.scope import WANTED, WANTED_SLOTS, Cells, Slot, add_up, bind_runs, bind_slots, read_filter
 from collectors.categories import BY_NAME, describe
@@ -53,7 +54,7 @@ class RecompileCause:
     recompile_count: int
     guard_failure_count: int
     run_count: int
-    compile_us: int
+    compile_us: int | None
     first_us: int
     last_us: int
     limit_count: int
@@ -78,7 +79,7 @@ class CauseSummary:
     run_count: int
     recompile_count: int
     guard_failure_count: int
-    compile_us: int
+    compile_us: int | None
     limit_count: int
 
 
@@ -191,7 +192,8 @@ def causes_sql(order: str, up: bool, after: bool) -> str:
 )
 select
   p.id, c.fingerprint, c.category, c.source, c.reason, c.suggestion, f.name as function, f.file,
-  p.recompile_count, p.guard_failure_count, p.run_count, p.compile_us, p.first_us, p.last_us,
+  p.recompile_count, p.guard_failure_count, p.run_count,
+  {recorded_us("p.compile_us", "p.recompile_count")} as compile_us, p.first_us, p.last_us,
   coalesce(l.limit_count, 0) as limit_count
 from page as p
 join recompile_causes as c on c.id = p.id
@@ -223,7 +225,7 @@ def list_causes(
         values |= {"after_key": after[0], "after_id": after[1]}
     found = connection.execute(causes_sql(order, direction == "asc", after is not None), values)
     rows = [RecompileCause(**dict(row)) for row in found]
-    return make_page(rows, limit, lambda it: (getattr(it, ORDERS[order]), it.id))
+    return make_page(rows, limit, lambda it: (getattr(it, ORDERS[order]) or 0, it.id))
 
 
 def get_cause_trends(
@@ -233,12 +235,13 @@ def get_cause_trends(
     values = _bind_causes(wanted)
     scope = dict(connection.execute(SCOPE_SQL, values).fetchone())
     cells = add_up(connection, CELLS_SQL, THINGS_SQL, values | bind_slots(wanted.runs, slots), slots)
+    recompile_count = sum(it.count for it in cells.kinds)
     summary = CauseSummary(
         **scope,
         cause_count=len(cells.counts),
         function_count=cells.function_count,
-        recompile_count=sum(it.count for it in cells.kinds),
+        recompile_count=recompile_count,
         guard_failure_count=sum(it.guard_failure_count for it in cells.kinds),
-        compile_us=sum(it.compile_us for it in cells.kinds),
+        compile_us=sum(it.compile_us for it in cells.kinds) or (None if recompile_count else 0),
     )
     return summary, cells

@@ -54,7 +54,7 @@ class DistinctBreak:
     line: int | None
     source_line: str | None
     break_count: int
-    compile_us: int
+    compile_us: int | None
     outcomes: dict[str, int]
 
 
@@ -62,7 +62,7 @@ BREAKS_SQL = """
 select
   b.id, b.process_id, coalesce(c.rank, p.rank) as rank, b.compile_key, b.compile_id, b.distinct_id, d.fingerprint,
   d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, b.line, d.source_line, b.outcome,
-  b.time_us, c.total_us as compile_us, e.body
+  b.time_us, nullif(c.total_us, 0) as compile_us, e.body
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
 left join compiles as c on c.id = b.compile_key
@@ -87,7 +87,7 @@ limit :limit
 DISTINCT_SQL = """
 select
   r.distinct_id, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, d.line,
-  d.source_line, r.break_count, r.compile_us
+  d.source_line, r.break_count, nullif(r.compile_us, 0) as compile_us
 from run_breaks as r
 join distinct_breaks as d on d.id = r.distinct_id
 left join functions as f on f.id = d.function_id
@@ -173,7 +173,7 @@ def list_distinct_breaks(
         DistinctBreak(**(dict(row) | {"hints": _hints(row["hints"])}), outcomes=outcomes.get(row["distinct_id"], {}))
         for row in found
     ]
-    return make_page(rows, limit, lambda row: (row.compile_us, row.distinct_id))
+    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.distinct_id))
 
 
 def count_distinct_breaks(connection: sqlite3.Connection, run_id: str) -> int:

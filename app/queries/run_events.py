@@ -13,6 +13,7 @@ from app.queries.run_recompiles import list_recompiles
 __all__ = [
     "count_cache_results",
     "count_failed",
+    "count_failures",
     "list_cache_lookups",
     "list_cudagraph_skips",
     "list_distinct_breaks",
@@ -150,6 +151,11 @@ group by 1, c.function_id
 order by compile_count desc, 1, c.function_id
 limit :limit
 """
+COUNT_FAILURES_SQL = """
+select count(*)
+from failures as x
+where x.run_id = :run_id
+"""
 CACHE_RESULTS_SQL = """
 select
   x.cache, x.result, x.reason, count(*) as lookup_count, sum(x.time_taken_us) as time_taken_us,
@@ -182,6 +188,11 @@ def list_failures(
     """
     rows = [_to_failure(row) for row in connection.execute(FAILURES_SQL, _values(run_id, cursor, limit))]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def count_failures(connection: sqlite3.Connection, run_id: str) -> int:
+    """Count what `list_failures` lists."""
+    return int(connection.execute(COUNT_FAILURES_SQL, {"run_id": run_id}).fetchone()[0])
 
 
 def count_failed(connection: sqlite3.Connection, run_id: str, limit: int = 20) -> list[FailureGroup]:

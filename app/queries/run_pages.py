@@ -8,6 +8,7 @@ from typing import Any
 
 from app.queries.events import load_body
 from app.queries.page import Page, decode_cursor, make_page
+from app.queries.recorded import recorded_us
 from app.queries.run_detail import ProcessRow, to_process
 from app.queries.run_recompiles import LimitHit, RunCause
 
@@ -22,10 +23,10 @@ where run_id = :run_id
 order by started_us, id
 limit :limit
 """
-CAUSES_SQL = """
+CAUSES_SQL = f"""
 select
   r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file, r.guard_failure_count,
-  r.recompile_count, r.compile_us
+  r.recompile_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
 from run_causes as r
 join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = u.function_id
@@ -33,7 +34,7 @@ where r.run_id = :run_id
   and (r.compile_us, r.cause_id) < (:after_us, :after_id)
 order by r.compile_us desc, r.cause_id desc
 limit :limit
-"""
+"""  # noqa: S608  own texts only
 LIMITS_SQL = """
 select
   c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line,
@@ -99,7 +100,7 @@ def list_causes(
     after = decode_cursor(cursor, int, int) or (2**62, 2**62)
     values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
     rows = [RunCause(**dict(row)) for row in connection.execute(CAUSES_SQL, values)]
-    return make_page(rows, limit, lambda row: (row.compile_us, row.cause_id))
+    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.cause_id))
 
 
 def list_limit_hits(

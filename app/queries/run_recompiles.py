@@ -57,7 +57,7 @@ class Chain:
     file: str | None
     line: int | None
     recompile_count: int
-    compile_us: int
+    compile_us: int | None
     limit_count: int
 
 
@@ -74,7 +74,7 @@ class RunCause:
     file: str | None
     guard_failure_count: int
     recompile_count: int
-    compile_us: int
+    compile_us: int | None
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ _AT_ONCE = 100
 _SELECT = """
 select
   r.id, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id, f.name as function, f.file, r.line,
-  r.recompiled_from, r.time_us, c.total_us as compile_us
+  r.recompiled_from, r.time_us, nullif(c.total_us, 0) as compile_us
 from recompiles as r
 left join compiles as c on c.id = r.compile_key
 left join functions as f on f.id = r.function_id
@@ -116,7 +116,7 @@ CHAINS_SQL = """
 select
   c.process_id, c.generation, c.frame_id, max(coalesce(c.rank, p.rank)) as rank, max(p.pid) as pid,
   max(f.name) as function, max(f.file) as file, max(c.line) as line, count(*) as recompile_count,
-  sum(c.total_us) as compile_us, sum(c.outcome = 'recompile_limit') as limit_count, min(c.id) as first_id
+  nullif(sum(c.total_us), 0) as compile_us, sum(c.outcome = 'recompile_limit') as limit_count, min(c.id) as first_id
 from compiles as c
 left join functions as f on f.id = c.function_id
 left join processes as p on p.id = c.process_id
@@ -130,7 +130,7 @@ limit :limit
 CAUSES_SQL = """
 select
   r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file, r.guard_failure_count,
-  r.recompile_count, r.compile_us
+  r.recompile_count, nullif(r.compile_us, 0) as compile_us
 from run_causes as r
 join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = u.function_id
@@ -223,7 +223,7 @@ def list_chains(connection: sqlite3.Connection, run_id: str, cursor: str | None 
     values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
     found = connection.execute(CHAINS_SQL, values).fetchall()
     rows = [(Chain(**{k: row[k] for k in row.keys() if k != "first_id"}), row["first_id"]) for row in found]  # noqa: SIM118
-    page = make_page(rows, limit, lambda it: (it[0].compile_us, it[1]))
+    page = make_page(rows, limit, lambda it: (it[0].compile_us or 0, it[1]))
     return Page(tuple(chain for chain, _first in page.rows), page.next)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.queries.page import FilterError, Page, decode_cursor, make_page
+from app.queries.recorded import recorded_us
 
 STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
 
@@ -85,8 +86,8 @@ class RunRow:
     cudagraph_skip_count: int
     process_count: int
     loss_count: int
-    compile_us: int
-    recompile_us: int
+    compile_us: int | None  # None: no record of its compiles has a time
+    recompile_us: int | None
     result_count: int
     failed_result_count: int
 
@@ -101,7 +102,7 @@ class RunRow:
         return (self.ended_us or self.heartbeat_us) - self.started_us if self.started_us else None
 
 
-_COLUMNS = """
+_COLUMNS = f"""
   r.id, r.name, a.title, a.note, coalesce(a.pinned, 0) as pinned, r.suite, r.source, r.state, r.level, r.command,
   r.started_us, r.ended_us, r.heartbeat_us, r.exit_code, r.signal, r.host, r.gpu_name, r.gpu_count,
   r.torch_version, r.cuda_version, r.python_version, r.git_commit, r.git_branch, r.git_subject, r.git_dirty,
@@ -119,8 +120,8 @@ _COLUMNS = """
   coalesce(t.cudagraph_skip_count, 0) as cudagraph_skip_count,
   coalesce(t.process_count, 0) as process_count,
   coalesce(t.loss_count, 0) as loss_count,
-  coalesce(t.compile_us, 0) as compile_us,
-  coalesce(t.recompile_us, 0) as recompile_us,
+  {recorded_us("t.compile_us", "t.compile_count")} as compile_us,
+  {recorded_us("t.recompile_us", "t.recompile_count")} as recompile_us,
   coalesce(t.result_count, 0) as result_count,
   coalesce(t.failed_result_count, 0) as failed_result_count
 """
@@ -227,7 +228,7 @@ def _key_of(row: RunRow, order: str) -> int:
         "compiles": row.compile_count,
         "recompiles": row.recompile_count,
         "breaks": row.graph_break_count,
-        "compile_time": row.compile_us,
+        "compile_time": row.compile_us or 0,
     }[order]
 
 

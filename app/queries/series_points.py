@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from app.queries.recorded import recorded_us
 from collectors.store.findings import SERIES
 from collectors.store.result_rows import LEADING
 from collectors.store.run_summaries import NUMBERS, SET
@@ -77,10 +78,11 @@ from json_each(:run_ids) as wanted
 join run_summaries as x on x.run_id = wanted.value
 limit 100000
 """
-RUN_POINTS_SQL = """
+RUN_POINTS_SQL = f"""
 select
   coalesce(r.suite, '') as suite, r.name as model, coalesce(r.gpu_name, '') as hardware, r.id,
-  t.compile_us / 1e6 as compile_s, t.compile_count, t.recompile_count, t.graph_break_count, t.recompile_limit_count
+  {recorded_us("t.compile_us", "t.compile_count")} / 1e6 as compile_s,
+  t.compile_count, t.recompile_count, t.graph_break_count, t.recompile_limit_count
 from runs as r
 join run_totals as t on t.run_id = r.id
 where t.result_count = 0
@@ -88,7 +90,7 @@ where t.result_count = 0
   and (:names is null or r.name in (select value from json_each(:names)))
 order by suite, model, hardware
 limit 1000000
-"""
+"""  # noqa: S608  own texts only
 NAMES_OF_RUNS_SQL = """
 select distinct r.name
 from json_each(:run_ids) as wanted

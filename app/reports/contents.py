@@ -9,15 +9,18 @@ from typing import Any
 
 from app.analysis import config_diff
 from app.analysis.chains import Step, build_steps, shorten_steps
-from app.analysis.diagnosis import Evidence, Finding, diagnose
+from app.analysis.diagnosis import Finding, diagnose
+from app.analysis.evidence import read_evidence
 from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
 from app.queries.explored import Explored, get_explored
 from app.queries.run_detail import RunDetail
+from app.queries.unfinished import count_unfinished
 from app.reports.benched import ShownResults, read_shown
 from app.reports.explored import Section, read_sections
 from app.reports.source import select_source, without_source
 
 MOST_COMPILES = 200
+MOST_FINDINGS = 100
 MOST_BREAKS = 200
 MOST_CAUSES = 200
 MOST_CHAINS = 30
@@ -25,7 +28,6 @@ MOST_STEPS = 20
 MOST_FAILURES = 20
 MOST_SKIPS = 200
 MOST_PROCESSES = 64
-STATE_KINDS = {"running": "busy", "finished": "good", "failed": "bad", "killed": "bad", "interrupted": "warn"}
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Contents:
     source: bool
     written_us: int
     findings: Sequence[Finding]
+    raised_count: int
+    unfinished_count: int
     phases: compiles.Phases
     compiles: Sequence[compiles.CompileRow]
     breaks: Sequence[run_breaks.DistinctBreak]
@@ -85,42 +89,30 @@ def read_contents(connection: sqlite3.Connection, detail: RunDetail, source: boo
     explored = get_explored(connection, run.id)
     changed = run_detail.list_changed_configs(connection, run.id)
     phases = compiles.get_phases(connection, run.id)
-    breaks = select_source(run_breaks.list_distinct_breaks(connection, run.id, limit=MOST_BREAKS).rows, source)
+    evidence = read_evidence(connection, run)
+    evidence = evidence if source else without_source(evidence)
     failures = run_events.list_failures(connection, run.id, limit=MOST_FAILURES)
-    causes = select_source(run_recompiles.list_causes(connection, run.id, limit=MOST_CAUSES), source)
-    limits = select_source(run_recompiles.list_limit_hits(connection, run.id), source)
     cache_results = select_source(run_events.count_cache_results(connection, run.id), source)
-    skips = select_source(run_events.list_cudagraph_skips(connection, run.id, limit=MOST_SKIPS).rows, source)
     chains, more_chains = _read_chains(connection, run.id, source)
-    below = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
-    evidence = Evidence(
-        compile_us=run.compile_us,
-        failures=select_source(run_events.count_failed(connection, run.id), source),
-        limit_hits=limits,
-        causes=causes,
-        breaks=breaks,
-        caches=cache_results,
-        skips=skips,
-        changed=[settings for _process, settings in changed],
-        cacheable_us=sum(below) if below else None,
-    )
     return Contents(
         detail=detail if source else without_source(detail),
         source=source,
         written_us=written_us,
-        findings=diagnose(evidence),
+        findings=diagnose(evidence)[:MOST_FINDINGS],
+        raised_count=run_events.count_failures(connection, run.id),
+        unfinished_count=count_unfinished(connection, run),
         phases=phases,
         compiles=compiles.list_compiles(connection, run.id, sort="time", limit=MOST_COMPILES).rows,
-        breaks=breaks,
+        breaks=evidence.breaks[:MOST_BREAKS],
         distinct_count=run_breaks.count_distinct_breaks(connection, run.id),
-        causes=causes,
-        limits=limits,
+        causes=evidence.causes[:MOST_CAUSES],
+        limits=evidence.limit_hits,
         chains=chains,
         more_chains=more_chains,
         failures=select_source(failures.rows, source),
         more_failures=failures.next is not None,
         cache_results=cache_results,
-        skips=skips,
+        skips=evidence.skips[:MOST_SKIPS],
         changes=select_source(config_diff.list_changes(changed), source),
         changed_recorded=bool(changed),
         processes=select_source(run_detail.list_processes(connection, run.id, limit=MOST_PROCESSES), source),

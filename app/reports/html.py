@@ -11,6 +11,7 @@ from app.analysis import result_words, words
 from app.analysis.artifact_words import describe_name
 from app.analysis.chains import label_category
 from app.analysis.phases import list_shares, sum_phases
+from app.analysis.run_states import describe_recorded_state
 from app.charts.base import Chart
 from app.charts.run import chart_compiles
 from app.reports import contents as limits
@@ -63,7 +64,7 @@ def _list_values(contents: Contents) -> dict[str, Any]:
         "run": contents.run,
         "detail": contents.detail,
         "sections": contents.sections,
-        "state_kind": limits.STATE_KINDS.get(contents.run.state, "quiet"),
+        "state": describe_recorded_state(contents.run),
         "scripts": list_scripts(charted),
         "policy": make_policy(charted),
         "chart": _chart(contents) if charted else None,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from app.analysis import words
 from app.analysis.chains import label_category
 from app.analysis.diagnosis import Finding
+from app.analysis.run_states import list_problems
 from app.format import format_count, format_duration, format_percent, format_plural, format_time
 from app.queries.run_breaks import DistinctBreak
 from app.reports.contents import Contents
@@ -31,14 +32,15 @@ def render_markdown(contents: Contents) -> str:
 def _head(contents: Contents) -> list[str]:
     run, detail = contents.run, contents.detail
     device = f"{run.gpu_name} × {run.gpu_count}" if run.gpu_count > 1 else run.gpu_name or "CPU"
-    line = [run.state, f"{format_time(run.started_us or None)} UTC", format_duration(run.duration_us), prose(device)]
+    state = ", ".join((run.state, *list_problems(run)))
+    line = [state, f"{format_time(run.started_us or None)} UTC", format_duration(run.duration_us), prose(device)]
     line += [f"torch {prose(run.torch_version)}"]
     line += [prose(run.host)] if run.host else []
     line += [f"commit {code(run.git_commit[:9])}{' with changes' if run.git_dirty else ''}"] if run.git_commit else []
     lookups = run.cache_hit_count + run.cache_miss_count + run.cache_bypass_count
     values = [format_count(run.compile_count), format_duration(run.compile_us), format_count(run.graph_break_count)]
     values += [format_count(run.recompile_count), format_count(run.recompile_limit_count)]
-    values += [format_count(run.failure_count), format_percent(run.cache_hit_count / lookups) if lookups else "–"]
+    values += [format_count(contents.raised_count), format_percent(run.cache_hit_count / lookups) if lookups else "–"]
     names = ["Compiles>", "Compile time>", "Graph breaks>", "Recompiles>", "Limit hits>", "Failures>", "Cache hits>"]
     lines = [f"## torch.compile: {prose(run.shown_name)}", "", " · ".join(line), ""]
     if detail.tags:
@@ -61,13 +63,15 @@ def _todo(findings: Sequence[Finding], compiled: bool) -> list[str]:
     lines = ["### What to do", ""]
     if not findings:
         return [*lines, "Nothing stands out." if compiled else "Nothing was compiled in this run."]
-    for number, it in enumerate(findings, start=1):
+    for number, it in enumerate(findings[:MOST_ROWS], start=1):
         lines.append(f"{number}. **{prose(it.title)}** ({prose(it.number)})<br>{prose(it.fix, 500)}")
         if it.function or it.file:
             others = f" and {format_plural(it.others, 'other function')}" if it.others else ""
             lines.append(f"   <br>in {_where(it.function, it.file, it.line)}{others}")
         if it.code:
             lines.append(f"   <br>{code(it.code)}")
+    if len(findings) > MOST_ROWS:
+        lines += ["", f"And {len(findings) - MOST_ROWS} more."]
     return lines
 
 

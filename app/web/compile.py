@@ -12,11 +12,13 @@ from app.analysis.artifact_words import GUARDS, describe_name
 from app.analysis.chains import label_category
 from app.analysis.directory import Entry, build_entries
 from app.analysis.phases import list_shares, sum_phases
+from app.analysis.timeline import find_phase
 from app.charts.compile import chart_phases
 from app.db import get_reader
 from app.format import format_bytes, format_count, format_duration, format_number, format_time
 from app.queries import compiles, directory, events, run_breaks, run_events, run_recompiles
 from app.queries.explored import get_explored
+from app.queries.unfinished import list_unfinished
 from app.web.run_shell import find_run
 from collectors.fields import FIELDS
 
@@ -105,6 +107,8 @@ def show(run_id: str, key: str) -> str:
         run=detail.run,
         it=it,
         outcome=words.describe_outcome(it.outcome, detail.run.state == "running"),
+        unfinished=next(iter(list_unfinished(reader, detail.run, it.id)), None),
+        find_phase=find_phase,
         records=[(record, list_fields(record), list_shares_of(record)) for record in records],
         chain=chain,
         older=older,

@@ -10,6 +10,7 @@ from flask import Blueprint, render_template, request
 
 from app.analysis import finding_cells, finding_words
 from app.analysis.finding_groups import group_findings
+from app.analysis.run_states import describe_state
 from app.charts import overview as charts
 from app.charts.metric_trends import share_runs
 from app.db import get_reader, get_settings
@@ -19,7 +20,6 @@ from app.queries.runs import RunFilter, list_runs
 from app.queries.trend_filter import FILTERS, address_set, check_keys
 from app.queries.trends import ModelSet
 from app.web.headline import read_headline
-from app.web.state import describe_state
 
 blueprint = Blueprint("overview", __name__)
 _PARAMETERS = (*FILTERS, "name", "definition", "axis", "last", "baseline")

@@ -9,7 +9,7 @@ from flask import Blueprint, abort, render_template, request
 
 from app.analysis import config_diff, words
 from app.analysis.chains import build_steps, label_category, shorten_steps
-from app.analysis.diagnosis import diagnose
+from app.analysis.diagnosis import FIRST_FINDINGS, diagnose
 from app.analysis.evidence import read_evidence
 from app.analysis.phases import list_shares, sum_phases
 from app.charts.run import chart_compiles
@@ -19,6 +19,7 @@ from app.queries.findings import DIRECTIONS, NOT_IGNORED, NOT_WITHDRAWN, Finding
 from app.queries.page import FilterError, check_limit
 from app.queries.run_detail import RunDetail
 from app.queries.trace_files import list_trace_files
+from app.queries.unfinished import count_unfinished
 from app.web.run_shell import find_run, render_run
 from collectors.rejects import KINDS
 
@@ -35,10 +36,12 @@ def _summary(detail: RunDetail) -> dict[str, Any]:
     return {
         "began": [(it, sum(row.finding_count for row in began if row.direction == it)) for it in DIRECTIONS],
         "findings": diagnose(read_evidence(reader, run)),
+        "first_findings": FIRST_FINDINGS,
+        "unfinished_count": count_unfinished(reader, run),
         "phases": phases,
         "shares": list_shares(phases),
         "phases_us": sum_phases(phases),
-        "chart": chart_compiles(longest, run.id, run.compile_count) if longest else None,
+        "chart": chart_compiles(longest, run.id, run.compile_count) if sum_phases(phases) is not None else None,
         "changes": config_diff.list_changes(run_detail.list_changed_configs(reader, run.id)),
     }
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from flask import abort, current_app, render_template, url_for
 
+from app.analysis.run_states import describe_state
 from app.db import get_reader, get_settings
-from app.queries import logs, run_detail
+from app.queries import logs, run_detail, run_events
 from app.queries.explored import Explored, get_explored
 from app.queries.run_detail import RunDetail
 from app.reports.parquet import is_available
-from app.web.state import describe_state
 
 REPORTS: tuple[tuple[str, str], ...] = (("html", "HTML"), ("json", "JSON"), ("csv", "CSV"), ("md", "Markdown"))
 if is_available():
@@ -36,7 +37,7 @@ _HAPPENED = (
     ("compiles", "Compiles", "compile_count"),
     ("breaks", "Graph breaks", "graph_break_count"),
     ("recompiles", "Recompiles", "recompile_count"),
-    ("failures", "Failures", "failure_count"),
+    ("failures", "Failures", None),
     ("caches", "Caches", None),
     ("environment", "Environment", None),
     ("processes", "Processes", "process_count"),
@@ -73,11 +74,16 @@ def list_reports(run_id: str, has_texts: bool) -> list[tuple[str, str]]:
     return found
 
 
-def list_tabs(detail: RunDetail, explored: Explored) -> list[TabGroup]:
-    """List the tabs of a run: what happened, and what there is to explore."""
+def list_tabs(detail: RunDetail, explored: Explored, counts: Mapping[str, int]) -> list[TabGroup]:
+    """List the tabs of a run: what happened, and what there is to explore; `counts` are those that no total has."""
     run = detail.run
     happened: list[Tab] = [
-        (label, url_for("run.show", run_id=run.id, tab=key or None), getattr(run, count) if count else None, key)
+        (
+            label,
+            url_for("run.show", run_id=run.id, tab=key or None),
+            getattr(run, count) if count else counts.get(key),
+            key,
+        )
         for key, label, count in _HAPPENED
     ]
     if run.result_count:  # a benchmark's results are what it was started for
@@ -95,13 +101,15 @@ def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) ->
     """Render one page of a run; the template extends run_shell.html and fills its block `tab`."""
     run, settings = detail.run, get_settings()
     explored = get_explored(get_reader(), run.id)
+    raised_count = run_events.count_failures(get_reader(), run.id)
     return render_template(
         template,
         detail=detail,
         run=run,
         state=describe_state(run, time.time_ns() // 1000, settings.stale_after_s),
         tab=tab,
-        tabs=list_tabs(detail, explored),
+        raised_count=raised_count,
+        tabs=list_tabs(detail, explored, {"failures": raised_count}),
         explored=explored,
         reject_count=logs.count_rejects(get_reader(), run.id),
         reports=list_reports(run.id, explored.has_texts),

@@ -7,12 +7,12 @@ import time
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
+from app.analysis.run_states import describe_state
 from app.db import get_reader, get_settings, writing
 from app.queries import runs
 from app.queries.page import check_limit
 from app.queries.run_filter import FILTERS, read_run_filter
 from app.web.filters import run_url
-from app.web.state import describe_state
 from collectors.store.annotations import annotate, delete_run
 
 blueprint = Blueprint("runs", __name__)

@@ -120,11 +120,11 @@ def test_sums_of_rows_are_the_totals(client: FlaskClient) -> None:
     for run in read_all(client, "/runs"):
         path = f"/runs/{run['id']}"
         records = read_all(client, f"{path}/compilations")
-        assert sum(it["duration_us"] or 0 for it in records if it["kind"] != "runtime") == run["compile_us"]
+        assert sum(it["duration_us"] or 0 for it in records if it["kind"] != "runtime") == (run["compile_us"] or 0)
         assert sum(it["restart_count"] for it in records) == run["restart_count"]
         compiles = read_all(client, f"{path}/compiles")
-        assert sum(it["total_us"] for it in compiles) == run["compile_us"]
-        assert sum(it["total_us"] for it in compiles if it["recompiled_from"]) == run["recompile_us"]
+        assert sum(it["total_us"] or 0 for it in compiles) == (run["compile_us"] or 0)
+        assert sum(it["total_us"] or 0 for it in compiles if it["recompiled_from"]) == (run["recompile_us"] or 0)
         assert sum(it["outcome"] == "failed" for it in compiles) == run["failure_count"]
         distinct = read_all(client, f"{path}/distinct_graph_breaks")
         assert sum(it["break_count"] for it in distinct) == run["graph_break_count"]
@@ -136,7 +136,7 @@ def test_sums_over_runs_are_the_sums_of_the_runs(client: FlaskClient) -> None:
     runs = read_all(client, "/runs")
     totals = client.get("/api/v1/overview").json["data"]["totals"]
     for name in ("compile_count", "recompile_count", "graph_break_count", "failure_count", "compile_us"):
-        assert totals[name] == sum(run[name] for run in runs)
+        assert totals[name] == sum(run[name] or 0 for run in runs)
     breaks = client.get("/api/v1/graph_breaks/trends").json["data"]["summary"]
     assert breaks["break_count"] == sum(it["break_count"] for it in read_all(client, "/graph_breaks", limit=5))
     assert breaks["break_count"] == totals["graph_break_count"]

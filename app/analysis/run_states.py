@@ -1,10 +1,10 @@
-"""A run's state as a word, a colour and an explanation."""
+"""A run's state as a word, a colour and an explanation, and what failed in it: for pages, lists, reports, the API."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from app.format import format_duration
+from app.format import format_duration, format_plural
 
 
 class Run(Protocol):
@@ -18,18 +18,37 @@ class Run(Protocol):
     def exit_code(self) -> int | None: ...
     @property
     def signal(self) -> str | None: ...
+    @property
+    def failure_count(self) -> int: ...
+    @property
+    def failed_result_count(self) -> int: ...
 
 
 class RunState(NamedTuple):
-    """Hold a state's word, the kind of its badge and what it means."""
+    """Hold a state's word, the kind of its badge, what it means, and what failed in the run, if anything."""
 
     word: str
     kind: str
     explanation: str
+    problems: tuple[str, ...] = ()
+
+
+def list_problems(run: Run) -> tuple[str, ...]:
+    """List what failed in a run, whatever became of its program; a wrong answer is a failed result."""
+    counts = ((run.failure_count, "compile failed", "compiles failed"),
+              (run.failed_result_count, "result failed", "results failed"))  # fmt: skip
+    return tuple(format_plural(number, one, many) for number, one, many in counts if number)
 
 
 def describe_state(run: Run, now_us: int, stale_after_s: int) -> RunState:
-    """Say how a run stands; a running one whose recorder fell silent is "interrupted?"."""
+    """Describe how a run stands; one in which something failed is never plain green."""
+    state = _describe_program(run, now_us, stale_after_s)
+    problems = list_problems(run)
+    return state._replace(kind="warn" if problems and state.kind == "good" else state.kind, problems=problems)
+
+
+def _describe_program(run: Run, now_us: int, stale_after_s: int) -> RunState:
+    """Describe how a run's program ended; a running one whose recorder fell silent is "interrupted?"."""
     if run.state == "running":
         silent_us = now_us - run.heartbeat_us
         if silent_us > stale_after_s * 1_000_000:
@@ -50,3 +69,8 @@ def describe_state(run: Run, now_us: int, stale_after_s: int) -> RunState:
     if run.state == "imported":
         return RunState("imported", "quiet", "Read from torch's own log, which does not say how the program ended.")
     return RunState("interrupted", "warn", "The recorder ended before the program said that it had.")
+
+
+def describe_recorded_state(run: Run) -> RunState:
+    """Describe a run as it was when a report was written, whose reader's clock says nothing of its recorder."""
+    return describe_state(run, run.heartbeat_us, 0)
