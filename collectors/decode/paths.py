@@ -17,7 +17,7 @@ _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 
 NOTEBOOK = "<notebook>"
 
-Qualify = Callable[[str, int], "str | None"]  # absolute path and line -> the qualified name of the function there
+Qualify = Callable[[str, int, str], "str | None"]  # absolute path, line, bare name -> the qualified name there
 
 
 def slashed(path: str) -> str:
@@ -105,7 +105,7 @@ def qualified_name(qualify: Qualify | None, path: str, line: int | None, name: s
 
     An index that finds another function there says nothing: the file may have changed.
     """
-    found = qualify(path, line) if qualify is not None and line is not None and name else None
+    found = qualify(path, line, name) if qualify is not None and line is not None and name else None
     if not found or not name:
         return name
     if name.startswith("<") and name != "<module>":  # <lambda>, <listcomp>: the index has the function around it

@@ -289,7 +289,7 @@ def _qualifier(options: Options) -> Qualify | None:
     folders = tuple(os.path.abspath(root).rstrip(os.sep) + os.sep for root in options.roots)
     if not folders or options.redact_source:
         return None
-    return lambda path, line: qualify(path, line) if os.path.realpath(path).startswith(folders) else None
+    return lambda path, line, name: qualify(path, line, name) if os.path.realpath(path).startswith(folders) else None
 
 
 def _run_id(head: Head) -> str:

@@ -237,7 +237,8 @@ def _frame_name() -> dict[str, str] | None:
             return None
         code = frame.f_locals.get("code") if frame.f_code.co_name == "log_dynamo_start" else None
         if code is not None:
-            return {"qualname": getattr(code, "co_qualname", code.co_name)}
+            # Python 3.10 knows no qualified name: the recorder's index of sources names every frame alike.
+            return {"qualname": code.co_qualname} if hasattr(code, "co_qualname") else None
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

@@ -10,14 +10,18 @@ from functools import lru_cache
 FILE_LIMIT_BYTES = 4 << 20
 
 
-def qualify(path: str, line: int) -> str | None:
-    """Return the qualified name of the innermost function around a line, or None where the file does not tell."""
+def qualify(path: str, line: int, name: str) -> str | None:
+    """Return the qualified name of the function that runs a line, or None where the file does not tell.
+
+    `name` is the frame's own: the decorators and defaults of an inner function are run by the one around it. A frame
+    that no function is named after (<lambda>, <listcomp>) gets the innermost around it.
+    """
     starts, spans = _functions(path)
     best = None
     for index in range(bisect_right(starts, line)):
-        start, end, name = spans[index]
-        if start <= line <= end:
-            best = name  # sorted by start: the last one that holds the line is the innermost
+        start, end, qualified = spans[index]
+        if start <= line <= end and (name.startswith("<") or qualified.rpartition(".")[2] == name):
+            best = qualified  # sorted by start: the last one that holds the line is the innermost
     return best
 
 

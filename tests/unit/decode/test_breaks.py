@@ -127,7 +127,7 @@ def test_users_own_words_do_not_make_a_skip() -> None:
 
 def test_qualified_names_come_from_the_caller() -> None:
     text = OLD.format(line=12, value=3)
-    assert parse_break(text, NAMER, lambda path, line: f"Net{line}.forward")["function"] == "Net12.forward"
+    assert parse_break(text, NAMER, lambda path, line, name: f"Net{line}.forward")["function"] == "Net12.forward"
     assert parse_break(text, NAMER, qualname="Net.forward")["function"] == "Net.forward"
     # The compiled frame's name says nothing about a function that was inlined into it.
     assert parse_break(text, NAMER, qualname="Net.other")["function"] == "forward"

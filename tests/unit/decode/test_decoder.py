@@ -141,7 +141,7 @@ def test_config_texts_become_events_of_their_own() -> None:
 def test_function_names_prefer_what_the_hook_knows() -> None:
     stack = {"stack": [{"filename": "/r/m.py", "line": 7, "name": "torch_dynamo_resume_in_forward_at_64"}]}
     plain = Decoder().decode(captured_one("dynamo_start", stack))[0]
-    asked = Decoder(qualify=lambda path, line: f"M{line}.forward").decode(captured_one("dynamo_start", stack))[0]
+    asked = Decoder(qualify=lambda path, line, name: f"M{line}.forward").decode(captured_one("dynamo_start", stack))[0]
     told = Decoder().decode(captured_one("dynamo_start", stack, extra={"qualname": "Model.forward"}))[0]
     names = [(e.function, e.resumed_at) for e in (plain, asked, told) if isinstance(e, ev.CompileStarted)]
     assert names == [("forward", 64), ("M7.forward", 64), ("Model.forward", 64)]
