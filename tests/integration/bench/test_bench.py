@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from collectors.bench.settings import list_torch_variables
 from collectors.store.codec import unpack
 from tests.tools.observed import ROOT, Workplace
 
@@ -28,6 +29,11 @@ def bench(place: Workplace, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, env=place.environ(), cwd=place.folder, capture_output=True, text=True, check=False, timeout=560
     )
+
+
+def label(place: Workplace, backend: str = "aot_eager") -> str:
+    """Return the label of a quick run in this environment."""
+    return "_".join([backend, "quick", *list_torch_variables(place.environ())])
 
 
 def rows(place: Workplace, query: str) -> list[dict[str, Any]]:
@@ -66,7 +72,7 @@ def test_what_works_is_measured_whole(planted: Any) -> None:
     assert row["speedup"] == pytest.approx(row["eager_latency_ms"] / row["abs_latency_ms"])
     assert (row["unique_graphs"], row["graph_breaks"], row["recompiles"]) == (1, 0, 0)
     assert row["compilation_latency_s"] > 0 and row["eager_peak_mem_gb"] > 0
-    assert (row["batch_size"], row["backend"]) == (4, "aot_eager")
+    assert (row["batch_size"], row["backend"]) == (4, label(planted[0]))
     assert result(planted, "Fine", "accuracy")["accuracy"] == "pass"
 
 
@@ -76,7 +82,8 @@ def test_repeats_are_kept_in_their_order(planted: Any) -> None:
         f"select name, body from result_repeats where result_id = {result(planted, 'Fine', 'performance')['id']}",
     )
     repeats = {row["name"]: json.loads(unpack(row["body"])) for row in found}
-    assert {name: len(values) for name, values in repeats.items()} == {"eager": 3, "compiled": 3}
+    peaks = {"eager_peak_gb": 1, "compiled_peak_gb": 1}
+    assert {name: len(values) for name, values in repeats.items()} == {"eager": 3, "compiled": 3, **peaks}
 
 
 def test_breaks_hang_on_the_result_they_came_with(planted: Any) -> None:
@@ -189,7 +196,7 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
     assert "of 1 models" in done.stdout, "the summary is of the whole run"
     assert [row["state"] for row in rows(place, "select state from runs")] == ["finished"]
     assert [row["reason"] for row in rows(place, "select reason from results order by id")] == [None, "timeout"]
-    assert bench(place, *only, "--cosine", "--resume").returncode == 2, "other settings are another run"
+    assert bench(place, *only, "--channels-last", "--resume").returncode == 2, "other settings are another run"
 
 
 def test_what_cannot_be_asked_for_is_said_and_records_nothing(tmp_path: Path) -> None:

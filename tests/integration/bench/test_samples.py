@@ -1,0 +1,106 @@
+"""What `bench` measures more than once, and with how much room on the interpreter's stack."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from benchmarks.stack_room import SLOW_FAULTS, in_fresh_thread, measure_depths
+from collectors.bench.settings import list_torch_variables
+from collectors.store.codec import unpack
+from tests.integration.bench.test_bench import rows
+from tests.tools.observed import Workplace
+
+pytestmark = pytest.mark.torch
+
+# A forward pass that calls a wide function at every depth: at some depth of 200 a chunk of CPython's frame stack ends.
+WIDE = """
+import torch
+
+NAMES = {"small": lambda a: a}
+exec("def call(a):\\n" + "".join(f"    v{i} = small(a)\\n" for i in range(900)) + "    return v0\\n", NAMES)
+
+
+def descend(depth):
+    NAMES["call"](depth)
+    return descend(depth - 1) if depth else None
+
+
+class Wide(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(4, 4)
+
+    def forward(self, x):
+        torch._dynamo.disable(descend)(200)
+        return super().forward(x).relu().softmax(1)
+
+    def get_example_inputs(self):
+        return (torch.randn(2, 4),)
+"""
+
+
+def bench(place: Workplace, model: Path, *words: str) -> None:
+    command = [sys.executable, "-m", "collectors", "bench", "--db", str(place.database), "--device", "cpu"]
+    only = f"path:{model},class:Wide"
+    subprocess.run([*command, "--only", only, *words], env=place.environ(), cwd=place.folder, check=True, timeout=560)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    place = Workplace(tmp_path_factory.mktemp("samples"))
+    model = place.folder / "wide.py"
+    model.write_text(WIDE)
+    bench(place, model, "--backend", "eager", "--quick", "--iterations-per-run", "2")
+    bench(place, model, "--backend", "eager", "--quick", "--no-stack-room")
+    bench(place, model, "--compile-repeats", "2", "-n", "3", "--output-directory", str(place.folder / "out"))
+    return place
+
+
+def result(place: Workplace, label: str) -> tuple[dict[str, Any], dict[str, float], dict[str, list[float]]]:
+    backend = "_".join([label, *list_torch_variables(place.environ())])
+    query = f"select results.* from results join series on series.id = series_id where backend = '{backend}'"
+    (row,) = rows(place, query)
+    values = rows(place, f"select name, value from result_values where result_id = {row['id']}")
+    repeats = rows(place, f"select name, body from result_repeats where result_id = {row['id']}")
+    kept = {it["name"]: json.loads(unpack(it["body"])) for it in repeats}
+    return row, {it["name"]: it["value"] for it in values}, kept
+
+
+def test_what_is_timed_has_room_and_its_page_faults_are_recorded(place: Workplace) -> None:
+    if not any(it.faults >= SLOW_FAULTS for it in in_fresh_thread(lambda: measure_depths(200, 5))):
+        pytest.skip("this interpreter's frame stack has no cliff")
+    _row, with_room, _repeats = result(place, "eager_iterations_per_run=2_quick")
+    _row, without, _repeats = result(place, "eager_quick_no_stack_room")
+    for name in ("eager_page_faults", "compiled_page_faults"):
+        assert with_room[name] < 100 < 800 < without[name]
+
+
+def test_a_compile_time_is_the_median_of_samples_with_caches_of_their_own(place: Workplace) -> None:
+    row, values, repeats = result(place, "inductor")
+    assert len(repeats["cold_compile_s"]) == len(repeats["warm_compile_s"]) == 2
+    assert row["compilation_latency_s"] == pytest.approx(median(repeats["cold_compile_s"]))
+    assert row["warm_compilation_latency_s"] == pytest.approx(median(repeats["warm_compile_s"]))
+    assert min(repeats["cold_compile_s"]) > 2 * min(repeats["warm_compile_s"]), "a cold one finds no kernel"
+    assert values["first_compilation_latency"] > row["compilation_latency_s"], "it starts the compiler too"
+    assert len(repeats["eager_peak_gb"]) == len(repeats["compiled_peak_gb"]) == 2
+    assert "compile_again_error" not in json.loads(row["facts"])
+
+
+def test_a_quick_run_compiles_once(place: Workplace) -> None:
+    _row, _values, repeats = result(place, "eager_quick_no_stack_room")
+    assert {name: len(samples) for name, samples in repeats.items() if "compile_s" in name} == {}
+    assert len(repeats["compiled_peak_gb"]) == 1
+
+
+def test_the_compile_phases_are_written_as_upstream_does(place: Workplace) -> None:
+    (file,) = (place.folder / "out").glob("*_performance_compilation_metrics.csv")
+    header, row = (line.split(",") for line in file.read_text().splitlines())
+    assert header[:4] == ["dev", "name", "batch_size", "_compile.compile_inner"]
+    phases = dict(zip(header[3:], map(float, row[3:])))
+    assert phases["_compile.compile_inner"] >= phases["fx_codegen_and_compile"] > 0
