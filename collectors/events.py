@@ -136,6 +136,7 @@ class Compiled(FrameContext):
     start_us: int | None = None
     end_us: int | None = None
     duration_us: int | None = None
+    duration_source: str | None = None  # torch's fields that the duration is of
     phases_us: dict[str, int] = field(default_factory=dict)  # exclusive, see decode/metrics.py
     metrics: dict[str, Json] = field(default_factory=dict)  # torch's own names; config texts as {"config_hash": …}
 

@@ -20,6 +20,7 @@ from app.queries.run_detail import ProcessRow, RunDetail
 from app.queries.run_events import CacheLookup, CudagraphSkip, FailureRow
 from app.queries.run_recompiles import Guard, LimitHit, RecompileRow, RunCause
 from app.queries.runs import RunRow
+from collectors.fields import FIELDS
 
 Row = dict[str, Any]
 
@@ -58,11 +59,13 @@ def compile_row(it: CompileRow) -> Row:
 def compilation_row(it: Compilation) -> Row:
     """Return one CompilationMetrics record, every metric under torch's own name at the top level.
 
-    Where a name of ours is one of torch's too, torch's value stands.
+    Where a name of ours is one of torch's too, torch's value stands if it has one. Every field that is known is there:
+    hooks send what has a value alone.
     """
     row = plain_row(it)
     metrics: Mapping[str, Any] = row.pop("metrics")
-    return row | dict(metrics)
+    said = {name: value for name, value in metrics.items() if value is not None or name not in row}
+    return row | {name: None for name in FIELDS if name not in row} | said
 
 
 def graph_break_row(it: GraphBreakRow) -> Row:

@@ -196,6 +196,7 @@ OVERVIEW = record(
         **_TOTALS,
         recompile_limit_count=count("Compiles that hit the recompile limit."),
         failure_count=count("Failed compiles."),
+        failed_run_count=count("Runs with a failed compile or a failed result."),
         recompile_us=maybe(duration_us("Time of recompiles.")),
     ),
     series=rows(record("One suite and name.", **_SCOPE, run_count=count("Runs.")), "At most 500."),

@@ -90,18 +90,19 @@ _OURS: dict[str, Any] = {
     "outcome": OUTCOME,
     "start_us": maybe(time_us("Start.")),
     "duration_us": maybe(duration_us("Duration.")),
+    "duration_source": maybe(text("torch's fields that the duration is of, `duration_us` where it has that.")),
     "phases_us": RECORD_PHASES,
     "restart_count": count("Restarts of the analysis."),
 }
 COMPILATION: Schema = {
     "type": "object",
     "description": (
-        "One CompilationMetrics record with every metric that torch recorded, under torch's own name. Which ones there "
-        "are depends on the version of torch; one that this document does not know is there as well. A configuration "
-        "text is given as {config_hash}. Where a name of ours is one of torch's too, torch's value stands."
+        "One CompilationMetrics record with every metric under torch's own name, null where torch recorded none: its "
+        "version has none, or left it empty. One that this document does not know is there as well. A configuration "
+        "text is given as {config_hash}. Where a name of ours is one of torch's too, torch's value stands, if any."
     ),
     "properties": {name: _metric(name) for name in FIELDS} | _OURS,
-    "required": list(_OURS),
+    "required": [*_OURS, *(name for name in FIELDS if name not in _OURS)],
     "additionalProperties": True,
 }
 GRAPH_BREAK = record(

@@ -105,6 +105,7 @@ class Compilation:
     duration_us: int | None
     phases_us: dict[str, int | None]
     restart_count: int
+    duration_source: str | None  # torch's fields that it is of; None where the recorder was too old to say
     metrics: dict[str, Any]
 
 
@@ -372,6 +373,7 @@ def _to_compilation(row: sqlite3.Row) -> Compilation:
     if values["line"] is None:
         values["line"] = body.get("line")
     metrics = body.get("metrics")
+    values["duration_source"] = body.get("duration_source")
     return Compilation(**values, metrics=metrics if isinstance(metrics, dict) else {})
 
 

@@ -31,8 +31,17 @@ _ROWS: dict[str, Any] = {
     "guards": GuardSet,
     "rejects": RejectSum,
 }
-_OF_HINTS = {int: "int", float: "float", bool: "bool"}
-_OF_UNITS = {"us": "int", "ms": "int", "bytes": "int", "count": "int", "bool": "bool", "s": "float", "time_s": "float"}
+_OF_HINTS: Mapping[Any, str] = {int: "int", float: "float", bool: "bool", tuple[str, ...]: "list"}
+_OF_UNITS = {
+    "us": "int",
+    "ms": "int",
+    "bytes": "int",
+    "count": "int",
+    "bool": "bool",
+    "s": "float",
+    "time_s": "float",
+    "list": "list",
+}
 _OF_UNITS |= {"time_us": "int"}
 _SERIES = {"dynamic": "bool", "batch_size": "int", "world_size": "int"}
 COMPARISON_TYPES: Mapping[str, str] = {
@@ -43,7 +52,7 @@ COMPARISON_TYPES: Mapping[str, str] = {
 
 @lru_cache(maxsize=16)
 def find_types(table: str) -> Mapping[str, str]:
-    """Return the types of a run's table: int, float, bool or moment."""
+    """Return the types of a run's table: int, float, bool, moment or list."""
     found = _read_hints(_ROWS[table])
     if table == "compilations":
         found |= {name: _OF_UNITS[it.unit] for name, it in FIELDS.items() if it.unit in _OF_UNITS and name not in found}

@@ -1,6 +1,7 @@
 """The CSV report: one table of a run as RFC 4180 says, safe to open in a spreadsheet.
 
-Its columns are the same for every run; what this version has no column for is JSON in `other_metrics`.
+Its columns are the same for every run; what this version has no column for is JSON in `other_metrics`. A list is a JSON
+array, so that it can be read back, and an empty one is `[]`: an empty cell is what was not recorded.
 """
 
 from __future__ import annotations
@@ -59,18 +60,12 @@ def cell(value: Any) -> Any:
 
 
 def flatten_value(value: Any) -> Any:
-    """Return a number as it is and anything else as text, lists of texts line by line; "" is nothing."""
+    """Return a number as it is, a text as it is and anything else, an empty list too, as JSON; "" is nothing."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return value
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) for item in value):
-        value = "\n".join(value)
-    elif not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False) if value else ""
-    return value
+    return value if isinstance(value, (int, float, str)) else json.dumps(value, ensure_ascii=False)
 
 
 def flatten_row(table: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +73,7 @@ def flatten_row(table: str, row: dict[str, Any]) -> dict[str, Any]:
     if table == "compilations":
         phases = row.pop("phases_us")
         row |= {f"phase_{phase}_us": time_us for phase, time_us in phases.items()}
-        row["other_metrics"] = {name: row[name] for name in row if name not in COLUMNS[table]}
+        row["other_metrics"] = {name: row[name] for name in row if name not in COLUMNS[table]} or None
     elif table == "recompiles":
         guards = row["guards"]
         newest = guards[0] if guards else {}

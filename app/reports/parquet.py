@@ -1,8 +1,8 @@
 """The Parquet report: one table with types, each with nulls, for programs that read columns.
 
-Values are those of the CSV report to the last digit. What does not fit its column's type, as torch may write another
-kind of value in another version, is kept as JSON in the column `of_other_type`. pyarrow is loaded only here, and only
-when a file is written.
+Values are those of the CSV report to the last digit; a list of texts is a list. What does not fit its column's type, as
+torch may write another kind of value in another version, is kept as JSON in the column `of_other_type`. pyarrow is
+loaded only here, and only when a file is written.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ def _write(
         "bool": pyarrow.bool_(),
         "moment": pyarrow.timestamp("us", tz="UTC"),
         "text": pyarrow.string(),
+        "list": pyarrow.list_(pyarrow.string()),
     }
     said = {"what": json.dumps(what), "written_by": f"CompileBoard {__version__}"}
     said["written_at"] = format_iso_time(written_us)
@@ -121,6 +122,8 @@ def _fit(columns: Sequence[str], types: Mapping[str, str], row: Row) -> dict[str
             fitted[name] = None
         elif kind == "text":
             fitted[name] = _write_text(value)
+        elif kind == "list" and isinstance(value, list | tuple) and all(isinstance(it, str) for it in value):
+            fitted[name] = [_encode(it) for it in value]
         elif _fits(kind, value):
             fitted[name] = float(value) if kind == "float" else bool(value) if kind == "bool" else value
         else:
@@ -128,10 +131,13 @@ def _fit(columns: Sequence[str], types: Mapping[str, str], row: Row) -> dict[str
     return fitted | {REST: json.dumps(rest) if rest else None}
 
 
-def _write_text(value: Any) -> str | None:
-    text = flatten_value(value)
-    # Half a surrogate pair has no UTF-8.
-    return str(text).encode("utf-8", "replace").decode() if text != "" or value == "" else None
+def _write_text(value: Any) -> str:
+    return _encode(str(flatten_value(value)))
+
+
+def _encode(text: str) -> str:
+    """Replace halves of surrogate pairs, which have no UTF-8."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _fits(kind: str, value: Any) -> bool:

@@ -115,13 +115,16 @@ def first_line(text: str) -> str:
 
 
 def explained(result: BenchMeasured) -> str:
-    """Say what dynamo made of the model, in upstream's sentence."""
-    number = {name: int(result.values.get(name, 0)) for name in ("unique_graphs", "calls_captured", "graph_breaks")}
-    unique = int(result.values.get("unique_graph_breaks", 0))
-    return (
-        f"Dynamo produced {number['unique_graphs']} graphs covering {number['calls_captured']} ops with "
-        f"{number['graph_breaks']} graph breaks ({unique} unique)"
+    """Say what dynamo made of the model, in upstream's sentence; what the experiment did not count is no 0."""
+    names = ("unique_graphs", "calls_captured", "graph_breaks", "unique_graph_breaks")
+    if not any(name in result.values for name in names):
+        return f"{result.experiment}: graphs, ops and graph breaks not counted"
+    graphs, ops, breaks, unique = (
+        f"{result.values[name]:.0f}" if name in result.values else "an uncounted number of" for name in names
     )
+    unique = unique if "unique_graph_breaks" in result.values else "unique ones not counted"
+    unique = f"{unique} unique" if unique.isdigit() else unique
+    return f"Dynamo produced {graphs} graphs covering {ops} ops with {breaks} graph breaks ({unique})"
 
 
 def timing(result: BenchMeasured) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from collectors.decode.hashing import config_hash
-from collectors.decode.metrics import duration_us, end_us, phases_us, start_us
+from collectors.decode.metrics import duration_source, duration_us, end_us, phases_us, start_us
 from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 
 CONFIGS = {
@@ -100,6 +100,7 @@ def parse_metrics(
         "start_us": start_us(timed),
         "end_us": end_us(timed),
         "duration_us": duration_us(timed),
+        "duration_source": duration_source(timed),
         "phases_us": phases_us(timed),
         "metrics": kept,
     }

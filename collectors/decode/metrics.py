@@ -8,9 +8,29 @@ from typing import Any
 
 from collectors.decode.metric_fields import FIELDS, Field
 
-__all__ = ["FIELDS", "PHASES", "Field", "duration_us", "end_us", "phases_us", "start_us"]
+__all__ = ["FIELDS", "PHASES", "Field", "duration_source", "duration_us", "end_us", "phases_us", "start_us"]
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
+_SPAN = "end_time_us - start_time_us"
+# What a record of a version may have for its duration, with its factor to microseconds: 2.4 and 2.5 the frame's
+# seconds, later ones the times of start and end, or the sum of what dynamo timed. By whether it is a forward record.
+_DURATIONS: Mapping[bool, tuple[tuple[str, float], ...]] = {
+    True: (
+        ("duration_us", 1),
+        ("entire_frame_compile_time_s", 1e6),
+        (_SPAN, 1),
+        ("dynamo_cumulative_compile_time_us", 1),
+        ("backward_cumulative_compile_time_us", 1),
+    ),
+    False: (
+        ("duration_us", 1),
+        ("entire_frame_compile_time_s", 1e6),
+        ("backward_cumulative_compile_time_us", 1),
+        (_SPAN, 1),
+        ("inductor_compile_time_s", 1e6),
+        ("inductor_cumulative_compile_time_us", 1),
+    ),
+}
 
 
 def phases_us(metrics: Mapping[str, Any]) -> dict[str, int]:
@@ -68,14 +88,26 @@ def _runtime_phases(metrics: Mapping[str, Any], total: int) -> dict[str, int]:
 
 
 def duration_us(metrics: Mapping[str, Any]) -> int | None:
-    """Give how long the record's outermost context took; 2.4 and 2.5 have the frame's time in seconds alone."""
-    found = _first(
-        _us(metrics, "duration_us"),
-        _seconds(metrics, "entire_frame_compile_time_s"),
-        _us(metrics, "backward_cumulative_compile_time_us"),
-        _seconds(metrics, "inductor_compile_time_s") if metrics.get("is_forward") is False else None,
-    )
-    return found
+    """Give how long the record's outermost context took, by what its version of torch has of that."""
+    return _find_duration(metrics)[0]
+
+
+def duration_source(metrics: Mapping[str, Any]) -> str | None:
+    """Name torch's fields that the duration is of; None where there is none."""
+    return _find_duration(metrics)[1]
+
+
+def _find_duration(metrics: Mapping[str, Any]) -> tuple[int | None, str | None]:
+    """Find a duration and its fields: torch's own, the times of start and end, else the sum of its longest phase."""
+    for name, factor in _DURATIONS[metrics.get("is_runtime") is True or metrics.get("is_forward") is not False]:
+        if name == _SPAN:
+            start, end = start_us(metrics), _us(metrics, "end_time_us")
+            value = end - start if start is not None and end is not None and end >= start else None
+        else:
+            value = _scaled(metrics.get(name), factor)
+        if value is not None:
+            return value, name
+    return None, None
 
 
 def start_us(metrics: Mapping[str, Any]) -> int | None:

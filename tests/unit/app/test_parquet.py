@@ -24,7 +24,7 @@ from app.queries.run_detail import get_run
 from app.reports import SUITE_TABLES
 from app.reports import parquet as ours
 from app.reports.comparison import write_comparison
-from app.reports.csv import COLUMNS
+from app.reports.csv import COLUMNS, cell
 from app.reports.formats import write_report
 from app.reports.parquet import REST, write_parquet
 from tests.unit.app.benched import RUNS, bench_suite
@@ -50,6 +50,8 @@ def same(table: Any, written: str) -> None:
             said = row[field.name]
             if value is None:
                 assert not said or pyarrow.types.is_floating(field.type)  # an accuracy's words stand in the rest
+            elif isinstance(value, list):
+                assert value == json.loads(said)
             elif isinstance(value, str):
                 assert value == said.removeprefix("'")
             else:
@@ -79,7 +81,12 @@ def test_types_are_told_by_the_columns_and_not_by_what_a_run_has(store: sqlite3.
         "code_gen_time_s": "double",
         "function": "string",
     }
-    said |= {"guard_count": "int64", "is_forward": "bool", "restart_reasons": "string", "phase_dynamo_us": "int64"}
+    said |= {
+        "guard_count": "int64",
+        "is_forward": "bool",
+        "restart_reasons": "list<element: string>",
+        "phase_dynamo_us": "int64",
+    }
     assert {name: str(schema.field(name).type) for name in said} == said
 
 
@@ -101,6 +108,14 @@ def test_any_value_is_kept_in_its_column_or_beside_it(value: Any) -> None:
         (row,) = load(write_parquet(["x"], {"x": kind}, [{"x": value}], {}, START_US)).to_pylist()
         kept = value is None or row["x"] is not None or json.loads(row[REST]) == {"x": value}
         assert kept and (kind == "moment" or row["x"] in (None, value))
+
+
+@given(st.none() | st.lists(st.text()))
+def test_lists_come_back_from_csv_and_parquet_as_they_were(value: list[str] | None) -> None:
+    (row,) = load(write_parquet(["x"], {"x": "list"}, [{"x": value}], {}, START_US)).to_pylist()
+    assert (row["x"], row[REST]) == (value, None)
+    written = cell(value)
+    assert (json.loads(written) if written else None) == value
 
 
 def test_without_pyarrow_one_sentence_says_what_to_install(

@@ -78,7 +78,7 @@ def test_csv_has_a_row_a_record_and_keeps_newlines(client: FlaskClient) -> None:
     rows = list(csv.DictReader(io.StringIO(_get(client, "csv"), newline="")))
     assert [row["kind"] for row in rows].count("forward") == 4
     assert rows[0]["guard_count"] == "12"
-    assert "Builtin\nall of it" in {row["restart_reasons"] for row in rows}
+    assert ["Builtin\nall of it"] in [json.loads(row["restart_reasons"]) for row in rows if row["restart_reasons"]]
     recompiles = list(csv.DictReader(io.StringIO(_get(client, "csv?table=recompiles"), newline="")))
     assert [(row["guard_category"], row["guard_count"]) for row in recompiles] == [
         ("tensor_size", "1"),
@@ -118,7 +118,7 @@ def test_a_report_that_is_not_there_is_refused(client: FlaskClient, rest: str, s
 
 def test_cells_guard_text_and_leave_numbers() -> None:
     assert [cell(value) for value in ("=1", "-x", "\tx", -1, -0.5, None, True, ["a", "=b"], [], {"a": 1})] == [
-        "'=1", "'-x", "'\tx", -1, -0.5, "", "true", "a\n=b", "", '{"a": 1}',
+        "'=1", "'-x", "'\tx", -1, -0.5, "", "true", '["a", "=b"]', "[]", '{"a": 1}',
     ]  # fmt: skip
 
 

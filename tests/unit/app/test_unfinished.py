@@ -17,6 +17,7 @@ from collectors.events import CompileStarted, ProcessStarted, RunEnded, RunStart
 from collectors.importer.command import import_paths
 from collectors.importer.loader import Options
 from collectors.store.ingest import Ingestor
+from tests.tools.make_db import DATA
 from tests.unit.app.explored import LOGS
 from tests.unit.app.plan import assert_no_scan
 
@@ -89,3 +90,18 @@ def test_unfinished_queries_scan_nothing(store: sqlite3.Connection) -> None:
     values = {"run_id": RUN, "key": None, "limit": 20}
     for sql in (UNFINISHED_SQL, OPEN_SQL, COUNT_SQL):
         assert_no_scan(store, sql, values)
+
+
+@pytest.mark.parametrize("left", [b"entire_frame_compile_time_s", b"end_time_us", b"dynamo_cumulative_compile_time_us"])
+def test_log_without_durations_has_the_time_that_it_has(
+    client: FlaskClient, database: Path, store: sqlite3.Connection, tmp_path: Path, left: bytes
+) -> None:
+    text = lzma.decompress((DATA / "trace" / "torch2.11-cuda-hf_Llama_dynamic.log.xz").read_bytes())
+    for name in {b"duration_us", b"entire_frame_compile_time_s", b"end_time_us"} - {left}:
+        text = text.replace(b'"%s"' % name, b'"was_%s"' % name)
+    (tmp_path / "old.log").write_bytes(text)
+    import_paths([str(tmp_path / "old.log")], str(database), Options(name="old"), say=lambda _line: None)
+    row = store.execute("select r.id, c.id as key from runs as r join compiles as c on c.run_id = r.id").fetchone()
+    assert _read_run(client, row["id"])["compile_us"] > 1_000_000
+    page = client.get(f"/runs/{row['id']}/compiles/{row['key']}").text
+    assert re.search(rf" by [\w -]*{left.decode()}", page)

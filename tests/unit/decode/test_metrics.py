@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors import events as ev
 from collectors.decode.caches import parse_lookup
 from collectors.decode.failures import parse_error
-from collectors.decode.metrics import FIELDS, PHASES, duration_us, phases_us
+from collectors.decode.metrics import FIELDS, PHASES, duration_source, duration_us, phases_us
 from tests.unit.decode.recorded import LOGS, events
 
 UNITS = {"us", "ms", "s", "time_us", "time_s", "bytes", "count", "bool", "text", "list", "json", "id", "version"}
@@ -58,6 +60,29 @@ def test_seconds_of_2_4_become_microseconds() -> None:
     assert duration_us(old) == 2_500_000
     assert phases_us(old)["codegen"] == 500_000 and phases_us(old)["dynamo"] == 500_000
     assert phases_us({"co_name": "f"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "us", "source"),
+    [
+        ({"duration_us": 7, "entire_frame_compile_time_s": 9.0}, 7, "duration_us"),
+        ({"duration_us": None, "start_time_us": 100, "end_time_us": 350}, 250, "end_time_us - start_time_us"),
+        ({"start_time": 0.0001, "end_time_us": 350}, 250, "end_time_us - start_time_us"),
+        ({"start_time_us": 350, "end_time_us": 100}, None, None),  # a clock that went back
+        ({"dynamo_cumulative_compile_time_us": 40}, 40, "dynamo_cumulative_compile_time_us"),
+        ({"is_forward": False, "inductor_cumulative_compile_time_us": 30}, 30, "inductor_cumulative_compile_time_us"),
+        (
+            {"is_runtime": True, "is_forward": False, "start_time_us": 1, "end_time_us": 5},
+            4,
+            "end_time_us - start_time_us",
+        ),
+        ({"co_name": "f"}, None, None),
+    ],
+)
+def test_duration_is_what_a_version_has_and_names_it(
+    metrics: dict[str, Any], us: int | None, source: str | None
+) -> None:
+    assert (duration_us(metrics), duration_source(metrics)) == (us, source)
 
 
 @given(
