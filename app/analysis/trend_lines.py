@@ -57,7 +57,8 @@ def _sum_point(metric: Metric, it: KeptSummary) -> TrendPoint:
     if it.measured_count:
         # What failed is in no mean: a suite that loses its worst model is no better.
         note = f"{it.failed_count} of {it.total_count} models failed" if it.failed_count else None
-        return TrendPoint(it.run_id, value, note=note)
+        is_incomplete = it.is_incomplete and value is not None and metric.name != "pass_ratio"
+        return TrendPoint(it.run_id, value, note=note, is_incomplete=is_incomplete)
     status: Status = "failed" if it.failed_count else "skipped"
     said = f"{it.failed_count} of {it.total_count} models failed, none was measured"
     return TrendPoint(it.run_id, value, status=status, reason=said if it.failed_count else "no model was measured")

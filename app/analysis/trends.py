@@ -35,6 +35,12 @@ class TrendPoint:
     status: Status = "measured"
     reason: str | None = None
     note: str | None = None  # what else is to know of the value
+    is_incomplete: bool = False  # the value is of other models than the line's: a cross, no part of the line
+
+    @property
+    def drawn(self) -> float | None:
+        """Return the value that the line goes through, None where it has a gap."""
+        return None if self.is_incomplete else self.value
 
 
 @dataclass(frozen=True)

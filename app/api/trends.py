@@ -147,7 +147,7 @@ def _draw(
     points = []
     for run in laid.runs:
         it = values[run.id]
-        said = {name: getattr(it, name) for name in ("value", "low", "high", "status", "reason")}
+        said = {name: getattr(it, name) for name in ("value", "low", "high", "status", "reason", "is_incomplete")}
         points.append({"run_id": run.id, **_place(run), "environment_changes": changed.get(run.id, []), **said})
     kept = {name: value for name, value in fields.items() if not name.endswith(("_count", "_us"))}
     return {"label": line.label, **kept, "points": points}, laid.notes

@@ -42,12 +42,12 @@ def chart_metric(
         color = f"series-{number % _COLORS + 1}"
         traces.append(_draw_line(metric, line.label, points, color, len(axis.runs)))
         traces += _draw_lone(traces[-1]) if len(axis.runs) > _DENSE else []
-        traces += _draw_marks(line.label, points)
+        traces += _draw_marks(metric, line.label, points)
     values = [
         value * metric.factor
         for line in lines
         for it in line.points
-        if it.value is not None
+        if it.drawn is not None
         for value in (it.value, it.low, it.high)
         if value is not None
     ]
@@ -60,7 +60,7 @@ def chart_metric(
 def _draw_line(metric: Metric, label: str, points: dict[int, TrendPoint], color: str, count: int) -> dict[str, Any]:
     """Draw one line over all runs: null where it has no value, so that the line has a gap there."""
     own = sorted(points)
-    values = [points[at].value for at in own]
+    values = [points[at].drawn for at in own]
     unit = "×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else ""
     trace: dict[str, Any] = {
         "type": "scatter",
@@ -86,8 +86,8 @@ def _draw_line(metric: Metric, label: str, points: dict[int, TrendPoint], color:
             "symmetric": False,
             "thickness": 1,
             "width": 3,
-            "array": [_reach(points[at].high, points[at].value, metric) for at in own],
-            "arrayminus": [_reach(points[at].value, points[at].low, metric) for at in own],
+            "array": [_reach(points[at].high, points[at].drawn, metric) for at in own],
+            "arrayminus": [_reach(points[at].drawn, points[at].low, metric) for at in own],
         }
     return trace
 
@@ -102,13 +102,15 @@ def _draw_lone(line: dict[str, Any]) -> list[dict[str, Any]]:
     return [line | {"mode": "markers", "x": x, "y": y, "name": "", "marker": {"size": 3}, "error_y": {}}]
 
 
-def _draw_marks(label: str, points: dict[int, TrendPoint]) -> list[dict[str, Any]]:
-    """Mark what failed or was skipped at the top of the chart, on an axis that has no numbers."""
+def _draw_marks(metric: Metric, label: str, points: dict[int, TrendPoint]) -> list[dict[str, Any]]:
+    """Mark what failed, lacks models or was skipped at the top of the chart, on an axis that has no numbers."""
     found = []
     for status, (symbol, color) in _MARKS.items():
-        own = sorted(at for at, it in points.items() if it.status == status)
+        own = sorted(
+            at for at, it in points.items() if it.status == status or (it.is_incomplete and status == "failed")
+        )
         if own:
-            reasons = [_plain(points[at].reason or status.replace("_", " ")) for at in own]
+            reasons = [_plain(_explain_mark(metric, points[at])) for at in own]
             found.append({
                 "type": "scatter",
                 "mode": "markers",
@@ -123,6 +125,12 @@ def _draw_marks(label: str, points: dict[int, TrendPoint]) -> list[dict[str, Any
                 "showlegend": False,
             })  # fmt: skip
     return found
+
+
+def _explain_mark(metric: Metric, point: TrendPoint) -> str:
+    if point.is_incomplete and point.value is not None:
+        return f"{format_value(metric, point.value)} of the others, {point.note or 'models failed'}"
+    return point.reason or point.status.replace("_", " ")
 
 
 def _plain(text: str) -> str:

@@ -20,6 +20,7 @@ from app.queries.series_points import (
     list_run_points,
     list_suite_points,
 )
+from app.queries.usual import find_usual, is_incomplete
 from collectors.store.findings import SERIES
 from collectors.store.run_summaries import SET
 from collectors.store.summaries import HUD_PASSING
@@ -29,6 +30,7 @@ _NUMBERS = tuple(it.name for it in METRICS)
 _INTERVAL_TO_ERROR = 2 * 1.96  # a 95 % interval of a normal distribution has this many standard errors
 _USUAL_SHARE = 0.8  # of the models a suite usually has; a run of fewer was no run of the suite
 _FEW_MODELS = 3
+_CUT = frozenset({"killed", "interrupted", "failed"})
 # What summarize_perf has beside HUD's numbers where nobody checked accuracy; the counts are the same.
 _WITHOUT_ACCURACY = tuple(it.name for it in SUMMARY_METRICS if it.name != "pass_ratio")
 _SAID_NOTHING: dict[str, Any] = dict.fromkeys(SERIES, "") | {"dynamic": 0, "batch_size": 0, "world_size": 0}
@@ -216,14 +218,18 @@ def _make_suite_lines(
     key: Mapping[str, Any], branch: str, summaries: Sequence[dict[str, Any]], names: Sequence[str] | None
 ) -> Iterator[Line]:
     run_ids = [it["run_id"] for it in summaries]
-    measured: Floats = np.array([it["measured_count"] for it in summaries], dtype=np.float64)
-    has_failed = measured < _USUAL_SHARE * np.median(measured)  # a mean that lost models is another mean as well
+    usual = find_usual([it["measured_count"] for it in summaries])
+    # A mean that lost models is another mean as well.
+    lacks = [
+        it["measured_count"] < _USUAL_SHARE * usual or is_incomplete(it["measured_count"], it["failed_count"], usual)
+        for it in summaries
+    ]
     for metric in SUMMARY_METRICS:
         if names is not None and metric.name not in names:
             continue
         values = np.array([_get_summary(it, metric.name) for it in summaries], dtype=np.float64)
         if metric.name != "pass_ratio":
-            values[has_failed] = np.nan
+            values[np.array(lacks)] = np.nan
         if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
             yield Line("suite", key, branch, metric, run_ids, values)
 
@@ -247,6 +253,9 @@ def read_run_lines(
                 continue
             kept = [totals[place] for place in chosen]
             run_ids = [it["id"] for it in kept]
+            # A program that was ended did less: its totals are no best and no step.
+            is_cut = np.array([places.runs[run_id].state in _CUT for run_id in run_ids])
             for metric in RUN_METRICS:
                 values = np.array([it[metric.name] for it in kept], dtype=np.float64)
+                values[is_cut] = np.nan
                 yield Line("runs", key, branch, metric, run_ids, values)

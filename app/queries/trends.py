@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from app.queries.result_rows import ResultRow, merge_results
+from app.queries.usual import find_usual, is_incomplete
 from collectors.store.result_rows import COLUMNS, read_measured
 from collectors.store.run_summaries import NUMBERS, SET
 
@@ -54,6 +55,15 @@ _WANTED = """
 """
 SUMMARIES_SQL = f"""
 select x.run_id, r.started_us, {", ".join(f"x.{name}" for name in (*SET, *NUMBERS))}
+from run_summaries as x
+join runs as r on r.id = x.run_id
+where x.definition = :definition
+  and {_WANTED.format("x")}
+order by r.started_us desc, r.id desc
+limit :limit
+"""  # noqa: S608
+COUNTS_SQL = f"""
+select x.measured_count, {", ".join(f"x.{name}" for name in SET)}
 from run_summaries as x
 join runs as r on r.id = x.run_id
 where x.definition = :definition
@@ -209,6 +219,7 @@ class KeptSummary:
     dynamo_peak_mem_gb: float | None
     graph_breaks_per_model: float | None
     recompiles_per_model: float | None
+    is_incomplete: bool = False  # lacks models that failed and are usually measured: its means are of others
 
     @property
     def pass_ratio(self) -> float | None:
@@ -243,6 +254,7 @@ def list_summaries(
     connection: sqlite3.Connection, wanted: TrendFilter, definition: str, limit: int = MOST_RUNS
 ) -> list[KeptSummary]:
     """List what the newest runs come to, the newest first; a run has one of each set that is wanted."""
+    usual = _find_usual(connection, wanted, definition)
     found = connection.execute(SUMMARIES_SQL, _bind(wanted) | {"definition": definition, "limit": limit})
     sets: dict[tuple[Any, ...], ModelSet] = {}
     last = 2 + len(SET)
@@ -251,8 +263,19 @@ def list_summaries(
         key = row[2:last]
         if key not in sets:
             sets[key] = _read_set(row)
-        summaries.append(KeptSummary(row[0], row[1], sets[key], *row[last:]))
+        it = KeptSummary(row[0], row[1], sets[key], *row[last:])
+        lacks = is_incomplete(it.measured_count, it.failed_count, usual.get(key, 0.0))
+        summaries.append(replace(it, is_incomplete=True) if lacks else it)
     return summaries
+
+
+def _find_usual(connection: sqlite3.Connection, wanted: TrendFilter, definition: str) -> dict[tuple[Any, ...], float]:
+    """Return how many models each set usually measures, whatever run or time is asked for."""
+    ever = replace(wanted, run=None, commit=None, torch=None, since_us=None, until_us=None)
+    counts: dict[tuple[Any, ...], list[int]] = {}
+    for row in connection.execute(COUNTS_SQL, _bind(ever) | {"definition": definition, "limit": MOST_RUNS}):
+        counts.setdefault(row[1:], []).append(row[0])
+    return {key: find_usual(measured) for key, measured in counts.items()}
 
 
 def list_timed_runs(connection: sqlite3.Connection, wanted: TrendFilter) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -165,13 +165,23 @@ def show(cell: Any) -> str:
     return str(int(value)) if value is not None and value.is_integer() else str(cell)
 
 
+def describe_lack(side: Side, columns: Sequence[str]) -> str:
+    """Say why a side has none of these columns: a run without results may have recorded what they count."""
+    names = " or ".join(columns)
+    if side.rows:
+        return f"the results of {side.title} have no {names}"
+    breaks = sum(it.count for it in side.breaks or ()) if "graph_breaks" in columns else 0
+    recorded = f"; new-breaks compares its recorded graph breaks ({breaks})" if breaks else ""
+    return f"{side.title} has no benchmark results{recorded}"
+
+
 def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, Options], str]:
     """Make a rule's `applies`: some row of the run, or of each side, has one of these columns."""
 
     def applies(actual: Side, expected: Side, _options: Options) -> str:
         for side, asked in ((actual, True), (expected, both)):
             if asked and not any(side.has(column) for column in columns):
-                return f"{side.title} has no {' or '.join(columns)}"
+                return describe_lack(side, columns)
         return ""
 
     return applies

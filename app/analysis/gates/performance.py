@@ -7,7 +7,19 @@ from __future__ import annotations
 
 import math
 
-from app.analysis.gates.model import FAIL, IMPROVED, PASS, Options, Row, Rule, Side, Verdict, is_empty, read_number
+from app.analysis.gates.model import (
+    FAIL,
+    IMPROVED,
+    PASS,
+    Options,
+    Row,
+    Rule,
+    Side,
+    Verdict,
+    describe_lack,
+    is_empty,
+    read_number,
+)
 
 METRICS = ("speedup", "abs_latency")
 _UNITS = {"speedup": ".3f}x", "abs_latency": ".1f} ms/iter"}
@@ -52,7 +64,7 @@ def _applies(actual: Side, _expected: Side, options: Options) -> str:
         return "it compares with a number, and no threshold was given"
     if options.threshold_scale <= 0:
         return f"the threshold's scale is {options.threshold_scale:g}, expected a number above 0"
-    return "" if actual.has(options.metric) else f"{actual.title} has no {options.metric}"
+    return "" if actual.has(options.metric) else describe_lack(actual, (options.metric,))
 
 
 RULE = Rule(

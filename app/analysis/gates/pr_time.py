@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.analysis.gates.model import FAIL, IMPROVED, NOTE, PASS, Options, Rule, Side, Verdict, read_number
+from app.analysis.gates.model import (
+    FAIL,
+    IMPROVED,
+    NOTE,
+    PASS,
+    Options,
+    Rule,
+    Side,
+    Verdict,
+    describe_lack,
+    read_number,
+)
 
 COLUMNS = ("compile_time_instruction_count", "instruction_count")
 KEPT_DIGITS = 4
@@ -86,7 +97,7 @@ def _word(count: int, value: int, margin: float) -> str:
 def _applies(actual: Side, expected: Side, _options: Options) -> str:
     for side in (actual, expected):
         if not list_counts(side):
-            return f"{side.title} has no {' or '.join(COLUMNS)}"
+            return describe_lack(side, COLUMNS)
     return ""
 
 

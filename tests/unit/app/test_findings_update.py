@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flask.testing import FlaskClient
 
 from app.analysis.finding_words import describe_cause, describe_finding, describe_range
 from app.analysis.metrics import BY_NAME
@@ -283,3 +284,17 @@ def test_a_wrong_answer_is_a_failure(store: sqlite3.Connection, database: Path) 
         Ingestor(store).ingest(run_of(day), [one], now_us=START_US)
     (it,) = look(store, database)
     assert describe_finding(it) == "mlp: fails since then"
+
+
+def test_a_run_that_lost_a_model_is_no_best_and_no_step_of_its_suite(
+    client: FlaskClient, store: sqlite3.Connection, database: Path
+) -> None:
+    history = [0.7] * 12 + [None] * 3
+    record(store, history, others=("a", "b", "c", "d"))  # 0.7 of five lost: the mean of the others is the highest ever
+    update_findings(database)
+    steps = [it.metric for it in load_findings(store) if it.subject == "suite" and it.kind == "step"]
+    assert "geomean_speedup" not in steps
+    (series,) = client.get("/api/v1/trend?metric=speedup").json["data"]["series"]  # type: ignore[index]
+    assert [it["is_incomplete"] for it in series["points"]] == [False] * 12 + [True] * 3
+    page = client.get("/trends").text
+    assert "1 of 5 models failed" in page and page.count(" of the others, 1 of 5 models failed") >= 3

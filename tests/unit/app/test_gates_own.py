@@ -156,3 +156,12 @@ def test_rules_look_at_each_row_once() -> None:
     for rule in RULES:
         rule.check(sides[0], sides[1], Options(threshold=1.0))
     assert 0 < looked < 500 * 10 * len(RULES), "a rule that looked for each row in all would ask 250 000 times"
+
+
+def test_a_run_without_results_says_what_it_recorded_instead() -> None:
+    plain = Side("run B", (), breaks=(Distinct("f1", None, "print", 3), Distinct("f2", None, "data", 2)))
+    (rule,) = find_rules(["graph-breaks"])
+    assert rule.applies(plain, plain, Options()) == (
+        "run B has no benchmark results; new-breaks compares its recorded graph breaks (5)"
+    )
+    assert rule.applies(Side("run C", (), breaks=()), plain, Options()) == "run C has no benchmark results"
