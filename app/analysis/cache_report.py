@@ -57,7 +57,11 @@ def read_lookup(connection: sqlite3.Connection, lookup: Lookup, across: bool = F
         return report
     run_ids = list_runs_before(connection, lookup.run_id) if across else [lookup.run_id]
     earlier = list_earlier(connection, lookup, run_ids)
-    found = find_nearest(components, lookup.text, read_texts(connection, earlier))
+    texts = (
+        (it, text, it.function_id is not None and it.function_id == lookup.function_id)
+        for it, text in read_texts(connection, earlier)
+    )
+    found = find_nearest(components, lookup.text, texts)
     nearest, diff = found or (None, None)
     return LookupReport(lookup, report.detail, components, nearest, diff, len(earlier), len(run_ids))
 

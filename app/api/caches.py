@@ -65,7 +65,7 @@ def lookup_report_row(report: LookupReport) -> dict[str, Any]:
     diff = report.diff
     near = None if report.nearest is None else plain_row(report.nearest)
     if near is not None:
-        near.pop("payload_id")
+        del near["payload_id"], near["function_id"]
     return row | {
         "differs": None if diff is None else summarize_diff(diff),
         "traceback": report.traceback,

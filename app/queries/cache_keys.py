@@ -52,6 +52,7 @@ class Earlier:
     rank: int | None
     compile_key: int | None
     compile_id: str | None
+    function_id: int | None
     function: str | None
     result: str
     key: str | None
@@ -76,8 +77,8 @@ limit 1
 """
 _EARLIER = """
 select
-  x.id, x.run_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id, f.name as function, x.result, x.key,
-  x.time_us, a.payload_id
+  x.id, x.run_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id,
+  c.function_id, f.name as function, x.result, x.key, x.time_us, a.payload_id
 """
 _JOINED = """
 join artifacts as a on a.process_id = x.process_id and a.sequence = x.sequence

@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.analysis.cache_keys import compare_keys
-from app.analysis.cache_nearest import find_nearest, group_components, read_lines
+from app.analysis.cache_nearest import find_nearest, group_components, measure_likeness, read_lines
 from app.analysis.cache_report import read_lookup, summarize_diff
 from app.queries.cache_keys import get_lookup, list_runs_before
 from collectors.payloads import parse_components
@@ -56,14 +56,46 @@ def test_the_first_miss_has_nothing_before_it(explored_client: FlaskClient, expl
 
 def test_the_nearest_of_several_is_the_latest_of_equals() -> None:
     wanted = _key({"gm": "a", "x": "b", "y": "c"})
-    earlier = [(n, _key(it)) for n, it in enumerate([{"gm": "z"}, {"gm": "a", "x": "q", "y": "c"}, {"gm": "a"}])]
-    earlier.append((3, _key({"gm": "a", "x": "r", "y": "c"})))
+    keys = [{"gm": "z"}, {"gm": "a", "x": "q", "y": "c"}, {"gm": "a"}, {"gm": "a", "x": "r", "y": "c"}]
+    earlier = [(n, _key(it), True) for n, it in enumerate(keys)]
+    damaged = [(4, "not json", True), (5, "[1]", True), (6, '{"components": [[], 7]}', True)]
     components = parse_components(wanted) or []
-    found = find_nearest(components, wanted, [*earlier, (4, "not json"), (5, "[1]"), (6, '{"components": [[], 7]}')])
+    found = find_nearest(components, wanted, [*earlier, *damaged])
     assert found is not None
     assert found[0] == 3
     assert found[1] == compare_keys(components, parse_components(earlier[3][1]) or [])
     assert find_nearest([], "{}", earlier) is None
+
+
+@pytest.mark.parametrize("cache", ["fx_graph", "aot_autograd"])
+def test_the_key_of_another_model_is_not_comparable(explored_reader: sqlite3.Connection, cache: str) -> None:
+    sql = "select x.run_id, x.id from cache_lookups as x join runs as r on r.id = x.run_id where x.cache = ?"
+    sql += " and r.name = ? and x.result = 'miss' order by x.id"
+    texts = {}
+    for name in ("zoo_graph_breaks", "zoo_recompiles"):
+        found = (get_lookup(explored_reader, *row) for row in explored_reader.execute(sql, (cache, name)))
+        texts[name] = [it.text for it in found if it is not None and it.text is not None]
+    wanted, variant = texts["zoo_recompiles"][:2]
+    others = [("other", it, True) for it in texts["zoo_graph_breaks"]]  # each is "forward" of models.py
+    components = parse_components(wanted) or []
+    assert others and find_nearest(components, wanted, others) is None
+    nearest = find_nearest(components, wanted, [("variant", variant, True), *others])
+    assert nearest is not None and nearest[0] == "variant"
+
+
+def test_a_graph_is_comparable_in_any_function_and_a_wrapper_alone_is_not() -> None:
+    wanted = _key({"gm": "a", "x": "b"})
+    components = parse_components(wanted) or []
+    same, other = _key({"gm": "a", "x": "c"}), _key({"gm": "d", "x": "b"})
+    assert find_nearest(components, wanted, [(1, same, False), (2, other, False)]) is not None
+    assert find_nearest(components, wanted, [(2, other, False)]) is None
+
+
+def test_likeness_is_the_share_of_calls() -> None:
+    one = "y = x.sin();  z = torch.add(y, 1)"
+    assert measure_likeness(one, "w = v.sin();  u = torch.add(w, 1)") == 1
+    assert measure_likeness(one, "y = x.sin();  z = torch.mul(y, 1);  a = z.cos()") == pytest.approx(1 / 3)
+    assert measure_likeness("", "") == 1
 
 
 @pytest.mark.parametrize("said", ["", "{", "[]", "7", '{"components": 3}', '{"components": {}}', '{"lines": null}'])

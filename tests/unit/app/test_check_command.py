@@ -89,7 +89,10 @@ def test_what_got_worse_fails_with_its_words_first(
         (["--baseline", "baseline:x"], "there is no stored baseline 'x'; known: none yet"),
         (["--baseline", "previous"], "there is no earlier run named 'bench' of the same suite"),
         (["--baseline", "A", "--rule", "sped"], "there is no rule 'sped'; the rules are default, accuracy"),
-        (["--baseline", "A", "--rule", "memory"], "rule memory cannot be decided: the results of run A have no compression_ratio"),
+        (
+            ["--baseline", "A", "--rule", "memory"],
+            "memory cannot be decided: the results of run A have no compression_ratio",
+        ),
         ([], "rule accuracy needs a baseline: a run"),
         (["--baseline", "A", "--threshold", "1"], "--threshold is what --rule performance compares with"),
         (["--baseline", "missing.csv"], "cannot read missing.csv: No such file"),
