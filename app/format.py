@@ -80,6 +80,12 @@ def format_time(microseconds: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else f"{format_number(microseconds)} µs"
 
 
+def format_times(begun_us: int | None, ended_us: int | None) -> tuple[str, str]:
+    """Write both ends of a range to the minute, or to the second where they lie in one minute."""
+    begun, ended = format_time(begun_us), format_time(ended_us)
+    return (begun, ended) if begun[:16] == ended[:16] else (begun[:16], ended[:16])
+
+
 def format_iso_time(microseconds: int | None) -> str:
     """Write a time as machines read it, for <time datetime> and exports; empty where there is none.
 

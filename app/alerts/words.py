@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from app.alerts.clock import find_digest_after, find_quiet_end
 from app.alerts.rules import PATTERNS, Channel, Rule
-from app.format import format_time
+from app.format import format_time, format_times
 from app.queries.deliveries import get_rule_start
 
 STATE_WORDS = {
@@ -51,7 +51,7 @@ def describe_start(reader: sqlite3.Connection, rule: Rule) -> str:
     if start is None:
         since = "in the 24 hours before" if rule.since_us is None else f"from {format_time(rule.since_us)[:10]} on"
         return f"never ran; its first pass takes what was confirmed {since}"
-    first, since = format_time(start.first_us)[:16], format_time(start.since_us)[:16]
+    first, since = format_times(start.first_us, start.since_us)
     return f"runs since {first}, takes what was confirmed since {since}"
 
 

@@ -33,6 +33,7 @@ DECISIVE = (
     "subclass_input_count",
     "subclass_output_count",
     "effect_token_count",
+    "trained",
 )
 _MOST_RANGES = 6
 
@@ -53,9 +54,10 @@ def explain_graph(summary: Summary) -> list[Finding]:
         *_subclasses(summary),
         *_effects(summary),
     ]
+    found += _autograd(summary)
     if not found and all(summary.get(name) is not None for name in DECISIVE):
         found.append(PLAIN)
-    return [*found, *_autograd(summary)]
+    return found
 
 
 def list_unknown(summary: Summary) -> list[str]:

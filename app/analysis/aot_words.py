@@ -26,8 +26,8 @@ class Finding:
 
 PLAIN = Finding(
     title="Nothing but the plain wrapper",
-    what="No input is written to, no output is a view of anything, no tensor subclass passes: the graph's outputs are"
-    " returned as they are.",
+    what="No input is written to, no output is a view of anything, no tensor subclass passes, and"
+    " there is no backward: the graph's outputs are returned as they are.",
     cost="A few calls in Python: the gradient mode is set and put back, and the number of outputs is checked.",
     avoid="Nothing needs to be avoided.",
     wrapper=RUNTIME,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.analysis.metrics import BY_NAME, PASSES, RUN_METRICS, SUMMARY_BY_NAME, Metric, format_value
-from app.format import format_percent, format_plural, format_time
+from app.format import format_percent, format_plural, format_time, format_times
 from app.queries.findings import Finding
 
 STATE_WORDS = {
@@ -15,6 +15,8 @@ STATE_WORDS = {
 }
 DIRECTION_WORDS = {"worse": ("worse", "bad"), "better": ("better", "good"), "changed": ("changed", "quiet")}
 HANDLING_WORDS = {"open": ("open", "warn"), "acknowledged": ("acknowledged", "quiet"), "ignored": ("ignored", "quiet")}
+# Below it a p-value tells of the shape that noise was taken to have, not of noise that anybody saw.
+_SMALLEST_P = 1e-4
 _OF = {
     "model": {**BY_NAME, PASSES.name: PASSES},
     "suite": SUMMARY_BY_NAME,
@@ -75,7 +77,8 @@ def describe_range(it: Finding) -> str:
     before, after = it.evidence.get("before"), it.evidence.get("after")
     if not before or not after:
         return f"since {format_time(it.first_us)[:16]}"
-    span = f"between {_name_run(before)} and {_name_run(after)}"
+    begun, ended = format_times(*(int(str(run.get("started_us") or 0)) for run in (before, after)))
+    span = f"between {_name_run(before, begun)} and {_name_run(after, ended)}"
     commits = it.evidence.get("commits") or {}
     if not commits.get("known"):
         return span
@@ -88,8 +91,10 @@ def describe_confidence(it: Finding) -> str:
     """Say how sure it is that noise did not make it."""
     if it.p_value is None:
         return "every other series of the suite went on" if it.subject == "model" else "other suites went on"
-    if it.p_value < 1e-9:
-        return "noise makes such a change less than once in 10⁹ times"
+    if it.p_value < _SMALLEST_P:
+        points = it.evidence.get("points") or {}
+        runs = sum(int(count or 0) for count in points.values())
+        return f"far outside the noise of {format_plural(runs, 'run')}" if runs else "far outside the noise"
     return f"noise makes such a change once in {_round_to_one_digit(1 / it.p_value)} times"
 
 
@@ -115,9 +120,8 @@ def _say(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _name_run(run: dict[str, object]) -> str:
+def _name_run(run: dict[str, object], when: str) -> str:
     commit = str(run.get("commit") or "")[:8]
-    when = format_time(int(str(run.get("started_us") or 0)))[:16]
     return f"{commit} ({when})" if commit else when
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from app.format import format_time
+from app.format import format_time, format_times
 from app.queries.page import FilterError
 
 DAY_US = 86_400_000_000
@@ -43,7 +43,7 @@ class Period:
         """Say it: 2026-10-01 to 2026-10-31, with the times of day where they are not midnight."""
         if self.is_days:
             return " to ".join(self.days)
-        return f"{format_time(self.since_us)[:16]} to {format_time(self.until_us)[:16]}"
+        return " to ".join(format_times(self.since_us, self.until_us))
 
 
 def read_period(since: str | None, until: str | None, last: str | None, now_us: int) -> Period:

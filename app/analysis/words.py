@@ -27,7 +27,7 @@ PHASES = (
     Phase("aot", "AOTAutograd", "phase-aot", "splitting forward and backward, functionalising"),
     Phase("inductor", "inductor", "phase-inductor", "graph passes, fusing and scheduling"),
     Phase("codegen", "code generation", "phase-codegen", "writing kernels"),
-    Phase("triton", "triton", "phase-triton", "waiting for triton kernels to compile"),
+    Phase("triton", "kernels", "phase-triton", "waiting for kernels to compile: triton's, or C++ on a CPU"),
     Phase("cudagraph", "cudagraphs", "phase-cudagraph", "recording CUDA graphs"),
     Phase("restart", "restarts", "phase-restart", "analyses of a frame that were thrown away and begun again"),
     Phase(

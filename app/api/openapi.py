@@ -8,6 +8,7 @@ from typing import Any
 
 from app import __version__
 from app.api import (
+    index,
     schemas_across,
     schemas_aot,
     schemas_artifacts,
@@ -47,6 +48,7 @@ ERROR = record(
     status=whole("The HTTP status."),
 )
 SCHEMAS: dict[str, Schema] = {
+    **index.SCHEMAS,
     **schemas_run.SCHEMAS,
     **schemas_events.SCHEMAS,
     **schemas_across.SCHEMAS,

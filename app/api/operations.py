@@ -12,6 +12,7 @@ from app.api import (
     findings,
     guards,
     imports,
+    index,
     ranks,
     results,
     run_lists,
@@ -28,6 +29,7 @@ from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 _RUN = "/runs/<run_id>"
 
 OPERATIONS = (
+    Operation("/", index.list_addresses, "Address", True, "Every address of this API."),
     Operation(
         "/overview",
         across.get_overview,

@@ -19,7 +19,7 @@ from app.checks.outputs import write_outputs
 from app.checks.sides import dump_side, load_run, load_side
 from app.checks.tables import CannotCompare
 from app.checks.write_table import one_line
-from app.format import format_time
+from app.format import format_plural, format_time
 from app.queries.baselines import Baseline, get_baseline, list_baselines
 from app.reports.output import write_file
 from app.settings import load_settings
@@ -204,8 +204,8 @@ def _get(reader: sqlite3.Connection, name: str) -> Baseline:
 
 def _count(side: Side) -> str:
     return (
-        f"{len(side.rows)} results, {len(side.breaks or ())} distinct graph breaks, "
-        f"{len(side.causes or ())} causes of recompiles"
+        f"{format_plural(len(side.rows), 'result')}, {format_plural(len(side.breaks or ()), 'distinct graph break')}, "
+        f"{format_plural(len(side.causes or ()), 'cause')} of recompiles"
     )
 
 

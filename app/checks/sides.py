@@ -131,7 +131,7 @@ def choose(side: Side, wanted: Mapping[str, Any], models: Iterable[str]) -> Side
     if side.rows and not rows:
         asked = ", ".join(f"{name_field(field)} {_write(value)}" for field, value in wanted.items())
         there = "; ".join(f"{name_field(field)} {_list_values(side, field)}" for field in wanted)
-        raise CannotCompare(f"{asked} leaves none of {side.title}'s {len(side.rows)} results; they have {there}")
+        raise CannotCompare(f"{asked} leaves none of {side.title}'s {format_plural(len(side.rows), 'result')}; they have {there}")
     kept = tuple(row for row in rows if not names or row.name in names)
     if len(kept) == len(side.rows):
         return side

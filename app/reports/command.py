@@ -212,7 +212,7 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.
     if not any(is_written(it) for it in results):
         whys = sorted({it.reason or it.experiment for it in results})[:3]
         return fail(
-            f"upstream's files have no row for any of the {len(results)} results of run {run_id} ({', '.join(whys)}): "
+            f"upstream's files have no row for any of the {format_plural(len(results), 'result')} of run {run_id} ({', '.join(whys)}): "
             "they hold what was measured or failed; nothing was written. `--format csv --table results` writes these"
         )
     breaks = load_task_breaks(reader, run_id)
@@ -220,5 +220,5 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.
         names = write_directory(results, breaks, arguments.output, raw_timings=arguments.raw_timings)
     except OSError as error:
         return fail(f"cannot write {arguments.output}: {error.strerror or error}")
-    sys.stderr.write(f"compileboard: {len(names)} files written to {arguments.output}\n")
+    sys.stderr.write(f"compileboard: {format_plural(len(names), 'file')} written to {arguments.output}\n")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collectors.bench.progress import REASONS
+from collectors.record.progress import count_text
 from collectors.events import BenchMeasured
 from collectors.store.summaries import geomean
 
@@ -67,7 +68,7 @@ def verdict(base: BenchMeasured, new: BenchMeasured) -> str:
 
 def _overall(timed: list[tuple[BenchMeasured, BenchMeasured]]) -> str:
     base, new = (geomean([pair[which].values["speedup"] for pair in timed]) or 0 for which in (0, 1))
-    return f"geomean of {len(timed)} models: {base:.3f}x → {new:.3f}x"
+    return f"geomean of {count_text(len(timed), 'model')}: {base:.3f}x → {new:.3f}x"
 
 
 def _words(base: BenchMeasured, new: BenchMeasured) -> list[str]:

@@ -28,6 +28,7 @@ from collectors.bench.upstream_files import write_upstream_files
 from collectors.events import BenchMeasured
 from collectors.record import hints
 from collectors.record.launch import Request
+from collectors.record.progress import count_text
 from collectors.store.errors import StoreError
 
 Say = Callable[[str], None]
@@ -164,8 +165,8 @@ def finish(measured: Measured, arguments: argparse.Namespace, say: Say, part: st
     kept = "recorded" if measured.trouble is None else "not recorded yet:"
     if measured.interrupted:
         words = [word for word in sys.argv[1:] if word != "--resume"]
-        say(f"interrupted; {kept} {len(results)} results. To go on: {hints.collect(*words, '--resume')}")
+        say(f"interrupted; {kept} {count_text(len(results), 'result')}. To go on: {hints.collect(*words, '--resume')}")
         return INTERRUPTED
     show = hints.collect("show", measured.run_id, database=arguments.db)
-    say(f"{kept} {len(results)} results; {show}")
+    say(f"{kept} {count_text(len(results), 'result')}; {show}")
     return FAILED if results and all(it.status == "failed" for it in results) else 0

@@ -17,6 +17,7 @@ from collectors.bench.settings import Settings, changed
 from collectors.events import BenchMeasured
 from collectors.record.launch import TRACE_NAME, Request, child_environment
 from collectors.record.opening import describe_run, make_spool, spool_folder
+from collectors.record.progress import count_text
 from collectors.record.recording import Recording
 from collectors.record.said import say_event
 
@@ -135,7 +136,7 @@ class BenchRun:
                 say_event(self.folder, self.unsaid[0])
                 self.unsaid.pop(0)
         except OSError as error:
-            self.say(f"{len(self.unsaid)} results cannot be kept yet: {error}")
+            self.say(f"{count_text(len(self.unsaid), 'result')} cannot be kept yet: {error}")
 
     def _tag(self) -> dict[str, str]:
         """Return upstream's tag, which is a column of its files."""

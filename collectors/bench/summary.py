@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from collectors.bench.progress import REASONS, plain
+from collectors.record.progress import count_text
 from collectors.events import BenchMeasured
 from collectors.store.summaries import geomean
 
@@ -28,7 +29,7 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
     if speedups:
         rows.append(
-            ("speedup", f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {len(speedups)} models")
+            ("speedup", f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {count_text(len(speedups), 'model')}")
         )
         rows += _unclear(results)
     for name, words in (
@@ -79,7 +80,7 @@ def _others(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
     overheads = [it.values["speedup"] for it in results if it.experiment == "overhead" and "speedup" in it.values]
     if overheads:
-        rows.append(("overhead speedup", f"gmean={geomean(overheads) or 0:.2f}x of {len(overheads)} models"))
+        rows.append(("overhead speedup", f"gmean={geomean(overheads) or 0:.2f}x of {count_text(len(overheads), 'model')}"))
     for experiment, columns in OTHERS.items():
         for name, words in columns.items():
             values = [it.values[name] for it in results if it.experiment == experiment and name in it.values]

@@ -10,6 +10,7 @@ from contextlib import closing
 
 from collectors.events import BenchMeasured, GraphBroke, load_event
 from collectors.formats.write import write_directory
+from collectors.record.progress import count_text
 from collectors.store.codec import unpack
 from collectors.store.connect import open_reader
 
@@ -39,7 +40,7 @@ def write_upstream_files(arguments: argparse.Namespace, run_id: str, part: str, 
         results = load_results(reader, run_id)
         breaks = load_breaks(reader, run_id) if arguments.log_graph_breaks else {}
     names = write_directory(results, breaks, folder, raw_timings=arguments.dump_raw_metrics)
-    say(f"{len(names)} files in upstream's formats written to {folder}")
+    say(f"{count_text(len(names), 'file')} in upstream's formats written to {folder}")
 
 
 def load_results(reader: sqlite3.Connection, run_id: str) -> list[BenchMeasured]:

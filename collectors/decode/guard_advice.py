@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from collectors.decode.paths import is_torch
+
 _BLANK = re.compile(r"\{(s|dim|expected|symbol)\}")
 _STACK_VALUE = re.compile(r"\b___stack\d+")  # dynamo's name for what lay on the stack at a break; no user has it
 
@@ -158,6 +160,19 @@ _ADVICE: dict[str, str] = {
         "Keep {s} alive for as long as the compiled function is used: it was freed, and a new one needs a new compile."
     ),
 }
+
+
+_SHARED_WRAPPER = (
+    "torch runs what it compiles here through a function of its own, and all such callables share that function's "
+    "compiles and its recompile limit: another callable is one more compile, no fault of its own. Compile the function "
+    "or module of yours that calls them, or raise torch._dynamo.config.recompile_limit above their number."
+)
+
+
+def suggest_in(file: str | None, category: str, suggestion: str | None) -> str | None:
+    """Suggest what to do in a function of this file: in torch's own nobody can make its variables the same object."""
+    shared = file is not None and is_torch(file) and category in ("object_identity", "type_change")
+    return _SHARED_WRAPPER if shared else suggestion
 
 
 def suggest(found: Finding) -> str | None:

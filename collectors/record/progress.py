@@ -146,4 +146,9 @@ def _size(descriptor: int) -> tuple[int, int] | None:
 def counts_text(compiles: int, breaks: int, recompiles: int) -> str:
     """Write the three counts as a line."""
     parts = [(compiles, "compile"), (breaks, "graph break"), (recompiles, "recompile")]
-    return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in parts)
+    return ", ".join(count_text(count, name) for count, name in parts)
+
+
+def count_text(count: int, name: str) -> str:
+    """Write a count with its noun: 1 result, 2 results."""
+    return f"{count} {name}{'' if count == 1 else 's'}"

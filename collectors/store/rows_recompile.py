@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
+from collectors.decode.guard_advice import suggest_in
 from collectors.events import Recompiled, load_event
 from collectors.store.codec import unpack
 from collectors.store.rows_shared import Batch, pick
@@ -99,6 +100,8 @@ def _count_guards(batch: Batch, recompile_id: int, sign: int, compile_us: int = 
 
 
 def _write_guards(connection: Connection, recompile_id: int, event: Recompiled, function_id: int | None) -> None:
+    row = connection.execute("select file from functions where id = :id", {"id": function_id}).fetchone()
+    file = row["file"] if row else None
     for position, guard in enumerate(event.guards):
         fingerprint = hashlib.sha256(f"{guard.fingerprint}\n{function_id}".encode()).hexdigest()[:32]
         cause = connection.execute(
@@ -111,7 +114,8 @@ def _write_guards(connection: Connection, recompile_id: int, event: Recompiled, 
             {
                 "fingerprint": fingerprint,
                 "function_id": function_id,
-                **pick(guard, "category", "source", "reason", "suggestion"),
+                "suggestion": suggest_in(file, guard.category, guard.suggestion),
+                **pick(guard, "category", "source", "reason"),
             },
         ).fetchone()
         connection.execute(

@@ -5,6 +5,11 @@
 const probe = document.body.appendChild(document.createElement("span"));
 probe.hidden = true;
 
+// Plotly draws its label inside the chart, which cuts what is wider or higher than a small one: ours lies on the page.
+const tip = document.body.appendChild(document.createElement("div"));
+tip.className = "chart__tip";
+tip.hidden = true;
+
 const MOST_WORDS_NARROW = 4;
 const MOST_DATES_NARROW = 3;
 
@@ -70,11 +75,29 @@ export function draw(plot, { keepRange = false } = {}) {
   if (fresh) {
     // A finger scrolls the page, and a tap is a click: Plotly would take both for a drag. Zooming has buttons.
     plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true, passive: true });
+    plot.on("plotly_hover", ({ event }) => showTip(plot, event));
+    plot.on("plotly_unhover", () => (tip.hidden = true));
     plot.on("plotly_click", (event) => follow(event.points[0]?.customdata));
   }
   plot.dataset.drawn = "yes";
   if (fresh) plot.dispatchEvent(new Event("chartdrawn", { bubbles: true }));
 }
+
+// The words are Plotly's own, a line an element; the place is beside the pointer, inside the window.
+function showTip(plot, { clientX, clientY }) {
+  const lines = [...plot.querySelectorAll(".hoverlayer .hovertext text")].flatMap((text) => {
+    const parts = [...text.querySelectorAll("tspan.line")];
+    return (parts.length ? parts : [text]).map((part) => part.textContent).filter(Boolean);
+  });
+  tip.replaceChildren(...lines.map((line) => Object.assign(document.createElement("span"), { textContent: line })));
+  tip.hidden = !lines.length;
+  // The body's width is without the room that is kept for a scroll bar.
+  const right = document.body.clientWidth - tip.offsetWidth - 4;
+  tip.style.left = `${Math.max(4, Math.min(clientX + 12, right))}px`;
+  const below = clientY + 16;
+  tip.style.top = `${below + tip.offsetHeight > innerHeight ? Math.max(4, clientY - tip.offsetHeight - 10) : below}px`;
+}
+addEventListener("scroll", () => (tip.hidden = true), { passive: true, capture: true });
 
 // A point may carry an address of this site in customdata[0]: a click goes there.
 function follow(custom) {

@@ -107,7 +107,7 @@ def test_a_mark_on_a_trend_opens_its_finding(tab: Page, board: str) -> None:
     box = mark.bounding_box()
     assert box is not None
     tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    tab.locator("#trend-0 .hoverlayer").get_by_text("speedup fell by 11.0 %").wait_for()
+    tab.locator(".chart__tip").get_by_text("speedup fell by 11.0 %").wait_for()
     tab.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     tab.wait_for_url(re.compile(ONE))
 

@@ -172,7 +172,7 @@ def test_a_point_opens_its_run(tab: Page, suite: str) -> None:
     tab.locator("#trend-0").scroll_into_view_if_needed()
     box: Any = tab.locator("#trend-0 .scatterlayer .points path").first.bounding_box()
     tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    tab.locator("#trend-0 .hoverlayer").get_by_text("Fuse the two norms").wait_for()
+    tab.locator(".chart__tip").get_by_text("Fuse the two norms").wait_for()
     tab.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     tab.wait_for_url(re.compile(f"/runs/{RUNS[0]}"))
 
@@ -194,3 +194,37 @@ def test_trends_read_without_javascript(open_tab: Callable[..., Page], suite: st
     assert "0.587×" in table
     assert "failed: out of memory" in table
     assert page.get_by_role("button", name="Zoom in").count() == 0
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")])
+def test_words_of_a_point_at_the_edge_are_whole_and_inside_the_window(
+    open_tab: Callable[..., Page], suite: str, width: int, scheme: str
+) -> None:
+    tab = open_tab(width, color_scheme=scheme)
+    tab.goto(suite)
+    wait_for_charts(tab, 6)
+    for card in tab.locator(".headline:has(.scatterlayer)").all():
+        card.scroll_into_view_if_needed()
+        box: Any = card.locator(".scatterlayer .points path").last.bounding_box()
+        tab.mouse.move(0, 0)
+        tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        tip = tab.locator(".chart__tip")
+        tip.get_by_text("torch 2.12.0").wait_for()
+        at: Any = tip.bounding_box()
+        assert at["x"] >= 0 and at["x"] + at["width"] <= width
+        assert at["y"] >= 0 and at["y"] + at["height"] <= 900
+        assert tip.evaluate("(it) => it.scrollWidth <= it.clientWidth && getComputedStyle(it).overflow === 'visible'")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_row_of_tiles_that_is_not_full_has_no_cell_of_another_colour(
+    open_tab: Callable[..., Page], suite: str, scheme: str
+) -> None:
+    tab = open_tab(700, color_scheme=scheme)
+    tab.goto(f"{suite}/models/Breaky")
+    colors = tab.locator(".tiles").first.evaluate(
+        "(it) => [it, it.firstElementChild].map((one) => getComputedStyle(one).backgroundColor)"
+    )
+    assert colors[0] == colors[1]
+    places = tab.locator(".tile").evaluate_all("(all) => all.map((it) => it.getBoundingClientRect().right)")
+    assert len(places) % (places.index(max(places)) + 1) != 0, "the last row is not full, so that there is a cell to look at"

@@ -1,8 +1,12 @@
-"""What the advice says of numbers is so in the torch at hand."""
+"""What the advice says is so in the torch at hand: its own guards fail, we advise, and the advice is followed."""
 
 from typing import Any
 
 import pytest
+
+from collectors.decode.guard_advice import suggest_in
+from collectors.decode.guards import parse_reason
+from collectors.events import GuardFailure
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -21,20 +25,56 @@ def compiles(function: Any, values: list[Any], **options: Any) -> int:
     return int(counter.frame_count)
 
 
-def test_a_number_costs_one_recompile_and_dynamic_or_a_tensor_none() -> None:
-    for values in ([1.5, 2.5, 3.5, 4.5], [5, 6, 7, 8]):
-        assert compiles(lambda x, n: x * n, values) == 2
-        assert compiles(lambda x, n: x * n, values, dynamic=True) == 1
-        assert compiles(lambda x, n: x * n, [torch.tensor(value) for value in values]) == 1
+def fail_guard(function: Any, values: list[Any]) -> GuardFailure:
+    """Call until torch would recompile, and read the guard that it names."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="eager")
+    with torch._dynamo.config.patch(error_on_recompile=True), pytest.raises(Exception, match="guard failure") as raised:
+        for value in values:
+            compiled(torch.ones(3), value)
+    torch._dynamo.reset()
+    _, _, reason = str(raised.value).partition("- ")
+    return parse_reason(reason.strip())
+
+
+@pytest.mark.parametrize(("values", "category"), [([1.5, 2.5, 3.5, 4.5], "float_value"), ([5, 6, 7, 8], "int_value")])
+def test_a_number_costs_one_recompile_and_dynamic_or_a_tensor_none(values: list[Any], category: str) -> None:
+    failed = fail_guard(lambda x, n: x * n, values)
+    assert (failed.category, failed.source) == (category, "n")
+    assert "costs one recompile" in str(failed.suggestion) and "torch.compile(dynamic=True)" in str(failed.suggestion)
+    assert compiles(lambda x, n: x * n, values) == 2
+    assert compiles(lambda x, n: x * n, values, dynamic=True) == 1
+    assert compiles(lambda x, n: x * n, [torch.tensor(value) for value in values]) == 1
 
 
 def test_a_number_that_the_code_depends_on_is_compiled_in_each_time() -> None:
+    failed = fail_guard(lambda x, n: sum(x for _ in range(n)), [2, 3])
+    assert "a loop, a branch or a size of 0 or 1 depends on are compiled in each time" in str(failed.suggestion)
     assert compiles(lambda x, n: sum(x for _ in range(n)), [2, 3, 4, 5]) == 4
     assert compiles(lambda x, n: torch.zeros(n) + x.sum(), [5, 6, 1, 0, 7]) == 4
 
 
 def test_specialize_float_compiles_every_float_in() -> None:
-    import torch._dynamo.config as config
-
-    with config.patch(specialize_float=True):
+    with torch._dynamo.config.patch(specialize_float=True):
+        failed = fail_guard(lambda x, n: x * n, [1.5, 2.5])
+        assert "specialize_float" in str(failed.suggestion)
         assert compiles(lambda x, n: x * n, [1.5, 2.5, 3.5, 4.5]) == 4
+
+
+def test_callables_share_the_compiles_of_torchs_own_wrapper_and_not_those_of_a_function_around_them() -> None:
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for one in (torch.nn.ReLU(), torch.nn.GELU(), torch.nn.SiLU(), torch.nn.Tanh()):
+            torch.compile(one, backend=counter)(torch.ones(3))
+        assert counter.frame_count == 2, "all four, and the limit is of them together"
+        torch._dynamo.reset()
+        counter.frame_count = 0
+        both = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.GELU(), torch.nn.SiLU(), torch.nn.Tanh())
+        torch.compile(lambda x: both(x), backend=counter)(torch.ones(3))
+        assert counter.frame_count == 1
+    torch._dynamo.reset()
+    advice = str(suggest_in("torch/_dynamo/external_utils.py", "object_identity", "create functions once"))
+    assert "recompile limit" in advice and "function or module of yours that calls them" in advice

@@ -140,6 +140,6 @@ def test_explain_graph_takes_any_summary_with_holes(data: st.DataObject) -> None
     summary = data.draw(st.sampled_from(graphs()))["summary"]
     holes = data.draw(st.sets(st.sampled_from(sorted(summary))))
     found = explain_graph(summary | dict.fromkeys(holes))
-    if holes.intersection(DECISIVE):
+    if holes.intersection(DECISIVE) or len(found) > 1:
         assert "Nothing but the plain wrapper" not in [it.title for it in found]
     assert all(it.what and it.cost and it.avoid and it.wrapper for it in found)

@@ -156,3 +156,12 @@ def test_a_run_says_what_to_do_first(client: FlaskClient) -> None:
     assert [it["severity"] for it in findings[:2]] == ["bad", "bad"]
     assert findings[0]["title"] == "Compile failed: BackendCompilerFailed"
     assert all(it["fix"] for it in findings)
+
+
+def test_the_first_address_lists_the_others_and_every_page_leads_to_it(client: FlaskClient) -> None:
+    listed = client.get("/api/v1/").json["data"]
+    assert {"method": "GET", "path": "/api/v1/openapi.json"}.items() <= listed[-1].items()
+    assert ("GET", "/api/v1/runs/{run_id}") in {(it["method"], it["path"]) for it in listed}
+    assert all(it["summary"] for it in listed)
+    assert client.get("/api/v1").status_code == 200
+    assert '<a href="/api/v1/">API</a>' in client.get("/runs").text

@@ -8,12 +8,14 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from flask import Flask
 
 from app.analysis.comparison_sides import load_side
 from app.analysis.summaries import HUD, geomean, summarize
 from app.queries.models import ModelFilter, list_models
 from app.queries.sides import find_side
 from app.queries.task_events import list_task_breaks
+from app.settings import Settings
 from collectors.events import RunStarted, load_event
 from collectors.store.connect import open_writer
 from collectors.store.ingest import Ingestor
@@ -77,3 +79,11 @@ def test_a_side_of_a_comparison_has_the_machine_that_was_recorded(h200: sqlite3.
     assert side.environment["driver"] == ("580.159.04",)
     assert side.environment["hardware"] == ("NVIDIA H200",)
     assert side.environment["torch"][0].startswith("2.11.0")
+
+
+def test_reasons_by_torchs_counters_are_not_called_distinct_breaks(h200: sqlite3.Connection, shared_app: Flask) -> None:
+    path = h200.execute("pragma database_list").fetchone()["file"]
+    shared_app.config["COMPILEBOARD"] = Settings(db=path)
+    page = shared_app.test_client().get("/models/Breaky").text
+    assert "by torch&#39;s counters, 3 reasons" in page and "3 distinct" not in page
+    assert page.count("performance, accuracy") == 4, "the distinct breaks that were recorded"

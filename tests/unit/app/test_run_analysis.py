@@ -8,7 +8,7 @@ from app.analysis.chains import shorten_steps
 from app.analysis.config_diff import compare_texts, list_changes
 from app.analysis.diagnosis import Evidence, diagnose
 from app.analysis.phases import list_shares, sum_phases
-from app.analysis.words import describe_losses, describe_outcome, gb_url, is_capable
+from app.analysis.words import PHASES, describe_losses, describe_outcome, gb_url, is_capable
 from app.charts.run import chart_compiles
 from app.queries.compiles import CompileRow, Phases
 from app.queries.run_breaks import DistinctBreak
@@ -128,3 +128,8 @@ def test_chart_compiles_escapes_names_and_is_plotlys() -> None:
     assert chart.figure["layout"]["yaxis"]["ticktext"] == ["&lt;a> 0/0 r1 "]
     assert chart.figure["data"][0]["customdata"] == ["/runs/RUN/compiles/4"]
     assert chart.rows[0][:4] == ["0/0", "<a>", "2.00 s", "2.00 s"]
+
+
+def test_labels_of_phases_are_so_on_a_cpu_too() -> None:
+    (kernels,) = [phase for phase in PHASES if phase.name == "triton"]
+    assert (kernels.label, "C++ on a CPU" in kernels.meaning) == ("kernels", True)

@@ -124,3 +124,10 @@ def test_a_key_of_the_address_stays_a_key(client: FlaskClient, key: str) -> None
 def test_a_run_without_a_trace_says_where_more_would_come_from(client: FlaskClient) -> None:
     page = client.get(f"/runs/{RUN}").text
     assert "--level full" in page and 'href="/imports"' in page
+
+
+def test_a_run_without_a_command_says_so_and_shows_no_empty_box(client: FlaskClient, store: sqlite3.Connection) -> None:
+    store.execute("update runs set command = '', source = 'import'")
+    page = _get(client, f"/runs/{RUN}?tab=environment")
+    assert re.search(r"Command: <[^>]+>not recorded<", page)
+    assert "<code></code>" not in page and "<code>None</code>" not in page

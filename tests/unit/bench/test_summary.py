@@ -30,8 +30,8 @@ def test_each_experiment_is_summed_up_by_itself() -> None:
         ]
     )
     lines = {line.rsplit("  ", 1)[0].strip(): line.rsplit("  ", 1)[-1] for line in text.splitlines()}
-    assert lines["speedup"] == "gmean=2.00x mean=2.000x of 1 models", "the overhead is no speedup of a backend"
-    assert lines["overhead speedup"] == "gmean=0.50x of 1 models"
+    assert lines["speedup"] == "gmean=2.00x mean=2.000x of 1 model", "the overhead is no speedup of a backend"
+    assert lines["overhead speedup"] == "gmean=0.50x of 1 model"
     assert (lines["coverage pct_ops"], lines["coverage graphs"]) == ("mean=75.000%", "mean=1.500")
     assert "failed (fail_to_run: the compiled model failed): B (tolerance)" in text
 

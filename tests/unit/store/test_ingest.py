@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from collectors.decode.guards import parse_reason
 from collectors.events import (
     CompileStarted,
     Event,
@@ -284,3 +285,17 @@ def test_a_break_whose_compile_never_ended_stays_unknown(store: sqlite3.Connecti
     Ingestor(store).ingest("R", [broke])
     assert store.execute("select outcome from graph_breaks").fetchone()[0] == "unknown"
     assert totals(store)["compile_count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "begins"),
+    [("torch/_dynamo/external_utils.py", "torch runs what it compiles here"), ("net.py", "fn is another object")],
+)
+def test_advice_on_identity_is_another_inside_torchs_own_wrapper(
+    store: sqlite3.Connection, file: str, begins: str
+) -> None:
+    reason = "0/0: ___check_obj_id(fn, 139857361354032), type=<class 'builtin_function_or_method'>"
+    started = CompileStarted("p", 1, 1, "0/0", 0, 0, function="wrap_inline.<locals>.inner", file=file, line=67)
+    again = Recompiled("p", 2, 2, "0/1", 0, 1, guards=[parse_reason(reason)])
+    Ingestor(store).ingest("R", [start(), ProcessStarted("p", 0, 1, run_id="R", pid=1), started, again])
+    assert store.execute("select suggestion from recompile_causes").fetchone()[0].startswith(begins)
