@@ -36,6 +36,7 @@ class Decoder:
             _BREAK: self._break,
             "artifact:recompile_reasons": self._recompile,
             "artifact:dynamo_error": self._error,
+            "runtime_failed": self._raised,
             "cudagraph_skip": self._cudagraph_skip,
             **dict.fromkeys(METRICS, self._metrics),
             **dict.fromkeys(CACHES, self._cache),
@@ -154,6 +155,13 @@ class Decoder:
             **_context(captured), error_type=error_type, message=message, text=captured.payload
         )
         return [failed]
+
+    def _raised(self, captured: Captured) -> list[events.Event]:
+        metadata, text = _dict(captured.metadata), captured.payload or ""
+        if not isinstance(metadata.get("position"), int) or not isinstance(text, str):
+            return [_noted(captured)]
+        fields = failures.parse_raised(metadata, text, self._namer, self._qualify)
+        return [events.RuntimeFailed(**_context(captured), **fields)]
 
     def _cache(self, captured: Captured) -> list[events.Event]:
         fields = caches.parse_lookup(captured.name.removeprefix(_ARTIFACT), captured.payload)

@@ -1,10 +1,21 @@
-"""A dynamo_error's traceback, to the error's type and message."""
+"""What was raised, in a compile (dynamo_error) or while compiled code ran, to the fields of its event."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
+
+from collectors.decode.paths import PathNamer, Qualify, function_name, is_torch, qualified_name
+from collectors.decode.stacks import Frame, parse_traceback, user_frame
 
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
+PHASES = ("compile", "forward", "backward", "wrapper", "program")
+_GENERATED = re.compile(r"[/\\](\w\w)[/\\]c\1\w{40,}\.py$")  # inductor's code in its cache
+# What torch calls for a graph: AOTAutograd's code around it (a module of its own, and what that writes), or the graph.
+_WRAPPER = re.compile(r"[/\\]_functorch[/\\]_aot_autograd[/\\]")
+_GRAPH = re.compile(rf"^<eval_with_key>|[/\\]_inductor[/\\]|{_GENERATED.pattern}")
+_TRACEBACK = "Traceback (most recent call last):"
 _NOISE = re.compile(r"^(?:Set TORCHDYNAMO_VERBOSE|Set TORCH_LOGS|You can suppress this exception|from user code:)")
 
 
@@ -14,7 +25,7 @@ def parse_error(text: str) -> tuple[str | None, str | None]:
     start = None
     in_traceback = False
     for place, line in enumerate(lines):
-        if line.startswith("Traceback (most recent call last):"):
+        if line.startswith(_TRACEBACK):
             in_traceback = True
         elif in_traceback and line and not line.startswith((" ", "\t")):
             # The first line after a traceback's frames that is not indented names what was raised.
@@ -34,3 +45,32 @@ def parse_error(text: str) -> tuple[str | None, str | None]:
             break
         said.append(line)
     return found["type"].rsplit(".", 1)[-1], "\n".join(said).strip() or None
+
+
+def parse_raised(
+    metadata: Mapping[str, Any], text: str, namer: PathNamer, qualify: Qualify | None = None
+) -> dict[str, Any]:
+    """Read what the hook says of an exception that compiled code raised into a RuntimeFailed event's fields."""
+    frames = parse_traceback(text.rsplit(_TRACEBACK, 1)[-1])  # without the exceptions it was made from
+    frame = user_frame([it for it in frames if not _GENERATED.search(it.path)], strict=True)
+    phase = metadata.get("phase")
+    if phase == "forward" and _is_wrapper(frames):
+        phase = "wrapper"
+    fields = {
+        name: metadata[name] for name in ("position", "error_type", "message", "ended_program") if name in metadata
+    }
+    fields |= {name: metadata[name] for name in ("occurrence_count", "compiled_us") if name in metadata}
+    name = function_name(frame.name)[0] if frame else None
+    if frame and qualify:
+        name = qualified_name(qualify, frame.path, frame.line, name)
+    where = {"function": name, "file": namer.name(frame.path) if frame else None, "line": frame.line if frame else None}
+    return {**fields, **where, "phase": phase if phase in PHASES else "program", "text": text}
+
+
+def _is_wrapper(frames: list[Frame]) -> bool:
+    """Tell whether AOTAutograd's code around a graph raised, or torch's that it called: not the graph, nor an op."""
+    if not frames or not is_torch(frames[-1].path):
+        return False
+    around = [it for it in frames if _WRAPPER.search(it.path) and it.name != "__torch_dispatch__"]  # that is an op's
+    parts = [it for it in frames if it in around or _GRAPH.search(it.path)]
+    return bool(parts) and parts[-1] in around

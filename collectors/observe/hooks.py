@@ -12,7 +12,7 @@ from typing import Any
 from ..decode.hashing import config_hash
 from ..decode.redact import withhold_code, withhold_source
 from ..scrub import scrub_argv, scrub_environment
-from . import torch_compat
+from . import raised, torch_compat
 from .fallbacks import ListReader, torch_release
 from .harmless import Guard
 from .spool import Spool
@@ -45,6 +45,7 @@ class Hooks:
         self.capabilities = torch_compat.probe()
         self.spool = Spool(folder, run_id, database, self._describe)
         self.guard = Guard(self.spool.losses)
+        self.failures = raised.Failures(self._write_failure, self.guard, keep_source)
         self._replaced: list[tuple[Any, str, Any, Any]] = []  # module, attribute, original, ours
         self._handler: TapHandler | None = None
         self._known_configs: set[str] = set()
@@ -68,6 +69,7 @@ class Hooks:
         else:
             self._replace("events", lambda original: make_tap(original, self._emit, self.guard))
         self._hook_skips()
+        self._watch_compiled_code()
         atexit.register(self._at_exit)
         util = sys.modules.get("multiprocessing.util")
         if util is not None:  # its forked workers end by os._exit, past atexit
@@ -77,7 +79,9 @@ class Hooks:
 
     def uninstall(self) -> None:
         """Take the hooks out, leaving alone what somebody else has put over them."""
+        self.failures.end()
         self._snapshot(final=True)
+        raised.watch(None)
         for module, attribute, original, ours in reversed(self._replaced):
             for holder in [module, *torch_compat.holders(ours, attribute)]:
                 if getattr(holder, attribute, None) is ours:
@@ -97,10 +101,10 @@ class Hooks:
         original = torch_compat.lookup(capability)
         if original is torch_compat.MISSING:
             return False
-        module_name, attribute, _, _ = torch_compat.NAMES[capability]
+        owner, attribute = torch_compat.owner(capability), torch_compat.NAMES[capability][1].rpartition(".")[2]
         ours = make(original)
         holders = torch_compat.holders(original, attribute)
-        for module in {id(m): m for m in [sys.modules[module_name], *holders]}.values():
+        for module in {id(m): m for m in [owner, *holders]}.values():
             setattr(module, attribute, ours)
             self._replaced.append((module, attribute, original, ours))
         self.capabilities[capability] = "ok"
@@ -111,15 +115,28 @@ class Hooks:
         if not self._skips_hooked:
             self._skips_hooked = self._replace("cudagraph_skips", self._skip_hook)
 
+    def _watch_compiled_code(self) -> None:
+        """See what compiled code raises, from the compiles on that are still to come."""
+        with self.guard:
+            if torch_compat.keep_dynamo_out(raised.WATCHED_CODE):
+                self._replace("graph_calls", lambda original: raised.make_install(original, self.guard))
+                self._replace("backward_calls", lambda original: raised.make_function_init(original, self.guard))
+            raised.watch(self.failures)
+
     # -- what is seen
 
     def _emit(self, name: str, metadata: Any, payload: Any, context: Any) -> None:
         if name == "dynamo_start":
             self._hook_skips()
             metadata = _resolve_names(metadata)
+        elif name == "artifact:dynamo_error" and (error := sys.exc_info()[1]) is not None:
+            raised.mark(error, raised.COMPILE, context)
         if not self.keep_source:
             metadata, payload = withhold_source(metadata), withhold_source(payload)
         self.spool.write(name, metadata, payload, context, _frame_name() if name == "dynamo_start" else None)
+
+    def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:
+        self.spool.write("runtime_failed", fields, text, context)
 
     def _metrics_hook(self, original: Any) -> Any:
         def log_compilation_event(metrics: Any) -> Any:
@@ -211,11 +228,13 @@ class Hooks:
             self.spool.write("snapshot", body if self.keep_source else withhold_source(body))
 
     def _at_exit(self) -> None:
+        self.failures.end(raised.find_end())
         self._snapshot(final=True)
 
     def after_fork(self) -> None:
         """Begin as a new process: configurations are written again, counts start anew."""
         self.spool.after_fork()
+        self.failures.clear()
         self._known_configs.clear()
         self._settings_recorded = False
         self._snapshot_due_s = 0.0

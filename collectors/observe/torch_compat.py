@@ -7,7 +7,7 @@ shown on its page. Versions: what was read in the sources of 2.4 to 2.13, see do
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import CellType, CodeType, ModuleType
 from typing import Any
 
 MISSING = object()
@@ -30,6 +30,19 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.5-2.13",
         "the last reason of each compile, in its metrics",
     ),
+    "graph_calls": (
+        "torch._dynamo.output_graph",
+        "OutputGraph.install_global_unsafe",
+        "2.4-2.13",
+        "of what compiled code raises, only what ends the program",
+    ),
+    "backward_calls": (
+        "torch.autograd.function",
+        "FunctionMeta.__init__",
+        "2.4-2.13",
+        "of what compiled backwards raise, only what ends the program",
+    ),
+    "skip_code": ("torch._dynamo.decorators", "skip_code", "2.4-2.13", "compiled code is not watched"),
     "config_defaults": ("torch._dynamo.config", "_config", "2.4-2.13", "no list of changed settings"),
 }
 
@@ -45,9 +58,17 @@ HOLDERS_PREFIX = "torch."
 
 def lookup(capability: str) -> Any:
     """Return the object behind a capability, or MISSING; imports nothing."""
+    value: Any = owner(capability)
+    return MISSING if value is MISSING else getattr(value, NAMES[capability][1].rpartition(".")[2], MISSING)
+
+
+def owner(capability: str) -> Any:
+    """Return what has the attribute behind a capability: its module, or the class that the name has a dot for."""
     module_name, attribute, _, _ = NAMES[capability]
-    module = sys.modules.get(module_name)
-    return MISSING if module is None else getattr(module, attribute, MISSING)
+    value: Any = sys.modules.get(module_name, MISSING)
+    for part in attribute.split(".")[:-1]:
+        value = getattr(value, part, MISSING)
+    return value
 
 
 def probe() -> dict[str, str]:
@@ -87,6 +108,31 @@ def trace_logger_in_use() -> bool:
 def trace_logger() -> Any:
     """Return the logger that torch sends trace events to."""
     return getattr(sys.modules.get("torch._logging._internal"), "trace_log", None)
+
+
+def disabled_cell(function: Any) -> CellType | None:
+    """Return the cell with what a function that torch._dynamo.disable made calls, None if this is no such function."""
+    code = getattr(function, "__code__", None)
+    if not hasattr(function, "_torchdynamo_orig_callable") or code is None or "fn" not in code.co_freevars:
+        return None
+    cell: CellType = function.__closure__[code.co_freevars.index("fn")]
+    return cell
+
+
+def compiled_backward(name: str, attributes: dict[str, Any]) -> Any:
+    """Return the backward of a class that AOTAutograd makes for a graph, None of any other class."""
+    if name != "CompiledFunction" or not str(attributes.get("__module__")).startswith("torch._functorch."):
+        return None
+    return getattr(attributes.get("backward"), "__func__", None)
+
+
+def keep_dynamo_out(code: CodeType) -> bool:
+    """Have dynamo never look at a function's frames; False where this torch has no way to."""
+    skip = lookup("skip_code")
+    if skip is MISSING:
+        return False
+    skip(code)
+    return True
 
 
 def interned_strings() -> dict[int, str]:
