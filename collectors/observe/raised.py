@@ -32,10 +32,10 @@ COMPILE = -1  # the position of what dynamo itself reports: the failure of a com
 CONTROL_FLOW = frozenset({"_StopRecomputationError"})
 GRAPH_PREFIX = "__compiled_fn"
 
-Context = Optional[list[Optional[int]]]
+Context = Optional[list[int | None]]
 Place = tuple[Context, int]  # the compile, and when it was
 Mark = tuple[int, int, Context]  # the process, the failure's position there, its compile
-Write = Callable[[dict[str, Any], Optional[str], Context], None]
+Write = Callable[[dict[str, Any], str | None, Context], None]
 
 _failures: Failures | None = None
 

@@ -145,7 +145,9 @@ def _outcome(connection: Connection, event: Compiled, compile_: Compile | None) 
         return event.outcome
     row = connection.execute(
         """
-        select graph_break_count = 0 and exists (select 1 from failures where compile_key = :key and phase = 'compile') as raised
+        select
+          graph_break_count = 0
+          and exists (select 1 from failures where compile_key = :key and phase = 'compile') as raised
         from compiles
         where id = :key
         """,

@@ -29,7 +29,8 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
     known = batch.connection.execute(
         """
         update failures set
-          occurrence_count = max(occurrence_count, :occurrence_count), ended_program = max(ended_program, :ended_program)
+          occurrence_count = max(occurrence_count, :occurrence_count),
+          ended_program = max(ended_program, :ended_program)
         where process_id = :process_id and position = :position
         """,
         values,
@@ -39,8 +40,8 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
     batch.connection.execute(
         """
         insert into failures
-          (run_id, process_id, sequence, compile_key, compile_id, phase, position, error_type, message, function_id, line,
-           occurrence_count, ended_program, time_us)
+          (run_id, process_id, sequence, compile_key, compile_id, phase, position, error_type, message, function_id,
+           line, occurrence_count, ended_program, time_us)
         values
           (:run_id, :process_id, :sequence, :compile_key, :compile_id, :phase, :position, :error_type, :message,
            :function_id, :line, :occurrence_count, :ended_program, :time_us)
