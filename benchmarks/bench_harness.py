@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -20,7 +21,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Row, bootstrap, clean_environment, interleave, print_table, scratch_folder
+from benchmarks.common import ROOT, Row, bootstrap, clean_environment, interleave, print_table, scratch_folder
 
 TINY = """
 import torch
@@ -30,7 +31,7 @@ import collectors.bench
 def tiny(batch_size):
     return torch.nn.Linear(4, 4), (torch.randn(batch_size, 4),)
 """
-OWN = ("load", "eager", "compile", "measure", "warm compile")  # the stages that are the model's own work
+OWN = ("load", "eager", "compile", "measure", "compile again")  # the stages that are the model's own work
 # Upstream's harness on one H200, float32 inference, --disable-cudagraphs, 50 repeats, one model at a time, twice.
 UPSTREAM = {
     "Resnet18": (1.058, 1.053),
@@ -61,7 +62,12 @@ def results(folder: Path) -> list[dict[str, Any]]:
     """Return what the database holds, oldest first."""
     with closing(sqlite3.connect(folder / "bench.db")) as connection:
         connection.row_factory = sqlite3.Row
-        query = "select results.*, model from results join series on series.id = series_id order by results.id"
+        query = """
+        select results.*, model, value as page_faults
+        from results join series on series.id = series_id
+        left join result_values on result_values.result_id = results.id and name = 'compiled_page_faults'
+        order by results.id
+        """
         return [{**dict(row), "facts": json.loads(row["facts"])} for row in connection.execute(query)]
 
 
@@ -99,43 +105,76 @@ def cost(folder: Path, pairs: int) -> None:
     print_table("What the harness costs a model", rows, f"{pairs} rounds. Stages, medians: {said}.")
 
 
-def models(folder: Path, file: str, repeat: int, times: int, upstream: str | None, names: Sequence[str]) -> None:
-    """Print our speedups beside upstream's: measured in turns if its harness is given, else as recorded."""
-    rows = []
-    for name in names or UPSTREAM:
-        recorded = UPSTREAM[name]
+def models(folder: Path, file: str, arguments: argparse.Namespace) -> None:
+    """Print our speedups beside upstream's, each with room on the frame stack and without.
+
+    They are measured in turns, each run with caches of its own, if upstream's harness is given; else it is as recorded.
+    """
+    rows: list[Row] = []
+    upstream = arguments.upstream
+    for name in arguments.model or UPSTREAM:
         only = [f"--only=path:{Path(file).resolve()},class:{name}", "--disable-cudagraphs", "--float32"]
-        theirs = []
-        for _ in range(times):
-            bench(folder, *only, "--device", "cuda", "-n", str(repeat), "--tag", f"n={time.time_ns()}")
-            theirs += run_upstream(folder, upstream, [*only, "--device=cuda", f"--repeat={repeat}"]) if upstream else []
-        found = [row for row in results(folder) if row["model"] == name and row["status"] == "measured"]
-        if not found or (upstream and not theirs):
-            rows.append(Row(name, "failed" if not found else "", "" if theirs else "failed"))
-            continue
-        ours, reference = (statistics.median(it) for it in ([row["speedup"] for row in found], theirs or recorded))
-        columns = {"calls_captured": "ops", "unique_graphs": "graphs", "graph_breaks": "breaks"}
-        counts = ", ".join(f"{found[0][column]} {words}" for column, words in columns.items())
-        each, beside = (" ".join(f"{it:.3f}" for it in side) for side in ([row["speedup"] for row in found], theirs))
-        said = f"{beside} (recorded {recorded[0]:.3f} {recorded[1]:.3f})".strip()
-        rows.append(Row(f"{name}: {counts}", each, said, f"{ours / reference:.3f}", "within 10 %"))
+        only += [f"--device={arguments.device}", f"--repeat={arguments.repeat}"]
+        theirs: dict[bool, list[float]] = {True: [], False: []}
+        for _ in range(arguments.times):
+            for flags in ([], ["--no-stack-room"]):
+                bench(folder, *only, *flags, "--compile-repeats=1", "--tag", f"n={time.time_ns()}")
+            for with_room in theirs if upstream else ():
+                theirs[with_room] += run_upstream(folder, upstream, only, with_room)
+        rows += compare_with_upstream(name, results(folder), theirs, is_measured=upstream is not None)
+        print(f"{rows[-2]}\n{rows[-1]}", file=sys.stderr, flush=True)  # of what a time limit cuts, the rest is known
     print_table(
-        "Speedup, float32 inference without CUDA graphs", rows, "Recorded: upstream's harness, on another H200 host."
+        "Speedup, float32 inference without CUDA graphs",
+        rows,
+        "Ours and upstream's harness, in turns on this machine. Recorded: upstream's, without room, on another host.",
     )
 
 
-def run_upstream(folder: Path, script: str, words: list[str]) -> list[float]:
-    """Run a runner of upstream's harness; return the speedup it wrote."""
-    output = folder / "upstream.csv"
+def compare_with_upstream(
+    name: str, measured: Sequence[dict[str, Any]], theirs: dict[bool, list[float]], *, is_measured: bool
+) -> list[Row]:
+    """Make a row with room and one without, of which each is compared with the same of upstream's."""
+    rows = []
+    for with_room, words in ((True, "with room"), (False, "without")):
+        found = [row for row in measured if row["model"] == name and row["status"] == "measured"]
+        found = [row for row in found if row["facts"]["settings"].get("no_stack_room", False) != with_room]
+        reference = theirs[with_room] if is_measured else [] if with_room else list(UPSTREAM[name])
+        if not found:
+            rows.append(Row(f"{name}, {words}", "failed"))
+            continue
+        columns = {"calls_captured": "ops", "unique_graphs": "graphs", "graph_breaks": "breaks"}
+        counts = ", ".join(f"{found[0][column]} {unit}" for column, unit in columns.items())
+        ours = " ".join(f"{row['speedup']:.3f} ({row['page_faults']:g} faults)" for row in found)
+        ratio = ""
+        if reference:
+            ratio = f"{statistics.median(row['speedup'] for row in found) / statistics.median(reference):.3f}"
+        said = " ".join(f"{value:.3f}" for value in reference) or ("failed" if is_measured else "")
+        label = f"{name}, {words}: {counts}"
+        rows.append(Row(label, ours, said, ratio, "within 10 %" if with_room or not is_measured else ""))
+    return rows
+
+
+def run_upstream(folder: Path, common: str, words: list[str], with_room: bool) -> list[float]:
+    """Run upstream's harness with caches of its own; return the speedup it wrote."""
+    output, cache = folder / "upstream.csv", folder / "upstream_cache"
     output.unlink(missing_ok=True)
-    command = [sys.executable, script, "--performance", "--inference", "--backend=inductor", *words]
-    done = subprocess.run([*command, f"--output={output}"], cwd=folder, capture_output=True, text=True, check=False)
-    if not output.exists():
-        sys.stderr.write(
-            f"{' '.join(command)} wrote nothing and ended with {done.returncode}:\n{done.stderr[-2000:]}\n"
-        )
-        return []
-    return [float(row["speedup"]) for row in csv.DictReader(output.open()) if float(row["speedup"])]
+    shutil.rmtree(cache, ignore_errors=True)
+    command = [sys.executable, "-m", "benchmarks.upstream_harness", str(Path(common).resolve())]
+    command += ["--performance", "--inference", "--backend=inductor", *words, f"--output={output}"]
+    done = subprocess.run(
+        [*command, *(["--stack-room"] if with_room else [])],
+        cwd=ROOT,
+        env=clean_environment(TORCHINDUCTOR_CACHE_DIR=str(cache), TRITON_CACHE_DIR=str(cache / "triton")),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = list(csv.DictReader(output.open())) if output.exists() else []
+    found = [float(row["speedup"]) for row in rows if float(row["speedup"])]
+    if not found:
+        sys.stderr.write(f"{' '.join(command)} measured nothing and ended with {done.returncode}:\n")
+        sys.stderr.write(f"{(done.stdout + done.stderr)[-2000:]}\n")
+    return found
 
 
 def suite(folder: Path, words: list[str]) -> None:
@@ -160,8 +199,13 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=50)
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--model", action="append", default=[], choices=UPSTREAM, help="one of them; repeatable")
+    parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
     parser.add_argument("--folder", metavar="DIR", help="keep the database of the results there")
-    parser.add_argument("--upstream", metavar="SCRIPT", help="a runner of upstream's harness, to measure in turns with")
+    parser.add_argument(
+        "--upstream",
+        metavar="COMMON",
+        help="benchmarks/dynamo/common.py of a PyTorch checkout, to measure in turns with",
+    )
     arguments = parser.parse_args()
     with nullcontext(Path(arguments.folder)) if arguments.folder else scratch_folder() as folder:
         if arguments.what == "cost":
@@ -169,7 +213,7 @@ def main() -> None:
         elif arguments.what == "models":
             if len(arguments.words) != 1:
                 parser.error("models takes one file: the models that upstream's harness was run on")
-            models(folder, arguments.words[0], arguments.repeat, arguments.times, arguments.upstream, arguments.model)
+            models(folder, arguments.words[0], arguments)
         else:
             suite(folder, arguments.words)
 

@@ -155,7 +155,7 @@ def _has_child(place: Workplace) -> bool:
 
 def test_a_file_beside_the_numbers_that_cannot_be_written_is_a_fact_of_the_result(tmp_path: Path) -> None:
     place = Workplace(tmp_path)
-    in_the_way = place.folder / "out" / "eager_Fine_profile.json"
+    in_the_way = place.folder / "out" / f"{label(place, 'eager')}_Fine_profile.json"
     in_the_way.mkdir(parents=True)
     (in_the_way / "file").touch()
     told = ["--export-profiler-trace", "--output-directory", "out", "--only", f"path:{PLANTED},class:Fine"]
