@@ -5,8 +5,11 @@ Not run, skipped, failed, not measured and a measured zero are five different th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from app.analysis.headline import THRESHOLD
 from app.analysis.words import Word
+from app.format import format_number
 from app.queries.models import STATUSES
 from app.queries.result_rows import ResultRow, Said
 
@@ -16,6 +19,7 @@ __all__ = [
     "STATUSES",
     "describe_accuracy",
     "describe_missing",
+    "describe_page_faults",
     "describe_speedup",
     "describe_status",
     "describe_verdict",
@@ -39,6 +43,7 @@ REASONS = {
     "eager_two_runs_differ": "two eager runs differ",
     "not_bitwise_equivalent": "not bitwise equal",
 }
+MANY_PAGE_FAULTS = 10.0  # of a warm call; 0 to 5 are normal (docs/stack-cliff.md)
 ACCURACIES = {
     "pass": Word("pass", "good", "The compiled model's answers agree with eager mode's."),
     "pass_due_to_skip": Word("pass, not checked", "quiet", "A rule says that this model's answers are not compared."),
@@ -118,3 +123,14 @@ def describe_speedup(row: ResultRow) -> Word | None:
     if low > 1:
         return Word("faster", "good", "The whole 95 % interval is above 1.")
     return Word("slower", "bad", "The whole 95 % interval is below 1: eager mode is faster.")
+
+
+def describe_page_faults(row: Said, values: Mapping[str, float]) -> str | None:
+    """Describe the page faults of a warm call; None where nobody counted them."""
+    compiled, eager = values.get("compiled_page_faults"), values.get("eager_page_faults")
+    if compiled is None or eager is None:
+        return None
+    said = f"Page faults per call: {format_number(compiled)} compiled, {format_number(eager)} eager."
+    if row.device == "cuda" and compiled >= MANY_PAGE_FAULTS:  # on a CPU, tensors themselves map memory
+        said += " Memory is mapped anew in each compiled call, which takes time; Python's frame stack may be the cause."
+    return said

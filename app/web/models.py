@@ -28,6 +28,7 @@ from app.analysis.result_words import (
     STATUSES,
     describe_accuracy,
     describe_missing,
+    describe_page_faults,
     describe_speedup,
     describe_status,
     describe_verdict,
@@ -84,6 +85,7 @@ _WORDS = {
     "describe_missing": describe_missing,
     "describe_speedup": describe_speedup,
     "describe_verdict": describe_verdict,
+    "describe_page_faults": describe_page_faults,
 }
 
 

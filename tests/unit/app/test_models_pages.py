@@ -156,6 +156,19 @@ def test_a_model_has_its_history_its_breaks_and_the_command(client: FlaskClient)
     assert '>2<span class="sub">performance</span>' in page
 
 
+@pytest.mark.parametrize(
+    ("device", "faults", "said"), [("cuda", 277.0, True), ("cuda", 5.0, False), ("cpu", 277.0, False)]
+)
+def test_page_faults_of_a_call_are_shown(
+    client: FlaskClient, store: sqlite3.Connection, device: str, faults: float, said: bool
+) -> None:
+    values = {**MLP.values, "compiled_page_faults": faults, "eager_page_faults": 0.0}
+    add_results(store, RUNS[0], measure(device=device, values=values))
+    page = text_of(client, "/models/mlp")
+    assert f"Page faults per call: {faults:g} compiled, 0 eager." in page
+    assert ("frame stack may be the cause" in page) == said
+
+
 @pytest.mark.usefixtures("suite")
 def test_a_failed_model_shows_its_traceback_and_no_zero(client: FlaskClient) -> None:
     page = text_of(client, "/models/Hungry")
