@@ -21,6 +21,8 @@ class Run(Protocol):
     @property
     def failure_count(self) -> int: ...
     @property
+    def runtime_failure_count(self) -> int: ...
+    @property
     def failed_result_count(self) -> int: ...
 
 
@@ -34,9 +36,14 @@ class RunState(NamedTuple):
 
 
 def list_problems(run: Run) -> tuple[str, ...]:
-    """List what failed in a run, whatever became of its program; a wrong answer is a failed result."""
-    counts = ((run.failure_count, "compile failed", "compiles failed"),
-              (run.failed_result_count, "result failed", "results failed"))  # fmt: skip
+    """List what failed in a run, whatever became of its program.
+
+    A failure is a compile that raised, or an exception while compiled code ran; a wrong answer is a failed result.
+    """
+    counts = (
+        (run.failure_count + run.runtime_failure_count, "failure", "failures"),
+        (run.failed_result_count, "result failed", "results failed"),
+    )
     return tuple(format_plural(number, one, many) for number, one, many in counts if number)
 
 

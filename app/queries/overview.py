@@ -31,7 +31,8 @@ class Totals:
     graph_break_count: int
     recompile_limit_count: int
     failure_count: int
-    failed_run_count: int  # with a failed compile or a failed result
+    runtime_failure_count: int
+    failed_run_count: int  # with a failure of either kind or a failed result
     compile_us: int | None
     recompile_us: int | None
 
@@ -114,7 +115,8 @@ select
   coalesce(sum(t.graph_break_count), 0) as graph_break_count,
   coalesce(sum(t.recompile_limit_count), 0) as recompile_limit_count,
   coalesce(sum(t.failure_count), 0) as failure_count,
-  coalesce(sum(t.failure_count > 0 or t.failed_result_count > 0), 0) as failed_run_count,
+  coalesce(sum(t.runtime_failure_count), 0) as runtime_failure_count,
+  coalesce(sum(t.failure_count + t.runtime_failure_count + t.failed_result_count > 0), 0) as failed_run_count,
   {recorded_us("sum(t.compile_us)", "sum(t.compile_count)")} as compile_us,
   {recorded_us("sum(t.recompile_us)", "sum(t.recompile_count)")} as recompile_us
 from runs as r

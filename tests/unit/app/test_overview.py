@@ -39,7 +39,7 @@ def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_rea
         ("Compiles", "compiles"),
         ("Recompiles", "recompiles"),
         ("Graph breaks", "graph_breaks"),
-        ("Failed compiles", "compiles where outcome = 'failed'"),
+        ("Failures", "compiles where outcome = 'failed'"),
     ):
         assert tiles[label] == str(recorded_reader.execute(f"select count(*) from {table}").fetchone()[0]), label
 

@@ -19,10 +19,11 @@ from tests.unit.app.seed import add_run
     ("state", "totals", "word", "kind", "problems"),
     [
         ("finished", {}, "finished", "good", ()),
-        ("finished", {"failure_count": 1}, "finished", "warn", ("1 compile failed",)),
+        ("finished", {"failure_count": 1}, "finished", "warn", ("1 failure",)),
+        ("finished", {"failure_count": 1, "runtime_failure_count": 2}, "finished", "warn", ("3 failures",)),
         ("finished", {"failed_result_count": 2}, "finished", "warn", ("2 results failed",)),
-        ("killed", {"failure_count": 2}, "killed", "bad", ("2 compiles failed",)),
-        ("imported", {"failure_count": 1}, "imported", "quiet", ("1 compile failed",)),
+        ("killed", {"failure_count": 2}, "killed", "bad", ("2 failures",)),
+        ("imported", {"failure_count": 1}, "imported", "quiet", ("1 failure",)),
     ],
 )
 def test_state_names_what_failed_in_a_run(
