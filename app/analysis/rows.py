@@ -19,7 +19,7 @@ from app.queries.run_breaks import GraphBreakRow
 from app.queries.run_detail import ProcessRow, RunDetail
 from app.queries.run_events import CacheLookup, CudagraphSkip, FailureRow
 from app.queries.run_recompiles import Guard, LimitHit, RecompileRow, RunCause
-from app.queries.runs import RunRow
+from app.queries.runs import COUNTED, RunRow
 from collectors.fields import FIELDS
 
 Row = dict[str, Any]
@@ -32,7 +32,9 @@ def plain_row(found: object) -> Row:
 
 def run_row(run: RunRow, tags: Iterable[tuple[str, str]] = ()) -> Row:
     """Return a run with its tags and totals."""
-    return plain_row(run) | {"shown_name": run.shown_name, "duration_us": run.duration_us, "tags": dict(tags)}
+    counts = {name: run.count(name) for name in COUNTED}
+    more = {"shown_name": run.shown_name, "duration_us": run.duration_us, "tags": dict(tags)}
+    return plain_row(run) | counts | more
 
 
 def run_detail_row(detail: RunDetail) -> Row:

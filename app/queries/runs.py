@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.queries.page import FilterError, Page, decode_cursor, make_page
@@ -20,6 +20,23 @@ ORDERS = {
     "breaks": "coalesce(t.graph_break_count, 0)",
     "compile_time": "coalesce(t.compile_us, 0)",
 }
+
+
+# What only hooks and torch's logs count.
+COUNTED = (
+    "compile_count",
+    "record_count",
+    "graph_break_count",
+    "recompile_count",
+    "recompile_limit_count",
+    "failure_count",
+    "runtime_failure_count",
+    "restart_count",
+    "cache_hit_count",
+    "cache_miss_count",
+    "cache_bypass_count",
+    "cudagraph_skip_count",
+)
 
 
 @dataclass(frozen=True)
@@ -90,6 +107,16 @@ class RunRow:
     recompile_us: int | None
     result_count: int
     failed_result_count: int
+
+    @property
+    def is_observed(self) -> bool:
+        """Return True where torch was seen: a file of results counts nothing but its own columns."""
+        return self.torch_version is not None or self.compile_count > 0
+
+    def count(self, name: str) -> int | None:
+        """Return one of COUNTED, None where nobody counted."""
+        value: int = getattr(self, name)
+        return value if value or self.is_observed else None
 
     @property
     def shown_name(self) -> str:
@@ -164,7 +191,10 @@ def _to_row(row: sqlite3.Row) -> RunRow:
     values = dict(row)
     values["pinned"] = bool(values["pinned"])
     values["git_dirty"] = None if values["git_dirty"] is None else bool(values["git_dirty"])
-    return RunRow(**values)
+    run = RunRow(**values)
+    if run.is_observed:
+        return run
+    return replace(run, compile_us=run.compile_us or None, recompile_us=run.recompile_us or None)
 
 
 def _bind(wanted: RunFilter) -> dict[str, Any]:

@@ -38,8 +38,9 @@ def _head(contents: Contents) -> list[str]:
     line += [prose(run.host)] if run.host else []
     line += [f"commit {code(run.git_commit[:9])}{' with changes' if run.git_dirty else ''}"] if run.git_commit else []
     lookups = run.cache_hit_count + run.cache_miss_count + run.cache_bypass_count
-    values = [format_count(run.compile_count), format_duration(run.compile_us), format_count(run.graph_break_count)]
-    values += [format_count(run.recompile_count), format_count(run.recompile_limit_count)]
+    values = [format_count(run.count("compile_count")), format_duration(run.compile_us)]
+    values += [format_count(run.count("graph_break_count"))]
+    values += [format_count(run.count("recompile_count")), format_count(run.count("recompile_limit_count"))]
     values += [format_count(contents.raised_count), format_percent(run.cache_hit_count / lookups) if lookups else "–"]
     names = ["Compiles>", "Compile time>", "Graph breaks>", "Recompiles>", "Limit hits>", "Failures>", "Cache hits>"]
     lines = [f"## torch.compile: {prose(run.shown_name)}", "", " · ".join(line), ""]

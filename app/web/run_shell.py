@@ -81,7 +81,7 @@ def list_tabs(detail: RunDetail, explored: Explored, counts: Mapping[str, int]) 
         (
             label,
             url_for("run.show", run_id=run.id, tab=key or None),
-            getattr(run, count) if count else counts.get(key),
+            run.count(count) if count else counts.get(key),
             key,
         )
         for key, label, count in _HAPPENED

@@ -52,3 +52,16 @@ def test_state_names_what_failed_in_a_run(
 def test_measured_model_that_is_slower_is_not_green(speedup: float | None, high: float | None, kind: str) -> None:
     values = {"status": "measured", "reason": None, "speedup": speedup, "speedup_low": None, "speedup_high": high}
     assert describe_status(fill(Measured, values)).kind == kind
+
+
+def test_a_run_of_results_alone_counts_nothing(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1", torch_version=None, totals={"result_count": 3, "graph_break_count": 2, "process_count": 1})
+    data = client.get("/api/v1/runs/R1").json["data"]  # type: ignore[index]
+    assert {name: data[name] for name in ("graph_break_count", "compile_count", "recompile_count", "compile_us")} == {
+        "graph_break_count": 2,
+        "compile_count": None,
+        "recompile_count": None,
+        "compile_us": None,
+    }
+    row = client.get("/runs").text.partition("<tbody>")[2]
+    assert row.count("not recorded") >= 3 and "0 µs" not in row
