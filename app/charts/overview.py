@@ -14,6 +14,7 @@ from app.queries.overview import TrendPoint
 _HOUR_US = 3_600_000_000
 _STATE_COLORS = {
     "finished": "state-good",
+    "finished, with failures": "series-2",
     "running": "state-busy",
     "failed": "state-bad",
     "killed": "series-5",
@@ -31,7 +32,7 @@ MOST_TWINS = 200  # the list of runs has the same numbers of all
 def chart_runs(points: Sequence[TrendPoint]) -> Chart:
     """Count runs an hour, a day or a week, whichever suits the time they span; by state."""
     width_us, unit = _bin_width(points)
-    counts = Counter(((point.started_us // width_us) * width_us, point.state) for point in points)
+    counts = Counter(((point.started_us // width_us) * width_us, _name_state(point)) for point in points)
     bins = sorted({start for start, _state in counts})
     states = [state for state in _STATE_COLORS if any(found == state for _start, found in counts)]
     traces = [
@@ -56,6 +57,10 @@ def chart_runs(points: Sequence[TrendPoint]) -> Chart:
     rows = [[format_time(start)[:16], *(counts[start, state] for state in states)] for start in bins]
     columns = [(f"{unit.capitalize()} from", False), *((state, True) for state in states)]
     return Chart("runs-chart", "Runs", figure, columns, rows, f"started per {unit}")
+
+
+def _name_state(point: TrendPoint) -> str:
+    return "finished, with failures" if point.state == "finished" and point.has_failed else point.state
 
 
 def chart_compile_time(points: Sequence[TrendPoint]) -> Chart:

@@ -51,6 +51,7 @@ class TrendPoint:
     recompile_count: int
     graph_break_count: int
     compile_us: int | None
+    has_failed: bool = False  # a compile, running code or a result of it
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ select
   coalesce(t.compile_count, 0) as compile_count,
   coalesce(t.recompile_count, 0) as recompile_count,
   coalesce(t.graph_break_count, 0) as graph_break_count,
-  {recorded_us("t.compile_us", "t.compile_count")} as compile_us
+  {recorded_us("t.compile_us", "t.compile_count")} as compile_us,
+  coalesce(t.failure_count + t.runtime_failure_count + t.failed_result_count > 0, 0) as has_failed
 from runs as r
 left join run_totals as t on t.run_id = r.id
 left join run_annotations as a on a.run_id = r.id
@@ -209,7 +211,7 @@ def list_trend(
 ) -> list[TrendPoint]:
     """List a point for each of the newest runs, oldest first."""
     rows = connection.execute(TREND_SQL, {"suite": suite, "name": name, "newest": newest}).fetchall()
-    return [TrendPoint(*row) for row in reversed(rows)]
+    return [TrendPoint(**(dict(row) | {"has_failed": bool(row["has_failed"])})) for row in reversed(rows)]
 
 
 def list_top_breaks(

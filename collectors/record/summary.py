@@ -65,6 +65,7 @@ class RunSummary:
     causes: list[Counted] = field(default_factory=list)
     failures: list[Counted] = field(default_factory=list)
     limits: list[Counted] = field(default_factory=list)
+    unfinished: list[Counted] = field(default_factory=list)
     result_count: int = 0
     outcomes: list[Counted] = field(default_factory=list)
     geomeans: list[Counted] = field(default_factory=list)
@@ -132,6 +133,7 @@ class RunSummary:
             ("Why it recompiled", self.causes),
             ("Recompile limit", self.limits),
             ("Failures", self.failures),
+            ("Compiles that never finished", self.unfinished),
         ]
         return [(title, rows) for title, rows in every if rows]
 
@@ -250,6 +252,7 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         causes=_top_causes(connection, row["id"]),
         failures=_top_failures(connection, row["id"]),
         limits=_top_limits(connection, row["id"]),
+        unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
         outcomes=[Counted(text, count) for text, count in count_outcomes(connection, row["id"])],
         geomeans=[Counted(f"{it:.3f}×  {name}", count) for name, it, count in find_geomeans(connection, row["id"])],
         **{name: row[name] for name in SAME_NAMES},
@@ -324,6 +327,30 @@ def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
         )
         for row in rows
     ]
+
+
+def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
+    rows = connection.execute(
+        """
+        select compile_id, name, file, compiles.line as line, count(*) over () as whole
+        from compiles
+        left join functions on functions.id = function_id
+        where run_id = :run_id and outcome = 'started'
+        order by compiles.started_us desc, compiles.id desc
+        limit :top
+        """,
+        {"run_id": run_id, "top": TOP},
+    ).fetchall()
+    found = [
+        Counted(
+            f"{row['name'] or 'unknown function'}: compile {row['compile_id']}",
+            1,
+            f"{row['file']}:{row['line']}" if row["file"] else "",
+        )
+        for row in rows
+    ]
+    left_out = rows[0]["whole"] - len(rows) if rows else 0
+    return [*found, Counted("others", left_out)] if left_out else found
 
 
 def _top_limits(connection: sqlite3.Connection, run_id: str) -> list[Counted]:

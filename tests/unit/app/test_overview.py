@@ -158,3 +158,15 @@ def test_markup_in_a_name_stays_text(client: FlaskClient, store: sqlite3.Connect
     names = [trace.get("name", "") for trace in _figures(text)["recompiles-chart"]["data"]]
     assert names
     assert not any("<" in name for name in names)
+
+
+def test_runs_with_failures_have_a_colour_of_their_own(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1")
+    add_run(store, "R2", totals={"failed_result_count": 1})
+    add_run(store, "R3", state="failed", totals={"failure_count": 1})
+    chart = charts.chart_runs(overview.list_trend(store))
+    assert [(it["name"], it["y"]) for it in chart.figure["data"]] == [
+        ("finished", [1]),
+        ("finished, with failures", [1]),
+        ("failed", [1]),
+    ]

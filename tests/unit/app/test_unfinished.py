@@ -16,6 +16,7 @@ from app.queries.unfinished import COUNT_SQL, OPEN_SQL, UNFINISHED_SQL, count_un
 from collectors.events import CompileStarted, ProcessStarted, RunEnded, RunStarted
 from collectors.importer.command import import_paths
 from collectors.importer.loader import Options
+from collectors.record.summary import summarize
 from collectors.store.ingest import Ingestor
 from tests.tools.make_db import DATA
 from tests.unit.app.explored import LOGS
@@ -105,3 +106,12 @@ def test_log_without_durations_has_the_time_that_it_has(
     assert _read_run(client, row["id"])["compile_us"] > 1_000_000
     page = client.get(f"/runs/{row['id']}/compiles/{row['key']}").text
     assert re.search(rf" by [\w -]*{left.decode()}", page)
+
+
+def test_summary_of_the_terminal_names_unfinished_compiles(store: sqlite3.Connection, database: Path) -> None:
+    _record_killed_run(store)
+    found = summarize(str(database), RUN)
+    assert found is not None and "Compiles that never finished" in found.text() and "f: compile 0/0" in found.text()
+    store.execute("update runs set state = 'running'")
+    found = summarize(str(database), RUN)
+    assert found is not None and found.unfinished == []
