@@ -212,6 +212,7 @@ OVERVIEW = record(
             started_us=time_us("Start."),
             **_TOTALS,
             has_failed=flag("Whether a compile, running code or a result of it failed."),
+            is_observed=flag("Whether torch was seen; a file of results counts nothing but its own columns."),
         ),
         "The newest runs, oldest first: as many as the setting trend_runs says.",
     ),

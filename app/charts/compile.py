@@ -26,7 +26,7 @@ def chart_phases(records: Sequence[Compilation]) -> Chart:
             "y": places,
             "name": phase.label,
             "meta": {"color": phase.color},
-            "customdata": [format_duration(it.phases_us.get(phase.name) or 0) for it in records],
+            "customdata": [format_duration(it.phases_us.get(phase.name)) for it in records],
             "hovertemplate": f"{phase.label}: %{{customdata}}",
         }
         for phase in phases

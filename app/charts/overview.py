@@ -8,7 +8,7 @@ from typing import Any
 
 from app.analysis.trend import rolling_median
 from app.charts.base import Chart, count_axis, duration_axis, finish, times
-from app.format import format_duration, format_time
+from app.format import format_count, format_duration, format_time
 from app.queries.overview import TrendPoint
 
 _HOUR_US = 3_600_000_000
@@ -76,12 +76,14 @@ def chart_compile_time(points: Sequence[TrendPoint]) -> Chart:
 
 def chart_recompiles(points: Sequence[TrendPoint]) -> Chart:
     """Draw each run's number of recompiles."""
-    return _chart_trend(points, "recompiles-chart", "Recompiles", "per run", lambda it: it.recompile_count)
+    return _chart_trend(points, "recompiles-chart", "Recompiles", "per run", lambda it: it.count("recompile_count"))
 
 
 def chart_graph_breaks(points: Sequence[TrendPoint]) -> Chart:
     """Draw each run's number of graph breaks."""
-    return _chart_trend(points, "graph-breaks-chart", "Graph breaks", "per run", lambda it: it.graph_break_count)
+    return _chart_trend(
+        points, "graph-breaks-chart", "Graph breaks", "per run", lambda it: it.count("graph_break_count")
+    )
 
 
 def share_points(points: Sequence[TrendPoint]) -> dict[str, list[Any]]:
@@ -96,9 +98,9 @@ def list_trend_rows(points: Sequence[TrendPoint]) -> list[list[object]]:
             format_time(it.started_us),
             it.title or it.name,
             it.suite or "",
-            it.recompile_count,
+            format_count(it.count("recompile_count")),
             format_duration(it.compile_us),
-            it.graph_break_count,
+            format_count(it.count("graph_break_count")),
         ]
         for it in points[: -MOST_TWINS - 1 : -1]
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from app.analysis.phases import sum_phases
 from app.analysis.words import PHASES
 from app.charts.base import Chart, duration_axis, finish
 from app.format import format_duration
@@ -15,7 +16,7 @@ _LONGEST_LABEL = 34
 
 def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int) -> Chart:
     """Stack the phases of compiles, a bar each, in the order they are given, the first on top."""
-    highest = max((_sum(it) for it in compiles), default=0)
+    highest = max((sum_phases(it.phases) or 0 for it in compiles), default=0)
     divisor, unit = duration_axis(highest)
     places = list(range(len(compiles)))
     traces: list[dict[str, Any]] = []
@@ -32,7 +33,7 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
                 "name": phase.label,
                 "meta": {"color": phase.color},
                 "customdata": [f"/runs/{run_id}/compiles/{it.id}" for it in compiles],
-                "text": [format_duration(value) for value in values],
+                "text": [format_duration(it.phases.get(phase.name)) for it in compiles],
                 "textposition": "none",
                 "hovertemplate": f"{phase.label}: %{{text}}",
             }
@@ -59,15 +60,16 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
     )
     columns = [("Compile", False), ("Function", False), ("Sum", True), *((it.label, True) for it in PHASES)]
     rows = [
-        [it.compile_id, it.function, format_duration(_sum(it)), *(_cell(it.phases.get(p.name)) for p in PHASES)]
+        [
+            it.compile_id,
+            it.function,
+            format_duration(sum_phases(it.phases)),
+            *(_cell(it.phases.get(p.name)) for p in PHASES),
+        ]
         for it in compiles
     ]
     height: Literal["s", "m", "l"] = "s" if shown <= 5 else "m" if shown <= 12 else "l"
     return Chart("compiles-chart", "Compile time", figure, columns, rows, note, height)
-
-
-def _sum(it: CompileRow) -> int:
-    return sum(it.phases.get(phase.name) or 0 for phase in PHASES)
 
 
 def _cell(value: int | None) -> str | None:

@@ -52,6 +52,12 @@ class TrendPoint:
     graph_break_count: int
     compile_us: int | None
     has_failed: bool = False  # a compile, running code or a result of it
+    is_observed: bool = True  # else its counts are of nobody's counting
+
+    def count(self, name: str) -> int | None:
+        """Return one of its counts, None where nobody counted."""
+        value: int = getattr(self, name)
+        return value if value or self.is_observed else None
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,8 @@ select
   coalesce(t.recompile_count, 0) as recompile_count,
   coalesce(t.graph_break_count, 0) as graph_break_count,
   {recorded_us("t.compile_us", "t.compile_count")} as compile_us,
-  coalesce(t.failure_count + t.runtime_failure_count + t.failed_result_count > 0, 0) as has_failed
+  coalesce(t.failure_count + t.runtime_failure_count + t.failed_result_count > 0, 0) as has_failed,
+  r.torch_version is not null or coalesce(t.compile_count, 0) > 0 as is_observed
 from runs as r
 left join run_totals as t on t.run_id = r.id
 left join run_annotations as a on a.run_id = r.id
@@ -211,7 +218,13 @@ def list_trend(
 ) -> list[TrendPoint]:
     """List a point for each of the newest runs, oldest first."""
     rows = connection.execute(TREND_SQL, {"suite": suite, "name": name, "newest": newest}).fetchall()
-    return [TrendPoint(**(dict(row) | {"has_failed": bool(row["has_failed"])})) for row in reversed(rows)]
+    return [_to_point(row) for row in reversed(rows)]
+
+
+def _to_point(row: sqlite3.Row) -> TrendPoint:
+    values = dict(row) | {name: bool(row[name]) for name in ("has_failed", "is_observed")}
+    values["compile_us"] = values["compile_us"] if values["is_observed"] else values["compile_us"] or None
+    return TrendPoint(**values)
 
 
 def list_top_breaks(
