@@ -125,8 +125,15 @@ class RunRow:
 
     @property
     def duration_us(self) -> int | None:
-        """Return how long the run took, or has been seen alive so far; None where its start was not recorded."""
-        return (self.ended_us or self.heartbeat_us) - self.started_us if self.started_us else None
+        """Return how long the run took, or has been seen alive so far; None without a start, or of one moment alone."""
+        return ((self.ended_us or self.heartbeat_us) - self.started_us or None) if self.started_us else None
+
+    @property
+    def device(self) -> str | None:
+        """Return what the run was on: its GPU, CPU where torch was seen and no GPU, None where nobody said."""
+        if self.gpu_name is None:
+            return "CPU" if self.gpu_count == 0 and (self.is_observed or self.source == "live") else None
+        return f"{self.gpu_name} × {self.gpu_count}" if self.gpu_count > 1 else self.gpu_name
 
 
 _COLUMNS = f"""

@@ -31,9 +31,8 @@ def render_markdown(contents: Contents) -> str:
 
 def _head(contents: Contents) -> list[str]:
     run, detail = contents.run, contents.detail
-    device = f"{run.gpu_name} × {run.gpu_count}" if run.gpu_count > 1 else run.gpu_name or "CPU"
     state = ", ".join((run.state, *list_problems(run)))
-    line = [state, f"{format_time(run.started_us or None)} UTC", format_duration(run.duration_us), prose(device)]
+    line = [state, f"{format_time(run.started_us or None)} UTC", format_duration(run.duration_us), prose(run.device)]
     line += [f"torch {prose(run.torch_version)}"]
     line += [prose(run.host)] if run.host else []
     line += [f"commit {code(run.git_commit[:9])}{' with changes' if run.git_dirty else ''}"] if run.git_commit else []
