@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from collectors.fields import FIELDS
 from tests.unit.app.recorded import MARKUP, PROCESS, RUN, record_run
 from tests.unit.app.seed import START_US, add_run
 
@@ -45,7 +46,14 @@ def test_torchs_value_stands_where_a_name_is_ours_too(client: FlaskClient, store
 def test_a_damaged_record_keeps_its_columns(client: FlaskClient, store: sqlite3.Connection) -> None:
     store.execute("update events set body = x'02ff' where kind = 'compiled'")
     row = get(client, f"/runs/{RUN}/compilations")[0]
-    assert (row["duration_us"], row["function"], "guard_count" in row) == (200_000, "f", False)
+    assert (row["duration_us"], row["function"], row["guard_count"]) == (200_000, "f", None)
+
+
+def test_records_of_hooks_have_every_field_as_those_of_logs_do(client: FlaskClient, store: sqlite3.Connection) -> None:
+    rows = get(client, f"/runs/{RUN}/compilations")  # hooks send what has a value alone
+    assert all(set(FIELDS) <= set(row) for row in rows)
+    assert {"duration_source", "duration_us"} <= set(rows[0])
+    assert any(row["fail_type"] is None for row in rows)
 
 
 def test_a_graph_break_says_all_that_torch_said(client: FlaskClient) -> None:

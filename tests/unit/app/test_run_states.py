@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from typing import Any
 
@@ -12,7 +13,7 @@ from app.analysis.result_words import describe_status
 from app.analysis.run_states import describe_recorded_state
 from app.queries.result_rows import Measured, fill
 from app.queries.runs import get_run
-from tests.unit.app.seed import add_run
+from tests.unit.app.seed import add_distinct_break, add_run, insert
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,25 @@ def test_a_run_of_results_alone_counts_nothing(client: FlaskClient, store: sqlit
     }
     row = client.get("/runs").text.partition("<tbody>")[2]
     assert row.count("not recorded") >= 3 and "0 µs" not in row
+
+
+def test_the_failures_badge_is_the_number_of_cards(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
+    runs = recorded_reader.execute("select run_id, count(*) as count from failures group by run_id").fetchall()
+    assert runs
+    for run in runs:
+        page = recorded_client.get(f"/runs/{run['run_id']}?tab=failures").text
+        badge = re.search(r'Failures <span class="tabs__count">(\d+)</span>', page)
+        assert badge is not None and int(badge[1]) == page.count('id="failure-') == run["count"]
+
+
+def test_what_to_do_names_everything(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1", totals={"compile_count": 1, "graph_break_count": 7})
+    for n in range(7):
+        distinct_id = add_distinct_break(store, f"reason {n}")
+        insert(store, "run_breaks", run_id="R1", distinct_id=distinct_id, break_count=1, compile_us=100 - n)
+    page = client.get("/runs/R1").text
+    assert "<summary>2 more</summary>" in page
+    assert all(f"Graph break: reason {n}" in page for n in range(7))
+    assert len(client.get("/api/v1/runs/R1").json["data"]["findings"]) == 7  # type: ignore[index]
