@@ -1,6 +1,7 @@
 # make setup   prepare .venv                     make demo   observe a real torch.compile run, serve the dashboard, and
 #                                                            measure a history of versions meanwhile (HISTORY=no: none)
 # make test    every check and every test        PYTHON=…    the interpreter to build on (its torch is used if it has one)
+# make mutants MODULE=app/analysis/steps.py [TESTS=…]       change a module in every small way; which changes do tests see?
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
 PYTHON ?= python3
 PORT := 8000
@@ -18,7 +19,7 @@ $(shell rm -f $(READY))
 endif
 endif
 
-.PHONY: setup demo test lint types contracts unit
+.PHONY: setup demo test lint types contracts unit mutants
 
 setup: $(READY)
 
@@ -47,6 +48,9 @@ contracts: setup
 
 unit: setup
 	$(PY) -m pytest tests/unit -q
+
+mutants: setup
+	$(PY) -m tests.tools.mutants $(MODULE) $(TESTS)
 
 test: lint types contracts
 	$(PY) -m pytest -n 2 --dist loadfile

@@ -88,7 +88,14 @@ METRICS = (
     ),
     Metric("graph_breaks", "Graph breaks", "", "down_is_good", 0, "count", _COUNTERS, "times a graph was broken"),
     Metric(
-        "unique_graph_breaks", "Reasons of graph breaks", "", "down_is_good", 0, "count", _COUNTERS, "as torch's counters tell them apart"
+        "unique_graph_breaks",
+        "Reasons of graph breaks",
+        "",
+        "down_is_good",
+        0,
+        "count",
+        _COUNTERS,
+        "as torch's counters tell them apart",
     ),
     Metric("recompiles", "Recompiles", "", "down_is_good", 0, "count", _HOOKS, "frames compiled again"),
     # More may be more of the model in graphs, or the same part of it captured again.

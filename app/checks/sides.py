@@ -12,6 +12,7 @@ from app.analysis.gates.model import MEMORY_SAMPLES, SPEEDUP_SAMPLES, Distinct, 
 from app.analysis.gates.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from app.checks.findings import load_findings
 from app.checks.tables import CannotCompare
+from app.format import format_plural
 from app.queries import check_parts
 from app.queries.check_parts import TaskDistinct
 from app.queries.comparison import load_repeats
@@ -131,7 +132,9 @@ def choose(side: Side, wanted: Mapping[str, Any], models: Iterable[str]) -> Side
     if side.rows and not rows:
         asked = ", ".join(f"{name_field(field)} {_write(value)}" for field, value in wanted.items())
         there = "; ".join(f"{name_field(field)} {_list_values(side, field)}" for field in wanted)
-        raise CannotCompare(f"{asked} leaves none of {side.title}'s {format_plural(len(side.rows), 'result')}; they have {there}")
+        raise CannotCompare(
+            f"{asked} leaves none of {side.title}'s {format_plural(len(side.rows), 'result')}; they have {there}"
+        )
     kept = tuple(row for row in rows if not names or row.name in names)
     if len(kept) == len(side.rows):
         return side

@@ -10,6 +10,7 @@ import time
 from contextlib import closing
 from typing import Any
 
+from app.format import format_plural
 from app.queries.page import FilterError
 from app.queries.run_detail import get_run
 from app.queries.run_lookup import find_run_ids
@@ -211,8 +212,9 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.
         return fail(f"run {run_id} has no benchmark results; `python -m collectors bench` records some")
     if not any(is_written(it) for it in results):
         whys = sorted({it.reason or it.experiment for it in results})[:3]
+        counted = format_plural(len(results), "result")
         return fail(
-            f"upstream's files have no row for any of the {format_plural(len(results), 'result')} of run {run_id} ({', '.join(whys)}): "
+            f"upstream's files have no row for any of the {counted} of run {run_id} ({', '.join(whys)}): "
             "they hold what was measured or failed; nothing was written. `--format csv --table results` writes these"
         )
     breaks = load_task_breaks(reader, run_id)

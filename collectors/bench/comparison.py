@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collectors.bench.progress import REASONS
-from collectors.record.progress import count_text
 from collectors.events import BenchMeasured
+from collectors.record.progress import count_text
 from collectors.store.summaries import geomean
 
 HEADINGS = ("model", "speedup base → new", "latency ms", "compile s", "breaks", "")

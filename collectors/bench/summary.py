@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from collectors.bench.progress import REASONS, plain
-from collectors.record.progress import count_text
 from collectors.events import BenchMeasured
+from collectors.record.progress import count_text
 from collectors.store.summaries import geomean
 
 PASSING = ("pass", "pass_due_to_skip", "eager_variation")
@@ -28,9 +28,8 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
     speedups = [it["speedup"] for it in done if it.get("speedup")]
     rows = []
     if speedups:
-        rows.append(
-            ("speedup", f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {count_text(len(speedups), 'model')}")
-        )
+        counted = count_text(len(speedups), "model")
+        rows.append(("speedup", f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {counted}"))
         rows += _unclear(results)
     for name, words in (
         ("speedup_vs_baseline", "mean={:.3f}x"),
@@ -80,7 +79,9 @@ def _others(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
     overheads = [it.values["speedup"] for it in results if it.experiment == "overhead" and "speedup" in it.values]
     if overheads:
-        rows.append(("overhead speedup", f"gmean={geomean(overheads) or 0:.2f}x of {count_text(len(overheads), 'model')}"))
+        rows.append(
+            ("overhead speedup", f"gmean={geomean(overheads) or 0:.2f}x of {count_text(len(overheads), 'model')}")
+        )
     for experiment, columns in OTHERS.items():
         for name, words in columns.items():
             values = [it.values[name] for it in results if it.experiment == experiment and name in it.values]

@@ -227,4 +227,4 @@ def test_a_row_of_tiles_that_is_not_full_has_no_cell_of_another_colour(
     )
     assert colors[0] == colors[1]
     places = tab.locator(".tile").evaluate_all("(all) => all.map((it) => it.getBoundingClientRect().right)")
-    assert len(places) % (places.index(max(places)) + 1) != 0, "the last row is not full, so that there is a cell to look at"
+    assert len(places) % (places.index(max(places)) + 1) != 0, "the last row is not full"

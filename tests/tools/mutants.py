@@ -1,7 +1,8 @@
-"""Change one module in every small way and count the changes its tests see: `python -m tests.tools.mutants MODULE [TEST …]`.
+"""Change a module in every small way and count what its tests see: `python -m tests.tools.mutants MODULE [TEST …]`.
 
 The tests are those of tests/unit that import the module (else those that import what imports it), or the ones given.
-Everything happens in a copy of the tree; the changes that no test saw are printed as diffs.
+Each change is tried in a fork of a process that has run them on the unchanged module: what their helpers remember of
+that is forgotten first. Everything happens in a copy of the tree; the changes that no test saw are printed as diffs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,17 @@ pytest_add_cli_args = ["-p", "no:cacheprovider"]
 track_dependencies = false
 use_git_change_detection = false
 """
+_FORGET = """
+
+def pytest_sessionstart() -> None:
+    import sys
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tests."):
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+"""
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -42,7 +54,7 @@ def imported_modules(path: Path) -> set[str]:
 
 
 def find_tests(root: Path, module: str) -> list[str]:
-    """List the unit tests nearest to a module: those that import it, else those that import an importer of it, and so on."""
+    """List the unit tests nearest to a module: those that import it, else an importer of it, and so on."""
     sources = {_dotted(root, path): imported_modules(path) for path in _python(root, ("app", "collectors"))}
     tests = {str(path.relative_to(root)): imported_modules(path) for path in _python(root, ("tests/unit",))}
     near, seen = {_dotted(root, root / module)}, set[str]()
@@ -63,6 +75,8 @@ def run_mutants(module: str, tests: list[str]) -> int:
         settings = {"module": module, "also_copy": also_copy, "tests": tests}
         with (copy / "pyproject.toml").open("a", encoding="utf-8") as file:
             file.write(_SETTINGS.format(**{name: json.dumps(value) for name, value in settings.items()}))
+        with (copy / "tests" / "conftest.py").open("a", encoding="utf-8") as file:
+            file.write(_FORGET)
         run = _mutmut(copy, "run", "--max-children", "1")
         if run.returncode:
             print(run.stdout[-4000:], run.stderr[-4000:], sep="\n", file=sys.stderr)
@@ -110,7 +124,10 @@ def _dotted(root: Path, path: Path) -> str:
 def main(argv: list[str]) -> int:
     """Run the mutants of one module, or say what is asked for."""
     if not argv or not (ROOT / argv[0]).is_file() or not argv[0].startswith(SUBJECTS):
-        print(f"expected a module below {', '.join(SUBJECTS)}: make mutants MODULE={SUBJECTS[1]}/steps.py", file=sys.stderr)
+        print(
+            f"expected a module below {', '.join(SUBJECTS)}: make mutants MODULE={SUBJECTS[1]}/steps.py",
+            file=sys.stderr,
+        )
         return 2
     module, tests = argv[0], argv[1:]
     if not (tests := tests or find_tests(ROOT, module)):

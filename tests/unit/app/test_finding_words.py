@@ -24,7 +24,9 @@ def only(store: sqlite3.Connection, **changes: Any) -> Finding:
 
 
 @pytest.mark.parametrize("p_value", [0.0, 1e-95, 1e-40, 9.9e-5])
-def test_confidence_of_a_few_runs_is_no_frequency(store: sqlite3.Connection, client: FlaskClient, p_value: float) -> None:
+def test_confidence_of_a_few_runs_is_no_frequency(
+    store: sqlite3.Connection, client: FlaskClient, p_value: float
+) -> None:
     finding = only(store, p_value=p_value, evidence={"points": {"before": 4, "after": 3}})
     assert describe_confidence(finding) == "far outside the noise of 7 runs"
     page = client.get(f"/findings/{finding.id}").text

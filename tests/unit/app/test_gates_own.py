@@ -165,3 +165,25 @@ def test_a_run_without_results_says_what_it_recorded_instead() -> None:
         "run B has no benchmark results; new-breaks compares its recorded graph breaks (5)"
     )
     assert rule.applies(Side("run C", (), breaks=()), plain, Options()) == "run C has no benchmark results"
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "improvement", "word"),
+    [
+        ("speedup", "0.9", False, "PASS"),  # the bound itself is good
+        ("speedup", "0.899", False, "REGRESSED"),
+        ("speedup", "9.0", False, "PASS"),
+        ("speedup", "1.112", True, "IMPROVED"),
+        ("speedup", "1.111", True, "PASS"),
+        ("abs_latency", "1.111", False, "PASS"),
+        ("abs_latency", "1.112", False, "REGRESSED"),
+        ("abs_latency", "0.9", True, "PASS"),
+        ("abs_latency", "0.899", True, "IMPROVED"),
+    ],
+)
+def test_performance_is_good_up_to_its_bound_and_no_further(
+    metric: str, value: str, improvement: bool, word: str
+) -> None:
+    side = Side("a", (Row("m", {metric: value}),))
+    options = {"metric": metric, "threshold": 1.0, "threshold_scale": 0.9, "fail_on_improvement": improvement}
+    assert _words("performance", side, side, **options) == [("m", word)]

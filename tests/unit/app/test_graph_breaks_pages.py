@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from app.queries import distinct_break, graph_breaks
 from app.queries.graph_breaks import ORDERS, read_break_filter
-from app.queries.scope import list_slots
+from app.queries.scope import MOST_SLOTS, list_slots
 from tests.unit.app.seed import START_US, add_distinct_break, add_function, add_run, insert
 
 ALL = read_break_filter({})
@@ -144,3 +144,26 @@ def test_a_break_whose_runs_are_gone_is_not_found(client: FlaskClient, seeded: t
     answer = client.get(f"/graph_breaks/{seeded[1]}")
     assert answer.status_code == 404
     assert "its runs may have been deleted" in answer.text
+
+
+def test_a_breaks_history_has_the_runs_without_a_suite_that_do_not_have_it(store: sqlite3.Connection) -> None:
+    distinct = add_distinct_break(store, "print")
+    for day, (name, suite, count) in enumerate([("a", None, 2), ("a", None, 0), ("b", None, 0), ("a", "nightly", 0)]):
+        add_run(store, f"R{day}", name=name, suite=suite, started_us=START_US + day)
+        if count:
+            insert(store, "run_breaks", run_id=f"R{day}", distinct_id=distinct, break_count=count, compile_us=1)
+    history = distinct_break.list_history(store, distinct_break.HISTORY_SQL, distinct)
+    assert [(it.run_id, it.count) for it in history] == [("R0", 2), ("R1", 0)], "the same name and no suite, no other"
+
+
+def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(store: sqlite3.Connection) -> None:
+    distinct = add_distinct_break(store, "print")
+    for number in range(2 * MOST_SLOTS):
+        add_run(store, f"R{number:03}", started_us=START_US + number)
+        if number < 3:  # 4 + 4 in the first two runs, 4 + 0 in the next two
+            insert(store, "run_breaks", run_id=f"R{number:03}", distinct_id=distinct, break_count=4, compile_us=1)
+    slots = list_slots(store, ALL.runs)
+    assert [slot.run_count for slot in slots] == [2] * MOST_SLOTS
+    _summary, cells = graph_breaks.get_break_trends(store, ALL, slots)
+    assert cells.line(distinct) == [4.0, 2.0] + [0.0] * (MOST_SLOTS - 2)
+    assert cells.kinds[0].line == cells.line(distinct)

@@ -12,7 +12,7 @@ from app.analysis.words import PHASES, describe_losses, describe_outcome, gb_url
 from app.charts.run import chart_compiles
 from app.queries.compiles import CompileRow, Phases
 from app.queries.run_breaks import DistinctBreak
-from app.queries.run_events import CacheResult
+from app.queries.run_events import CacheResult, FailureGroup
 from app.queries.run_recompiles import LimitHit, RunCause
 
 
@@ -133,3 +133,10 @@ def test_chart_compiles_escapes_names_and_is_plotlys() -> None:
 def test_labels_of_phases_are_so_on_a_cpu_too() -> None:
     (kernels,) = [phase for phase in PHASES if phase.name == "triton"]
     assert (kernels.label, "C++ on a CPU" in kernels.meaning) == ("kernels", True)
+
+
+def test_what_ends_in_eager_code_takes_at_most_three_places_before_what_costs() -> None:
+    failures = [FailureGroup("E", f"m{n}", f"f{n}", "a.py", n, 1) for n in range(5)]
+    evidence = Evidence(failures=failures, causes=[_cause(10)])
+    assert [it.kind for it in diagnose(evidence)] == ["failure"] * 3 + ["recompile", "failure"]
+    assert [it.kind for it in diagnose(evidence, most=9)] == ["failure"] * 3 + ["recompile"] + ["failure"] * 2

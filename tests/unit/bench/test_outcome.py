@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from collectors.bench.child import failure
+from collectors.bench.measuring import Measured, finish
 from collectors.bench.outcome import load_outcome
 from collectors.events import BenchMeasured
 from collectors.record.said import SaidEvents, say_event
@@ -41,3 +43,22 @@ def test_half_a_line_is_taken_back_when_the_disk_is_full(tmp_path: Path, monkeyp
             say_event(tmp_path, event)
     say_event(tmp_path, event)
     assert list(SaidEvents(tmp_path).read()) == [event, event]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        ("", 0),
+        ("measured", 0),
+        ("failed measured", 0),
+        ("failed skipped", 0),
+        ("failed", 1),
+        ("failed failed", 1),
+    ],
+)
+def test_bench_fails_only_where_every_model_failed(statuses: str, code: int) -> None:
+    results = [BenchMeasured("b", n, 1, "s", "m", "performance", status=it) for n, it in enumerate(statuses.split())]
+    said: list[str] = []
+    arguments = argparse.Namespace(db="t.db", explain=False)
+    assert finish(Measured("RUN", results, trouble="away"), arguments, said.append) == code
+    assert said[-1].startswith(f"not recorded yet: {len(results)} result{'' if len(results) == 1 else 's'}; ")

@@ -159,8 +159,10 @@ def test_damaged_text_never_raises(data: st.DataObject) -> None:
         )
         text = text[:at] + put + text[at + data.draw(st.sampled_from([0, 1, 50, len(text)])) :]
     meta = parse_metadata(text)
-    if meta is not None:
-        json.dumps(summarize(meta))
+    assert meta is None or meta["_class"], "a class, or nothing"
+    summary = summarize(meta) if meta is not None else {}
+    assert json.loads(json.dumps(summary)) == summary
+    assert all(value is None or value >= 0 for name, value in summary.items() if name.endswith("_count"))
 
 
 @given(st.text(alphabet="(){}[]<>,=:'\"\\ \n.aM1-+", min_size=1, max_size=8), st.sampled_from(["", "M(a="]))

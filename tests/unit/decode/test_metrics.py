@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collectors import events as ev
 from collectors.decode.caches import parse_lookup
 from collectors.decode.failures import parse_error
-from collectors.decode.metrics import FIELDS, PHASES, duration_source, duration_us, phases_us
+from collectors.decode.metrics import FIELDS, PHASES, duration_source, duration_us, end_us, phases_us, start_us
 from tests.unit.decode.recorded import LOGS, events
 
 UNITS = {"us", "ms", "s", "time_us", "time_s", "bytes", "count", "bool", "text", "list", "json", "id", "version"}
@@ -139,4 +139,123 @@ def test_error_is_what_was_raised_last() -> None:
 
 @given(st.text())
 def test_any_text_is_some_error(text: str) -> None:
-    parse_error(text)
+    error_type, message = parse_error(text)
+    assert error_type or message or not text.strip()
+    assert error_type is None or (error_type.isidentifier() and error_type in text)
+    assert message is None or (message.strip() == message != "" and all(line in text for line in message.split("\n")))
+
+
+WHOLE = {  # every phase takes a share of its own; in microseconds, each holds the next
+    "duration_us": 1000,
+    "runtime_cudagraphify_time_us": 100,
+    "aot_autograd_cumulative_compile_time_us": 700,
+    "inductor_cumulative_compile_time_us": 600,
+    "inductor_code_gen_cumulative_compile_time_us": 400,
+    "triton_compile_time_us": 150,
+    "dynamo_compile_time_before_restart_us": 50,
+}
+
+
+def phases(metrics: dict[str, object]) -> tuple[int, ...]:
+    return tuple(phases_us(metrics).values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart"),
+    [
+        ({}, 150, 100, 200, 250, 150, 100, 50),
+        ({"is_forward": True}, 150, 100, 200, 250, 150, 100, 50),
+        ({"is_forward": False}, 0, 300, 200, 250, 150, 100, 0),
+        ({"inductor_code_gen_cumulative_compile_time_us": None}, 150, 100, 450, 0, 150, 100, 50),
+        ({"inductor_code_gen_cumulative_compile_time_us": 0}, 150, 100, 450, 0, 150, 100, 50),
+        ({"triton_compile_time_us": None}, 150, 100, 200, 400, 0, 100, 50),
+        ({"triton_compile_time_us": 500}, 150, 100, 200, 0, 400, 100, 50),
+        ({"aot_autograd_cumulative_compile_time_us": None}, 250, 0, 200, 250, 150, 100, 50),
+        ({"aot_autograd_cumulative_compile_time_us": 5000}, 0, 300, 200, 250, 150, 100, 0),
+        ({"inductor_cumulative_compile_time_us": None}, 150, 700, 0, 0, 0, 100, 50),
+        ({"inductor_cumulative_compile_time_us": 5000}, 150, 0, 300, 250, 150, 100, 50),
+        ({"dynamo_compile_time_before_restart_us": None}, 200, 100, 200, 250, 150, 100, 0),
+        ({"dynamo_compile_time_before_restart_us": 5000}, 0, 100, 200, 250, 150, 100, 200),
+        ({"runtime_cudagraphify_time_us": None}, 250, 100, 200, 250, 150, 0, 50),
+        ({"runtime_cudagraphify_time_us": 5000}, 0, 0, 0, 0, 0, 1000, 0),
+    ],
+)
+def test_each_phase_is_what_it_holds_without_the_next_and_no_more_than_what_holds_it(
+    changes: dict[str, object],
+    dynamo: int,
+    aot: int,
+    inductor: int,
+    codegen: int,
+    triton: int,
+    cudagraph: int,
+    restart: int,
+) -> None:
+    assert phases(WHOLE | changes) == (dynamo, aot, inductor, codegen, triton, cudagraph, restart)
+
+
+def test_phases_of_a_record_that_says_nothing_more_are_dynamos() -> None:
+    assert phases({"duration_us": 9}) == (9, 0, 0, 0, 0, 0, 0)
+    assert phases({"duration_us": 9, "is_forward": False}) == (0, 9, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [
+        ({}, {"inductor": 600, "triton": 300, "cudagraph": 100}),
+        ({"runtime_triton_autotune_time_us": None}, {"inductor": 900, "triton": 0, "cudagraph": 100}),
+        ({"runtime_triton_autotune_time_us": 5000}, {"inductor": 0, "triton": 900, "cudagraph": 100}),
+        ({"runtime_cudagraphify_time_us": None}, {"inductor": 700, "triton": 300, "cudagraph": 0}),
+        ({"runtime_cudagraphify_time_us": 5000}, {"inductor": 0, "triton": 0, "cudagraph": 1000}),
+    ],
+)
+def test_a_runtime_record_is_autotuning_cudagraphs_and_the_rest(
+    changes: dict[str, object], shares: dict[str, int]
+) -> None:
+    first = {"is_runtime": True, "runtime_triton_autotune_time_us": 300}
+    assert phases_us(WHOLE | first | changes) == dict.fromkeys(PHASES, 0) | shares
+
+
+def test_only_true_makes_a_runtime_record() -> None:
+    for said in (False, None, "True", 1):
+        assert phases_us(WHOLE | {"is_runtime": said}) == phases_us(WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "duration"),
+    [
+        ({"duration_us": 1, "entire_frame_compile_time_s": 2, "backward_cumulative_compile_time_us": 3}, 1),
+        ({"entire_frame_compile_time_s": 2, "backward_cumulative_compile_time_us": 3}, 2_000_000),
+        ({"backward_cumulative_compile_time_us": 3, "inductor_compile_time_s": 4, "is_forward": False}, 3),
+        ({"inductor_compile_time_s": 4, "is_forward": False}, 4_000_000),
+        ({"inductor_compile_time_s": 4, "is_forward": True}, None),
+        ({"inductor_compile_time_s": 4}, None),
+        ({"duration_us": 0, "entire_frame_compile_time_s": 2}, 0),
+    ],
+)
+def test_duration_is_the_outermost_that_was_recorded(metrics: dict[str, object], duration: int | None) -> None:
+    assert duration_us(metrics) == duration
+
+
+@pytest.mark.parametrize("name", ["dynamo_compile_time_before_restart_us", "dynamo_time_before_restart_s"])
+def test_restarts_are_read_in_either_unit(name: str) -> None:
+    value = 2_000_000 if name.endswith("_us") else 2
+    assert phases_us({"duration_us": 5_000_000, name: value})["restart"] == 2_000_000
+
+
+def test_start_and_end_are_torchs_own_or_come_of_the_duration() -> None:
+    assert (start_us({"start_time_us": 7, "start_time": 1}), start_us({"start_time": 1.5})) == (7, 1_500_000)
+    assert (start_us({}), end_us({}), end_us({"start_time_us": 7}), end_us({"duration_us": 3})) == (None,) * 4
+    assert end_us({"start_time_us": 7, "duration_us": 3}) == 10
+    assert end_us({"start_time_us": 7, "duration_us": 3, "end_time_us": 11}) == 11
+
+
+@pytest.mark.parametrize("value", [True, False, "1", None, [1], -1, float("nan"), float("inf"), 9e18, 2**63, 1e300])
+def test_what_is_no_time_is_none(value: object) -> None:
+    assert duration_us({"duration_us": value}) is None
+
+
+def test_the_longest_times_fit_the_store() -> None:
+    assert duration_us({"duration_us": 9 * 10**18 - 1}) == 9 * 10**18 - 1
+    assert duration_us({"entire_frame_compile_time_s": 9e12}) is None
+    assert duration_us({"entire_frame_compile_time_s": 8.9e12}) == 89 * 10**17
+    assert duration_us({"entire_frame_compile_time_s": 1.0000006}) == 1_000_001

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.formats.read import read_results
+from collectors.rejects import KINDS
 from tests.unit.formats.files import HEAD, MADE, RECORDED, read_text
 
 HEADING = "dev,name,batch_size,speedup,abs_latency\n"
@@ -150,5 +151,8 @@ def test_any_damage_gives_rejects_and_never_an_exception(path: object, places: l
 
 @settings(max_examples=100)
 @given(st.binary(max_size=400), st.sampled_from(["a.csv", "a.json", "a-raw_timings-b-cpu.npy", "x_graph_breaks.csv"]))
-def test_any_bytes_are_read(data: bytes, name: str) -> None:
-    read_results(name, data)
+def test_any_bytes_are_results_or_named_rejects(data: bytes, name: str) -> None:
+    file = read_results(name, data)
+    assert set(file.rejects.by_kind) <= set(KINDS)
+    assert all(it.model and it.status in ("measured", "failed", "skipped", "not_run") for it in file.results)
+    assert file.results or file.breaks or file.rejects.by_kind or not data.strip()

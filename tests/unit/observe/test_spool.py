@@ -180,3 +180,26 @@ def test_the_lock_tells_who_still_writes(spool: Spool, folder: Path) -> None:
     assert writers_alive(folder) == 1
     spool.close()
     assert writers_alive(folder) == 0
+
+
+def test_a_fork_begins_without_its_parents_losses(spool: Spool, folder: Path) -> None:
+    spool.write("before", None)
+    spool._lose("spool: disk full")
+    counted_into = spool.losses
+    spool.after_fork()
+    spool.write("child", None)
+    spool._lose("spool: quota")
+    assert spool.losses is counted_into and dict(counted_into) == {"spool: quota": 1}
+    reader = SpoolReader(folder)
+    assert len(list(reader.read())) == 4
+    assert reader.losses()[spool.process_id] == {"spool: quota": 1}
+
+
+def test_an_empty_file_is_a_loss_where_no_room_was_left_and_none_where_there_was(folder: Path) -> None:
+    for process_id in ("full", "killed"):
+        (folder / f"{process_id}.jsonl").touch()
+    (folder / "full.losses").touch()
+    (folder / "killed.losses").write_bytes(bytes(4096))
+    reader = SpoolReader(folder)
+    assert list(reader.read()) == []
+    assert reader.losses() == {"full": {EMPTY: 1}}

@@ -70,3 +70,17 @@ def test_a_log_of_another_process_is_left_alone(store: sqlite3.Connection, log: 
     log.write_bytes(log.read_bytes().replace(b" 4386 ", b" 99999 "))
     assert not TraceReader(store, "t.db", "R", Decoder()).read(log)
     assert counts(store)["artifacts"] == 0
+
+
+@pytest.mark.parametrize(("first_s", "whose"), [(500, "first"), (1999, "first"), (2500, "second")])
+def test_a_log_of_a_pid_that_was_used_twice_is_the_process_that_lived_then(
+    store: sqlite3.Connection, first_s: int, whose: str
+) -> None:
+    minute_us = 60_000_000
+    for name, started_s in (("first", 100), ("second", 2100)):
+        process = ProcessStarted(name, -1, started_s * 1_000_000, "R", 77)
+        Ingestor(store).ingest("R", [process])
+    reader = TraceReader(store, "t.db", "R", Decoder())
+    assert reader._find_process(77, first_s * 1_000_000) == whose
+    assert reader._find_process(77, 2_100_000_000 - minute_us) == "second", "clocks may differ by a minute"
+    assert reader._find_process(78, first_s * 1_000_000) is None

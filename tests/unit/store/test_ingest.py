@@ -13,6 +13,7 @@ import pytest
 
 from collectors.decode.guards import parse_reason
 from collectors.events import (
+    Compiled,
     CompileStarted,
     Event,
     FrameContext,
@@ -299,3 +300,21 @@ def test_advice_on_identity_is_another_inside_torchs_own_wrapper(
     again = Recompiled("p", 2, 2, "0/1", 0, 1, guards=[parse_reason(reason)])
     Ingestor(store).ingest("R", [start(), ProcessStarted("p", 0, 1, run_id="R", pid=1), started, again])
     assert store.execute("select suggestion from recompile_causes").fetchone()[0].startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "of_break"),
+    [("compiled", "resumed"), ("skipped", "skipped"), ("failed", "skipped"), ("empty", "resumed")],
+)
+def test_a_break_whose_text_does_not_tell_has_the_outcome_of_its_compile(
+    store: sqlite3.Connection, outcome: str, of_break: str
+) -> None:
+    begun = [
+        start(),
+        ProcessStarted("p", 0, 1, run_id="R", pid=1),
+        CompileStarted("p", 1, 1, "0/0", 0, 0, function="f"),
+    ]
+    broke = GraphBroke("p", 2, 2, "0/0", 0, 0, reason="print", outcome="unknown", fingerprint="x")
+    done = Compiled("p", 3, 3, "0/0", 0, 0, record_kind="forward", outcome=outcome)
+    Ingestor(store).ingest("R", [*begun, broke, done])
+    assert store.execute("select outcome from graph_breaks").fetchone()[0] == of_break
