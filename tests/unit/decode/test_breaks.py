@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors import events as ev
 from collectors.decode import registry
-from collectors.decode.breaks import parse_break, parse_message
+from collectors.decode.breaks import break_fingerprint, parse_break, parse_message, reason_text
 from collectors.decode.paths import PathNamer
 from tests.unit.decode.recorded import captured, events
 
@@ -160,3 +161,128 @@ def test_torn_texts_parse(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     assert parse_break(text[start:], NAMER)["fingerprint"]
     assert parse_break(text[:start], NAMER)["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Reason: Unsupported: one\nUser code traceback:\n  x", "one"),
+        ("Graph break in user code at a.py:1\nReason: two\nStack variable source attribution:\n  x", "two"),
+        ("torch.compile will\nGraph Break Reason: three\n\nTraceback (most recent call last):\n  x", "three"),
+        ("Graph break\nReason: XX four XX\nTraceback (most recent call last)", "XX four XX"),
+        ("other words\nReason: not said by torch\na.b.Unsupported: five\n\nfrom user code:\n  x", "five"),
+        ("Unsupported: first\nUnsupported: six\n==========\n x", "six"),
+        ("Unsupported: seven\nUser code traceback:\n x", "seven"),
+        ("a.b.MyError: eight\n\nfrom user code:\n  x", "MyError: eight"),
+        ("UserWarning: XX nine XX\n==========", "UserWarning: XX nine XX"),
+        ("Graph break: ten from user code at:\n  File", "ten"),
+        ("Graph break: eleven:\ntwelve\nthirteen", "eleven"),
+        ("  :fourteen  \nx", ":fourteen"),
+        ("", ""),
+    ],
+)
+def test_reason_is_found_in_every_form_and_ends_where_it_ends(text: str, reason: str) -> None:
+    assert reason_text(text) == reason
+
+
+def test_explanations_and_hints_of_a_second_break_stand_behind_the_firsts() -> None:
+    another = "\n*** While handling this graph break, another graph break occurred: ***\n"
+    one = "One\n  Explanation: a\n  Hint: h\n  Hint: i\n  Developer debug context: c\n"
+    message = parse_message(f"{one}{another}Two\n  Explanation: b\n  Hint: i\n  Hint: j\n{another}Three\n")
+    assert message.head == ["One"] and message.reason == "One" and message.structured
+    assert message.explanation == "a\n\nTwo: b\n\nThree"
+    assert (message.hints, message.context) == (["h", "i", "j"], "c")
+    assert parse_message(f"One{another}").explanation is None
+
+
+def test_fields_are_indented_by_one_or_two_spaces() -> None:
+    for indent, is_field in ((0, False), (1, True), (2, True), (3, False)):
+        message = parse_message(f"What broke\n\nand why\n{' ' * indent}Explanation: x\n")
+        assert (message.structured, message.explanation) == (is_field, "x" if is_field else None)
+        assert message.head[0] == "What broke"
+    empty = parse_message("What\n  Explanation: \n  Hint: \n  Developer debug context:\n")
+    assert (empty.explanation, empty.hints, empty.context) == (None, [], None)
+
+
+def test_a_break_is_the_same_in_every_database() -> None:
+    found = parse_break(OLD.format(line=12, value=3), NAMER)
+    assert found["fingerprint"] == break_fingerprint(None, found["reason"], "forward", "m.py", found["source_hash"])
+    assert break_fingerprint("GB0001", "x", "f", "a.py", "h") == break_fingerprint("GB0001", "y", "f", "a.py", "h")
+    golden = [
+        break_fingerprint("GB0001", "x", "f", "a.py", "h"),
+        break_fingerprint(None, "x", "f", "a.py", "h"),
+        break_fingerprint(None, "x", None, "a.py", "h"),
+        break_fingerprint(None, "x", "f", None, "h"),
+        break_fingerprint(None, "x", "f", "a.py", None),
+    ]
+    assert golden == [
+        "eda6a1718573315228dafbaf59918170",
+        "1440860fef87dd326f098cd958c29ce7",
+        "a442d6483e2bfcf6c388ee30f229694d",
+        "b90001cda2d276d4eccba4719f9fdc66",
+        "93b71d42784ad441e3d69b684a4f9cfa",
+    ]
+
+
+def test_every_part_of_a_text_without_an_id_has_its_field() -> None:
+    text = OLD.format(line=12, value=3)
+    found = parse_break(text, NAMER)
+    assert (found["source_line"], found["debug_context"], found["explanation"]) == ("y = foo.bar(x)", None, None)
+    assert (found["hints"], found["text"], found["outcome"]) == ([], text, "unknown")
+    assert [(it["file"], it["line"], it["name"]) for it in found["stack"]] == [
+        ("m.py", 3, "<module>"),
+        ("m.py", 12, "forward"),
+    ]
+
+
+def test_an_id_in_the_text_fills_in_what_the_text_leaves_out() -> None:
+    link = "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html"
+    entry = registry.lookup("GB0059")
+    assert entry is not None
+    found = parse_break(f"Graph break in user code at /srv/bench/m.py:4\nReason: {link}\n", NAMER)
+    assert (found["gb_id"], found["gb_type"]) == ("GB0059", entry.gb_type)
+    assert (found["explanation"], found["hints"]) == (entry.explanation, list(entry.hints))
+    told = parse_break(f"Reason: Print\n  Explanation: own\n  For more details about this graph break: {link}\n", NAMER)
+    assert (told["gb_id"], told["gb_type"], told["explanation"], told["hints"]) == ("GB0059", "Print", "own", [])
+
+
+def test_the_headline_names_the_place_that_is_not_on_the_stack() -> None:
+    text = (
+        "Graph break in user code at /srv/bench/m.py:{line}\nReason: x\n"
+        'User code traceback:\n  File "/srv/bench/m.py", line 3, in main\n    f()\n'
+    )
+    assert parse_break(text.format(line=9), NAMER)["line"] == 9
+    assert parse_break(text.format(line=3), NAMER)["function"] == "main"
+    assert parse_break(text.format(line="9" * 10), NAMER)["line"] == 3
+    assert parse_break(text.format(line="9" * 9), NAMER)["line"] == 999_999_999
+    torchs = text.replace("at /srv/bench/m.py", "at /x/site-packages/torch/nn/m.py").format(line=9)
+    assert (parse_break(torchs, NAMER)["file"], parse_break(torchs, NAMER)["line"]) == ("m.py", 3)
+
+
+def test_an_unconverted_frame_is_named_by_its_first_line() -> None:
+    text = "WON'T CONVERT forward /srv/bench/m.py line 12\ndue to:\nValueError: no\n"
+    found = parse_break(text, NAMER)
+    assert (found["file"], found["line"], found["function"], found["outcome"]) == ("m.py", 12, "forward", "skipped")
+    assert found["reason"] == "ValueError: no"
+
+
+@pytest.mark.parametrize("qualname", ["A.B.forward", "forward"])
+def test_the_compiled_frames_name_is_taken_where_its_last_part_is_the_same(qualname: str) -> None:
+    text = OLD.format(line=12, value=3)
+    assert parse_break(text, NAMER, qualname=qualname)["function"] == qualname
+    named = parse_break(text, NAMER, lambda path, line, name: f"X.{path[-4:]}.{name}", qualname)
+    assert named["function"] == qualname
+    inlined = parse_break(text, NAMER, lambda path, line, name: f"X.{path[-4:]}.{name}", "A.forward.B")
+    assert inlined["function"] == "X.m.py.forward"
+
+
+def test_words_of_a_skip_count_before_and_in_the_reason_alone() -> None:
+    skip = "Skipping the frame and falling back to eager"
+    for text, outcome in (
+        (f"Reason: {skip}\nUser code traceback:\n", "skipped"),
+        (f"{skip}\nUser code traceback:\n", "skipped"),
+        (f"Graph break\nReason: x\nUser code traceback:\n {skip}\n", "unknown"),
+        (f"User code traceback:\n {skip}\n", "unknown"),
+        (f"Graph break\nReason: x\nUser code traceback:\n {skip} x\n", "unknown"),
+    ):
+        assert parse_break(text, NAMER)["outcome"] == outcome, text
