@@ -32,10 +32,19 @@ def test_the_recorded_files_come_out_of_the_database_to_the_byte(database: Path,
 
 
 def test_writing_again_replaces_the_files_and_leaves_no_others(database: Path, tmp_path: Path) -> None:
-    export(database, tmp_path)
-    names = sorted(path.name for path in tmp_path.iterdir())
     assert export(database, tmp_path) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    for path in tmp_path.iterdir():
+        path.write_text("what an earlier run left")
+    (tmp_path / "notes.txt").write_text("a person's own")
+    assert export(database, tmp_path) == 0
+    for path in RECORDED.glob("*.csv"):
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+    models, experiments = ("Bert4", "Breaky", "WrongAnswer"), ("accuracy", "performance")
+    stems = [f"inductor_{model}_float32_inference_cuda_{it}" for model in models for it in experiments]
+    begun = {path.name for path in tmp_path.iterdir() if path.name.startswith(tuple(stems))}
+    assert {path.name for path in tmp_path.iterdir()} - begun == {"notes.txt"}, "nor what was begun and not finished"
+    assert (tmp_path / "notes.txt").read_text() == "a person's own"
+    assert not [path for path in tmp_path.iterdir() if path.read_bytes() == b"what an earlier run left"]
 
 
 def test_raw_timings_are_asked_for(tmp_path: Path) -> None:
