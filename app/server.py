@@ -122,7 +122,7 @@ def check_exposure(settings: Settings) -> None:
     """
     if not is_loopback(settings.host) and not settings.allow_host.strip(" ,"):
         raise ServeError(
-            f"--host {settings.host} can be reached from other machines, and any web page that their browsers show could "
+            f"--host {settings.host} can be reached from other machines, and any web page that is open there could "
             "then read this database by a name of its own. Say by which names people open the dashboard: --allow-host "
             "NAME (of this machine, or its address)"
         )

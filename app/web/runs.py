@@ -13,7 +13,8 @@ from app.queries import runs
 from app.queries.page import check_limit
 from app.queries.run_filter import FILTERS, read_run_filter
 from app.web.filters import run_url
-from collectors.store.annotations import annotate, delete_run
+from collectors.store.annotations import annotate
+from collectors.store.trash import delete_run
 
 blueprint = Blueprint("runs", __name__)
 

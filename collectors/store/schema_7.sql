@@ -28,5 +28,25 @@ alter table run_totals add column runtime_failure_count integer not null default
 
 -- == deleted runs that can be restored, who did what, the import queue ==
 --
+-- A run's rows wait in a file of their own (trash.py); without expires_us it is gone for good.
+alter table deleted_runs add column expires_us integer;
+alter table deleted_runs add column name text;
+alter table deleted_runs add column suite text;
+alter table deleted_runs add column started_us integer;
+alter table deleted_runs add column trash_bytes integer;
+
+-- Who changed what, and from where. Nothing is ever changed or removed.
+create table audit (
+  id integer primary key,
+  time_us integer not null,
+  action text not null,               -- run.delete, run.restore, run.annotate, finding.note, baseline.save …
+  subject text not null,              -- the id of what was changed
+  detail text,
+  channel text not null,              -- page | api | command | server
+  actor text,                         -- of a command: user@host
+  address text,                       -- of a request: the client's, as far as --trusted-proxies lets it be known
+  user_agent text
+) strict;
+create index audit_subject on audit (subject, id);
 --
 

@@ -21,9 +21,9 @@ from app.checks.sides import dump_side, load_side
 from app.cli import main
 from collectors.cli import main as collect
 from collectors.events import GraphBroke, GuardFailure, ProcessStarted, Recompiled
-from collectors.store.annotations import delete_run
 from collectors.store.connect import open_writer
 from collectors.store.ingest import Ingestor
+from collectors.store.trash import delete_run
 from tests.unit.app.benched import ACCURACY, add_results, measure
 from tests.unit.app.seed import START_US
 

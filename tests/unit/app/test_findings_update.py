@@ -19,9 +19,9 @@ from app.findings.series import Line
 from app.findings.update import UpdateReport, update_findings
 from app.queries.findings import Finding, list_finding_words, load_findings
 from collectors.events import BenchMeasured
-from collectors.store.annotations import delete_run
 from collectors.store.findings import SERIES, say_of_finding
 from collectors.store.ingest import Ingestor
+from collectors.store.trash import delete_run
 from tests.unit.app.benched import DAY_US, START_US, add_results, list_break, measure
 from tests.unit.app.noisy import NOISE
 

@@ -15,9 +15,9 @@ from collectors.importer.command import import_paths
 from collectors.importer.loader import Loader, Options
 from collectors.read.sources import find_sources
 from collectors.rejects import KINDS
-from collectors.store.annotations import delete_run
 from collectors.store.codec import unpack
 from collectors.store.connect import open_writer
+from collectors.store.trash import delete_run
 from tests.unit.decode.recorded import log_bytes
 from tests.unit.importer.loading import DDP, counts, load, one, rows
 

@@ -159,8 +159,8 @@ def test_options_name_the_run_and_give_the_suite_where_no_column_does(store: Pat
 
 
 def test_a_deleted_run_stays_deleted_until_again(store: Path) -> None:
-    from collectors.store.annotations import delete_run
     from collectors.store.connect import open_writer
+    from collectors.store.trash import delete_run
 
     run_import(store, MADE / "basics.csv")
     connection = open_writer(store)

@@ -9,10 +9,10 @@ from contextlib import closing
 import pytest
 
 from collectors.events import CommitsSeen, RunStarted
-from collectors.store.annotations import delete_run
 from collectors.store.connect import open_writer
 from collectors.store.ingest import Ingestor
 from collectors.store.migrations import migrate_connection
+from collectors.store.trash import delete_run
 
 SHALLOW = CommitsSeen("p", -1, 5, [["c", 3, "Ann", "three"], ["b", 2, None, None]], None)
 DEEPER = CommitsSeen("q", -1, 6, [["b", 2, "Ann", "two"], ["a", 1, "Ann", "one"]], "z")

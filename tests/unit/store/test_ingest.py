@@ -25,10 +25,11 @@ from collectors.events import (
     RunStarted,
     SnapshotTaken,
 )
-from collectors.store.annotations import annotate, delete_run
+from collectors.store.annotations import annotate
 from collectors.store.connect import open_writer
 from collectors.store.ingest import HELD_WHOLE, Ingestor
 from collectors.store.migrations import migrate_connection
+from collectors.store.trash import delete_run
 from tests.unit.decode.recorded import events as decoded
 
 LOG = "torch2.13-guards"

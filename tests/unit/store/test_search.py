@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from collectors.store import search
-from collectors.store.annotations import delete_run
 from collectors.store.connect import open_writer, write_transaction
 from collectors.store.search import index_run, kind_tag, list_pending, run_tag
+from collectors.store.trash import delete_run
 from tests.unit.app.explored import explore
 
 

@@ -1,0 +1,134 @@
+"""Deleted runs: out of every table at once, back as they were for a week, then gone."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from collectors.importer.command import import_paths
+from collectors.importer.loader import Options
+from collectors.store import trash
+from collectors.store.connect import open_writer
+from collectors.store.errors import StoreError
+from collectors.store.trash import WEEK_US, CannotRestore, delete_run, prune_trash, restore_run, trash_path
+from tests.tools.make_db import DATA
+from tests.unit.app.explored import LOGS, explore
+
+REBUILT = ("search_documents", "search_runs", "sqlite_sequence", "deleted_runs")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trash") / "explored.db"
+    explore(path)
+    coverage = DATA / "upstream" / "made" / "coverage.csv"
+    import_paths([str(coverage)], str(path), Options(), say=lambda _line: None)
+    return path
+
+
+@pytest.fixture
+def store(recorded: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    shutil.copy(recorded, tmp_path / "team.db")
+    with closing(open_writer(tmp_path / "team.db")) as connection:
+        yield connection
+
+
+def list_runs(store: sqlite3.Connection) -> list[str]:
+    return [row["id"] for row in store.execute("select id from runs order by id")]
+
+
+def read_all(store: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
+    names = [name for name in trash.read_tables(store) if name not in REBUILT]
+    return {name: sorted(map(tuple, store.execute(f"select * from {name}")), key=repr) for name in names}
+
+
+def test_a_restored_run_is_as_it_was(store: sqlite3.Connection) -> None:
+    before, runs = read_all(store), list_runs(store)
+    assert all(delete_run(store, run_id) for run_id in runs)
+    assert list_runs(store) == []
+    assert all(restore_run(store, run_id) for run_id in runs)
+    assert read_all(store) == before
+    assert store.execute("pragma foreign_key_check").fetchall() == []
+    assert store.execute("select count(*) from deleted_runs").fetchone()[0] == 0
+
+
+def tell(store: sqlite3.Connection, run_id: str) -> list[tuple[object, ...]]:
+    """Tell a run by what its rows and those that they point to say, whatever their numbers are."""
+    queries = (
+        "select c.compile_id, f.name, s.name, s.line from compiles as c"
+        " left join functions as f on f.id = c.function_id left join stack_nodes as s"
+        " on s.id = c.stack_id where c.run_id = ?",
+        "select a.sequence, p.digest, c.compile_id from artifacts as a left join payloads as p on p.id = a.payload_id"
+        " left join compiles as c on c.id = a.compile_key where a.run_id = ?",
+        "select d.fingerprint, b.break_count, f.name from run_breaks as b"
+        " join distinct_breaks as d on d.id = b.distinct_id left join functions as f"
+        " on f.id = d.function_id where b.run_id = ?",
+        "select n.name, s.begin_us, l.thread from spans as s join span_names as n on n.id = s.name_id"
+        " join lanes as l on l.id = s.lane_id where l.run_id = ?",
+        "select s.model, r.experiment, v.name, v.value from results as r join series as s on s.id = r.series_id"
+        " join result_values as v on v.result_id = r.id where r.run_id = ?",
+    )
+    return sorted((tuple(row) for sql in queries for row in store.execute(sql, (run_id,))), key=repr)
+
+
+def test_a_run_comes_back_beside_others_that_took_its_numbers(store: sqlite3.Connection, tmp_path: Path) -> None:
+    runs = list_runs(store)
+    before = {run_id: tell(store, run_id) for run_id in runs}
+    assert all(len(it) > 3 for it in before.values())
+    for run_id in runs:
+        delete_run(store, run_id)
+    import_paths([str(DATA / "trace" / "torch2.13-guards.log.xz")], str(tmp_path / "team.db"), Options(), say=print)
+    (other,) = list_runs(store)
+    other_before = tell(store, other)
+    for run_id in runs:
+        restore_run(store, run_id)
+    assert {run_id: tell(store, run_id) for run_id in runs} == before
+    assert tell(store, other) == other_before
+    assert store.execute("pragma foreign_key_check").fetchall() == []
+
+
+def test_a_run_is_gone_for_good_after_a_week_and_not_before(store: sqlite3.Connection) -> None:
+    run_id, kept = list_runs(store)[:2]
+    delete_run(store, run_id, now_us=0)
+    delete_run(store, kept, now_us=10)
+    assert prune_trash(store, now_us=WEEK_US - 1) == []
+    assert prune_trash(store, now_us=WEEK_US) == [run_id]
+    with pytest.raises(CannotRestore, match="for good"):
+        restore_run(store, run_id)
+    before = store.execute("select count(*) from payloads").fetchone()[0]
+    assert restore_run(store, kept)  # with the texts that both had
+    assert store.execute("pragma foreign_key_check").fetchall() == []
+    assert store.execute("select count(*) from payloads").fetchone()[0] == before > 0
+
+
+def test_a_run_that_was_imported_again_is_not_restored_over(store: sqlite3.Connection, tmp_path: Path) -> None:
+    run_id = store.execute("select id from runs where name = 'zoo_graph_breaks'").fetchone()[0]
+    delete_run(store, run_id)
+    options = Options(again=True)
+    import_paths([str(LOGS["zoo_graph_breaks"])], str(tmp_path / "team.db"), options, say=print)
+    assert run_id in list_runs(store)
+    assert not restore_run(store, run_id)  # nothing of that id is deleted any more
+    prune_trash(store)
+    assert not trash_path(str(tmp_path / "team.db"), run_id).exists()
+
+
+def test_a_run_stays_where_the_trash_cannot_be_written(store: sqlite3.Connection, tmp_path: Path) -> None:
+    run_id = list_runs(store)[0]
+    (tmp_path / "team.db-trash").write_text("in the way")
+    with pytest.raises(StoreError, match="so the run was not deleted"):
+        delete_run(store, run_id)
+    assert run_id in list_runs(store)
+
+
+def test_what_a_cut_off_deletion_left_is_taken_away(store: sqlite3.Connection, tmp_path: Path) -> None:
+    path = trash_path(str(tmp_path / "team.db"), list_runs(store)[0])
+    path.parent.mkdir()
+    path.write_bytes(b"half")
+    path.with_suffix(".new").write_bytes(b"half")
+    prune_trash(store)
+    assert list(path.parent.iterdir()) == []
