@@ -16,10 +16,12 @@ __all__ = ["HERE", "__version__", "create_app", "resource_folder"]
 def create_app(settings: Settings | None = None) -> Flask:
     """Make the web application. It opens no database until a request needs one."""
     from flask import Flask
+    from werkzeug.middleware.proxy_fix import ProxyFix
 
     from app import db
     from app.api import routes as api
     from app.web import (
+        activity,
         alerts,
         aot,
         artifacts,
@@ -61,6 +63,9 @@ def create_app(settings: Settings | None = None) -> Flask:
     )
     app.config["COMPILEBOARD"] = settings or Settings()
     app.config["MAX_CONTENT_LENGTH"] = 1 << 20
+    proxy_count = app.config["COMPILEBOARD"].trusted_proxies
+    if proxy_count:
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=proxy_count, x_proto=0)  # type: ignore[method-assign]
     app.url_map.strict_slashes = False
     for part in (wire, security, db, errors, filters, assets):
         part.init_app(app)
@@ -72,6 +77,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         feed.blueprint,
         alerts.blueprint,
         runs.blueprint,
+        activity.blueprint,
         run.blueprint,
         traces.blueprint,
         compile.blueprint,

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from app import __version__
+from app.activity_command import add_parser as add_activity
 from app.alerts.command import add_parser as add_alerts
 from app.checks.baseline_command import add_parser as add_baseline
 from app.checks.command import add_parser as add_check
@@ -31,6 +32,8 @@ examples:
   %(prog)s check --run latest --baseline previous     exit 1 where it got worse
   %(prog)s findings list                      what got worse and nobody has taken up
   %(prog)s baseline save main --run ID        keep a run's results to compare with
+  %(prog)s trash restore ID                   put back a run that was deleted within a week
+  %(prog)s audit                              who changed what
   %(prog)s alerts send --rules alerts.toml    tell people of findings
 
 Record runs with: python -m collectors run -- python train.py
@@ -78,6 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_alerts(commands)
     add_findings(commands)
     add_follow(commands)
+    add_activity(commands)
     return parser
 
 

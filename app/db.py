@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from flask import Flask, current_app, g
+from flask import Flask, current_app, g, request
 
 from app.settings import Settings
 from collectors.store import connect
+from collectors.store.audit import Origin, record_action
 
 
 def get_settings() -> Settings:
@@ -31,16 +32,25 @@ def get_reader() -> sqlite3.Connection:
 
 
 @contextmanager
-def writing() -> Iterator[sqlite3.Connection]:
-    """Open a writing connection for as long as a block runs.
+def writing(action: str, subject: str, detail: str | None = None) -> Iterator[sqlite3.Connection]:
+    """Open a writing connection for as long as a block runs; what it changes is kept as done by the request's sender.
 
     Raises: StoreError as get_reader does.
     """
-    get_reader()  # refuses a database that is missing, older or newer before open_writer could make one
+    get_reader()  # refuses a database that is older or newer
     close_reader()
-    with closing(connect.open_writer(get_settings().db)) as connection:
+    with closing(connect.open_writer(get_settings().db, create=False)) as connection:
+        before_count = connection.total_changes
         yield connection
+        if connection.total_changes > before_count:
+            record_action(connection, action, subject, request_origin(), detail=detail)
         connect.checkpoint(connection)
+
+
+def request_origin() -> Origin:
+    """Return where this request came from."""
+    channel = "api" if request.path.startswith("/api/") else "page"
+    return Origin(channel, address=request.remote_addr, user_agent=request.headers.get("User-Agent"))
 
 
 def close_reader(_error: BaseException | None = None) -> None:

@@ -18,11 +18,13 @@ import app
 from app.alerts.rules import RulesError
 from app.findings.news import find_news
 from app.settings import Settings, load_settings
-from collectors.store.connect import open_reader
+from collectors.store.connect import open_reader, open_writer
 from collectors.store.errors import StoreError, explain
+from collectors.store.trash import prune_trash
 
 LOOK_EVERY_S = 5.0
 ALERT_EVERY_S = 60.0
+PRUNE_EVERY_S = 3600.0
 EPILOG = """\
 `serve` starts this by itself (--follow no leaves it out). Where nothing serves, run it beside the collectors, or
 from cron: `python -m app findings update` and `python -m app alerts send`.
@@ -68,9 +70,14 @@ def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callabl
     """
     said = ""
     alerted_s = -ALERT_EVERY_S
+    pruned_s = time.monotonic()  # `serve` did it when it started
     while True:
         try:
             found = _look(path)
+            if time.monotonic() - pruned_s >= PRUNE_EVERY_S:
+                pruned_s = time.monotonic()
+                with closing(open_writer(path, create=False)) as writer:
+                    prune_trash(writer)
             if rules_path and (found or time.monotonic() - alerted_s >= ALERT_EVERY_S):
                 alerted_s = time.monotonic()
                 _alert(path, rules_path, environ)

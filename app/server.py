@@ -6,25 +6,24 @@ import errno
 import gc
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import closing
-from pathlib import Path
+from contextlib import closing, suppress
 from typing import Any
 
 from flask import Flask
 
-import collectors
 from app import create_app
 from app.follow import start_follower
 from app.format import format_plural
 from app.imports.shelf import Shelf
+from app.indexing import start_indexing
 from app.settings import Settings
 from app.web.security import LOOPBACK_NAMES, allowed_hosts, is_loopback, is_writable
-from collectors.store.connect import open_reader
+from collectors.store.connect import open_reader, open_writer
+from collectors.store.errors import StoreError
 from collectors.store.migrations import migrate
-from collectors.store.search import list_pending
+from collectors.store.trash import prune_trash
 
 
 class ServeError(Exception):
@@ -48,7 +47,18 @@ def prepare_database(path: str, environ: Mapping[str, str]) -> None:
         say(f"{path} {'did not exist' if missing else 'was empty'}: made an empty database")
     open_reader(path).close()
     _pick_up(environ)
-    _index(path, environ)
+    pending_count = start_indexing(path)
+    if pending_count:
+        say(f"indexing {format_plural(pending_count, 'run')} for search in the background")
+    _prune(path)
+
+
+def _prune(path: str) -> None:
+    """Delete for good what was deleted a week ago, where this process may write."""
+    with suppress(StoreError), closing(open_writer(path)) as writer:
+        pruned = prune_trash(writer)
+        if pruned:
+            say(f"deleted for good what was deleted a week ago: {format_plural(len(pruned), 'run')}")
 
 
 def _pick_up(environ: Mapping[str, str]) -> None:
@@ -61,25 +71,6 @@ def _pick_up(environ: Mapping[str, str]) -> None:
         say(f"recorded {format_plural(picked.event_count, 'event')} of {runs} that no recorder had finished")
     for problem in picked.problems:
         say(f"not picked up: {problem}")
-
-
-def _index(path: str, environ: Mapping[str, str]) -> None:
-    """Let a child put into the search index what is not in it; pages say how far it is."""
-    with closing(open_reader(path)) as reader:
-        pending = list_pending(reader)
-    if not pending:
-        return
-    root = str(Path(collectors.__file__).resolve().parent.parent)
-    child = subprocess.Popen(
-        [sys.executable, "-m", "collectors", "index", "--db", os.path.abspath(path)],
-        cwd=root,  # -m looks there first
-        env={**environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [environ.get("PYTHONPATH")])])},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    child.returncode = 0  # gunicorn reaps it; what it did not finish is found by the next start
-    say(f"indexing {format_plural(len(pending), 'run')} for search in the background")
 
 
 def bind(host: str, port: int) -> socket.socket:

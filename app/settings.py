@@ -36,10 +36,14 @@ SETTINGS = (
     Setting("upload_mib", 512, "MiB that one upload may have, as it is sent."),
     Setting("upload_unpacked_mib", 4096, "MiB that may come out of one upload's archives and compressed logs."),
     Setting("upload_ratio", 1000, "How many times its own size may come out of a file; real logs reach 180."),
+    Setting("upload_entries", 20_000, "Entries that an upload's archives may have."),
+    Setting("upload_records", 2_000_000, "Records that may come of one upload."),
+    Setting("upload_rows", 20_000_000, "Rows that the import of an upload may write."),
+    Setting("upload_slice_s", 20, "Seconds after which the import of an upload makes way for those that wait."),
     Setting("upload_memory_mib", 1024, "MiB of address space that an import of an upload may use."),
     Setting("upload_timeout_s", 900, "Seconds that an import of an upload may take."),
     Setting("alerts", "", "The file of rules that says which findings are told to whom; see `alerts example`."),
-    Setting("upload_queue", 8, "Uploads that may wait for their import; one is imported at a time."),
+    Setting("upload_queue", 8, "Uploads that may wait for their import."),
 )
 
 
@@ -64,13 +68,17 @@ class Settings:
     upload_mib: int = 512
     upload_unpacked_mib: int = 4096
     upload_ratio: int = 1000
+    upload_entries: int = 20_000
+    upload_records: int = 2_000_000
+    upload_rows: int = 20_000_000
+    upload_slice_s: int = 20
     upload_memory_mib: int = 1024
     upload_timeout_s: int = 900
     alerts: str = ""
     upload_queue: int = 8
 
 
-_RANGES = {"port": (0, 65535), "trusted_proxies": (0, 10)}
+_RANGES = {"port": (0, 65535), "trusted_proxies": (0, 10), "upload_records": (1, 10**9), "upload_rows": (1, 10**9)}
 
 
 class SettingError(ValueError):

@@ -142,7 +142,13 @@ def import_command(arguments: argparse.Namespace) -> int:
             follow=arguments.follow,
             strict=arguments.strict,
             index=not arguments.no_index,
-            limits=Limits(arguments.limit_bytes, arguments.limit_ratio),
+            limits=Limits(
+                arguments.limit_bytes,
+                arguments.limit_ratio,
+                arguments.limit_entries,
+                arguments.limit_records,
+                arguments.limit_rows,
+            ),
             names=read_names(arguments.names),
             lines=lines,
         )

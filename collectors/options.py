@@ -148,6 +148,12 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     bounds.add_argument(
         "--limit-ratio", type=count, metavar="N", help="how many times its own size may come out of a file"
     )
+    for name, text in (
+        ("entries", "the most entries that the archives may have"),
+        ("records", "the most records that may come of it"),
+        ("rows", "the most rows that it may write into the database"),
+    ):
+        bounds.add_argument(f"--limit-{name}", type=count, metavar="N", help=text)
     bounds.add_argument(
         "--names", metavar="FILE", help="a JSON object: what files are called, by their names on disk below PATH"
     )

@@ -9,6 +9,7 @@ from flask import abort, request
 
 from app.db import get_reader
 from app.queries import run_detail
+from app.queries.audit import describe_absence
 from app.queries.page import FilterError, Page, check_limit
 from app.queries.run_detail import RunDetail
 
@@ -74,7 +75,7 @@ def read_number(text: str) -> int | None:
 def find_run(run_id: str) -> RunDetail:
     """Return a run, or answer that there is none."""
     detail = run_detail.get_run(get_reader(), run_id)
-    return detail if detail is not None else refuse(f"There is no run {run_id[:80]}; it may have been deleted.")
+    return detail if detail is not None else refuse(describe_absence(get_reader(), run_id))
 
 
 def refuse(sentence: str) -> NoReturn:

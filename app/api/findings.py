@@ -16,7 +16,7 @@ from app.db import get_reader, writing
 from app.queries import findings as queries
 from app.queries.finding_filter import read_finding_filter
 from app.queries.page import FilterError
-from collectors.store.findings import say_of_finding
+from collectors.store.findings import WHO_LIMIT, say_of_finding
 
 
 def list_findings() -> Answer:
@@ -56,7 +56,7 @@ def reopen(finding_id: str) -> Answer:
 def _say(finding_id: str, action: str) -> Answer:
     said = _read_body()
     try:
-        with writing() as connection:
+        with writing(f"finding.{action}", finding_id, f"by {said['who'][:WHO_LIMIT]}") as connection:
             say_of_finding(connection, finding_id, action, **said)
     except ValueError as error:
         raise FilterError(str(error)) from None

@@ -9,7 +9,7 @@ from flask import request
 
 from app.api.answer import Answer, read_limit, refuse
 from app.api.operation import Operation
-from app.db import get_settings
+from app.db import get_settings, request_origin
 from app.imports.desk import accept
 from app.imports.shelf import MOST_KEPT, Import, Shelf
 
@@ -37,7 +37,7 @@ def get_import(import_id: str) -> Answer:
 
 def start_import() -> Answer:
     """Take an upload."""
-    return Answer(import_row(accept(request.environ, request.args, get_settings())))
+    return Answer(import_row(accept(request.environ, request.args, get_settings(), request_origin())))
 
 
 OPERATIONS = (

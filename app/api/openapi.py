@@ -10,6 +10,7 @@ from app import __version__
 from app.api import (
     index,
     schemas_across,
+    schemas_activity,
     schemas_aot,
     schemas_artifacts,
     schemas_caches,
@@ -61,6 +62,7 @@ SCHEMAS: dict[str, Schema] = {
     **schemas_compare.SCHEMAS,
     **schemas_findings.SCHEMAS,
     **schemas_imports.SCHEMAS,
+    **schemas_activity.SCHEMAS,
     **schemas_results.SCHEMAS,
     **schemas_ranks.SCHEMAS,
     **schemas_stacks.SCHEMAS,
@@ -71,7 +73,7 @@ SCHEMAS: dict[str, Schema] = {
 }
 _FAILURES = {
     "400": ("BadRequest", "A parameter that is not known, or whose value cannot be used."),
-    "403": ("Refused", "A host name that this server does not answer to."),
+    "403": ("Refused", "A host name that this server does not answer to, or a change where it is read-only."),
     "404": ("NotFound", "There is no such address, or nothing of that id."),
     "405": ("NotPossible", "Another method is asked for there: the sentence says which."),
     "500": ("Broken", "The server failed, or the database file is not one."),
@@ -80,6 +82,7 @@ _FAILURES = {
 
 # What can be wrong with an upload, beside that.
 _REFUSALS = {
+    "409": ("Conflict", "What stands in the way: the sentence says what."),
     "413": ("TooLarge", "More than one upload may have: the sentence names the limit."),
     "415": ("NoUpload", "Neither a form with files nor a raw file."),
     "429": ("Busy", "Too many imports are under way: try again after the seconds in Retry-After."),
@@ -127,7 +130,9 @@ def _describe(operation: Operation) -> dict[str, Any]:
             *({"$ref": f"#/components/parameters/{key}"} for key in operation.parameters),
         ],
     }
-    if operation.body is not None:
+    if operation.body == {}:
+        failures["409"] = {"$ref": "#/components/responses/Conflict"}
+    elif operation.body is not None:
         said["requestBody"] = {"required": True, "content": {"application/json": {"schema": operation.body}}}
     elif operation.method == "POST":
         said["requestBody"] = UPLOAD

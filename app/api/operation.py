@@ -14,7 +14,7 @@ from app.api.schema import Schema
 class Operation(NamedTuple):
     """Describe one address. `schema` names the schema of its data, or of one row where it is a list.
 
-    `body` is what a POST takes as JSON; without one it takes an upload.
+    `body` is what a POST takes as JSON: nothing where it is empty; without one it takes an upload.
     """
 
     path: str

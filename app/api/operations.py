@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.api import (
     across,
+    activity,
     aot,
     artifacts,
     caches,
@@ -226,6 +227,7 @@ OPERATIONS = (
     *caches.OPERATIONS,
     *aot.OPERATIONS,
     *imports.OPERATIONS,
+    *activity.OPERATIONS,
     *ranks.OPERATIONS,
     *stacks.OPERATIONS,
     *shapes.OPERATIONS,

@@ -173,6 +173,7 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("subject", "What the series is of.", {"type": "string", "enum": [*findings.SUBJECTS]}),
     ("metric_finding", "A metric's name, whole.", TEXT),
     ("run_finding", "The first run after the change: its id.", TEXT),
+    ("subject_audit", "The id of what was changed: a run's, a finding's, a baseline's name.", TEXT),
     ("recovered", "Whether the level before came back.", _CHOICE),
 )
 _SAME_NAME = {

@@ -23,6 +23,7 @@ from app.format import format_plural, format_time
 from app.queries.baselines import Baseline, get_baseline, list_baselines
 from app.reports.output import write_file
 from app.settings import load_settings
+from collectors.store.audit import command_origin, record_action
 from collectors.store.baselines import delete_baseline, replace_baseline, save_baseline
 from collectors.store.connect import checkpoint, open_reader, open_writer
 from collectors.store.errors import StoreError, explain
@@ -103,6 +104,8 @@ def save(reader: sqlite3.Connection, path: str, arguments: argparse.Namespace) -
     try:
         with closing(open_writer(path)) as writer:
             is_new = save_baseline(writer, arguments.name, dump_side(side), run_id=run_id, note=arguments.note)
+            if is_new:
+                record_action(writer, "baseline.save", arguments.name, command_origin())
             checkpoint(writer)
     except ValueError as error:
         raise Refused(str(error)) from None
@@ -124,6 +127,7 @@ def update(reader: sqlite3.Connection, path: str, arguments: argparse.Namespace)
     try:
         with closing(open_writer(path)) as writer:
             replace_baseline(writer, kept.name, dump_side(after), run_id=run_id, note=arguments.note)
+            record_action(writer, "baseline.update", kept.name, command_origin())
             checkpoint(writer)
     except ValueError as error:
         raise Refused(str(error)) from None
@@ -165,6 +169,7 @@ def delete(_reader: sqlite3.Connection, path: str, arguments: argparse.Namespace
     with closing(open_writer(path)) as writer:
         if not delete_baseline(writer, arguments.name):
             raise Refused(f"there is no baseline {arguments.name!r}; `baseline list` lists them")
+        record_action(writer, "baseline.delete", arguments.name, command_origin())
         checkpoint(writer)
     yield f"baseline {arguments.name}: deleted"
 

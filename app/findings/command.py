@@ -22,6 +22,7 @@ from app.queries.findings import (
     list_findings,
 )
 from app.settings import load_settings
+from collectors.store.audit import command_origin, record_action
 from collectors.store.connect import open_reader, open_writer
 from collectors.store.errors import StoreError, explain
 from collectors.store.findings import ACTIONS, say_of_finding
@@ -168,6 +169,9 @@ def _say(path: str, arguments: argparse.Namespace) -> int:
         try:
             said = {"who": arguments.who, "text": arguments.text, "whole_range": arguments.range}
             found = say_of_finding(writer, arguments.id, arguments.action, **said)
+            if found:
+                detail = f"by {arguments.who}"
+                record_action(writer, f"finding.{arguments.action}", arguments.id, command_origin(), detail=detail)
         except ValueError as error:
             return _fail(f"--{error}")
     return 0 if found else _no_such(arguments.id)

@@ -12,12 +12,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import collectors
-from app.imports.shelf import Slot
+from app.imports.shelf import Import, Lane, Slot
 from app.imports.wishes import Wishes
 from app.settings import Settings
 from collectors.events import RunEnded
@@ -28,6 +29,7 @@ from collectors.store.ingest import Ingestor
 CONFINE = Path(__file__).with_name("confine.py")
 MIB = 1 << 20
 SLACK_BYTES = 1 << 30  # what a database may grow beyond the log: its indexes, and the write-ahead log
+PAUSE_SIGNAL = signal.SIGUSR1  # collectors.importer.budget listens to it
 INTERRUPTED = -1  # sequence of the end that is written for an import that could not write its own
 _KEPT_VARIABLES = ("PATH", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
 _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects", "run_id")
@@ -38,7 +40,11 @@ def build_command(settings: Settings, wishes: Wishes, target: str) -> list[str]:
     database = os.path.abspath(settings.db)
     file_bytes = _size(database) + settings.upload_unpacked_mib * MIB + SLACK_BYTES
     bounds = [settings.upload_memory_mib * MIB, settings.upload_timeout_s, file_bytes]
-    limits = ["--limit-bytes", settings.upload_unpacked_mib * MIB, "--limit-ratio", settings.upload_ratio]
+    limits = [
+        *("--limit-bytes", settings.upload_unpacked_mib * MIB, "--limit-ratio", settings.upload_ratio),
+        *("--limit-entries", settings.upload_entries, "--limit-records", settings.upload_records),
+        *("--limit-rows", settings.upload_rows),
+    ]
     return [
         *(sys.executable, "-I", "-S", str(CONFINE), *map(str, bounds)),
         *(sys.executable, "-m", "collectors", "import", f"--db={database}", "--progress-lines"),
@@ -59,9 +65,13 @@ def build_environ(folder: Path) -> dict[str, str]:
     }
 
 
-def run(slot: Slot, command: list[str], settings: Settings) -> None:
-    """Import what was sent, keep its state current, and leave it done or failed."""
+def run(slot: Slot, command: list[str], settings: Settings, lane: Lane | None = None) -> bool:
+    """Import what was sent, keep its state current, and leave it done or failed.
+
+    Return True if it was stopped to make way for others: run it again, in the second lane, to read the rest.
+    """
     errors = slot.folder / "errors"
+    begun = slot.it  # what an earlier part of it read
     slot.save(state="running")
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
@@ -77,23 +87,41 @@ def run(slot: Slot, command: list[str], settings: Settings) -> None:
         timer = threading.Timer(settings.upload_timeout_s, _end, (process, late))
         timer.daemon = True
         timer.start()
+        slicer = threading.Timer(settings.upload_slice_s, _make_way, (process, lane))
+        slicer.daemon = True
+        slicer.start()
         try:
-            last = _follow(process, slot)
+            last = _follow(process, slot, begun)
             process.wait()
         finally:
             timer.cancel()
+            slicer.cancel()
             _kill(process)
+    if last.get("state") == "paused":
+        return True
     _finish(slot, last, process.returncode, late.is_set(), errors, settings)
+    return False
 
 
-def _follow(process: subprocess.Popen[bytes], slot: Slot) -> dict[str, Any]:
-    """Read the child's lines to their end; return the last one."""
+def _make_way(process: subprocess.Popen[bytes], lane: Lane | None) -> None:
+    """Let the next import begin: this one goes on beside it, or stops until the one that is there already has ended."""
+    if lane is not None and not lane.try_second() and process.poll() is None:
+        process.send_signal(PAUSE_SIGNAL)
+
+
+def _follow(process: subprocess.Popen[bytes], slot: Slot, begun: Import) -> dict[str, Any]:
+    """Read the child's lines to their end, with what an earlier part of the import counted; return the last one."""
     last: dict[str, Any] = {}
     assert process.stdout is not None
     with process.stdout as lines:
         for line in lines:
             with suppress(ValueError):
                 last = json.loads(line)
+                if "rejects" in last:
+                    last["record_count"] += begun.record_count
+                    counts = Counter(begun.rejects)
+                    counts.update(last["rejects"])
+                    last["rejects"] = dict(sorted(counts.items()))
                 if last.get("state") == "reading":
                     slot.save(**{key: last[key] for key in _LINE_KEYS})
     return last
@@ -139,7 +167,8 @@ def _outcome(last: dict[str, Any], code: int) -> str:
 
 def _explain(last: dict[str, Any], code: int, late: bool, said: str, settings: Settings) -> str:
     if last.get("state") == "failed":
-        settings_named = " Settings: COMPILEBOARD_UPLOAD_UNPACKED_MIB, COMPILEBOARD_UPLOAD_RATIO."
+        names = ("UNPACKED_MIB", "RATIO", "ENTRIES", "RECORDS", "ROWS")
+        settings_named = f" Settings: {', '.join(f'COMPILEBOARD_UPLOAD_{name}' for name in names)}."
         return str(last["message"]) + (settings_named if last.get("limit") else "")
     if late or code == -signal.SIGXCPU:
         return (

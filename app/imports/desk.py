@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from app.imports import child
@@ -13,6 +14,9 @@ from app.imports.refusal import Refused
 from app.imports.shelf import Import, Shelf, Slot
 from app.imports.wishes import Wishes, read_wishes
 from app.settings import Settings
+from collectors.store.audit import Origin, record_action
+from collectors.store.connect import open_reader, open_writer
+from collectors.store.errors import StoreError
 
 MIB = child.MIB
 MOST_RECEIVING = 32  # they hold no permit of app.worker while they wait for bytes; the disk is what they fill
@@ -22,21 +26,22 @@ FORBIDDEN = (
 )
 
 
-def accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings) -> Import:
+def accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings, origin: Origin) -> Import:
     """Receive one upload and start its import.
 
-    Raises: Refused; OSError.
+    Raises: Refused; OSError; StoreError if the database is not there or cannot be written.
     """
     try:
-        return _accept(environ, query, settings)
+        return _accept(environ, query, settings, origin)
     except Refused:
         drain(environ)
         raise
 
 
-def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings) -> Import:
+def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings, origin: Origin) -> Import:
     if settings.uploads != "yes":
         raise Refused(403, FORBIDDEN)
+    open_reader(settings.db).close()
     limit_bytes = settings.upload_mib * MIB
     refused = too_large(environ, limit_bytes)
     if refused is not None:
@@ -55,17 +60,26 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
         received.write_names(slot.folder / "names.json")
         slot.save(state="waiting", name=received.label, file_count=len(received.names), size_bytes=received.size_bytes)
         answer = slot.it
-        threading.Thread(target=_work, args=(slot, received, wishes, settings), name="import", daemon=True).start()
+        threading.Thread(
+            target=_work, args=(slot, received, wishes, settings, origin), name="import", daemon=True
+        ).start()
     except BaseException:
         slot.discard()
         raise
     return answer
 
 
-def _work(slot: Slot, received: Received, wishes: Wishes, settings: Settings) -> None:
+def _work(slot: Slot, received: Received, wishes: Wishes, settings: Settings, origin: Origin) -> None:
     try:
-        with Shelf(settings.db).turn():
-            child.run(slot, child.build_command(settings, wishes, received.target), settings)
+        with closing(open_writer(settings.db, create=False)) as writer:
+            record_action(writer, "import.upload", slot.it.id, origin, detail=received.label)
+        with Shelf(settings.db).lane() as lane:
+            if child.run(slot, child.build_command(settings, wishes, received.target), settings, lane):
+                slot.save(state="waiting")
+                lane.enter_second()
+                child.run(slot, child.build_command(settings, wishes, received.target), settings)
+    except StoreError as error:
+        slot.save(state="failed", message=str(error))
     except Exception:
         logging.getLogger("app.imports").exception("import %s failed", slot.it.id)
         slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")

@@ -2,7 +2,8 @@
 
 <database>-imports/          0700, beside the database: its disk has the room, /tmp may be memory
     admit                    locked while an import is let in or a dead one is cleared away
-    running                  locked by the import that runs
+    running                  locked by the import that runs in the first lane
+    running-long             locked by the import that runs in the second
     <id>.json                how an import stands, kept for a day
     <id>/                    its files, until it has ended
     <id>/alive               locked by the process that looks after it, for as long as it does
@@ -62,12 +63,21 @@ def _now_us() -> int:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold a lock file; it goes with the process, however that ends."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = _lock(path, fcntl.LOCK_EX)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(path: Path, operation: int) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, operation)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 class Slot:
@@ -96,6 +106,47 @@ class Slot:
         self.close()
 
 
+class Lane:
+    """A place among the imports that run: first for a short time, then, beside the next one, for long.
+
+    So that an import of minutes keeps none of seconds from its turn, and no more than two take memory at a time.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._first: int | None = None
+        self._second: int | None = None
+
+    def enter_first(self) -> None:
+        """Wait until no other import is in its first seconds."""
+        self._first = _lock(self._root / "running", fcntl.LOCK_EX)
+
+    def try_second(self) -> bool:
+        """Go on in the second lane, if that is free: the next import begins."""
+        with suppress(BlockingIOError):
+            self._second = _lock(self._root / "running-long", fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._leave_first()
+        return self._second is not None
+
+    def enter_second(self) -> None:
+        """Let the next import begin, and wait until the second lane is free."""
+        self._leave_first()
+        if self._second is None:
+            self._second = _lock(self._root / "running-long", fcntl.LOCK_EX)
+
+    def _leave_first(self) -> None:
+        if self._first is not None:
+            os.close(self._first)
+            self._first = None
+
+    def leave(self) -> None:
+        """Give back what is held."""
+        self._leave_first()
+        if self._second is not None:
+            os.close(self._second)
+            self._second = None
+
+
 class Shelf:
     """Hold the imports of one database."""
 
@@ -103,10 +154,14 @@ class Shelf:
         self.root = Path(f"{os.path.abspath(database)}-imports")
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait until no other import runs."""
-        with _locked(self.root / "running"):
-            yield
+    def lane(self) -> Iterator[Lane]:
+        """Wait for the first lane; give back, at the end, whichever is held then."""
+        lane = Lane(self.root)
+        try:
+            lane.enter_first()
+            yield lane
+        finally:
+            lane.leave()
 
     def admit(self, name: str, *, most_receiving: int, most_waiting: int) -> Slot:
         """Make room for one more.

@@ -18,6 +18,7 @@ TITLES = {
     404: "Not here",
     405: "Not possible here",
     408: "Too slow",
+    409: "Not now",
     413: "Too large",
     415: "Not an upload",
     429: "Busy",

@@ -79,7 +79,7 @@ def say(finding_id: str) -> Response:
     """Keep what a person does with a finding, or says of it; what cannot be kept comes back with what was typed."""
     typed = {key: request.form.get(key, "") for key in ("action", "who", "text", "range")}
     try:
-        with writing() as connection:
+        with writing(f"finding.{typed['action'][:20]}", finding_id, f"by {typed['who'][:WHO_LIMIT]}") as connection:
             found = say_of_finding(
                 connection,
                 finding_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.db import get_settings
+from app.db import get_settings, request_origin
 from app.imports.desk import FORBIDDEN, accept
 from app.imports.shelf import ENDED, Shelf
 from app.web.security import READ_ONLY, is_writable
@@ -32,7 +32,7 @@ def index() -> str:
 @blueprint.post("/imports")
 def start() -> Response:
     """Take the form; a browser then follows its import."""
-    it = accept(request.environ, request.args, get_settings())
+    it = accept(request.environ, request.args, get_settings(), request_origin())
     return redirect(url_for("imports.show", import_id=it.id), 303)
 
 

@@ -12,6 +12,7 @@ from flask import abort, current_app, render_template, url_for
 from app.analysis.run_states import describe_state
 from app.db import get_reader, get_settings
 from app.queries import logs, run_detail, run_events
+from app.queries.audit import describe_absence
 from app.queries.explored import Explored, get_explored
 from app.queries.run_detail import RunDetail
 from app.reports.parquet import is_available
@@ -59,7 +60,7 @@ def find_run(run_id: str) -> RunDetail:
     """Return a run, or answer that there is none."""
     detail = run_detail.get_run(get_reader(), run_id)
     if detail is None:
-        abort(404, f"There is no run {run_id[:80]}; it may have been deleted.")
+        abort(404, describe_absence(get_reader(), run_id))
     return detail
 
 

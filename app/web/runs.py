@@ -66,7 +66,7 @@ def change(run_id: str) -> Response:
         abort(400, f"pinned: {pinned[:40]!r} is neither 0 nor 1.")
     title, note = request.form.get("title"), request.form.get("note")
     try:
-        with writing() as connection:
+        with writing("run.annotate", run_id, _describe_change(title, note, pinned)) as connection:
             found = annotate(
                 connection, run_id, title=title, note=note, pinned=None if pinned is None else pinned == "1"
             )
@@ -89,11 +89,17 @@ def confirm_delete(run_id: str) -> str:
 @blueprint.post("/runs/<run_id>/delete")
 def delete(run_id: str) -> Response:
     """Delete a run with all that belongs to it."""
-    with writing() as connection:
+    with writing("run.delete", run_id) as connection:
         found = delete_run(connection, run_id)
     if not found:
         abort(404, f"There is no run {run_id[:80]}; it may have been deleted already.")
     return redirect(url_for("runs.index", done="deleted"), 303)
+
+
+def _describe_change(title: str | None, note: str | None, pinned: str | None) -> str:
+    changes = [] if pinned is None else ["pinned" if pinned == "1" else "unpinned"]
+    changes += [] if title is None else [f"title: {title.strip()[:200] or 'none'}"]
+    return ", ".join([*changes, *([] if note is None else ["note"])])
 
 
 def _way_back(otherwise: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from collectors.importer.budget import Budget
 from collectors.importer.follow import await_log
 from collectors.importer.follow import follow as go_on
 from collectors.importer.lines import ProgressLines
@@ -59,9 +60,13 @@ def import_paths(
     find = partial(find_sources, latest=latest, limits=limits, names=names)
     # What is not there is said before anything is written.
     groups = [] if follow else join_folders([find(path) for path in paths])
-    with closing(open_writer(database)) as connection:
+    # Who bounds an import serves the database that it goes into: it is there.
+    with closing(open_writer(database, create=lines is None)) as connection:
         migrate_connection(connection)
-        importing = _Importing(connection, database, options, say, lines, index)
+        budget = Budget(connection, limits)
+        if lines is not None:
+            budget.listen()
+        importing = _Importing(connection, database, options, say, lines, index, budget)
         if follow:
             importing.follow(paths[0], partial(find, paths[0]))
         for group in groups:
@@ -83,6 +88,7 @@ class _Importing:
     say: Say
     lines: ProgressLines | None
     index: bool
+    budget: Budget
     rejected: bool = False
     _came: dict[str, list[str]] = field(default_factory=dict)  # the runs of each group
 
@@ -106,8 +112,10 @@ class _Importing:
         size_bytes = sum(source.size_bytes or 0 for source in group.results)
         if size_bytes > SLOW_BYTES:
             self.say(f"{group.label}: {size_bytes / 1e6:,.0f} MB of results; each 100,000 rows take minutes")
-        found = load_results(self.connection, self.database, group, self.options, show)
+        most_records = self.budget.limits.records
+        found = load_results(self.connection, self.database, group, self.options, show, most_records=most_records)
         for number, done in enumerate(found):
+            self.budget.check(group.label, done.record_count)
             # What was passed over is said once, of the group.
             self._report(done, replace(group, ignored=[]) if number or group.sources else group, began_s)
             began_s = time.monotonic()
@@ -119,7 +127,7 @@ class _Importing:
         began_s = time.monotonic()
         try:
             show = self.lines.begin(loader.group, loader.imported) if self.lines else _progress_line(loader.group)
-            done = loader.read(show)
+            done = loader.read(self.budget.watch(loader.group.label, lambda: loader.imported.record_count, show))
             if follow is not None and not done.deleted:
                 self.say(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
                 go_on(loader, follow, show)

@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any, TextIO
 
+from collectors.importer.budget import Paused
 from collectors.importer.loader import Imported, Progress
 from collectors.read.sources import LimitExceeded, SourceGroup
 
@@ -46,7 +47,8 @@ class ProgressLines:
 
     def fail(self, error: Exception) -> None:
         """Say why it ended."""
-        self._put({"state": "failed", "message": str(error), "limit": isinstance(error, LimitExceeded)})
+        state = "paused" if isinstance(error, Paused) else "failed"
+        self._put({"state": state, "message": str(error), "limit": isinstance(error, LimitExceeded)})
 
     def _write(self, state: str, imported: Imported, **more: Any) -> None:
         self._put(

@@ -35,6 +35,8 @@ def load_results(
     group: SourceGroup,
     options: Options,
     progress: Progress = lambda _bytes: None,
+    *,
+    most_records: int | None = None,
 ) -> Iterator[Imported]:
     """Import what is new in a group's files of results, a run at a time.
 
@@ -49,6 +51,12 @@ def load_results(
             read_bytes += read[-1].size_bytes
             progress(read_bytes)
         merged = merge([it.file for it in read])
+        record_count = len(merged.results) + sum(len(it.file.breaks) for it in read)
+        if most_records is not None and record_count > most_records:
+            raise LimitExceeded(
+                f"{group.label}: {record_count:,} records are in it, the limit is {most_records:,} records for one "
+                "import; import fewer files at once."
+            )
         if not merged.results and not any(it.file.breaks for it in read):
             raise NoSuchLog(_say_nothing(read))
         name = options.name or (f"{group.label}/{part}" if part else group.label)

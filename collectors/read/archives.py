@@ -90,6 +90,7 @@ def list_zip(it: Container) -> Listing:
             entries = archive.infolist()
     except _ERRORS as error:
         raise SourceDamaged(f"{it.name}: the zip cannot be read ({error}); copy the file again.") from None
+    it.gauge.add_entries(it.name, len(entries))
     for entry in entries:
         kind = entry.external_attr >> 28  # Unix's file type: 8 a file, 0 not said, 10 a link
         if entry.filename.endswith("/"):
@@ -327,6 +328,7 @@ def list_tar(it: Container, packed: bool) -> Listing:
     at = _Pass(it, packed)
     try:
         while (found := at.step()) is not None:
+            it.gauge.add_entries(it.name)
             if found.isdir():
                 continue
             if not found.isreg() or found.issparse():

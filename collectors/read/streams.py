@@ -51,6 +51,9 @@ class Limits:
 
     total_bytes: int | None = None
     ratio: float | None = None
+    entries: int | None = None
+    records: int | None = None
+    rows: int | None = None
 
 
 @dataclass
@@ -65,6 +68,19 @@ class Gauge:
     _reached: dict[tuple[str, int], int] = field(default_factory=dict)
     _out_of: dict[str, int] = field(default_factory=dict)
     _total: int = 0
+    _entry_count: int = 0
+
+    def add_entries(self, file: str, count: int = 1) -> None:
+        """Count files of an archive, whatever they are.
+
+        Raises: LimitExceeded.
+        """
+        self._entry_count += count
+        if self.limits.entries is not None and self._entry_count > self.limits.entries:
+            raise LimitExceeded(
+                f"{file}: {self._entry_count:,} entries so far, the limit is {self.limits.entries:,} entries for all "
+                "archives together; pack only the logs."
+            )
 
     def layer(self, file: str, file_bytes: int | None) -> Callable[[int], None]:
         """Return what a layer calls with its position."""

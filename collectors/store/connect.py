@@ -24,16 +24,21 @@ BUSY_TIMEOUT_MS = 5_000
 CHECKPOINT_BUSY_TIMEOUT_MS = 100  # longer blocks the writer for as long as a reader reads
 
 
-def open_writer(path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:
-    """Open a database for writing, creating the file where there is none.
+def open_writer(
+    path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, create: bool = True
+) -> sqlite3.Connection:
+    """Open a database for writing, creating the file where there is none, unless that must have been there.
 
-    Raises: StoreError in words if it cannot be written, is not ours, or is newer than this program.
+    Raises: StoreError in words if it cannot be written, is not ours, or is newer than this program; StoreMissing.
     """
     name = os.fspath(path)
+    if not create and not os.path.exists(name):
+        raise StoreMissing(describe_missing(name))
     if os.path.isdir(name):
         raise StoreNotReadable(f"{name} is a folder; --db expects a file.")
     try:
-        connection = sqlite3.connect(name, timeout=busy_timeout_ms / 1000, isolation_level=None)
+        uri = f"{Path(name).absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+        connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout_ms / 1000, isolation_level=None)
     except sqlite3.Error as error:
         raise explain(error, name) from error
     try:
@@ -75,7 +80,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """
     name = os.fspath(path)
     if not os.path.exists(name):
-        raise StoreMissing(f"There is no database at {name}. `python -m app migrate --db {name}` makes an empty one.")
+        raise StoreMissing(describe_missing(name))
     if os.path.isdir(name):
         raise StoreNotReadable(f"{name} is a folder; --db expects a file.")
     try:
@@ -94,6 +99,11 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
+
+
+def describe_missing(name: str) -> str:
+    """Say that there is no such file, and what to do."""
+    return f"There is no database at {name}. `python -m app migrate --db {name}` makes an empty one."
 
 
 def _open_read_only(name: str) -> sqlite3.Connection:

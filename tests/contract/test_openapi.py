@@ -25,6 +25,7 @@ from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.benched import RUNS as BENCHED
 from tests.unit.app.benched import bench_suite
+from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.explored import explore
 from tests.unit.app.found import keep_one_of_each
 from tests.unit.app.recorded import record_run
@@ -51,6 +52,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         record_run(connection)
         bench_suite(connection)
         keep_one_of_each(connection)
+        delete_and_audit(connection)
     assert keep_baseline(["baseline", "save", "main", "--run", BENCHED[0], "--db", str(path)]) == 0
     explore(path)
     slot = Shelf(str(path)).admit("ddp.tar.gz", most_receiving=1, most_waiting=1)
@@ -119,12 +121,17 @@ def test_every_reference_leads_somewhere_and_every_part_is_used() -> None:
     assert named == there
 
 
-def test_every_operation_has_its_own_name_and_only_imports_and_words_of_findings_write() -> None:
+def test_every_operation_has_its_own_name_and_only_imports_restored_runs_and_words_of_findings_write() -> None:
     names = [operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()]
     assert len(names) == len(set(names))
     finding = "/api/v1/findings/{finding_id}"
     writing = [path for path, methods in DOCUMENT["paths"].items() if set(methods) != {"get"}]
-    assert writing == ["/api/v1/imports", *(f"{finding}/{it}" for it in ("acknowledge", "ignore", "note", "reopen"))]
+    restore = "/api/v1/deleted_runs/{run_id}/restore"
+    assert writing == [
+        "/api/v1/imports",
+        restore,
+        *(f"{finding}/{it}" for it in ("acknowledge", "ignore", "note", "reopen")),
+    ]
     assert set(DOCUMENT["paths"]["/api/v1/imports"]) == {"get", "post"}
 
 

@@ -25,6 +25,7 @@ from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.benched import RUNS as BENCH_RUNS
 from tests.unit.app.benched import bench_suite
+from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.explored import LOGS as WHOLE_LOGS
 from tests.unit.app.explored import explore
 from tests.unit.app.found import keep_one_of_each
@@ -47,6 +48,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in ("first", "second", "third"):
             save_baseline(connection, name, {}, run_id=BENCH_RUNS[0])
         keep_one_of_each(connection)
+        delete_and_audit(connection)
     explore(path)
     return path
 

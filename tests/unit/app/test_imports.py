@@ -7,7 +7,10 @@ import json
 import os
 import stat
 import sys
+import tarfile
+import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +24,7 @@ from app.imports.refusal import Refused
 from app.imports.shelf import KEEP_US, STOPPED, Shelf, Slot
 from app.imports.wishes import Wishes, read_wishes
 from app.settings import Settings
+from collectors.store.migrations import migrate
 from tests.tools.make_db import DATA
 from tests.tools.uploading import BOUNDARY, write_form
 
@@ -29,6 +33,7 @@ LOG = DATA / "trace" / "torch2.13-breaks.log.xz"
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Shelf:
+    migrate(tmp_path / "team.db")
     return Shelf(str(tmp_path / "team.db"))
 
 
@@ -214,3 +219,58 @@ def test_the_limits_outlive_exec() -> None:
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
     assert said[:2] == [str(1 << 30), "7"]
     assert int(said[2]) >= 10
+
+
+@pytest.mark.parametrize(("limit", "word"), [("records", "records"), ("rows", "rows"), ("entries", "entries")])
+def test_an_import_above_a_limit_is_ended_with_what_was_reached(
+    shelf: Shelf, tmp_path: Path, limit: str, word: str
+) -> None:
+    file = LOG
+    if limit == "entries":
+        file = tmp_path / "many.tar.gz"
+        with tarfile.open(file, "w:gz") as archive:
+            for number in range(12):
+                archive.addfile(tarfile.TarInfo(f"empty/{number}"))
+            archive.add(LOG, "a.log.xz")
+    ended = run_child(shelf, file=file, **{f"upload_{limit}": 10}).it
+    assert ended.state == "failed"
+    assert f"the limit is 10 {word}" in ended.message and f"COMPILEBOARD_UPLOAD_{limit.upper()}" in ended.message
+
+
+def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: Shelf) -> None:
+    """The first part stops behind its first batch; both together are what one import would have been."""
+    whole = run_child(shelf).it
+    os.remove(shelf.root.with_name("team.db"))
+    migrate(shelf.root.with_name("team.db"))
+    slot = admit(shelf)
+    (slot.folder / "files").mkdir()
+    (slot.folder / "files" / "0001").write_bytes(LOG.read_bytes())
+    (slot.folder / "names.json").write_text(json.dumps({"0001": LOG.name}))
+    known = Settings(db=str(shelf.root.with_name("team.db")))
+    command = child.build_command(known, Wishes(), "files/0001")
+    pausing = "import collectors.importer.budget as b; b.Budget.listen = lambda self: self._pause(0, None); "
+    code = pausing + "import sys; from collectors.cli import main; sys.exit(main(sys.argv[1:]))"
+    at = command.index("-m", command.index(str(child.CONFINE)))
+    assert child.run(slot, [*command[:at], "-c", code, *command[at + 2 :]], known)
+    assert not child.run(slot, command, known)
+    slot.close()
+    assert (slot.it.state, slot.it.record_count) == ("done", whole.record_count)
+
+
+def test_an_import_of_minutes_lets_one_of_seconds_pass(shelf: Shelf) -> None:
+    shelf.admit("a", most_receiving=9, most_waiting=9).discard()  # makes the folder
+    with shelf.lane() as long, ExitStack() as others:
+        assert long.try_second()  # it goes on beside the next
+        short = others.enter_context(shelf.lane())
+        assert not short.try_second()  # which is as long as that: it has to stop
+        began = threading.Thread(target=lambda: others.enter_context(shelf.lane()), daemon=True)
+        began.start()
+        began.join(0.1)
+        assert began.is_alive()
+        waiting = threading.Thread(target=short.enter_second, daemon=True)
+        waiting.start()
+        began.join(5)
+        assert not began.is_alive() and waiting.is_alive()
+        long.leave()
+        waiting.join(5)
+        assert not waiting.is_alive()

@@ -15,6 +15,7 @@ from collectors.importer.command import REJECTED, import_paths
 from collectors.importer.lines import ProgressLines
 from collectors.importer.loader import Options
 from collectors.read.sources import NoSuchLog
+from collectors.store.migrations import migrate
 from tests.unit.formats.files import HEAD, MADE, RECORDED
 from tests.unit.importer.loading import PROGRAMS, one, rows
 
@@ -249,6 +250,7 @@ def test_who_reads_the_lines_is_told_which_file_is_damaged(store: Path, tmp_path
     folder = write(tmp_path / "out", NAME, HEADING + "cuda,a,8,1.5,2.5\n")
     write(folder, "basics.csv", HEADING + "cuda,b,8,1.5,2.5\ncuda,c,8\n")
     out = io.StringIO()
+    migrate(store)
     import_paths([str(folder)], str(store), Options(), say=lambda _it: None, index=False, lines=ProgressLines(out))
     done = json.loads(out.getvalue().splitlines()[-1])
     assert done["rejects"] == {"bad_row": 1} and done["remarks"][-1].endswith("first at line 3 of basics.csv")

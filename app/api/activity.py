@@ -1,0 +1,56 @@
+"""Deleted runs that can be put back, and who changed what."""
+
+from __future__ import annotations
+
+from flask import abort, request
+
+from app.analysis import rows
+from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, refuse
+from app.api.operation import Operation
+from app.api.parameters import PAGE
+from app.api.runs import shown_state
+from app.db import get_reader, get_settings, writing
+from app.indexing import start_indexing
+from app.queries import audit
+from app.queries.runs import list_tags
+from collectors.store.trash import CannotRestore, restore_run
+
+
+def list_deleted_runs() -> Answer:
+    """List deleted runs that can be put back."""
+    return give_page(audit.list_deleted_runs(get_reader(), read_cursor(), read_limit()), rows.plain_row)
+
+
+def list_audit() -> Answer:
+    """List who changed what."""
+    subject = request.args.get("subject") or None
+    return give_page(audit.list_audit(get_reader(), read_cursor(), read_limit(), subject), rows.plain_row)
+
+
+def restore(run_id: str) -> Answer:
+    """Put a deleted run back."""
+    try:
+        with writing("run.restore", run_id) as connection:
+            restored = restore_run(connection, run_id)
+    except CannotRestore as error:
+        abort(409, f"Nothing was restored: {error}.")
+    if not restored:
+        refuse(f"No run {run_id[:80]} was deleted here.")
+    start_indexing(get_settings().db)
+    run = find_run(run_id).run
+    return Answer(rows.run_row(run, list_tags(get_reader(), [run_id])[run_id]) | {"shown_state": shown_state(run)})
+
+
+OPERATIONS = (
+    Operation("/deleted_runs", list_deleted_runs, "DeletedRun", True, "Deleted runs that can be put back.", PAGE),
+    Operation(
+        "/deleted_runs/<run_id>/restore",
+        restore,
+        "Run",
+        False,
+        "Puts a deleted run back, with all that belongs to it.",
+        method="POST",
+        body={},
+    ),
+    Operation("/audit", list_audit, "AuditEntry", True, "Who changed what, and from where.", ("subject_audit", *PAGE)),
+)

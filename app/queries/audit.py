@@ -1,0 +1,85 @@
+"""Who changed what, and the deleted runs that can be put back."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from app.queries.page import Page, decode_cursor, make_page
+
+AUDIT_SQL = """
+select id, time_us, action, subject, detail, channel, actor, address, user_agent
+from audit
+where (:before_id is null or id < :before_id)
+  and (:subject is null or subject = :subject)
+order by id desc
+limit :limit
+"""
+DELETED_SQL = """
+select run_id, name, suite, started_us, deleted_us, expires_us, trash_bytes
+from deleted_runs
+where expires_us is not null
+  and (:deleted_us is null or (deleted_us, run_id) < (:deleted_us, :run_id))
+order by deleted_us desc, run_id desc
+limit :limit
+"""
+GET_DELETED_SQL = "select deleted_us, expires_us from deleted_runs where run_id = :run_id"
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One change."""
+
+    id: int
+    time_us: int
+    action: str
+    subject: str
+    detail: str | None
+    channel: str
+    actor: str | None
+    address: str | None
+    user_agent: str | None
+
+
+@dataclass(frozen=True)
+class DeletedRun:
+    """A deleted run that can be put back until `expires_us`."""
+
+    run_id: str
+    name: str
+    suite: str | None
+    started_us: int
+    deleted_us: int
+    expires_us: int
+    trash_bytes: int
+
+
+def list_audit(
+    connection: sqlite3.Connection, cursor: str | None = None, limit: int = 50, subject: str | None = None
+) -> Page[AuditRow]:
+    """List changes, newest first."""
+    after = decode_cursor(cursor, int)
+    values = {"before_id": after and after[0], "subject": subject, "limit": limit + 1}
+    rows = [AuditRow(**dict(row)) for row in connection.execute(AUDIT_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.id,))
+
+
+def list_deleted_runs(connection: sqlite3.Connection, cursor: str | None = None, limit: int = 50) -> Page[DeletedRun]:
+    """List deleted runs that can be put back, newest deletion first."""
+    after = decode_cursor(cursor, int, str)
+    values = {"deleted_us": after and after[0], "run_id": after and after[1], "limit": limit + 1}
+    rows = [DeletedRun(**dict(row)) for row in connection.execute(DELETED_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.deleted_us, row.run_id))
+
+
+def can_be_restored(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Say whether a run was deleted within the last week."""
+    row = connection.execute(GET_DELETED_SQL, {"run_id": run_id}).fetchone()
+    return row is not None and row["expires_us"] is not None
+
+
+def describe_absence(connection: sqlite3.Connection, run_id: str) -> str:
+    """Say why there is no run of an id, as far as is known."""
+    if can_be_restored(connection, run_id):
+        return f"Run {run_id[:80]} was deleted. It can be restored for a week, on the page Activity."
+    return f"There is no run {run_id[:80]}; it may have been deleted."

@@ -1,0 +1,43 @@
+"""Deleted runs that can be put back, and who changed what."""
+
+from __future__ import annotations
+
+from flask import Blueprint, abort, redirect, render_template, request
+from werkzeug.wrappers import Response
+
+from app.db import get_reader, get_settings, writing
+from app.indexing import start_indexing
+from app.queries.audit import list_audit, list_deleted_runs
+from app.queries.page import check_limit
+from app.web.filters import run_url
+from collectors.store.trash import CannotRestore, restore_run
+
+blueprint = Blueprint("activity", __name__)
+
+
+@blueprint.get("/activity")
+def index() -> str:
+    """Show deleted runs and changes."""
+    reader = get_reader()
+    limit = check_limit(request.args.get("limit"), get_settings().page_size)
+    changes = list_audit(reader, request.args.get("cursor"), limit, request.args.get("subject") or None)
+    return render_template(
+        "activity.html",
+        deleted=list_deleted_runs(reader, None, limit).rows,
+        changes=changes,
+        subject=request.args.get("subject", ""),
+    )
+
+
+@blueprint.post("/runs/<run_id>/restore")
+def restore(run_id: str) -> Response:
+    """Put a deleted run back."""
+    try:
+        with writing("run.restore", run_id) as connection:
+            restored = restore_run(connection, run_id)
+    except CannotRestore as error:
+        abort(409, f"Nothing was restored: {error}.")
+    if not restored:
+        abort(404, f"No run {run_id[:80]} was deleted here.")
+    start_indexing(get_settings().db)
+    return redirect(run_url(run_id), 303)
