@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
         "for good.",
         epilog="Exit codes: 0 done, 1 there is no such run, or it cannot be restored.",
     )
-    actions = trash.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = trash.add_subparsers(dest="action", required=True, metavar="ACTION", help="What to do.")
     _add(actions, "list", "list the deleted runs that can be restored", _list_deleted)
     for name, text, function in (
         ("delete", "delete a run", _delete),

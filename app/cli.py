@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sqlite3
 import sys
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ from app.follow import add_parser as add_follow
 from app.reports.schedule import add_parser as add_report
 from app.settings import SETTINGS, SettingError, load_settings, variable_name
 from app.site.command import add_parser as add_export
-from collectors.store.errors import StoreError
+from collectors.store.errors import StoreError, explain
 
 SERVE_SETTINGS = ("db", "host", "port", "workers", "threads", "allow_host", "allow_writes", "alerts", "follow")
 # What the extra [server] brings; an environment that only collects is without them.
@@ -98,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except (SettingError, StoreError) as error:
         return fail(str(error))
+    except sqlite3.Error as error:
+        return fail(str(explain(error, getattr(arguments, "db", None) or "the database")))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in SERVER_MODULES:
             raise

@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 import textwrap
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from contextlib import nullcontext, suppress
 from collectors.options import build_parser
 from collectors.record import hints
 from collectors.record.progress import counts_text, progress_line
-from collectors.store.errors import StoreError, StoreMissing
+from collectors.store.errors import StoreError, StoreMissing, explain
 
 USAGE_ERROR = 2
 NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # of the collector's extra
@@ -42,6 +43,9 @@ def main(argv: list[str] | None = None) -> int:
     except StoreMissing:
         example = hints.collect("run", database=arguments.db, then="-- python train.py")
         say(f"There is no database at {arguments.db}. Record a run first: {example}")
+        return USAGE_ERROR
+    except sqlite3.Error as error:
+        say(str(explain(error, getattr(arguments, "db", "the database"))))
         return USAGE_ERROR
     except (StoreError, ValueError, OSError) as error:
         if isinstance(error, BrokenPipeError):

@@ -122,7 +122,7 @@ def _follow(process: subprocess.Popen[bytes], slot: Slot, begun: Import) -> dict
                     counts = Counter(begun.rejects)
                     counts.update(last["rejects"])
                     last["rejects"] = dict(sorted(counts.items()))
-                if last.get("state") == "reading":
+                if last.get("state") in ("reading", "paused"):
                     slot.save(**{key: last[key] for key in _LINE_KEYS})
     return last
 

@@ -41,7 +41,8 @@ def accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings
 def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings, origin: Origin) -> Import:
     if settings.uploads != "yes":
         raise Refused(403, FORBIDDEN)
-    open_reader(settings.db).close()
+    open_reader(settings.db).close()  # it is there, and of this version
+    open_writer(settings.db, create=False).close()  # and may be written
     limit_bytes = settings.upload_mib * MIB
     refused = too_large(environ, limit_bytes)
     if refused is not None:

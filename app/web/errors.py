@@ -10,7 +10,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from app.db import get_settings
 from app.imports.refusal import Refused
 from app.queries.page import FilterError
-from collectors.store.errors import NotAStore, StoreError, StoreNotReadable, explain
+from collectors.store.errors import NotAStore, StoreError, StoreNotReadable, StoreReadOnly, StoreRefused, explain
 
 TITLES = {
     400: "That request cannot be answered",
@@ -23,7 +23,7 @@ TITLES = {
     415: "Not an upload",
     429: "Busy",
     500: "Something is broken",
-    503: "The database cannot be read",
+    503: "The database is not available",
     507: "No room",
 }
 
@@ -66,15 +66,23 @@ def handle_http(error: HTTPException) -> Response:
 
 def handle_store(error: StoreError) -> Response:
     """Answer a database that cannot be used; the store's own message says what to do."""
-    return render_error(500 if isinstance(error, (NotAStore, StoreNotReadable)) else 503, str(error))
+    is_broken = isinstance(error, (NotAStore, StoreNotReadable)) and not isinstance(error, StoreReadOnly)
+    return render_error(500 if is_broken else 503, str(error))
 
 
 def handle_sqlite(error: sqlite3.Error) -> Response:
     """Answer what SQLite says after the database was opened; what no person can act on is our own mistake."""
     explained = explain(error, get_settings().db)
-    if type(explained) is StoreError:
+    if isinstance(explained, StoreRefused):
         raise error
     return handle_store(explained)
+
+
+def handle_undecodable(error: UnicodeDecodeError) -> Response:
+    """Answer a schema that is so damaged that sqlite3 cannot even say so."""
+    if not error.object.startswith(b"malformed database schema"):
+        raise error
+    return handle_store(explain(error, get_settings().db))
 
 
 def handle_filter(error: FilterError) -> Response:
@@ -95,5 +103,6 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(HTTPException, handle_http)
     app.register_error_handler(StoreError, handle_store)
     app.register_error_handler(sqlite3.Error, handle_sqlite)
+    app.register_error_handler(UnicodeDecodeError, handle_undecodable)
     app.register_error_handler(FilterError, handle_filter)
     app.register_error_handler(Refused, handle_refusal)

@@ -24,9 +24,11 @@ class ProgressLines:
         self._last_s = 0.0
         self._total_bytes: int | None = None
         self._read_bytes = 0
+        self._imported: Imported | None = None
 
     def begin(self, group: SourceGroup, imported: Imported) -> Progress:
         """Return what takes the bytes read so far."""
+        self._imported = imported
         sizes = [source.size_bytes for source in group.sources]
         # What a compressed log unpacks to is known only when it is read.
         self._total_bytes = None if None in sizes else sum(size or 0 for size in sizes)
@@ -47,8 +49,10 @@ class ProgressLines:
 
     def fail(self, error: Exception) -> None:
         """Say why it ended."""
-        state = "paused" if isinstance(error, Paused) else "failed"
-        self._put({"state": state, "message": str(error), "limit": isinstance(error, LimitExceeded)})
+        if isinstance(error, Paused) and self._imported is not None:
+            self._write("paused", self._imported)
+        else:
+            self._put({"state": "failed", "message": str(error), "limit": isinstance(error, LimitExceeded)})
 
     def _write(self, state: str, imported: Imported, **more: Any) -> None:
         self._put(

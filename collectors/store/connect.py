@@ -39,7 +39,7 @@ def open_writer(
     try:
         uri = f"{Path(name).absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
         connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout_ms / 1000, isolation_level=None)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explain(error, name) from error
     try:
         connection.row_factory = sqlite3.Row
@@ -49,7 +49,7 @@ def open_writer(
         connection.execute("pragma synchronous = full")  # nearly free at 100 rows a transaction or more
         connection.execute("pragma wal_autocheckpoint = 0")  # checkpoint() does it, with a short patience
         return connection
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         connection.close()
         raise explain(error, name) from error
     except BaseException:
@@ -85,7 +85,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
         raise StoreNotReadable(f"{name} is a folder; --db expects a file.")
     try:
         connection = _open_read_only(name)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explain(error, name) from error
     try:
         connection.row_factory = sqlite3.Row
@@ -93,7 +93,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
         connection.execute("pragma mmap_size = 268435456")
         _check_version(connection, name, allow_older=False)
         return connection
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         connection.close()
         raise explain(error, name) from error
     except BaseException:

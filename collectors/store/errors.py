@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+
+FULL_BELOW_BYTES = 128 * 1024  # the write-ahead index grows by 32 KiB
 
 
 class StoreError(Exception):
@@ -41,22 +45,65 @@ class StoreMoved(StoreError):
     """The file that was opened is no longer the one at its path."""
 
 
-def explain(error: sqlite3.Error, path: str) -> StoreError:
-    """Turn an sqlite3 error into the store's own, by SQLite's result code."""
+class StoreReadOnly(StoreNotReadable):
+    """The file can be read, and not written."""
+
+
+class StoreRefused(StoreError):
+    """The database refused what a program asked for: that program's fault, not a person's."""
+
+
+def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
+    """Turn an sqlite3 error into the store's own, by SQLite's result code; none of SQLite's own words are kept.
+
+    sqlite3 raises UnicodeDecodeError itself where SQLite quotes a damaged schema.
+    """
     # sqlite3 names the codes only from Python 3.11 on; the numbers are SQLite's own and never change.
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     text = str(error)
+    damaged = isinstance(error, UnicodeDecodeError) or "Could not decode to UTF-8" in text
     if primary == 26 or "not a database" in text:
-        return NotAStore(f"{path} is not a CompileBoard database: {text}. Give another --db FILE.")
+        return NotAStore(
+            f"{path} is not a CompileBoard database: it is another kind of file, or its beginning is damaged. Give "
+            "another --db FILE, or restore a backup."
+        )
     if primary in (5, 6) or "locked" in text:
-        return StoreBusy(f"{path} is locked by another program: {text}. Try again when that program is done.")
-    if primary == 13 or "full" in text:
-        return StoreFull(f"The disk that holds {path} is full: {text}. Free some space; what was recorded is kept.")
-    if primary == 8 or "readonly" in text:
-        return StoreNotReadable(f"{path} cannot be written: {text}. Check its permissions and its folder's.")
-    if primary == 11 or "malformed" in text:
-        return StoreNotReadable(f"{path} is damaged: {text}. Restore a backup, or record into a new --db FILE.")
+        return StoreBusy(f"{path} is locked by another program. Try again when that program is done.")
+    if primary == 13 or "is full" in text or (primary == 10 and _is_disk_full(path)):
+        return StoreFull(f"The disk that holds {path} is full. Free some space; what was recorded is kept.")
+    if primary == 8 or "readonly" in text or (primary == 14 and _is_read_only(path)):
+        return StoreReadOnly(
+            f"{path} cannot be written: the file, its folder or the disk is read-only for this user. Check their "
+            "permissions and how the disk is mounted; reading goes on."
+        )
+    if damaged or primary == 11 or "malformed" in text:
+        return StoreNotReadable(
+            f"{path} is damaged. Restore a backup, or record into a new --db FILE; `sqlite3 FILE .recover` may save "
+            "some of it."
+        )
+    if primary == 10 or "disk I/O" in text:
+        return StoreNotReadable(
+            f"{path} cannot be read or written: the disk, or the connection to it, fails. Look at the system's log, "
+            "and put the database on a local disk."
+        )
     if primary == 14 or "unable to open" in text:
-        return StoreNotReadable(f"{path} cannot be opened: {text}. Check that its folder exists and may be written.")
-    return StoreError(f"{path}: {text}")
+        return StoreNotReadable(f"{path} cannot be opened. Check that its folder exists and may be written.")
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    return StoreRefused(
+        f"{path}: the database refused a value or a statement ({name}); nothing of it was stored. That is a fault of "
+        "CompileBoard: please report it with what led to it."
+    )
+
+
+def _is_read_only(path: str) -> bool:
+    """Say whether a file is there, in a folder where the files beside it cannot be made."""
+    return os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
+
+
+def _is_disk_full(path: str) -> bool:
+    """Say whether a disk has no room: SQLite calls a write-ahead index that cannot grow an input/output error."""
+    try:
+        return shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free < FULL_BELOW_BYTES
+    except OSError:
+        return False
