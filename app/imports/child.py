@@ -29,6 +29,7 @@ from collectors.store.ingest import Ingestor
 CONFINE = Path(__file__).with_name("confine.py")
 MIB = 1 << 20
 SLACK_BYTES = 1 << 30  # what a database may grow beyond the log: its indexes, and the write-ahead log
+ASK_EVERY_S = 0.5
 PAUSE_SIGNAL = signal.SIGUSR1  # collectors.importer.budget listens to it
 INTERRUPTED = -1  # sequence of the end that is written for an import that could not write its own
 _KEPT_VARIABLES = ("PATH", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
@@ -87,15 +88,15 @@ def run(slot: Slot, command: list[str], settings: Settings, lane: Lane | None = 
         timer = threading.Timer(settings.upload_timeout_s, _end, (process, late))
         timer.daemon = True
         timer.start()
-        slicer = threading.Timer(settings.upload_slice_s, _make_way, (process, lane))
-        slicer.daemon = True
-        slicer.start()
+        ended = threading.Event()
+        slicing = (process, lane, settings.upload_slice_s, ended)
+        threading.Thread(target=_make_way, args=slicing, name="slice", daemon=True).start()
         try:
             last = _follow(process, slot, begun)
             process.wait()
         finally:
             timer.cancel()
-            slicer.cancel()
+            ended.set()
             _kill(process)
     if last.get("state") == "paused":
         return True
@@ -103,10 +104,16 @@ def run(slot: Slot, command: list[str], settings: Settings, lane: Lane | None = 
     return False
 
 
-def _make_way(process: subprocess.Popen[bytes], lane: Lane | None) -> None:
-    """Let the next import begin: this one goes on beside it, or stops until the one that is there already has ended."""
-    if lane is not None and not lane.try_second() and process.poll() is None:
-        process.send_signal(PAUSE_SIGNAL)
+def _make_way(process: subprocess.Popen[bytes], lane: Lane | None, slice_s: float, ended: threading.Event) -> None:
+    """Let the next import begin: this one goes on beside it, or stops until the one that is there already has ended.
+
+    It is asked again and again: until it listens it passes the signal over.
+    """
+    wait_s = slice_s
+    while lane is not None and not ended.wait(wait_s) and not lane.try_second():
+        with suppress(ProcessLookupError):
+            process.send_signal(PAUSE_SIGNAL)
+        wait_s = ASK_EVERY_S
 
 
 def _follow(process: subprocess.Popen[bytes], slot: Slot, begun: Import) -> dict[str, Any]:

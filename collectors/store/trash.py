@@ -312,7 +312,7 @@ class _Restoring:
         numbers = {row[0] for row in self._trash.execute(f"select id from {table.name}")}  # noqa: S608
         if not numbers:
             return 0
-        span = {"low": min(numbers), "high": max(numbers)}
+        span: dict[str, int] = {"low": min(numbers), "high": max(numbers)}
         taken = self._connection.execute(
             f"select id from {table.name} where id between :low and :high",  # noqa: S608
             span,

@@ -184,6 +184,26 @@ def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(base: str,
     assert [wait(base, it)["state"] for it in waiting] == ["done", "done"]
 
 
+def test_a_short_import_passes_long_ones_and_those_are_read_whole(tmp_path: Path) -> None:
+    longs = [(read_log(name), times) for name, times in (("torch2.13-breaks", 24), ("torch2.13-guards", 6))]
+    with serving(tmp_path / "team.db", "--follow", "no", COMPILEBOARD_UPLOAD_SLICE_S="2") as server:
+        sent = [
+            send(server.address, [("long.log.gz", gzip.compress(body * times, 1))], payloads="no")[1]["data"]["id"]
+            for body, times in longs
+        ]
+        for import_id in sent:
+            wait(server.address, import_id, "running", "done")
+        assert (
+            send_and_wait(server.address, [("short.log", read_log("torch2.11-cuda-hf_Bert_train"))])["state"] == "done"
+        )
+        ended = [wait(server.address, import_id) for import_id in sent]
+        assert [(it["state"], it["message"]) for it in ended] == [("done", "")] * 2
+        logs = [call(f"{server.address}/api/v1/runs/{it['run_id']}")[1]["data"]["logs"][0] for it in ended]
+        assert [it["size_bytes"] for it in logs] == [len(body) * times for body, times in longs]
+        short_us = call(f"{server.address}/api/v1/imports?limit=1")[1]["data"][0]["updated_us"]
+        assert max(it["updated_us"] for it in ended) > short_us
+
+
 def test_uploads_that_stall_deny_no_other(base: str) -> None:
     host, _, port = base.removeprefix("http://").partition(":")
     head = "POST /api/v1/imports HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
