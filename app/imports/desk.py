@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Mapping
 from contextlib import closing
@@ -19,6 +20,7 @@ from collectors.store.connect import open_reader, open_writer
 from collectors.store.errors import StoreError
 
 MIB = child.MIB
+AUDIT_PATIENCE_MS = 60_000
 MOST_RECEIVING = 32  # they hold no permit of app.worker while they wait for bytes; the disk is what they fill
 FORBIDDEN = (
     "This server takes no uploads (setting COMPILEBOARD_UPLOADS). Import on its machine: "
@@ -72,17 +74,23 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
 
 def _work(slot: Slot, received: Received, wishes: Wishes, settings: Settings, origin: Origin) -> None:
     try:
-        with closing(open_writer(settings.db, create=False)) as writer:
-            record_action(writer, "import.upload", slot.it.id, origin, detail=received.label)
         with Shelf(settings.db).lane() as lane:
             if child.run(slot, child.build_command(settings, wishes, received.target), settings, lane):
                 slot.save(state="waiting")
                 lane.enter_second()
                 child.run(slot, child.build_command(settings, wishes, received.target), settings)
-    except StoreError as error:
-        slot.save(state="failed", message=str(error))
+        _audit(slot, received, settings, origin)
     except Exception:
         logging.getLogger("app.imports").exception("import %s failed", slot.it.id)
         slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")
     finally:
         slot.close()
+
+
+def _audit(slot: Slot, received: Received, settings: Settings, origin: Origin) -> None:
+    """Keep who sent it, when it has ended: others may write for as long as it took."""
+    try:
+        with closing(open_writer(settings.db, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
+            record_action(writer, "import.upload", slot.it.run_id or slot.it.id, origin, detail=received.label)
+    except (StoreError, sqlite3.Error):
+        logging.getLogger("app.imports").exception("who sent import %s is not kept", slot.it.id)

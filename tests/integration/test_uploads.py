@@ -73,6 +73,15 @@ def test_a_log_becomes_a_run_that_has_what_was_asked_for(base: str) -> None:
     again = send_and_wait(base, [("copy.log", BREAKS)])
     assert (again["run_id"], again["record_count"]) == (done["run_id"], 0)
     assert "Nothing new" in again["message"]
+    for _ in range(100):
+        changes = call(f"{base}/api/v1/audit?subject={done['run_id']}")[1]["data"]
+        if len(changes) == 2:
+            break
+        time.sleep(0.05)
+    assert [(it["action"], it["detail"], it["address"]) for it in changes] == [
+        ("import.upload", "copy.log", "127.0.0.1"),
+        ("import.upload", "breaks.log", "127.0.0.1"),
+    ]
 
 
 def test_an_archive_of_two_ranks_becomes_one_run(base: str) -> None:
