@@ -98,6 +98,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         keep_source=not arguments.no_source,
         capture_env=tuple(arguments.capture_env),
         quiet=arguments.quiet,
+        stack_room=arguments.stack_room,
     )
     whisper: Callable[[str], None] = (lambda _: None) if arguments.quiet else say
     launch = Launch(request, os.environ, say)
@@ -197,9 +198,9 @@ def closing_line(database: str, run_id: str) -> str:
         return f"run {run_id} is not in {database}"
     show = hints.collect("show", run_id, database=database)
     if summary.compile_count:
-        return (
-            f"recorded {counts_text(summary.compile_count, summary.graph_break_count, summary.recompile_count)}; {show}"
-        )
+        counts = counts_text(summary.compile_count, summary.graph_break_count, summary.recompile_count)
+        cliff = "; it may lose time to Python's frame stack, which `run --stack-room` settles" if summary.cliffs else ""
+        return f"recorded {counts}{cliff}; {show}"
     doctor = hints.collect("doctor", database=database)
     if summary.torch_version:
         return (

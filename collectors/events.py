@@ -43,6 +43,7 @@ class RunStarted(Event):
     host: dict[str, Json] = field(default_factory=dict)  # name os kernel cpu cpu_count memory_bytes
     gpus: list[dict[str, Json]] = field(default_factory=list)  # name memory_bytes compute_capability driver_version
     environment: dict[str, str] = field(default_factory=dict)
+    stack_room: bool | None = None  # with `run --stack-room`; None where nothing of ours started the program
 
 
 @dataclass(frozen=True)
@@ -272,6 +273,20 @@ class RecordsLost(Event):
 
 
 @dataclass(frozen=True)
+class PageFaultsCounted(Event):
+    """Carry the minor page faults of a process while it compiled nothing, read from outside; a later one replaces it.
+
+    Its sequence number is below zero: the process itself says nothing of it.
+    """
+
+    KIND = "page_faults_counted"
+    calm_us: int  # how long it compiled nothing, as far as it was watched
+    cpu_us: int
+    fault_count: int
+    is_on_cliff: bool  # one small range of memory was mapped and unmapped all the time: docs/stack-cliff.md
+
+
+@dataclass(frozen=True)
 class ArtifactSeen(FrameContext):
     """Carry a record that is no event of its own: a graph, generated code, guards, or a name nobody knows.
 
@@ -384,6 +399,7 @@ KINDS: dict[str, type[Event]] = {
         CudagraphSkipped,
         SnapshotTaken,
         RecordsLost,
+        PageFaultsCounted,
         ArtifactSeen,
         SpanSeen,
         SymbolSeen,

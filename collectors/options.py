@@ -90,6 +90,11 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="NAME",
         help="also keep this environment variable (TORCH* is kept anyway, secrets never); repeatable",
     )
+    run.add_argument(
+        "--stack-room",
+        action="store_true",
+        help="start Python programs with room on CPython's frame stack, whose chunks can slow compiled models down",
+    )
     run.add_argument("--quiet", action="store_true", help="say nothing but errors")
     run.add_argument("argv", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 

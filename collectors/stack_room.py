@@ -8,18 +8,25 @@ CUDA. A frame of 1 MiB gets a chunk of 2 MiB, and all that is called from it has
 
 from __future__ import annotations
 
-import functools
-import inspect
 import sys
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
 
-P = ParamSpec("P")
-R = TypeVar("R")
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # a program started with room loads this before its first line: nothing else is imported then
+    from collections.abc import Callable
+    from typing import Any, ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 # CPython rounds a chunk up to a power of two: a frame just above 1 MiB leaves almost 1 MiB of a chunk of 2 MiB free.
 FRAME_WORDS = 1 << 17
 HAS_CHUNKS = sys.implementation.name == "cpython" and sys.version_info >= (3, 11)
+
+
+def widen(function: Any) -> None:
+    """Give a Python function a frame of 1 MiB, in place: whatever runs below it has room."""
+    if HAS_CHUNKS:
+        function.__code__ = function.__code__.replace(co_stacksize=FRAME_WORDS)
 
 
 def call_with_room(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -30,8 +37,7 @@ def call_with_room(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwarg
     return function(*args, **kwargs)
 
 
-if HAS_CHUNKS:
-    call_with_room.__code__ = call_with_room.__code__.replace(co_stacksize=FRAME_WORDS)
+widen(call_with_room)
 
 
 def stack_room(function: Callable[P, R]) -> Callable[P, R]:
@@ -39,6 +45,9 @@ def stack_room(function: Callable[P, R]) -> Callable[P, R]:
 
     Raises: TypeError for a coroutine or generator function, whose body runs in the stack of whoever resumes it.
     """
+    import functools
+    import inspect
+
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(_refusal(function, "coroutine", "asyncio.run(main())"))
     if inspect.isgeneratorfunction(function):

@@ -11,8 +11,9 @@ from typing import Any
 
 from app.analysis.chains import label_category
 from app.analysis.timeline import find_phase
-from app.format import format_duration, format_plural
+from app.format import format_count, format_duration, format_plural
 from app.queries.run_breaks import DistinctBreak
+from app.queries.run_detail import StackCliff
 from app.queries.run_events import CacheResult, CudagraphSkip, FailureGroup
 from app.queries.run_recompiles import LimitHit, RunCause
 from app.queries.unfinished import Unfinished
@@ -59,6 +60,7 @@ class Evidence:
     caches: Sequence[CacheResult] = ()
     skips: Sequence[CudagraphSkip] = ()
     changed: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    cliffs: Sequence[StackCliff] = ()
     cacheable_us: int | None = None
 
 
@@ -69,7 +71,7 @@ def diagnose(evidence: Evidence) -> list[Finding]:
     costly += _skips(evidence.skips)
     costly.sort(key=lambda it: -(it.cost_us or 0))
     # One cause that takes all first places hides the others: what ends in eager code keeps at most three.
-    return [*grave[:3], *costly, *grave[3:]]
+    return [*grave[:3], *_cliffs(evidence.cliffs), *costly, *grave[3:]]
 
 
 def _unfinished(unfinished: Sequence[Unfinished]) -> list[Finding]:
@@ -90,6 +92,25 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Finding]:
             Finding("unfinished", "bad", title, number, it.function, it.file, it.line, fix, "compiles", None, code)
         )
     return found
+
+
+def _cliffs(cliffs: Sequence[StackCliff]) -> list[Finding]:
+    """Say once for all processes what every warm call may lose; the run with room settles it."""
+    if not cliffs:
+        return []
+    worst = max(cliffs, key=lambda cliff: cliff.faults_per_s)
+    number = f"{format_count(round(worst.faults_per_s))} page faults a second while nothing compiled"
+    if len(cliffs) > 1:
+        number += f", in {format_plural(len(cliffs), 'process', 'processes')}"
+    python = f"Python {worst.python_version}" if worst.python_version else "this Python"
+    if worst.stack_room:
+        fix, code = "The program had room, but not where this happens: decorate what the thread runs", None
+    else:
+        fix, code = "Run it once with room and compare", f"compileboard-collect run --stack-room -- {worst.command}"
+        fix += ". If that is faster, decorate the function that holds the loop"
+    fix += f" with @collectors.stack_room, or take a newer patch release than {python}: docs/stack-cliff.md."
+    title = "Every call may map and unmap memory for its frames"
+    return [Finding("stack", "warn", title, number, None, None, None, fix, "processes", None, code)]
 
 
 def _failures(failures: Sequence[FailureGroup]) -> list[Finding]:

@@ -24,5 +24,6 @@ def read_evidence(connection: sqlite3.Connection, run: RunRow) -> Evidence:
         caches=run_events.count_cache_results(connection, run.id) if run.cache_bypass_count else (),
         skips=run_events.list_cudagraph_skips(connection, run.id, limit=200).rows if run.cudagraph_skip_count else (),
         changed=[settings for _process, settings in run_detail.list_changed_configs(connection, run.id)],
+        cliffs=run_detail.list_stack_cliffs(connection, run.id),
         cacheable_us=sum(below) if below else None,
     )

@@ -39,7 +39,7 @@ def run_row(run: RunRow, tags: Iterable[tuple[str, str]] = ()) -> Row:
 
 def run_detail_row(detail: RunDetail) -> Row:
     """Return a run with its tags, its totals and what the collector wrote of its surroundings."""
-    more = {"cwd": detail.cwd, "keep_source": detail.keep_source, "facts": detail.facts}
+    more = {name: getattr(detail, name) for name in ("cwd", "keep_source", "facts", "stack_room")}
     return run_row(detail.run, detail.tags) | more
 
 

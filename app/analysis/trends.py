@@ -18,6 +18,7 @@ ENVIRONMENT = (
     ("driver", "driver_version"),
     ("torch", "torch_version"),
     ("triton", "triton_version"),
+    ("Python", "python_version"),  # a patch release is enough: docs/stack-cliff.md
 )
 MOST_POINTS = 750
 _DAY_US = 86_400_000_000
@@ -204,11 +205,12 @@ def describe_run(run: TrendRun) -> str:
     subject = (run.git_subject or "")[:70]
     torch = f"torch {run.torch_version}" if run.torch_version else "torch not recorded"
     triton = f"triton {run.triton_version}" if run.triton_version else ""
+    python = f"Python {run.python_version}" if run.python_version else ""
     driver = f"driver {run.driver_version}" if run.driver_version else ""
     state = "" if run.state in ("finished", "imported") else f" ({run.state})"
     lines = (
         (" ".join(it for it in (commit, subject) if it) or "commit not recorded") + state,
-        " · ".join(it for it in (torch, triton) if it),
+        " · ".join(it for it in (torch, triton, python) if it),
         " · ".join(it for it in (run.gpu_name or "no GPU", driver) if it),
     )
     return "\n".join(lines)

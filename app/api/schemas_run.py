@@ -99,7 +99,7 @@ CHANGED_SETTING = record(
 )
 FINDING = record(
     "One thing to do about a run.",
-    kind=text("What it is about: unfinished, failure, limit, recompile, break, cache or cudagraph."),
+    kind=text("What it is about: unfinished, failure, limit, stack, recompile, break, cache or cudagraph."),
     severity=word("How grave it is.", ("bad", "warn")),
     title=text("What happened."),
     number=text("How often or how much, in words."),
@@ -117,6 +117,7 @@ RUN_DETAIL = extend(
     "One run with its surroundings and sums.",
     cwd=maybe(text("Working directory.")),
     keep_source=flag("Whether lines of the user's code were kept."),
+    stack_room=maybe(flag("Whether `run --stack-room` started it.")),
     facts=mapping(JSON, "argv, git, host, gpus and environment as the collector wrote them."),
     findings=rows(FINDING, "What to do, the most costly first: at most 5."),
     phases_us=PHASES,
@@ -157,6 +158,10 @@ PROCESS = record(
     losses=maybe(mapping(count("Records."), "Lost records by reason.")),
     snapshot_final=flag("Whether counters and losses are of the process's end."),
     task=maybe(text("The benchmark's task that it worked on: one of `tasks` of a result.")),
+    calm_us=maybe(duration_us("How long it compiled nothing, as far as it was watched from outside.")),
+    calm_cpu_us=maybe(duration_us("Processor time in it.")),
+    calm_fault_count=maybe(count("Minor page faults in it.")),
+    is_on_stack_cliff=maybe(flag("Whether a chunk of its frame stack came and went all the time.")),
 )
 CONFIG_TEXT = record(
     "One configuration text.",

@@ -20,6 +20,7 @@ _RUN = {
     "gpu_name": maybe(text("Its GPU.")),
     "driver_version": maybe(text("The GPU driver's version.")),
     "triton_version": maybe(text("Its version of triton.")),
+    "python_version": maybe(text("Its version of Python.")),
 }
 
 

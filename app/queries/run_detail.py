@@ -21,6 +21,7 @@ class RunDetail:
     cwd: str | None
     keep_source: bool
     facts: dict[str, Any]
+    stack_room: bool | None = None  # with `run --stack-room`; None where nothing of ours started it
 
     def fact(self, *path: str) -> Any:
         """Return one fact by its path, None where it was not recorded."""
@@ -62,6 +63,17 @@ class ProcessRow:
     losses: dict[str, int] | None
     snapshot_final: bool
     task: str | None = None  # the benchmark's task that it worked on
+    calm_us: int | None = None  # while it compiled nothing, as far as it was watched from outside
+    calm_cpu_us: int | None = None
+    calm_fault_count: int | None = None
+    is_on_stack_cliff: bool | None = None
+
+    @property
+    def faults_per_s(self) -> float | None:
+        """Return the rate of page faults while it compiled nothing; None where nobody counted."""
+        if not self.calm_us or self.calm_fault_count is None:
+            return None
+        return self.calm_fault_count * 1e6 / self.calm_us
 
     @property
     def label(self) -> str:
@@ -69,6 +81,22 @@ class ProcessRow:
         if self.rank is not None:
             return f"rank {self.rank}"
         return f"pid {self.pid}" if self.pid is not None else f"process {self.id[:8]}"
+
+
+@dataclass(frozen=True)
+class StackCliff:
+    """A process that may lose time to CPython's frame stack: what was counted while it compiled nothing."""
+
+    calm_us: int
+    calm_fault_count: int
+    python_version: str | None
+    command: str
+    stack_room: bool
+
+    @property
+    def faults_per_s(self) -> float:
+        """Return the rate of page faults."""
+        return self.calm_fault_count * 1e6 / self.calm_us
 
 
 @dataclass(frozen=True)
@@ -99,7 +127,7 @@ class ConfigText:
 
 
 DETAIL_SQL = """
-select cwd, keep_source, facts
+select cwd, keep_source, facts, stack_room
 from runs
 where id = :run_id
 limit 1
@@ -108,10 +136,19 @@ PROCESSES_SQL = """
 select
   id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
   torch_version, torch_git, cuda_version, cudnn_version, triton_version, capabilities, environment, counters,
-  compile_times, losses, snapshot_final, task
+  compile_times, losses, snapshot_final, task, calm_us, calm_cpu_us, calm_fault_count, is_on_stack_cliff
 from processes
 where run_id = :run_id
 order by coalesce(rank, 1000000), started_us, id
+limit :limit
+"""
+CLIFFS_SQL = """
+select p.calm_us, p.calm_fault_count, p.python_version, r.command, coalesce(r.stack_room, 0) as stack_room
+from processes as p
+join runs as r on r.id = p.run_id
+where p.run_id = :run_id
+  and p.is_on_stack_cliff = 1
+order by p.calm_fault_count desc, p.id
 limit :limit
 """
 CONFIGS_SQL = """
@@ -162,7 +199,8 @@ def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
     if run is None or row is None:
         return None
     tags = tuple(runs.list_tags(connection, [run_id])[run_id])
-    return RunDetail(run, tags, row["cwd"], bool(row["keep_source"]), _object(row["facts"]))
+    room = None if row["stack_room"] is None else bool(row["stack_room"])
+    return RunDetail(run, tags, row["cwd"], bool(row["keep_source"]), _object(row["facts"]), room)
 
 
 def list_processes(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[ProcessRow]:
@@ -178,7 +216,15 @@ def to_process(row: sqlite3.Row) -> ProcessRow:
     for name in ("counters", "compile_times", "losses"):
         values[name] = None if values[name] is None else _object(values[name])
     values["snapshot_final"] = bool(values["snapshot_final"])
+    if values["is_on_stack_cliff"] is not None:
+        values["is_on_stack_cliff"] = bool(values["is_on_stack_cliff"])
     return ProcessRow(**values)
+
+
+def list_stack_cliffs(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[StackCliff]:
+    """List a run's processes that may lose time to CPython's frame stack, the most page faults first."""
+    rows = connection.execute(CLIFFS_SQL, {"run_id": run_id, "limit": limit})
+    return [StackCliff(**{**dict(row), "stack_room": bool(row["stack_room"])}) for row in rows]
 
 
 def list_configs(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ConfigUse]:

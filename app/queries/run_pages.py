@@ -16,7 +16,7 @@ PROCESSES_SQL = """
 select
   id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
   torch_version, torch_git, cuda_version, cudnn_version, triton_version, capabilities, environment, counters,
-  compile_times, losses, snapshot_final, task
+  compile_times, losses, snapshot_final, task, calm_us, calm_cpu_us, calm_fault_count, is_on_stack_cliff
 from processes
 where run_id = :run_id
   and (started_us, id) > (:after_us, :after_id)

@@ -27,7 +27,8 @@ _RUN = """
       and p.torch_version is not null
     order by p.started_us
     limit 1
-  ) as triton_version
+  ) as triton_version,
+  r.python_version
 """
 RUNS_SQL = f"""
 select {_RUN}
@@ -141,6 +142,7 @@ class TrendRun:
     gpu_name: str | None
     driver_version: str | None
     triton_version: str | None
+    python_version: str | None = None
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class Request:
     keep_source: bool = True
     capture_env: tuple[str, ...] = ()
     quiet: bool = False
+    stack_room: bool = False
 
 
 @dataclass
@@ -96,6 +97,7 @@ def prepare(request: Request, environment: Mapping[str, str], cwd: str) -> tuple
         level=request.level,
         keep_source=request.keep_source,
     )
+    manifest.stack_room = request.stack_room
     folder = spool_folder(manifest, environment, shared=joined is not None)
     own = environment.get("TORCH_TRACE")  # the user's: left as it is, and read as well
     manifest.trace_folder = os.path.abspath(own) if own else None
@@ -118,6 +120,7 @@ def child_environment(request: Request, environment: Mapping[str, str], run_id: 
         "COMPILEBOARD_LEVEL": request.level,
         "COMPILEBOARD_NO_SOURCE": "" if request.keep_source else "1",
         "COMPILEBOARD_CAPTURE_ENV": ",".join(request.capture_env),
+        "COMPILEBOARD_STACK_ROOM": "1" if request.stack_room else "",
     }
     if request.level == "full":
         child.setdefault("TORCH_TRACE", str(folder / TRACE_NAME))

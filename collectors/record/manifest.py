@@ -36,6 +36,7 @@ class Manifest:
     state: str | None = None
     exit_code: int | None = None
     signal: str | None = None
+    stack_room: bool | None = None
     late: bool = False  # made by a process that outlived its spool: its run is described and ended elsewhere
 
     def write(self, folder: Path) -> None:

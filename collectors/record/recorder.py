@@ -18,6 +18,7 @@ from collectors.decode.decoder import Decoder
 from collectors.decode.paths import PathNamer
 from collectors.events import Event, RecordsLost, RunEnded, RunStarted
 from collectors.read.spool import SpoolReader, writers_alive
+from collectors.record.fault_watch import FaultWatch
 from collectors.record.history import say_history
 from collectors.record.manifest import Manifest
 from collectors.record.said import SaidEvents
@@ -57,6 +58,7 @@ class Recorder:
         self.said = SaidEvents(folder)
         roots = [root for root in (manifest.git.get("root"), manifest.cwd) if root]
         self.decoder = Decoder(PathNamer(roots), qualify if manifest.keep_source else None)
+        self.faults = FaultWatch(folder)
         self._beat_s = 0.0
         self._history_kept = False
         self.deleted = False
@@ -85,6 +87,7 @@ class Recorder:
                     host=m.host,
                     gpus=m.gpus,
                     environment=m.environment,
+                    stack_room=m.stack_room,
                 )
             ]
         )
@@ -105,6 +108,8 @@ class Recorder:
             self.reader.rewind(mark)
             self.said.offset = said_mark
             raise
+        if counted := list(self.faults.step()):
+            self._ingest(list[Event](counted))
         self._keep_history(HISTORY_S)
         if time.monotonic() >= self._beat_s:
             with explained(self.manifest.database):
@@ -131,6 +136,8 @@ class Recorder:
     def _ingest(self, batch: list[Event]) -> int:
         result = self.ingestor.ingest(self.manifest.run_id, batch)
         self.deleted = self.deleted or result.deleted_run
+        for event in batch:
+            self.faults.see(event)
         return result.new_count
 
     def end(self) -> None:
@@ -148,6 +155,7 @@ class Recorder:
             RecordsLost(process_id, -sum(losses.values()), m.ended_us, m.run_id, losses)
             for process_id, losses in sorted(self.reader.losses().items())
         ]
+        events += self.faults.end()
         if m.state is not None and not m.late:
             events.append(
                 RunEnded(

@@ -69,6 +69,7 @@ class RunSummary:
     result_count: int = 0
     outcomes: list[Counted] = field(default_factory=list)
     geomeans: list[Counted] = field(default_factory=list)
+    cliffs: list[Counted] = field(default_factory=list)
 
     def headline(self) -> list[tuple[str, str]]:
         """Pair each headline number with its name."""
@@ -134,6 +135,7 @@ class RunSummary:
             ("Recompile limit", self.limits),
             ("Failures", self.failures),
             ("Compiles that never finished", self.unfinished),
+            ("May lose time to Python's frame stack", self.cliffs),
         ]
         return [(title, rows) for title, rows in every if rows]
 
@@ -253,6 +255,7 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         failures=_top_failures(connection, row["id"]),
         limits=_top_limits(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
+        cliffs=_stack_cliffs(connection, row["id"]),
         outcomes=[Counted(text, count) for text, count in count_outcomes(connection, row["id"])],
         geomeans=[Counted(f"{it:.3f}×  {name}", count) for name, it, count in find_geomeans(connection, row["id"])],
         **{name: row[name] for name in SAME_NAMES},
@@ -351,6 +354,21 @@ def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[Counte
     ]
     left_out = rows[0]["whole"] - len(rows) if rows else 0
     return [*found, Counted("others", left_out)] if left_out else found
+
+
+def _stack_cliffs(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
+    row = connection.execute(
+        """
+        select count(*) as process_count, max(calm_fault_count * 1e6 / calm_us) as faults_per_s
+        from processes
+        where run_id = :run_id and is_on_stack_cliff = 1
+        """,
+        {"run_id": run_id},
+    ).fetchone()
+    if not row["process_count"]:
+        return []
+    text = f"up to {row['faults_per_s']:,.0f} page faults a second in a process that compiled nothing"
+    return [Counted(text, row["process_count"], "`run --stack-room` settles it; docs/stack-cliff.md says more")]
 
 
 def _top_limits(connection: sqlite3.Connection, run_id: str) -> list[Counted]:

@@ -19,6 +19,7 @@ from collectors.events import (
     CommitsSeen,
     ConfigSeen,
     Event,
+    PageFaultsCounted,
     ProcessStarted,
     RunEnded,
     RunStarted,
@@ -38,7 +39,9 @@ from collectors.store.stacks import StackBook
 from collectors.store.totals import Totals
 from collectors.store.trace_rows import TraceRows
 
-HELD_WHOLE: frozenset[type[Event]] = frozenset((CommitsSeen, ConfigSeen, ArtifactSeen, SpanSeen, SymbolSeen))
+HELD_WHOLE: frozenset[type[Event]] = frozenset(
+    (CommitsSeen, ConfigSeen, PageFaultsCounted, ArtifactSeen, SpanSeen, SymbolSeen)
+)
 STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 
@@ -253,7 +256,7 @@ class Ingestor:
               command = :command, cwd = :cwd, host = :host,
               started_us = min(coalesce(nullif(started_us, 0), :started_us), :started_us),
               gpu_name = :gpu_name, gpu_count = :gpu_count, git_commit = :git_commit, git_branch = :git_branch,
-              git_subject = :git_subject, git_dirty = :git_dirty, facts = :facts
+              git_subject = :git_subject, git_dirty = :git_dirty, facts = :facts, stack_room = :stack_room
             where id = :id and facts = '{}'
             """,
             {
@@ -274,6 +277,7 @@ class Ingestor:
                 "git_subject": event.git.get("subject"),
                 "git_dirty": None if event.git.get("dirty") is None else int(event.git["dirty"]),
                 "facts": json.dumps(facts, separators=(",", ":")),
+                "stack_room": None if event.stack_room is None else int(event.stack_room),
             },
         )
 

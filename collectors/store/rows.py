@@ -17,6 +17,7 @@ from collectors.events import (
     ConfigSeen,
     CudagraphSkipped,
     GraphBroke,
+    PageFaultsCounted,
     ProcessStarted,
     Recompiled,
     RecordsLost,
@@ -205,6 +206,18 @@ def _keep_losses(batch: Batch, process_id: str, losses: dict[str, int]) -> None:
         )
 
 
+def write_page_faults(batch: Batch, event: PageFaultsCounted) -> None:
+    batch.connection.execute(
+        """
+        update processes set
+          calm_us = :calm_us, calm_cpu_us = :cpu_us, calm_fault_count = :fault_count,
+          is_on_stack_cliff = :is_on_cliff, faults_counted_us = :time_us
+        where id = :process_id and coalesce(faults_counted_us, 0) <= :time_us
+        """,
+        pick(event, "process_id", "time_us", "calm_us", "cpu_us", "fault_count", "is_on_cliff"),
+    )
+
+
 def write_artifact(batch: Batch, event: ArtifactSeen) -> None:
     batch.traces.add_artifact(batch.run_id, event, batch.frames.key_of(event))
 
@@ -237,6 +250,7 @@ WRITERS: dict[type, Callable[..., None]] = {
     CudagraphSkipped: write_skip,
     SnapshotTaken: write_snapshot,
     RecordsLost: write_losses,
+    PageFaultsCounted: write_page_faults,
     ArtifactSeen: write_artifact,
     SpanSeen: write_span,
     SymbolSeen: write_symbol,

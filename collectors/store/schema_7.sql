@@ -24,7 +24,14 @@ alter table run_totals add column runtime_failure_count integer not null default
 
 -- == page faults and stack room ==
 --
---
+-- Minor page faults of a process while it compiled nothing, counted from outside by the recorder (fault_watch.py).
+
+alter table runs add column stack_room integer;  -- 1: `run --stack-room` started it; null where nobody could have
+alter table processes add column calm_us integer;  -- how long it compiled nothing, as far as it was watched
+alter table processes add column calm_cpu_us integer;
+alter table processes add column calm_fault_count integer;
+alter table processes add column is_on_stack_cliff integer;  -- a chunk of its frame stack came and went all the time
+alter table processes add column faults_counted_us integer;  -- when, of the newest count
 
 -- == deleted runs that can be restored, who did what, the import queue ==
 --

@@ -45,7 +45,7 @@ def test_numbers_carry_their_unit(schema):
     }
     plain |= {"exit_code", "git_dirty", "keep_source", "pinned", "snapshot_final", "frame_id", "frame_compile_id"}
     plain |= {"last_sequence", "cache_size", "compile_key", "depth", "instant", "thread", "redacted", "first_line"}
-    plain |= {"attempt", "dynamic", "batch_size", "ended_program"}
+    plain |= {"attempt", "dynamic", "batch_size", "ended_program", "stack_room", "is_on_stack_cliff"}
     # A benchmark's numbers have upstream's names.
     plain |= {"speedup", "speedup_low", "speedup_high", "value", "recompiles", "fallbacks_to_eager", "cudagraph_skips"}
     plain |= {"calls_captured", "unique_graphs", "graph_breaks", "unique_graph_breaks"}

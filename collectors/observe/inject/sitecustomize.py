@@ -51,23 +51,41 @@ class _Loader:
         _install()
 
 
-def _install():
-    """Load `collectors` by its path, under a name that no program uses, and install the hooks."""
-    try:
-        import importlib.util
+def _load(module):
+    """Load a module of `collectors` by its path, under a name that no program uses."""
+    import importlib.util
 
+    name = "_compileboard"
+    if name not in sys.modules:
         root = os.path.dirname(os.path.dirname(_HERE))
-        name = "_compileboard"
         spec = importlib.util.spec_from_file_location(
             name, os.path.join(root, "__init__.py"), submodule_search_locations=[root]
         )
         package = importlib.util.module_from_spec(spec)
         sys.modules[name] = package
         spec.loader.exec_module(package)
-        importlib.import_module(name + ".observe.hooks").install_from_environment()
+    return importlib.import_module(name + module)
+
+
+def _install():
+    """Install the hooks."""
+    try:
+        _load(".observe.hooks").install_from_environment()
     except Exception as error:  # the observed program never notices us
-        if os.environ.get("COMPILEBOARD_DEBUG"):
-            sys.stderr.write("compileboard: cannot observe this process: %r\n" % (error,))
+        _tell("cannot observe this process", error)
+
+
+def _give_room():
+    """Start the program with room on its frame stack."""
+    try:
+        _load(".observe.program_room").give_program_room()
+    except Exception as error:
+        _tell("cannot give this process room on its frame stack", error)
+
+
+def _tell(problem, error):
+    if os.environ.get("COMPILEBOARD_DEBUG"):
+        sys.stderr.write("compileboard: %s: %r\n" % (problem, error))
 
 
 def _chain():
@@ -86,4 +104,6 @@ if os.environ.get("COMPILEBOARD_SPOOL") and sys.version_info >= (3, 10):
         _install()
     else:
         sys.meta_path.insert(0, _Finder())
+    if os.environ.get("COMPILEBOARD_STACK_ROOM"):
+        _give_room()
 _chain()

@@ -19,6 +19,7 @@ BY_HINT: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: NUMBER,
     bool: st.booleans(),
+    bool | None: st.none() | st.booleans(),
     str | None: st.none() | TEXT,
     int | None: st.none() | NUMBER,
     dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
