@@ -6,6 +6,8 @@ FOLDER gets a file that stays open, as a spool's does. A line says when the prog
 import resource
 import sys
 import time
+from functools import partial
+from operator import mul
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -18,8 +20,11 @@ def fault_count() -> int:
     return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
 
 
-def find_place(call, least: float, most: float, run) -> None:
-    """Run at the first depth where a call makes so many faults."""
+def stand(call, least: float, most: float, between, inside=None) -> None:
+    """Call and do something between, for ever, at the first depth where a call makes so many faults.
+
+    The loop is in the frame that measured, and `between` has none: one more would move the end of the chunk.
+    """
 
     def probe(_depth: int) -> None:
         for _ in range(3):
@@ -28,40 +33,33 @@ def find_place(call, least: float, most: float, run) -> None:
         for _ in range(5):
             call(1)
         if least <= (fault_count() - before) / 5 <= most:
+            call.__globals__["small"] = inside or call.__globals__["small"]
             print("ready", flush=True)
-            run(call)
+            while True:
+                call(1)
+                between()
 
     descend(probe, 0, 400)
     sys.exit("no such depth here")
 
 
-def repeat(call) -> None:
-    while True:
-        call(1)
-
-
-def fill(_call) -> None:
-    while True:
+def fill_for_10_ms(a: int) -> int:
+    end = time.monotonic() + 0.01
+    while time.monotonic() < end:
         b"x" * ARRAY_BYTES
-
-
-def cross_and_fill(call) -> None:
-    """Map one chunk for each step of a slow loop whose page faults come from arrays."""
-    while True:
-        call(1)
-        end = time.monotonic() + 0.02
-        while time.monotonic() < end:
-            b"x" * ARRAY_BYTES
+    return a or max(a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a)  # a frame no smaller than `small`'s
 
 
 def main() -> None:
     mode = sys.argv[1]
+    fill = partial(mul, b"x", ARRAY_BYTES)
     spool = open(Path(sys.argv[2]) / "1.jsonl", "w") if len(sys.argv) > 2 else None  # noqa: SIM115  held open
     if mode == "cliff":
-        find_place(wide_function(), 100, 1e9, repeat)
-    if mode == "slow":
-        find_place(wide_function(1), 1, 5, cross_and_fill)
-    find_place(wide_function(), 0, 1, {"calm": repeat, "arrays": fill}[mode])
+        stand(wide_function(), 100, 1e9, int)
+    elif mode == "slow":  # one chunk for each step of a slow loop, whose faults come from arrays
+        stand(wide_function(1), 1, 5, fill, fill_for_10_ms)
+    else:
+        stand(wide_function(), 0, 1, fill if mode == "arrays" else int)
     del spool
 
 
