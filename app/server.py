@@ -121,7 +121,7 @@ def check_exposure(settings: Settings) -> None:
 
 def describe_exposure(settings: Settings) -> str:
     """Say what is open to whom."""
-    names = ", ".join(sorted(allowed_hosts(settings) - LOOPBACK_NAMES))
+    names = ", ".join(sorted(allowed_hosts(settings) - LOOPBACK_NAMES) or ["localhost"])
     if not is_writable(settings):
         return f"Open to whoever reaches this machine as {names}, without a login: read every run. Changes are refused."
     uploads = "upload logs, " if settings.uploads == "yes" else ""
