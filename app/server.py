@@ -144,9 +144,9 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
         app = create_app(settings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        say(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
         if not is_loopback(settings.host):
             say(describe_exposure(settings))
+        say(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
         if settings.follow == "yes":
             follower = start_follower(settings, environ)
             follower.returncode = 0  # gunicorn reaps it

@@ -36,10 +36,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-READ_ONLY = (
-    "This server is read-only for others than its own machine: nothing was changed. Whoever runs it may start it with "
-    "--allow-writes."
-)
+READ_ONLY = "This server is read-only: it can be reached from other machines and was not started with --allow-writes."
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 

@@ -86,8 +86,12 @@ def list_zip(it: Container) -> Listing:
     members: list[Member] = []
     passed_over: list[str] = []
     try:
-        with io.BufferedReader(it.open()) as file, zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
+        with io.BufferedReader(it.open()) as file:
+            it.gauge.check_entries(it.name, _read_zip_count(file, it.size_bytes))
+            with zipfile.ZipFile(file) as archive:
+                entries = archive.infolist()
+    except LimitExceeded:
+        raise
     except _ERRORS as error:
         raise SourceDamaged(f"{it.name}: the zip cannot be read ({error}); copy the file again.") from None
     it.gauge.add_entries(it.name, len(entries))
@@ -100,6 +104,14 @@ def list_zip(it: Container) -> Listing:
             continue
         members.append(_zip_member(it, entry))
     return Listing(members, passed_over)
+
+
+def _read_zip_count(file: io.BufferedReader, size_bytes: int) -> int:
+    """Return how many entries a zip says it has, 65,535 where it has more: zipfile makes an object of each first."""
+    file.seek(max(0, size_bytes - 65_557))
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    return int.from_bytes(tail[at + 10 : at + 12], "little") if at >= 0 else 0
 
 
 def _zip_member(it: Container, entry: zipfile.ZipInfo) -> Member:

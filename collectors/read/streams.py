@@ -76,9 +76,16 @@ class Gauge:
         Raises: LimitExceeded.
         """
         self._entry_count += count
-        if self.limits.entries is not None and self._entry_count > self.limits.entries:
+        self.check_entries(file, self._entry_count)
+
+    def check_entries(self, file: str, count: int) -> None:
+        """Compare a number of entries with the limit.
+
+        Raises: LimitExceeded.
+        """
+        if self.limits.entries is not None and count > self.limits.entries:
             raise LimitExceeded(
-                f"{file}: {self._entry_count:,} entries so far, the limit is {self.limits.entries:,} entries for all "
+                f"{file}: {count:,} entries or more, the limit is {self.limits.entries:,} entries for all "
                 "archives together; pack only the logs."
             )
 
