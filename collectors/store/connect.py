@@ -37,8 +37,10 @@ def open_writer(
     if os.path.isdir(name):
         raise StoreNotReadable(f"{name} is a folder; --db expects a file.")
     try:
-        uri = f"{Path(name).absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
-        connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout_ms / 1000, isolation_level=None)
+        place = name  # as it is, for :memory: too; where the file must be there, SQLite makes none between the two looks
+        if not create:
+            place = f"{Path(name).absolute().as_uri()}?mode=rw"
+        connection = sqlite3.connect(place, uri=not create, timeout=busy_timeout_ms / 1000, isolation_level=None)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explain(error, name) from error
     try:
