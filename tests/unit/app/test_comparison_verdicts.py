@@ -99,8 +99,8 @@ def test_repeats_say_how_many_and_how_likely() -> None:
 
 
 def test_repeats_of_one_side_or_too_few_to_tell_are_not_asked() -> None:
-    for few in (entry(values={LATENCY.name: 12.5}), timed(12.5, 3, 2)):
-        assert known(judge(LATENCY, timed(10.0, 3, 1), few)).method == "threshold"
+    for few in (entry(values={LATENCY.name: 12.5}), timed(12.5, 2, 2)):
+        assert known(judge(LATENCY, timed(10.0, 2, 1), few)).method == "threshold"
     assert known(judge(LATENCY, entry(values={LATENCY.name: 12.5}), timed(10.0, 30, 1))).method == "threshold"
 
 
