@@ -71,6 +71,8 @@ def _pick_up(environ: Mapping[str, str]) -> None:
         say(f"recorded {format_plural(picked.event_count, 'event')} of {runs} that no recorder had finished")
     for problem in picked.problems:
         say(f"not picked up: {problem}")
+    for problem in picked.set_aside:
+        say(f"set aside, because it cannot be recorded: {problem}")
 
 
 def bind(host: str, port: int) -> socket.socket:

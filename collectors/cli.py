@@ -9,16 +9,21 @@ import signal
 import sqlite3
 import sys
 import textwrap
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from collectors.options import build_parser
 from collectors.record import hints
+from collectors.record.problems import NEEDED, describe_error
 from collectors.record.progress import counts_text, progress_line
 from collectors.store.errors import StoreError, StoreMissing, explain
 
+if TYPE_CHECKING:
+    from collectors.record.launch import Launch
+    from collectors.record.pickup import PickedUp
+
 USAGE_ERROR = 2
-NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # of the collector's extra
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,6 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         "import": import_command,
         "commits": commits_command,
         "index": index_command,
+        "retry": retry_command,
         "list": list_command,
         "show": show_command,
         "doctor": doctor_command,
@@ -56,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in NEEDED:
             raise
-        say(f"{NEEDED[error.name]} is not installed; pip install 'compileboard[collector]' brings what is needed here")
+        say(describe_error(error))
         return USAGE_ERROR
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -66,14 +72,22 @@ def say(text: str) -> None:
     """Print one line of our own, apart from the program's output."""
     if sys.stderr is None:  # closed by the caller; print() would then take stdout
         return
-    with suppress(OSError):  # nobody reads it any more: no reason to leave the program alone
+    with suppress(OSError, ValueError):  # nobody reads it any more: no reason to leave the program alone
         print(f"compileboard: {text}", file=sys.stderr, flush=True)
 
 
+@contextmanager
+def unhindered(what: str) -> Iterator[None]:
+    """Say what went wrong before or beside the program, in one line; the program runs all the same."""
+    try:
+        yield
+    except Exception as error:
+        say(f"{what}: {describe_error(error)}")
+
+
 def run_command(arguments: argparse.Namespace) -> int:
-    """Observe a command; end as it ended."""
-    from collectors.record.command import unreachable
-    from collectors.record.launch import CannotRun, Launch, Request, check_program, end_like
+    """Observe a command; end as it ended, whatever becomes of our own part."""
+    from collectors.record.program import CannotRun, Outcome, check_program, end_like, run_program
 
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:
@@ -87,7 +101,44 @@ def run_command(arguments: argparse.Namespace) -> int:
     except CannotRun as error:
         say(str(error))
         return error.exit_code
-    pick_up()
+    with unhindered("what earlier commands left cannot be recorded"):
+        pick_up()
+    launch = None
+    with unhindered("this run is not recorded"):
+        launch = open_launch(arguments, command)
+    with ExitStack() as screen:
+        progress = None
+        if launch is not None and not arguments.quiet:
+            with unhindered("no progress is shown"):
+                progress = progress_line(os.environ)
+                screen.enter_context(suppress(Exception))
+                if progress:
+                    screen.enter_context(progress)
+        show = progress.show if progress else None
+        try:
+            outcome = run_program(
+                command,
+                launch.environment if launch else os.environ,
+                (lambda: launch.step(show)) if launch else (lambda: None),
+            )
+        except CannotRun as error:
+            if launch:
+                launch.end(Outcome(error.exit_code))
+            say(str(error))
+            return error.exit_code
+        if launch:
+            launch.end(outcome)
+    if launch and launch.recording.trouble is None and not arguments.quiet:
+        with unhindered("what was recorded cannot be said"):
+            say(closing_line(arguments.db, launch.manifest.run_id))
+    return end_like(outcome)
+
+
+def open_launch(arguments: argparse.Namespace, command: list[str]) -> Launch:
+    """Begin the run of a command, and say where it is recorded."""
+    from collectors.record.command import unreachable
+    from collectors.record.launch import Launch, Request
+
     request = Request(
         command=command,
         database=arguments.db,
@@ -100,22 +151,14 @@ def run_command(arguments: argparse.Namespace) -> int:
         quiet=arguments.quiet,
         stack_room=arguments.stack_room,
     )
-    whisper: Callable[[str], None] = (lambda _: None) if arguments.quiet else say
     launch = Launch(request, os.environ, say)
-    launch.open()
-    served = hints.dashboard("serve", database=arguments.db)
-    whisper(f"run {launch.manifest.run_id} is recorded in {arguments.db}; see it with: {served}")
-    for warning in unreachable(command):
-        whisper(warning)
-    progress = None if arguments.quiet else progress_line(os.environ)
-    try:
-        with progress or nullcontext():
-            outcome = launch.run(progress.show if progress else None)
-    except CannotRun as error:
-        say(str(error))
-        return error.exit_code
-    whisper(closing_line(arguments.db, launch.manifest.run_id))
-    return end_like(outcome)
+    if not arguments.quiet:
+        served = hints.dashboard("serve", database=arguments.db)
+        if launch.recording.recorder is not None:
+            say(f"run {launch.manifest.run_id} is recorded in {arguments.db}; see it with: {served}")
+        for warning in unreachable(command):
+            say(warning)
+    return launch
 
 
 def import_command(arguments: argparse.Namespace) -> int:
@@ -220,19 +263,42 @@ def pick_up() -> None:
     """Record what an earlier command could not, and say so."""
     from collectors.record.pickup import pick_up_spools
 
-    found = pick_up_spools()
+    say_picked_up(pick_up_spools())
+
+
+def say_picked_up(found: PickedUp) -> None:
+    """Say what was recorded, what still waits and what never can be."""
     if found.run_ids:
         events = "1 event" if found.event_count == 1 else f"{found.event_count} events"
         say(f"picked up {events} not recorded so far, of {', '.join(found.run_ids)}")
     for problem in found.problems:
         say(f"still waiting to be recorded: {problem}")
+    for problem in found.set_aside:
+        say(f"set aside, because it cannot be recorded: {problem}; `{hints.collect('retry')}` tries again")
+
+
+def retry_command(arguments: argparse.Namespace) -> int:
+    """Record what was set aside."""
+    from collectors.record.pickup import pick_up_spools
+    from collectors.record.set_aside import put_back
+
+    chosen = put_back(os.environ, arguments.runs, arguments.db)
+    if not chosen:
+        say("no run was set aside")
+        return 0
+    found = pick_up_spools()
+    say_picked_up(found)
+    return 1 if found.set_aside or found.problems else 0
 
 
 def list_command(arguments: argparse.Namespace) -> int:
     """Print the newest runs."""
     from collectors.record.listing import list_text
+    from collectors.record.set_aside import list_set_aside
 
     pick_up()
+    for one in list_set_aside(os.environ):
+        say(f"set aside: {one.name}: {one.reason}; `{hints.collect('retry', one.name)}` tries again")
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(list_text(arguments.db, arguments.limit, suite=arguments.suite, tags=arguments.tag, columns=columns))
     return 0

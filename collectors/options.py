@@ -35,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_commits(commands)
     _add_index(commands)
     add_bench(commands, hints.DEFAULT_DATABASE)
+    _add_retry(commands)
     listing = commands.add_parser("list", help="list the newest runs of a database")
     _add_db(listing)
     listing.add_argument("--limit", type=count, default=20, metavar="N", help="how many runs (default 20)")
@@ -197,6 +198,18 @@ def _add_index(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     _add_db(indexing)
     indexing.add_argument("runs", nargs="*", metavar="RUN", help="a run's id or its start (default: all runs)")
+
+
+def _add_retry(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    retry = commands.add_parser(
+        "retry",
+        help="record runs that were set aside because they could not be recorded",
+        description="Record runs that were set aside because they could not be recorded, all or those given. "
+        "`list` and `doctor` name them and say why.",
+        epilog="example: %(prog)s 01JD --db another.db",
+    )
+    retry.add_argument("--db", metavar="FILE", help="record them into this database instead of their own")
+    retry.add_argument("runs", nargs="*", metavar="RUN", help="a run's id or its start (default: all)")
 
 
 def _add_db(parser: argparse.ArgumentParser) -> None:

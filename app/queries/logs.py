@@ -50,14 +50,18 @@ def list_logs(reader: sqlite3.Connection, run_id: str, limit: int = MOST_LOGS) -
 
 
 def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
-    """Sum what could not be read by kind, the most first."""
+    """Sum what could not be read of a run's logs and spool by kind, the most first."""
     rows = reader.execute(
         """
         select r.kind, r.reject_count, r.first_line, r.example, l.name
         from logs as l
         join log_rejects as r on r.process_id = l.process_id
         where l.run_id = :run_id
-        order by l.name, l.process_id, r.kind
+        union all
+        select kind, reject_count, first_line, example, file_name as name
+        from run_rejects
+        where run_id = :run_id
+        order by name, kind, first_line
         limit :most
         """,
         {"run_id": run_id, "most": MOST_ROWS},
@@ -80,13 +84,20 @@ def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
 
 
 def count_rejects(reader: sqlite3.Connection, run_id: str) -> int:
-    """Count all that could not be read of a run's logs."""
+    """Count all that could not be read of a run's logs and spool."""
     row = reader.execute(
         """
-        select coalesce(sum(r.reject_count), 0) as reject_count
-        from logs as l
-        join log_rejects as r on r.process_id = l.process_id
-        where l.run_id = :run_id
+        select coalesce(sum(reject_count), 0) as reject_count
+        from (
+          select r.reject_count
+          from logs as l
+          join log_rejects as r on r.process_id = l.process_id
+          where l.run_id = :run_id
+          union all
+          select reject_count
+          from run_rejects
+          where run_id = :run_id
+        )
         """,
         {"run_id": run_id},
     ).fetchone()

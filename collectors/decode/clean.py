@@ -5,12 +5,14 @@ Python reads NaN and Infinity as JSON, and nobody else does: they become texts.
 
 from __future__ import annotations
 
+import re
 from operator import is_
 from typing import Any
 
 _DEEPEST = 60
 _TOO_DEEP = "<nested too deeply>"
 _LARGEST = 2**63 - 1
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # how Python keeps a byte that is not UTF-8
 
 
 def clean(value: Any, depth: int = 0) -> Any:
@@ -66,11 +68,12 @@ def _is_name(key: Any) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """Replace lone surrogates, which JSON's \\ud800 can bring in."""
+    """Write lone surrogates as escapes: \\xe9 for a byte of an argument or a path that is not UTF-8, else \\ud800."""
     if text.isascii():
         return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode("utf-8")
+        bytes_shown = _ESCAPED_BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+        return bytes_shown.encode("utf-8", "backslashreplace").decode("utf-8")
     return text

@@ -12,8 +12,6 @@ NAMES: dict[str, type[events.Event]] = {
     "process_started": events.ProcessStarted,
     "snapshot": events.SnapshotTaken,
     "config": events.ConfigSeen,
-    "run_started": events.RunStarted,
-    "run_ended": events.RunEnded,
 }
 _IDENTITY = ("process_id", "sequence", "time_us")
 

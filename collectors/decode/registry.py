@@ -53,13 +53,15 @@ _learnt: dict[str, Entry] = {}
 def learn(path: str) -> None:
     """Read the registry that a torch carries itself; one that cannot be read teaches nothing."""
     try:
+        if not Path(path).is_file():  # to read a pipe is to wait
+            return
         table = json.loads(Path(path).read_text(encoding="utf-8"))
         for gb_id, variants in table.items():
             if gb_id not in _entries():
                 newest = variants[0]
                 hints = tuple(str(hint) for hint in newest.get("Hints", ()))
                 _learnt[gb_id] = Entry(gb_id, str(newest["Gb_type"]), str(newest.get("Explanation", "")), hints)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return
 
 

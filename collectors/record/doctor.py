@@ -11,14 +11,17 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collectors.record import hints
 from collectors.record.facts import gpu_facts
 from collectors.record.home import spool_root
 from collectors.record.opening import joined_run_id
+from collectors.record.set_aside import list_set_aside
 from collectors.store.connect import open_reader
 from collectors.store.errors import StoreError, StoreMissing
 
@@ -98,6 +101,7 @@ def examine(database: str) -> list[Check]:
         _sqlite_utils_check(),
         _database_check(database),
         spool_check(spool_root(environment)),
+        *set_aside_checks(environment),
         *environment_checks(environment),
         *LIMITS,
     ]
@@ -232,6 +236,14 @@ def spool_check(root: Path) -> Check:
     waiting = len(list(root.glob("*/run.json"))) if root.is_dir() else 0
     runs = f", {waiting} {'run waits' if waiting == 1 else 'runs wait'} to be recorded" if waiting else ""
     return Check("ok", "spool", f"{root}{runs}")
+
+
+def set_aside_checks(environment: Mapping[str, str]) -> list[Check]:
+    """Name the runs that could not be recorded."""
+    return [
+        Check("note", "set aside", f"{one.name}: {one.reason}; `{hints.collect('retry', one.name)}` tries again")
+        for one in list_set_aside(environment)
+    ]
 
 
 def environment_checks(environment: dict[str, str]) -> list[Check]:

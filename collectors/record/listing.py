@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 from datetime import datetime
 
+from collectors.decode.clean import clean
 from collectors.record import hints
 from collectors.record.summary import NOT_RECORDED, duration_text, printable
 from collectors.store.connect import open_reader
@@ -29,7 +30,7 @@ def list_text(
 
     Raises: StoreError if the database cannot be read.
     """
-    wanted = list(tags)
+    suite, wanted = clean(suite), clean(list(tags))
     connection = open_reader(database)
     try:
         rows = connection.execute(

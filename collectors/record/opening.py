@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from collectors.decode.redact import withhold_code
 from collectors.record.facts import git_facts, gpu_facts, host_facts
 from collectors.record.home import new_run_id, spool_root
-from collectors.record.manifest import Manifest
+from collectors.record.manifest import RUN_ID, Manifest
 from collectors.scrub import scrub_argv, scrub_environment, scrub_values
 from collectors.store.errors import StoreError
 
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+Fact = TypeVar("Fact")
 
 
 def joined_run_id(environment: Mapping[str, str]) -> str | None:
@@ -45,27 +44,41 @@ def describe_run(
     environment: Mapping[str, str],
     *,
     argv: Iterable[str],
-    cwd: str,
-    code_folder: str,
+    cwd: str | None,
+    code_folder: str | Callable[[], str],
     capture_env: Iterable[str] = (),
     run_id: str | None = None,
     keep_source: bool = True,
     tags: Mapping[str, str] | None = None,
+    troubles: Iterable[list[str]] = (),
     **rest: Any,
 ) -> Manifest:
-    """Say what a run is: its command, repository, machine and environment, without secrets (and code, if asked)."""
+    """Say what a run is: its command, repository, machine and environment, without secrets (and code, if asked).
+
+    What cannot be asked for is left out and added to the run's troubles.
+    """
+    troubles = list(troubles)
+
+    def ask(what: str, fact: Callable[[], Fact], instead: Fact) -> Fact:
+        try:
+            return fact()
+        except Exception as error:  # git, a driver, a file system: nothing of it is the program's matter
+            troubles.append(["not_asked", f"{what} cannot be asked for: {error}"])
+            return instead
+
     return Manifest(
         run_id=run_id or new_run_id(),
         started_us=time.time_ns() // 1000,
-        argv=kept_words(argv, keep_source=keep_source),
+        argv=ask("the command", lambda: kept_words(argv, keep_source=keep_source), []),
         keep_source=keep_source,
         tags=scrub_values(tags or {}),
         cwd=cwd,
         recorder_process_id=uuid.uuid4().hex,
-        git=git_facts(code_folder),
-        host=host_facts(),
-        gpus=gpu_facts(environment),
-        environment=scrub_environment(environment, capture_env),
+        git=ask("the repository", lambda: git_facts(code_folder() if callable(code_folder) else code_folder), {}),
+        host=ask("the machine", host_facts, {}),
+        gpus=ask("the GPUs", lambda: gpu_facts(environment), []),
+        environment=ask("the environment", lambda: scrub_environment(environment, capture_env), {}),
+        troubles=troubles,
         **rest,
     )
 

@@ -5,70 +5,113 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from collectors.decode.clean import clean_text
 from collectors.read.spool import writers_alive
 from collectors.record.home import spool_root
 from collectors.record.manifest import NAME, read_manifest
+from collectors.record.problems import describe_error, may_pass
 from collectors.record.recorder import Recorder, SpoolLock
+from collectors.record.set_aside import set_aside
 from collectors.record.sidecar import spawn_sidecar
-from collectors.store.errors import StoreError
+from collectors.store.errors import StoreBusy
 
-PATIENCE_MS = 1_000  # for each spool: the command that was asked for waits behind this
+PATIENCE_MS = 1_000  # for each database: the command that was asked for waits behind this
 
 
 @dataclass
 class PickedUp:
-    """Say what was found."""
+    """Say what was recorded, what still waits, and what was set aside because it can never be."""
 
     run_ids: list[str] = field(default_factory=list)
     event_count: int = 0
     problems: list[str] = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
+    busy: set[str] = field(default_factory=set)  # databases that another program holds
 
 
 def pick_up_spools(environment: Mapping[str, str] | None = None) -> PickedUp:
     """Record every spool that no recorder holds, each into the database it was meant for. Never raises."""
     found = PickedUp()
-    root = spool_root(os.environ if environment is None else environment)
-    if not root.is_dir():
+    try:
+        root = spool_root(os.environ if environment is None else environment)
+        folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home folder is known
+        found.problems.append(f"the spools cannot be listed: {error}")
         return found
-    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+    for folder in folders:
         try:
-            _pick_up(folder, found)
-        except (StoreError, ValueError, OSError) as error:
-            if folder.exists():  # else its own recorder has just finished it
-                found.problems.append(f"{folder.name}: {error}")
+            with closing(_Held(folder)) as held:
+                if held.is_ours:
+                    _try(folder, found)
+        except OSError as error:
+            if folder.exists():
+                found.problems.append(f"{clean_text(folder.name)}: {error}")
     return found
 
 
-def _pick_up(folder: Path, found: PickedUp) -> None:
-    if not (folder / NAME).exists() and not any(folder.glob("*.jsonl")):
-        return  # a run that is just about to begin, or never did
-    lock = SpoolLock(folder)
-    orphaned = False
+class _Held:
+    """Hold a spool's lock, where there is a run to record."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = None
+        # Else a run that is just about to begin, or never did.
+        if (folder / NAME).exists() or any(folder.glob("*.jsonl")):
+            self._lock = SpoolLock(folder)
+        self.is_ours = self._lock is not None and self._lock.take()
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+
+
+def _try(folder: Path, found: PickedUp) -> None:
+    """Record a spool; what may go better another time waits, what cannot is set aside."""
+    name = clean_text(folder.name)
     try:
-        if not lock.take():
+        _pick_up(folder, found)
+    except Exception as error:
+        if not folder.exists():  # its own recorder has just finished it
             return
-        manifest = read_manifest(folder)
+        if may_pass(error):
+            found.problems.append(f"{name}: {describe_error(error)}")
+            return
+        reason = describe_error(error)
+        moved = set_aside(folder, reason)
+        found.set_aside.append(f"{clean_text(moved.name)}: {reason}")
+
+
+def _pick_up(folder: Path, found: PickedUp) -> None:
+    manifest = read_manifest(folder)
+    if manifest.database in found.busy:
+        raise StoreBusy(f"{manifest.database} is locked by another program.")
+    try:
         recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
-        try:
-            recorder.start()
-            new = recorder.step()
-            if manifest.ended_us is None and not writers_alive(folder):
-                new += recorder.step()  # what was written between the read and the last writer's end
-                manifest.ended_us = _last_change_us(folder)
-                manifest.state = "interrupted"
-                manifest.write(folder)
-            recorder.end()
-            if new:
-                found.run_ids.append(manifest.run_id)
-                found.event_count += new
-            orphaned = not recorder.discard_spool() and writers_alive(recorder.folder) > 0
-        finally:
-            recorder.close()
+    except StoreBusy:
+        found.busy.add(manifest.database)
+        raise
+    try:
+        recorder.start()
+        new = recorder.step()
+        if manifest.ended_us is None and not writers_alive(folder):
+            new += recorder.step()  # what was written between the read and the last writer's end
+            manifest.ended_us = _last_change_us(folder)
+            manifest.state = "interrupted"
+            manifest.write(folder)
+        recorder.end()
+        if new:
+            found.run_ids.append(manifest.run_id)
+            found.event_count += new
+        orphaned = not recorder.discard_spool() and writers_alive(recorder.folder) > 0
+    except StoreBusy:
+        found.busy.add(manifest.database)
+        raise
     finally:
-        lock.release()
+        recorder.close()
     if orphaned:  # its recorder was killed, the program goes on
         spawn_sidecar(recorder.folder)
 

@@ -16,9 +16,10 @@ import termios
 import time
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from collectors.record.recorder import Recorder
+if TYPE_CHECKING:
+    from collectors.record.recorder import Recorder
 
 INTERVAL_S = 0.5
 LEAST_ROWS = 5

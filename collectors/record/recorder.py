@@ -10,23 +10,29 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 
 from collectors.decode import registry
+from collectors.decode.captured import Captured
+from collectors.decode.clean import clean, clean_text
 from collectors.decode.decoder import Decoder
 from collectors.decode.paths import PathNamer
 from collectors.events import Event, RecordsLost, RunEnded, RunStarted
-from collectors.read.spool import SpoolReader, writers_alive
+from collectors.read.spool import SUFFIX, SpoolReader, writers_alive
 from collectors.record.fault_watch import FaultWatch
 from collectors.record.history import say_history
+from collectors.record.manifest import NAME as MANIFEST
 from collectors.record.manifest import Manifest
+from collectors.record.said import NAME as SAID
 from collectors.record.said import SaidEvents
 from collectors.record.source_index import qualify
-from collectors.record.traces import TraceReader
-from collectors.store.connect import BUSY_TIMEOUT_MS, checkpoint, open_reader, open_writer
+from collectors.record.traces import TraceReader, list_rejects
+from collectors.store.connect import BUSY_TIMEOUT_MS, checkpoint, open_reader, open_writer, write_transaction
 from collectors.store.errors import StoreError, StoreMoved, explain
 from collectors.store.ingest import Ingestor
+from collectors.store.logs import keep_run_rejects
 from collectors.store.migrations import migrate_connection
 from collectors.store.search import index_run
 from collectors.store.trace_files import keep_trace_file
@@ -54,10 +60,12 @@ class Recorder:
             self.connection.close()
             raise
         self.ingestor = Ingestor(self.connection, manifest.database)
-        self.reader = SpoolReader(folder)
+        self.reader = SpoolReader(folder, manifest.keep_source)
         self.said = SaidEvents(folder)
-        roots = [root for root in (manifest.git.get("root"), manifest.cwd) if root]
+        roots = [clean_text(root) for root in (manifest.git.get("root"), manifest.cwd) if root]
         self.decoder = Decoder(PathNamer(roots), qualify if manifest.keep_source else None)
+        for kind, trouble in manifest.troubles:
+            self.reader.reject(MANIFEST, kind, example=trouble)
         self.faults = FaultWatch(folder)
         self._beat_s = 0.0
         self._history_kept = False
@@ -68,29 +76,8 @@ class Recorder:
         m = self.manifest
         if m.late:
             return
-        self._ingest(
-            [
-                RunStarted(
-                    process_id=m.recorder_process_id,
-                    sequence=0,
-                    time_us=m.started_us,
-                    run_id=m.run_id,
-                    name=m.name,
-                    suite=m.suite,
-                    source=m.source,
-                    tags=m.tags,
-                    level=m.level,
-                    keep_source=m.keep_source,
-                    argv=m.argv,
-                    cwd=m.cwd,
-                    git=m.git,
-                    host=m.host,
-                    gpus=m.gpus,
-                    environment=m.environment,
-                    stack_room=m.stack_room,
-                )
-            ]
-        )
+        described = {one.name: clean(getattr(m, one.name)) for one in fields(RunStarted) if hasattr(m, one.name)}
+        self._ingest([RunStarted(process_id=m.recorder_process_id, sequence=0, time_us=m.started_us, **described)])
 
     def step(self) -> int:
         """Record what was written since the last step; return how many events were new.
@@ -98,7 +85,7 @@ class Recorder:
         Raises: StoreError in words; what could not be recorded is read again by the next step.
         """
         self._check_place()
-        mark, said_mark = self.reader.mark(), self.said.offset
+        mark, said_mark = self.reader.mark(), (self.said.offset, self.said.line)
         events = self._events()
         new = 0
         try:
@@ -106,7 +93,7 @@ class Recorder:
                 new += self._ingest(batch)
         except BaseException:
             self.reader.rewind(mark)
-            self.said.offset = said_mark
+            self.said.offset, self.said.line = said_mark
             raise
         if counted := list(self.faults.step()):
             self._ingest(list[Event](counted))
@@ -127,14 +114,32 @@ class Recorder:
 
     def _events(self) -> Iterator[Event]:
         for captured in self.reader.read():
+            yield from self._decode(captured)
+        yield from self.said.read(self.reader.reject)
+
+    def _decode(self, captured: Captured) -> list[Event]:
+        def reject(kind: str, reason: str) -> None:
+            self._reject(captured.process_id, captured.sequence, kind, reason)
+
+        try:
             registry_path = captured.extra.get("registry")
             if isinstance(registry_path, str):
                 registry.learn(registry_path)
-            yield from self.decoder.decode(captured)
-        yield from self.said.read()
+            return self.decoder.decode(captured, lambda what: reject("bad_field", what))
+        except Exception as error:
+            reject("not_decoded", f"{type(error).__name__}: {error}")
+            return []
+
+    def _reject(self, process_id: str, sequence: int, kind: str, reason: str) -> None:
+        """Count a record that cannot be recorded as it came."""
+        file_name = SAID if process_id == self.manifest.recorder_process_id else process_id + SUFFIX
+        self.reader.reject(file_name, kind, example=f"record {sequence}: {reason}")
 
     def _ingest(self, batch: list[Event]) -> int:
         result = self.ingestor.ingest(self.manifest.run_id, batch)
+        for refused in result.refused:
+            event = refused.event
+            self._reject(event.process_id, event.sequence, "refused", f"{event.KIND}: {refused.reason}")
         self.deleted = self.deleted or result.deleted_run
         for event in batch:
             self.faults.see(event)
@@ -169,7 +174,17 @@ class Recorder:
                 )
             )
         self._ingest(events)
+        self._keep_rejects()
         self._index()
+
+    def _keep_rejects(self) -> None:
+        """Record what could not be recorded: how often, and where first."""
+        if self.deleted or not self.reader.rejects:
+            return
+        with explained(self.manifest.database), write_transaction(self.connection):
+            counted = self.reader.rejects.items()
+            rows = [(file_name, *row) for file_name, rejects in counted for row in list_rejects(rejects)]
+            keep_run_rejects(self.connection, self.manifest.run_id, rows)
 
     def _keep_history(self, timeout_s: float) -> None:
         """Record which commits came before the run's own, once; not before its start, which would wait for git."""
@@ -195,8 +210,14 @@ class Recorder:
             return
         traces = TraceReader(self.connection, m.database, m.run_id, self.decoder)
         for path in sorted(Path(m.trace_folder).glob("*.log")):
-            if path.stat().st_mtime_ns // 1000 >= m.started_us and traces.read(path) and m.level == "full":
-                keep_trace_file(self.connection, m.run_id, path)
+            try:
+                if path.stat().st_mtime_ns // 1000 >= m.started_us and traces.read(path) and m.level == "full":
+                    keep_trace_file(self.connection, m.run_id, path)
+            except (StoreError, sqlite3.Error):
+                raise
+            except Exception as error:
+                if path.name not in self.reader.rejects:  # it is tried again before the spool goes
+                    self.reader.reject(path.name, "bad_log", example=f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
         """Fold the WAL back and close the database."""

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from collectors.read.spool import writers_alive
 from collectors.record.manifest import Manifest
+from collectors.record.problems import describe_error, may_pass
 from collectors.record.recorder import Recorder, SpoolLock
 from collectors.record.sidecar import spawn_sidecar
 from collectors.store.connect import BUSY_TIMEOUT_MS, set_patience
@@ -46,10 +47,15 @@ class Recording:
         self.folder = folder
         self.manifest = manifest
         self.say = say
-        self.lock = SpoolLock(folder)
-        self.lock.take()
         self.recorder: Recorder | None = None
         self.trouble: str | None = None
+        self.given_up = False  # trouble that no later step can mend
+        self.lock: SpoolLock | None = None
+        try:
+            self.lock = SpoolLock(folder)
+            self.lock.take()
+        except OSError as error:
+            self._note_trouble(error)
 
     def open(self) -> None:
         """Open the database, before anything is started or said.
@@ -59,22 +65,32 @@ class Recording:
         try:
             self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
         except StoreError:
-            self.lock.release()
+            self._release()
             _remove_empty_spool(self.folder)
             raise
 
+    def try_open(self) -> None:
+        """Open the database; whatever is wrong is said, and the run waits in its spool."""
+        try:
+            self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
+        except Exception as error:
+            self._note_trouble(error)
+
     def step(self, show_progress: Callable[[Recorder], None] | None = None) -> None:
-        """Record what is there."""
+        """Record what is there. Never raises."""
+        if self.given_up:
+            return
         try:
             if self.recorder is None:
                 self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
             if self.recorder is not None:
                 self.recorder.step()
                 self.trouble = None
-                if show_progress:
-                    show_progress(self.recorder)
-        except (StoreError, OSError, sqlite3.Error) as error:
+        except Exception as error:
             self._note_trouble(error)
+        if show_progress and self.recorder is not None:
+            with suppress(Exception):  # a terminal that went away, a database that is busy
+                show_progress(self.recorder)
 
     def _note_delay(self, error: StoreError) -> None:
         if self.trouble is None:
@@ -82,15 +98,23 @@ class Recording:
         self.trouble = str(error)
 
     def _note_trouble(self, error: Exception) -> None:
+        words = describe_error(error)
         if self.trouble is None:
-            self.say(f"not recorded yet: {error}")
-        self.trouble = str(error)
+            self.say(f"not recorded yet: {words}")
+        self.trouble = words
+        self.given_up = not may_pass(error) and not isinstance(error, StoreError)
         if self.recorder is not None and not isinstance(error, StoreBusy):
-            self.recorder.close()  # opened anew by the next step, which reads the spool from its beginning
+            with suppress(Exception):
+                self.recorder.close()  # opened anew by the next step, which reads the spool from its beginning
             self.recorder = None
 
+    def _release(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
+
     def end(self, state: str, *, exit_code: int | None = None, signal: str | None = None) -> None:
-        """Record how the run ended, and say what is left to record."""
+        """Record how the run ended, and say what is left to record. Never raises."""
         manifest = self.manifest
         manifest.ended_us = time.time_ns() // 1000
         manifest.state, manifest.exit_code, manifest.signal = state, exit_code, signal
@@ -100,15 +124,24 @@ class Recording:
             self.trouble = str(error)
         self.step()
         self._close_books()
-        self.lock.release()
+        self._release()
         if not self.folder.exists():
             if self.trouble is not None:
                 self.say(f"the spool {self.folder} was deleted; what came after that is lost: {self.trouble}")
         elif self.recorder is None or self.trouble is not None:
             self.say(f"the run is kept in {self.folder} and the next command records it: {self.trouble}")
-        elif orphans := writers_alive(self.folder):
-            self.say(f"{orphans} of the program's processes still run; they go on being recorded")
-            spawn_sidecar(self.folder)
+        else:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Let a sidecar record the processes that outlive the program."""
+        try:
+            orphans = writers_alive(self.folder)
+            if orphans:
+                spawn_sidecar(self.folder)
+                self.say(f"{orphans} of the program's processes still run; they go on being recorded")
+        except OSError as error:
+            self.say(f"what still runs of the program is recorded by the next command: {error}")
 
     def _close_books(self) -> None:
         """Record the end and drop the spool. A busy database is waited for now: the program is over."""
@@ -121,10 +154,11 @@ class Recording:
             recorder.end()
             self.trouble = None
             recorder.discard_spool()
-        except (StoreError, OSError, sqlite3.Error) as error:
-            self.trouble = str(error)
+        except Exception as error:
+            self.trouble = describe_error(error)
         self.folder = recorder.folder
-        recorder.close()
+        with suppress(Exception):
+            recorder.close()
 
 
 def _remove_empty_spool(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,21 +36,27 @@ class SaidEvents:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.offset = 0
+        self.offset = self.line = 0
 
-    def read(self) -> Iterator[Event]:
-        """Yield what was said since the last call."""
+    def read(self, reject: Callable[[str, str, int, bytes], object] = lambda *_: None) -> Iterator[Event]:
+        """Yield what was said since the last call; a line that is no event goes to `reject`."""
         try:
             with (self.folder / NAME).open("rb") as file:
                 file.seek(self.offset)
                 body = file.read()
         except FileNotFoundError:
             return
-        for line in body[: body.rfind(b"\n") + 1].splitlines(keepends=True):
-            self.offset += len(line)
-            event = load_event(line.decode())
-            # A text that a database refuses would keep back all that comes after it, now and in every later try.
-            yield replace(event, **{name: clean(value) for name, value in vars(event).items() if _is_json(value)})
+        for line in body[: body.rfind(b"\n") + 1].split(b"\n")[:-1]:
+            self.offset += len(line) + 1
+            self.line += 1
+            try:
+                event = load_event(line.decode())
+                # A text that a database refuses would keep back all that comes after it, now and in every later try.
+                event = replace(event, **{name: clean(value) for name, value in vars(event).items() if _is_json(value)})
+            except (ValueError, TypeError, AttributeError, RecursionError):
+                reject(NAME, "bad_event", self.line, line)
+            else:
+                yield event
 
 
 def _is_json(value: Any) -> bool:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from collectors.decode.captured import Captured
+from collectors.decode.clean import clean_text
 from collectors.decode.decoder import Decoder
 from collectors.events import ConfigSeen, Event, FrameContext
 from collectors.read.head import HEAD_BYTES, read_head
@@ -145,8 +146,8 @@ class TraceReader:
         return {
             "process_id": process_id,
             "run_id": self.run_id,
-            "name": path.name,
-            "file_name": path.name,
+            "name": clean_text(path.name),
+            "file_name": clean_text(path.name),
             "size_bytes": end_offset,
             "end_offset_bytes": end_offset,
             "line_count": stats.end_line - 1,

@@ -35,7 +35,7 @@ def open_writer(
     if not create and not os.path.exists(name):
         raise StoreMissing(describe_missing(name))
     if os.path.isdir(name):
-        raise StoreNotReadable(f"{name} is a folder; --db expects a file.")
+        raise NotAStore(f"{name} is a folder; --db expects a file.")
     try:
         place = name  # as it is, for :memory: too; where the file must be there, SQLite makes none between the two looks
         if not create:

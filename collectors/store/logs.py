@@ -113,6 +113,33 @@ def replace_rejects(
     keep_rejects(connection, process_id, rejects)
 
 
+def keep_run_rejects(
+    connection: sqlite3.Connection, run_id: str, rejects: Iterable[tuple[str, str, int, int | None, str | None]]
+) -> None:
+    """Keep what of a run's spool could not be recorded: file, kind, count, first line, example.
+
+    A spool that is read once more counts the same lines again: the largest count holds.
+    """
+    connection.executemany(
+        """
+        insert into run_rejects (run_id, file_name, kind, reject_count, first_line, example)
+        values (:run_id, :file_name, :kind, :reject_count, :first_line, :example)
+        on conflict (run_id, file_name, kind) do update set reject_count = max(reject_count, excluded.reject_count)
+        """,
+        [
+            {
+                "run_id": run_id,
+                "file_name": file_name,
+                "kind": kind,
+                "reject_count": count,
+                "first_line": line,
+                "example": example,
+            }
+            for file_name, kind, count, line, example in rejects
+        ],
+    )
+
+
 LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_version", "gpu_name")
 
 

@@ -1,8 +1,17 @@
 -- Version 7: what was refused, what failed while it ran, what a program may have lost to its stack, and what was deleted.
 
 -- == rejects of runs, and what a run could not be recorded for ==
---
---
+
+-- What of a run's spool could not be recorded, counted by file and kind; logs have log_rejects.
+create table run_rejects (
+  run_id text not null references runs (id) on delete cascade,
+  file_name text not null,            -- of the spool: a process's file, said.events, run.json
+  kind text not null,                 -- collectors/rejects.py
+  reject_count integer not null,
+  first_line integer,
+  example text,
+  primary key (run_id, file_name, kind)
+) strict, without rowid;
 
 -- == trace logs: envelope keys, stacks, record counts ==
 --

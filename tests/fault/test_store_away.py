@@ -120,7 +120,7 @@ def test_a_full_database_disk_is_said_and_the_spool_keeps_the_run(place: Workpla
     assert not spool.exists()
 
 
-def test_a_read_only_disk_is_said_before_the_program_starts(place: Workplace, small_disk: Path) -> None:
+def test_a_read_only_disk_is_said_and_the_run_waits(place: Workplace, small_disk: Path) -> None:
     resize(small_disk, "5m")
     for name in ("there.db", "new.db"):
         if name == "there.db":
@@ -128,11 +128,11 @@ def test_a_read_only_disk_is_said_before_the_program_starts(place: Workplace, sm
         subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
         done = place.collect("run", "--db", small_disk / name, "--", sys.executable, "-c", "print('ran')")
         subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"{name} cannot be" in done.stderr
-        assert len(done.stderr.splitlines()) == 1
-    shown = place.collect("list", "--db", small_disk / "there.db")
-    assert "has no runs yet" in shown.stdout
+        assert (done.returncode, done.stdout) == (0, "ran\n")
+        assert f"not recorded yet: {small_disk / name} cannot be" in done.stderr
+        assert "the next command records it" in done.stderr
+        assert "finished" in place.collect("list", "--db", small_disk / name).stdout
+    assert place.spools == []
 
 
 def test_a_full_spool_disk_is_a_counted_loss(place: Workplace, small_disk: Path) -> None:

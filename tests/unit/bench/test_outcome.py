@@ -18,9 +18,9 @@ from collectors.record.said import SaidEvents, say_event
 ODD = "caf\udce9"  # a byte that is no character, as a file's name or a library's message has it
 
 
-def test_an_errors_undecodable_text_arrives_with_a_question_mark() -> None:
+def test_an_errors_undecodable_text_arrives_with_its_byte_escaped() -> None:
     outcome = load_outcome(failure(RuntimeError(ODD)).dump())
-    assert (outcome.status, outcome.message) == ("failed", "RuntimeError: caf?")
+    assert (outcome.status, outcome.message) == ("failed", r"RuntimeError: caf\xe9")
     assert "caf?" in str(outcome.traceback)
 
 
@@ -30,7 +30,7 @@ def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(tm
         say_event(tmp_path, event)
     odd, after = SaidEvents(tmp_path).read()
     assert isinstance(odd, BenchMeasured) and isinstance(after, BenchMeasured)
-    assert (odd.model, odd.message, odd.facts) == ("caf?", "caf?", {"caf?": ["caf?"]})
+    assert (odd.model, odd.message, odd.facts) == (r"caf\xe9", r"caf\xe9", {r"caf\xe9": [r"caf\xe9"]})
     assert after.model == "next"
 
 

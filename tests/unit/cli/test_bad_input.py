@@ -69,19 +69,24 @@ def spoil(database: Path, how: str) -> None:
         ("newer", "has database version 99"),
     ],
 )
-def test_a_file_that_is_no_database_stops_run_before_the_program(place: Workplace, how: str, words: str) -> None:
+def test_a_file_that_is_no_database_is_said_and_keeps_the_run_in_its_spool(
+    place: Workplace, how: str, words: str
+) -> None:
     spoil(place.database, how)
     done = place.run(*TRUE)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(said(done)) == 1
-    assert words in done.stderr
-    assert place.spools == []
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    what, where = said(done)
+    assert words in what and "not recorded yet: " in what and where.startswith("compileboard: the run is kept in ")
+    assert len([*place.spools, *(place.home / "set-aside").glob("*")]) == 1
 
 
 def test_a_folder_that_is_not_there(place: Workplace) -> None:
     done = place.collect("run", "--db", place.folder / "no" / "t.db", "--", *TRUE)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (0, "ran\n")
     assert "Check that its folder exists" in done.stderr
+    (place.folder / "no").mkdir()
+    assert "picked up" not in place.collect("list", "--db", place.folder / "no" / "t.db").stderr, "it has no events"
+    assert "finished" in place.collect("list", "--db", place.folder / "no" / "t.db").stdout
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -89,15 +94,16 @@ def test_a_read_only_file_and_folder(place: Workplace) -> None:
     migrate(place.database)
     place.database.chmod(0o444)
     done = place.run(*TRUE)
-    assert done.returncode == 2
+    assert (done.returncode, done.stdout) == (0, "ran\n")
     assert "cannot be written" in done.stderr
 
 
 def test_a_home_that_cannot_be_made(place: Workplace) -> None:
     (place.folder / "file").write_text("")
     done = place.run(*TRUE, env={"COMPILEBOARD_HOME": str(place.folder / "file")})
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Set COMPILEBOARD_HOME" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert "this run is not recorded: " in done.stderr and "Set COMPILEBOARD_HOME" in done.stderr
+    assert len(said(done)) == 1
 
 
 @pytest.mark.parametrize(
@@ -127,12 +133,14 @@ def test_a_program_whose_interpreter_is_not_there_is_found_out_by_exec_alone(pla
 
 
 @pytest.mark.parametrize("given", ["../../evil", ".", "a b", "-x", "x" * 65, "a/b", "01\n"])
-def test_an_id_for_a_shared_run_that_is_none_stops_run_before_the_program(place: Workplace, given: str) -> None:
-    done = place.run(*TRUE, env={"COMPILEBOARD_RUN_ID": given})
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(said(done)) == 1
-    assert "COMPILEBOARD_RUN_ID is " in done.stderr
-    assert (place.spools, place.database.exists(), (place.folder / "evil").exists()) == ([], False, False)
+def test_an_id_for_a_shared_run_that_is_none_is_said_and_not_used(place: Workplace, given: str) -> None:
+    done = place.run(*TRUE, env={"COMPILEBOARD_RUN_ID": given}, options=("--quiet",))
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    (line,) = said(done)
+    assert "COMPILEBOARD_RUN_ID is " in line and "the run has an id of its own" in line
+    assert (place.spools, (place.folder / "evil").exists()) == ([], False)
+    assert place.one("select id from runs") not in (given, "")
+    assert place.one("select kind from run_rejects") == "bad_fact"
 
 
 def test_a_shared_run_is_found_by_its_id_and_by_its_beginning(place: Workplace) -> None:

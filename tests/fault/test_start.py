@@ -1,0 +1,229 @@
+"""Each step before and beside the program fails in turn: the program runs, with its own output and exit code."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.cli import main
+from tests.tools.observed import ROOT, Workplace
+
+PROGRAM = [sys.executable, "-c", "import sys; sys.stdout.write('ran\\n'); sys.stderr.write('theirs\\n'); sys.exit(7)"]
+
+
+def ran(place: Workplace, *options: Any, command: list[Any] = PROGRAM, **rest: Any) -> list[str]:
+    """Observe the program and see that it ended as it does alone; return what we said."""
+    alone = place.plain(*command, text=False)
+    done = place.collect("run", *options, "--", *command, text=False, **rest)
+    assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
+    lines = done.stderr.decode(errors="backslashreplace").splitlines()
+    assert [line for line in lines if not line.startswith("compileboard: ")] == alone.stderr.decode().splitlines()
+    return [line.removeprefix("compileboard: ") for line in lines if line.startswith("compileboard: ")]
+
+
+def limit(kind: int, most: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
+
+
+def fake(place: Workplace, name: str, text: str) -> dict[str, str]:
+    """Put a program before those of the same name."""
+    place.write(text, f"bin/{name}").chmod(0o755)
+    return {"PATH": f"{place.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
+def block(place: Workplace, module: str) -> dict[str, str]:
+    place.write(f"raise ModuleNotFoundError('none', name={module!r})", f"blocked/{module}.py")
+    return {"PYTHONPATH": os.pathsep.join([str(place.folder / "blocked"), str(ROOT)])}
+
+
+def test_home_cannot_be_made(place: Workplace) -> None:
+    for home in ("/proc/none", "/dev/null", "\udce9" * 300):
+        *_, line = ran(place, "--quiet", env={"COMPILEBOARD_HOME": home})
+        assert line.startswith("this run is not recorded: the spool folder ")
+
+
+def test_home_is_not_known(place: Workplace) -> None:
+    env = {"COMPILEBOARD_HOME": "~no-such-user/x", "HOME": ""}
+    lines = ran(place, "--quiet", env=env)
+    assert lines and all("home" in line for line in lines)
+
+
+def test_the_folder_of_spools_is_a_file(place: Workplace) -> None:
+    (place.home / "spool").write_text("")
+    assert len(ran(place, "--quiet")) == 1
+
+
+@pytest.mark.parametrize("how", ["folder", "text", "theirs", "newer", "away", "nameless", "bytes"])
+def test_the_database_cannot_be_opened(place: Workplace, how: str) -> None:
+    database: str = str(place.database)
+    if how == "folder":
+        place.database.mkdir()
+    elif how == "text":
+        place.database.write_text("this is no database\n" * 50)
+    elif how in ("theirs", "newer"):
+        with closing(sqlite3.connect(place.database)) as connection:
+            connection.execute("create table theirs (x)")
+            connection.execute(f"pragma application_id = {0x43425244 if how == 'newer' else 0}")
+            connection.execute("pragma user_version = 99")
+    else:
+        database = {"away": "no/t.db", "nameless": "", "bytes": "no\udce9/t.db"}[how]
+    lines = ran(place, "--quiet", "--db", database)
+    assert "not recorded yet: " in lines[0] and lines[1].startswith("the run is kept in "), lines
+
+
+def test_the_database_is_locked(place: Workplace) -> None:
+    with closing(sqlite3.connect(place.database, isolation_level=None)) as holder:
+        holder.execute("begin exclusive")
+        lines = ran(place, "--quiet", "--db", place.database)
+    assert "locked by another program" in lines[0]
+
+
+@pytest.mark.parametrize("module", ["zstandard", "sqlite_utils"])
+def test_a_package_is_not_installed(place: Workplace, module: str) -> None:
+    lines = ran(place, "--quiet", env=block(place, module))
+    assert f"{module.replace('_', '-')} is not installed" in "\n".join(lines)
+
+
+def test_the_current_folder_is_gone(place: Workplace) -> None:
+    folder = place.folder / "gone"
+    script = f"mkdir {folder} && cd {folder} && rmdir {folder} && "
+    observe = f"{sys.executable} -m collectors run --quiet --db "
+    for database in ("t.db", place.database):
+        done = place.plain("bash", "-c", f"{script}{observe}{database} -- echo ran; exit $?")
+        assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (0, "ran\n", False)
+    assert place.only_run()["cwd"] is None
+
+
+@pytest.mark.parametrize("most", [*range(6, 15), 20])
+def test_there_are_no_more_descriptors(place: Workplace, most: int) -> None:
+    command = [sys.executable, "-m", "collectors", "run", "--quiet", "--", "/bin/echo", "ran"]
+    done = place.plain("bash", "-c", 'ulimit -n "$0"; exec "$@"', most, *command)
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_file_may_grow(place: Workplace) -> None:
+    lines = ran(place, "--quiet", preexec_fn=limit(resource.RLIMIT_FSIZE, 0))
+    assert "File too large" in lines[0]
+
+
+@pytest.mark.parametrize("text", ["exit 3", "printf 'caf\\351\\n'", "head -c 3000000 /dev/zero", "kill -9 $$"])
+def test_git_and_the_driver_answer_oddly(place: Workplace, text: str) -> None:
+    env = fake(place, "git", f"#!/bin/sh\n{text}\n") | fake(place, "nvidia-smi", f"#!/bin/sh\n{text}\n")
+    ran(place, "--quiet", "--db", place.database, env=env)
+    assert place.only_run()["exit_code"] == 7
+
+
+def test_bytes_that_are_no_text(place: Workplace) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    (place.folder / odd).mkdir()
+    path = place.folder / odd / f"{odd}.py"
+    path.write_text(
+        "import os, sys; print(os.fsencode(sys.argv[1]), os.fsencode(os.getcwd()), os.environb[b'TORCH_X'])"
+    )
+    options = ["--db", place.database, "--name", odd, "--suite", odd, "--tag", f"{odd}={odd}", "--capture-env", odd]
+    env = {"TORCH_X": odd, "COMPILEBOARD_HOME": str(place.folder / odd / "home")}
+    done = place.collect("run", *options, "--", sys.executable, path, odd, env=env, cwd=path.parent)
+    assert (done.returncode, done.stdout.count("caf\\xe9")) == (0, 3), done.stderr
+    run = place.only_run()
+    assert (run["name"], run["suite"], run["cwd"]) == (r"caf\xe9", r"caf\xe9", rf"{place.folder}/caf\xe9")
+    assert run["command"].endswith(r"caf\xe9")
+    listed = place.collect("list", "--db", place.database, "--tag", f"{odd}={odd}", "--suite", odd, env=env)
+    assert run["id"] in listed.stdout
+
+
+STEPS = [
+    "collectors.record.pickup.pick_up_spools",
+    "collectors.record.pickup.spool_root",
+    "collectors.record.launch.describe_run",
+    "collectors.record.launch.joined_run_id",
+    "collectors.record.launch.default_name",
+    "collectors.record.launch.program_folder",
+    "collectors.record.launch.spool_folder",
+    "collectors.record.launch.make_spool",
+    "collectors.record.launch.child_environment",
+    "collectors.record.opening.git_facts",
+    "collectors.record.opening.gpu_facts",
+    "collectors.record.opening.host_facts",
+    "collectors.record.opening.scrub_environment",
+    "collectors.record.opening.scrub_argv",
+    "collectors.record.manifest.Manifest.write",
+    "collectors.record.recording.SpoolLock",
+    "collectors.record.recording.open_recorder",
+    "collectors.record.recording.writers_alive",
+    "collectors.record.recorder.open_writer",
+    "collectors.record.recorder.migrate_connection",
+    "collectors.record.recorder.Recorder.start",
+    "collectors.record.recorder.Recorder.step",
+    "collectors.record.recorder.Recorder.end",
+    "collectors.record.recorder.Recorder.close",
+    "collectors.record.recorder.Recorder.discard_spool",
+    "collectors.record.recorder.say_history",
+    "collectors.record.recorder.index_run",
+    "collectors.record.command.unreachable",
+    "collectors.record.summary.summarize",
+    "collectors.cli.progress_line",
+]
+
+
+@pytest.fixture
+def in_place(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+    monkeypatch.chdir(place.folder)
+    monkeypatch.setenv("COMPILEBOARD_HOME", str(place.home))
+    monkeypatch.setattr(sys, "argv", ["compileboard-collect"])
+    yield place
+    place.lossy = True
+
+
+@pytest.mark.parametrize("error", [RuntimeError, OSError, MemoryError])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_that_raises_is_one_line_and_the_program_runs(
+    in_place: Workplace,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    step: str,
+    error: type[Exception],
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error(28, "boom")
+
+    monkeypatch.setattr(step, fail)
+    assert main(["run", "--db", str(in_place.database), "--", *PROGRAM]) == 7
+    out, err = capfd.readouterr()
+    assert (out, err.count("theirs"), "Traceback" in err) == ("ran\n", 1, False)
+    assert all(line.startswith("compileboard: ") for line in err.splitlines() if line != "theirs")
+
+
+def test_what_could_not_be_asked_for_is_a_state_of_the_run(
+    in_place: Workplace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("collectors.record.opening.gpu_facts", lambda _: 1 / 0)
+    assert main(["run", "--quiet", "--db", str(in_place.database), "--", *PROGRAM]) == 7
+    words = "the GPUs cannot be asked for: division by zero"
+    assert capfd.readouterr().err.splitlines() == [f"compileboard: {words}", "theirs"]
+    (reject,) = in_place.rows("select file_name, kind, example from run_rejects")
+    assert reject == {"file_name": "run.json", "kind": "not_asked", "example": words}
+
+
+def test_no_further_process_can_be_started(place: Workplace, tmp_path: Path) -> None:
+    """Popen fails at fork alone: the program then takes our place, and its spool waits."""
+    text = (
+        "import errno, subprocess, sys\n"
+        "from collectors import cli\n"
+        "def fail(*a, **k): raise BlockingIOError(errno.EAGAIN, 'Resource temporarily unavailable')\n"
+        "subprocess.Popen.__init__ = fail\n"
+        f"sys.exit(cli.main(['run', '--quiet', '--db', {str(place.database)!r}, '--', *{PROGRAM!r}]))"
+    )
+    done = place.plain(sys.executable, "-W", "ignore", "-c", text)
+    assert (done.returncode, done.stdout) == (7, "ran\n")
+    assert "Traceback" not in done.stderr
+    place.collect("list", "--db", place.database)
+    assert (place.only_run()["state"], place.spools) == ("interrupted", [])
