@@ -11,13 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-import app
 from app.alerts.rules import RulesError
 from app.findings.news import find_news
 from app.settings import Settings, load_settings
+from collectors.own import own_command
 from collectors.store.connect import open_reader, open_writer
 from collectors.store.errors import StoreError, explain
 from collectors.store.trash import prune_trash
@@ -49,14 +48,12 @@ def add_parser(commands: Any) -> None:
 
 def start_follower(settings: Settings, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a follower that ends with this process, however this one ends: then its stdin is closed."""
-    root = str(Path(app.__file__).resolve().parent.parent)
-    command = [sys.executable, "-m", "app", "follow", "--while-stdin", "--db", os.path.abspath(settings.db)]
+    command = own_command("app", "follow", "--while-stdin", "--db", os.path.abspath(settings.db))
     if settings.alerts:
         command += ["--alerts", os.path.abspath(settings.alerts)]
     return subprocess.Popen(
         command,
-        cwd=root,  # -m looks there first
-        env={**environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [environ.get("PYTHONPATH")])])},
+        env=dict(environ),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for the server; this one ends after it

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 from contextlib import closing
-from pathlib import Path
 
-import collectors
+from collectors.own import own_command
 from collectors.store.connect import open_reader
 from collectors.store.search import list_pending
 
@@ -19,11 +17,8 @@ def start_indexing(path: str) -> int:
     with closing(open_reader(path)) as reader:
         pending_count = len(list_pending(reader))
     if pending_count:
-        root = str(Path(collectors.__file__).resolve().parent.parent)
         child = subprocess.Popen(
-            [sys.executable, "-m", "collectors", "index", "--db", os.path.abspath(path)],
-            cwd=root,  # -m looks there first
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])},
+            own_command("collectors", "index", "--db", os.path.abspath(path)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

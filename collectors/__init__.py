@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
     if name == "stack_room":
         return import_module("collectors.stack_room").stack_room
     if name in __all__:
-        from collectors import api
+        from . import api  # relative: this package may have another name
 
         return getattr(api, name)
     raise AttributeError(f"module 'collectors' has no attribute {name!r}; it has {', '.join(__all__)}")

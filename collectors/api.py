@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from collectors.record.manifest import Manifest
-from collectors.record.opening import describe_run, make_spool, spool_folder
+from collectors.record.opening import current_folder, describe_run, make_spool, spool_folder
+from collectors.record.problems import describe_error
 from collectors.record.sidecar import spawn_sidecar
 from collectors.record.summary import RunSummary, summarize
 from collectors.store.errors import StoreError
@@ -36,7 +37,7 @@ class Run:
     def summary(self) -> RunSummary | None:
         """Return the run's numbers as recorded so far, None before the first is."""
         try:
-            return summarize(self.database, self.id)
+            return summarize(self.database, self.id) if self.id else None
         except StoreError:
             return None
 
@@ -79,7 +80,9 @@ def install(
     keep_source: False keeps no line of the program's source; breaks stay distinct by a hash of their line.
     capture_env: environment variables to keep, beside TORCH*; secrets are withheld.
 
-    Raises: ImportError if there is no torch; StoreError if the database or the spool cannot be written.
+    A database or spool that cannot be written is a warning: the program goes on, and what it spooled is recorded later.
+
+    Raises: ImportError if there is no torch.
     """
     run, _ = _install(db, name, suite, tags, keep_source, capture_env)
     return run
@@ -98,17 +101,24 @@ def _install(
     hooks = _load_hooks()
     if hooks.current() is not None or hooks.already_tapped():
         return _already_installed(str(db), name), False
-    folder, manifest = _prepare(os.path.abspath(db), name, suite, dict(tags or {}), keep_source, capture_env)
-    installed = hooks.install_hooks(
-        manifest.run_id,
-        str(folder),
-        database=manifest.database,
-        level="light",
-        keep_source=keep_source,
-        capture_env=capture_env,
-    )
-    installed.spool.open()
-    spawn_sidecar(folder)
+    try:
+        folder, manifest = _prepare(os.path.abspath(db), name, suite, dict(tags or {}), keep_source, capture_env)
+        installed = hooks.install_hooks(
+            manifest.run_id,
+            str(folder),
+            database=manifest.database,
+            level="light",
+            keep_source=keep_source,
+            capture_env=capture_env,
+        )
+        installed.spool.open()
+    except Exception as error:  # the program is not to end for want of a disk or a home
+        _warn(f"CompileBoard does not record this process: {describe_error(error)}")
+        return Run("", str(db), name or _default_name(), Path(os.devnull), owned=False), False
+    try:
+        spawn_sidecar(folder)
+    except OSError as error:
+        _warn(f"CompileBoard keeps this run in {folder}, and its next command records it: {error}")
     _current = Run(manifest.run_id, manifest.database, manifest.name, folder)
     atexit.register(_end_at_exit, _current, os.getpid())
     _say_if_late()
@@ -156,7 +166,9 @@ def observe(
     keep_source: False keeps no line of the program's source; breaks stay distinct by a hash of their line.
     capture_env: environment variables to keep, beside TORCH*; secrets are withheld.
 
-    Raises: ImportError if there is no torch; StoreError if the database or the spool cannot be written.
+    A database or spool that cannot be written is a warning: the program goes on, and what it spooled is recorded later.
+
+    Raises: ImportError if there is no torch.
     """
     run, begun = _install(db, name, suite, tags, keep_source, capture_env)
     try:
@@ -189,17 +201,17 @@ def _prepare(
     from collectors.store.connect import open_writer
     from collectors.store.migrations import migrate_connection
 
-    connection = open_writer(database)  # say now what the sidecar could tell nobody
     try:
-        migrate_connection(connection)
-    finally:
-        connection.close()
+        with contextlib.closing(open_writer(database)) as connection:  # say now what the sidecar could tell nobody
+            migrate_connection(connection)
+    except Exception as error:
+        _warn(f"CompileBoard does not record this run yet, it waits in its spool: {describe_error(error)}")
     argv = [str(argument) for argument in (getattr(sys, "orig_argv", None) or sys.argv)]
     manifest = describe_run(
         os.environ,
         argv=argv,
-        cwd=os.getcwd(),
-        code_folder=os.getcwd(),
+        cwd=current_folder(),
+        code_folder=os.getcwd,
         capture_env=capture_env,
         database=database,
         name=name or _default_name(),

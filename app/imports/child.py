@@ -17,11 +17,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-import collectors
 from app.imports.shelf import Import, Lane, Slot
 from app.imports.wishes import Wishes
 from app.settings import Settings
 from collectors.events import RunEnded
+from collectors.own import own_command
 from collectors.store.connect import open_writer
 from collectors.store.errors import StoreError
 from collectors.store.ingest import Ingestor
@@ -48,7 +48,7 @@ def build_command(settings: Settings, wishes: Wishes, target: str) -> list[str]:
     ]
     return [
         *(sys.executable, "-I", "-S", str(CONFINE), *map(str, bounds)),
-        *(sys.executable, "-m", "collectors", "import", f"--db={database}", "--progress-lines"),
+        *own_command("collectors", "import", f"--db={database}", "--progress-lines"),
         *(*map(str, limits), "--names", "names.json", *wishes.options(), "--", target),
     ]
 
@@ -57,7 +57,6 @@ def build_environ(folder: Path) -> dict[str, str]:
     """Make an environment without anything of the server's: whatever is secret stays here."""
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     return kept | {
-        "PYTHONPATH": str(Path(collectors.__file__).parents[1]),
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "LC_ALL": "C.UTF-8",

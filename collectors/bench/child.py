@@ -6,7 +6,6 @@ Whatever the model does here (crash, hang, exhaust memory, write to the screen) 
 from __future__ import annotations
 
 import ctypes
-import importlib
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from collectors.bench.models import ModelRef
 from collectors.bench.outcome import Outcome
 from collectors.bench.settings import Settings, load_settings
 from collectors.bench.stages import Stages
+from collectors.own import import_own
 from collectors.stack_room import call_with_room
 
 TASK, RESULT = "task.json", "result.json"
@@ -56,6 +56,12 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
+def start(parent: str, folder: str) -> None:
+    """Do the task of a folder as the child of a process."""
+    end_with(int(parent))
+    main(folder)
+
+
 def main(folder_name: str) -> None:
     """Do the task of a folder, leave its result there, and end this process."""
     folder = Path(folder_name)
@@ -85,7 +91,7 @@ def _measure(task: Task, stages: Stages) -> Outcome:
     arrange(task)
     bench = Workbench(task.ref, task.settings, stages)
     bench.load()
-    module = importlib.import_module(f"collectors.bench.experiments.{task.experiment}")
+    module = import_own(f"collectors.bench.experiments.{task.experiment}")
     try:
         outcome: Outcome = module.run(bench) if task.settings.no_stack_room else call_with_room(module.run, bench)
     except Exception as error:  # whatever a model does is its status

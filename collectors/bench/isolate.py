@@ -15,15 +15,12 @@ from pathlib import Path
 
 from collectors.bench.child import RESULT, Task
 from collectors.bench.outcome import Outcome, load_outcome
+from collectors.bench.suites.user import BUILD, read_only
 from collectors.decode.clean import clean_text
+from collectors.own import SHARED, shared_words
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent
-# `collectors` is found where we were found, after everything else: a checkout need not be installed.
-BOOT = """import sys
-sys.path.append(sys.argv.pop(1))
-from collectors.bench.child import end_with, main
-end_with(int(sys.argv.pop(1)))
-main(sys.argv[1])"""
+BOOT = SHARED
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
 STEP_S = 0.1
 END_PATIENCE_S = 2.0
@@ -72,9 +69,15 @@ def run_task(
 def _start(task: Task, folder: Path, environment: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
+    code = os.path.dirname(read_only(task.ref.argument).path) if task.ref.builder == BUILD and task.ref.argument else ""
     with (folder / "output.txt").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-c", BOOT, str(PACKAGE_ROOT), str(os.getpid()), str(folder)],
+            [
+                sys.executable,
+                "-c",
+                BOOT,
+                *shared_words("bench.child:start", str(os.getpid()), str(folder), folder=code),
+            ],
             env={**environment, **caches(folder, environment)},
             cwd=cwd,
             stdin=subprocess.DEVNULL,

@@ -7,21 +7,23 @@ import subprocess
 import sys
 from functools import cache
 
-from collectors.bench.isolate import PACKAGE_ROOT
-from collectors.bench.settings import Settings
+from collectors.bench.settings import Settings, load_settings
+from collectors.own import SHARED, shared_words
 
 ALWAYS_THERE = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # modes of any torch
-ASK = """import json, sys
-sys.path.append(sys.argv[1])
-from collectors.bench.settings import load_settings
-from collectors.bench.surroundings import check
-try:
-    check(load_settings(sys.argv[2]))
-    said = None
-except ValueError as error:
-    said = str(error)
-print(json.dumps({"error": said}))"""
 ASK_TIMEOUT_S = 120.0
+
+
+def answer(dumped: str) -> None:
+    """Print what is wrong with settings, as JSON; in a child."""
+    from collectors.bench.surroundings import check
+
+    try:
+        check(load_settings(dumped))
+        error = None
+    except ValueError as wrong:
+        error = str(wrong)
+    sys.stdout.write(json.dumps({"error": error}) + "\n")
 
 
 def needs_asking(settings: Settings) -> bool:
@@ -39,7 +41,7 @@ def check_settings(settings: Settings) -> None:
         return
     try:
         done = subprocess.run(
-            [sys.executable, "-c", ASK, str(PACKAGE_ROOT), settings.dump()],
+            [sys.executable, "-c", SHARED, *shared_words("bench.preflight:answer", settings.dump())],
             capture_output=True,
             text=True,
             errors="replace",

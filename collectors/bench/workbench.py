@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
-import importlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from collectors.bench.outcome import Outcome
 from collectors.bench.settings import Settings
 from collectors.bench.stages import Stages
 from collectors.bench.steps import Steps, cast, cast_inputs, move_inputs
+from collectors.own import import_own
 
 # A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench, which ends it.
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
@@ -176,7 +176,7 @@ def build(ref: ModelRef, batch_size: int) -> Loaded:
 
     module, _, function = ref.builder.partition(":")
     try:
-        builder = getattr(importlib.import_module(module), function)
+        builder = getattr(import_own(module), function)
         reset_rng_state()
         loaded = builder(batch_size) if ref.argument is None else builder(batch_size, ref.argument)
     except NotAvailable:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from collectors.bench.isolate import PACKAGE_ROOT
 from collectors.demo_history.measured import SUITE, describe_run, list_measured
 from collectors.demo_history.repository import Repository
 from collectors.demo_history.versions import VERSIONS, Version
+from collectors.own import own_command
 
 Say = Callable[[str], None]
 FINISHED = (0, 1)  # of bench: 1 is that every model failed, which a version may
@@ -115,9 +115,8 @@ def _measure(setup: Setup, flags: Sequence[str], folder: str, go_on: Callable[[]
 
     Raises: HistoryStopped in the benchmark's words.
     """
-    command = [sys.executable, "-m", "collectors", *setup.command(flags), "--only", f"path:{folder}/bench_models.py"]
-    search = os.pathsep.join([str(PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = own_command("collectors", *setup.command(flags), "--only", f"path:{folder}/bench_models.py")
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         bench = subprocess.Popen(
             command,

@@ -29,8 +29,8 @@ OLDEST_TORCH, NEWEST_TORCH = (2, 4), (2, 13)
 LOW_DISK_BYTES = 1 << 30
 PROBE_TIMEOUT_S = 120
 PROBE = """
-import importlib.metadata, json, torch, torch._dynamo
-from collectors.observe import torch_compat
+import importlib.metadata, json, runpy, sys, torch, torch._dynamo
+torch_compat = runpy.run_path(sys.argv[1])
 def version(name):
     try:
         return importlib.metadata.version(name)
@@ -38,7 +38,7 @@ def version(name):
         return None
 cuda = torch.version.cuda
 print(json.dumps({
-    "capabilities": torch_compat.probe(),
+    "capabilities": torch_compat["probe"](),
     "hip": torch.version.hip,
     "cuda": cuda,
     "cudnn": torch.backends.cudnn.version() if cuda else None,
@@ -46,6 +46,7 @@ print(json.dumps({
     "device_count": torch.cuda.device_count(),
 }))
 """
+TORCH_COMPAT = Path(__file__).resolve().parent.parent / "observe" / "torch_compat.py"  # needs nothing else of ours
 # What a tester calls what torch_compat calls a capability.
 RECORDED = {
     "metrics": "compile records",
@@ -124,12 +125,9 @@ def _torch_checks() -> list[Check]:
 
 def _probe_checks() -> list[Check]:
     """Ask torch itself, in a process of its own."""
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         done = subprocess.run(
-            [sys.executable, "-c", PROBE],
-            env={**os.environ, "PYTHONPATH": path},
+            [sys.executable, "-c", PROBE, str(TORCH_COMPAT)],
             capture_output=True,
             text=True,
             timeout=PROBE_TIMEOUT_S,

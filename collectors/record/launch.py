@@ -10,7 +10,7 @@ from pathlib import Path
 from collectors.record.command import default_name
 from collectors.record.facts import program_folder
 from collectors.record.manifest import Manifest
-from collectors.record.opening import describe_run, joined_run_id, kept_words, make_spool, spool_folder
+from collectors.record.opening import current_folder, describe_run, joined_run_id, kept_words, make_spool, spool_folder
 from collectors.record.program import Outcome, signal_name
 from collectors.record.recorder import Recorder
 from collectors.record.recording import Recording
@@ -94,7 +94,7 @@ class Launch:
     """Record a program from before its start to after its end. Nothing but the constructor raises."""
 
     def __init__(self, request: Request, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
-        folder, self.manifest = prepare(request, environment, _current_folder())
+        folder, self.manifest = prepare(request, environment, current_folder())
         for _, trouble in self.manifest.troubles:
             say(trouble)
         self.recording = Recording(folder, self.manifest, say)
@@ -111,11 +111,3 @@ class Launch:
             self.recording.end("killed", signal=signal_name(outcome.signal_number))
         else:
             self.recording.end("finished" if outcome.exit_code == 0 else "failed", exit_code=outcome.exit_code)
-
-
-def _current_folder() -> str | None:
-    """Return the folder we are in, None where it was deleted."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +33,14 @@ def joined_run_id(environment: Mapping[str, str]) -> str | None:
             "dots, dashes and underscores"
         )
     return joined
+
+
+def current_folder() -> str | None:
+    """Return the folder we are in, None where it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
 
 
 def kept_words(argv: Iterable[str], *, keep_source: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Record beside a process that installed the hooks itself: `python -m collectors.record.sidecar SPOOL_FOLDER`."""
+"""Record beside a process that installed the hooks itself, in a process of its own: SPOOL_FOLDER is its argument."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import collectors
+from collectors.own import own_command
 from collectors.read.spool import writers_alive
 from collectors.record.manifest import read_manifest
 from collectors.record.recorder import Recorder, SpoolLock
@@ -20,13 +20,11 @@ RETRY_S = 2.0
 
 def spawn_sidecar(folder: Path) -> None:
     """Start a sidecar that outlives this process and its terminal."""
-    root = str(Path(collectors.__file__).resolve().parent.parent)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_SPOOL")}
-    path = os.pathsep.join([root, *filter(None, [kept.get("PYTHONPATH")])])
     subprocess.Popen(
-        [sys.executable, "-m", "collectors.record.sidecar", str(folder)],
-        cwd=root,  # -m looks there first, and the program's folder may hold a `collectors` of its own
-        env={**kept, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
+        own_command("collectors.record.sidecar", str(folder)),
+        cwd="/",  # it outlives the program, whose folder may be taken away
+        env={**kept, "CUDA_VISIBLE_DEVICES": ""},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collectors.bench.models import ModelRef
+from collectors.own import import_own
 
 # No builder downloads anything; these make the hub's client fail at once instead of trying.
 OFFLINE = {
@@ -69,7 +70,7 @@ def list_models(suites: Iterable[str]) -> list[ModelRef]:
     """
     found: list[ModelRef] = []
     for name in dict.fromkeys(suites):
-        models: tuple[ModelRef, ...] = importlib.import_module(find_suite(name).catalogue).MODELS
+        models: tuple[ModelRef, ...] = import_own(find_suite(name).catalogue).MODELS
         found += models
     return found
 

@@ -1,7 +1,4 @@
-"""Ask a file which of its functions are marked with `@collectors.bench.model`, in a child: importing it runs it.
-
-`python -m collectors.bench.suites.user_list FILE` is that child; it answers with a line of JSON.
-"""
+"""Ask a file which of its functions are marked with `@collectors.bench.model`, in a child: importing it runs it."""
 
 from __future__ import annotations
 
@@ -13,8 +10,9 @@ import subprocess
 import sys
 import traceback
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
+
+from collectors.own import SHARED, shared_words
 
 LIST_TIMEOUT_S = 120.0
 TAIL_LINES = 12  # of what the child wrote when it died
@@ -51,11 +49,13 @@ def list_marked(path: str, timeout_s: float = LIST_TIMEOUT_S) -> list[Marked]:
 
 
 def _ask(path: str, timeout_s: float) -> tuple[int, str, str]:
-    root = str(Path(__file__).resolve().parents[3])
-    search = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
-        [sys.executable, "-m", "collectors.bench.suites.user_list", path],
-        env={**os.environ, "PYTHONPATH": search},
+        [
+            sys.executable,
+            "-c",
+            SHARED,
+            *shared_words("bench.suites.user_list:main", path, folder=os.path.dirname(path)),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -89,15 +89,10 @@ def _answer(path: str) -> dict[str, Any]:
     return {"marked": [asdict(Marked(name, words["batch_size"], words["trains"])) for name, _, words in functions]}
 
 
-def main(path: str) -> int:
-    """Answer on the real standard output; what the file prints goes to standard error."""
+def main(path: str) -> None:
+    """Answer, in that child, on the real standard output; what the file prints goes to standard error."""
     channel = os.dup(1)
     os.dup2(2, 1)
     line = json.dumps(_answer(path)) + "\n"
     with open(channel, "w", encoding="utf-8") as out:
         out.write(line)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
