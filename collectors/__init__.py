@@ -14,19 +14,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collectors.api import Run, install, observe, uninstall
-    from collectors.stack_room import stack_room
+    from .api import Run, install, observe, uninstall
+    from .stack_room import stack_room
 
 __version__ = "0.1.0"
 __all__ = ["Run", "install", "observe", "stack_room", "uninstall"]
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy: `import collectors` costs nothing, and the observed process loads only what it needs.
+    # Relative: this package may have another name. Lazy: the observed process loads only what it needs.
     if name == "stack_room":
-        return import_module("collectors.stack_room").stack_room
+        return import_module(".stack_room", __name__).stack_room
     if name in __all__:
-        from . import api  # relative: this package may have another name
+        from . import api
 
         return getattr(api, name)
     raise AttributeError(f"module 'collectors' has no attribute {name!r}; it has {', '.join(__all__)}")
