@@ -37,7 +37,7 @@ examples:
   %(prog)s audit                              who changed what
   %(prog)s alerts send --rules alerts.toml    tell people of findings
 
-Record runs with: python -m collectors run -- python train.py
+Record runs with: compileboard-collect run -- python train.py
 """
 
 

@@ -26,7 +26,7 @@ ALERT_EVERY_S = 60.0
 PRUNE_EVERY_S = 3600.0
 EPILOG = """\
 `serve` starts this by itself (--follow no leaves it out). Where nothing serves, run it beside the collectors, or
-from cron: `python -m app findings update` and `python -m app alerts send`.
+from cron: `compileboard findings update` and `compileboard alerts send`.
 Exit codes: 0 stopped, 2 the database cannot be used.
 """
 

@@ -1,7 +1,7 @@
-"""A file of rules to begin with, as `python -m app alerts example` prints it and docs/alerts.md shows it."""
+"""A file of rules to begin with, as `compileboard alerts example` prints it and docs/alerts.md shows it."""
 
 EXAMPLE = """\
-# Which findings CompileBoard tells whom. Check it: python -m app alerts check --rules alerts.toml
+# Which findings CompileBoard tells whom. Check it: compileboard alerts check --rules alerts.toml
 # Secrets are never in here: *_env names the environment variable that holds one.
 
 base_url = "https://compileboard.example.org"   # the dashboard, for links in messages

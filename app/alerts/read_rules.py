@@ -105,7 +105,7 @@ def load_rules(path: str) -> Rules:
         with open(path, "rb") as file:
             body = file.read(MOST_BYTES + 1)
     except OSError as error:
-        hint = "`python -m app alerts example` prints one to begin with"
+        hint = "`compileboard alerts example` prints one to begin with"
         raise RulesError([f"{path}: cannot be read ({error.strerror or error}); {hint}"]) from None
     if len(body) > MOST_BYTES:
         raise RulesError([f"{path}: is longer than 1 MiB; expected a file of rules"])

@@ -173,7 +173,7 @@ def _choose(
     sets = list_sets(reader)
     suites = list(dict.fromkeys(it.suite for it in sets))
     if wanted.suite not in suites:
-        known = ", ".join(repr(it) for it in suites[:20]) or "none yet; `python -m collectors bench` measures one"
+        known = ", ".join(repr(it) for it in suites[:20]) or "none yet; `compileboard-collect bench` measures one"
         raise FilterError(f"suite: there is no suite {(wanted.suite or '')[:80]!r} in this database; known: {known}")
     fitting = [it for it in sets if wanted.takes(it)]
     if not fitting:

@@ -37,7 +37,7 @@ examples:
   %(prog)s export main --output inductor_torchbench_inference.csv
 
 A baseline holds its rows itself: deleting the run takes nothing from it.
-Compare with it: python -m app check --baseline NAME
+Compare with it: compileboard check --baseline NAME
 Exit codes: 0 done, 1 not done: the name is taken or unknown, 2 the run or the database cannot be used.
 """
 COLUMNS = ("name", "accuracy", "graph_breaks", "calls_captured", "fallbacks_to_eager")
@@ -161,7 +161,7 @@ def list_all(reader: sqlite3.Connection, _path: str, _arguments: argparse.Namesp
             f"  {one_line(it.note)}" if it.note else ""
         )
     if not found:
-        yield "no baseline yet; python -m app baseline save NAME --run ID"
+        yield "no baseline yet; compileboard baseline save NAME --run ID"
 
 
 def delete(_reader: sqlite3.Connection, path: str, arguments: argparse.Namespace) -> Iterator[str]:

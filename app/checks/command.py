@@ -35,7 +35,7 @@ what to compare with (--baseline):
   latest, previous     another run of the same name and suite: the newest, or the newest before this one
   ID                   a run, by its id or the beginning of it
   COMMIT               the newest run of a commit, by the beginning of its hash
-  NAME, baseline:NAME  a stored baseline: python -m app baseline save NAME --run ID
+  NAME, baseline:NAME  a stored baseline: compileboard baseline save NAME --run ID
   FILE.csv             upstream's expected accuracies, pr_time_benchmarks' expected results, or any results CSV
 
 examples:

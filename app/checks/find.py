@@ -35,13 +35,13 @@ def find_run(open_reader: Open, text: str) -> RunRow:
     if text == "latest":
         newest = get_latest(reader)
         if newest is None:
-            raise CannotCompare("there is no run in this database; record one with `python -m collectors bench`")
+            raise CannotCompare("there is no run in this database; record one with `compileboard-collect bench`")
         return newest
     found = _by_id(reader, text) or _by_commit(reader, text, None)
     if found is None:
         raise CannotCompare(
             f"there is no run {text[:80]!r} in this database; expected latest, the beginning of a run's id or of a "
-            "commit's hash, or a CSV file; `python -m collectors list` lists the runs"
+            "commit's hash, or a CSV file; `compileboard-collect list` lists the runs"
         )
     return found
 
@@ -63,13 +63,13 @@ def find_baseline(open_reader: Open, text: str, run: RunRow | None) -> Side:
     if text.startswith(PREFIX):
         known = ", ".join(it.name for it in list_baselines(reader, limit=10).rows) or "none yet"
         raise CannotCompare(
-            f"there is no stored baseline {name[:80]!r}; known: {known}; `python -m app baseline save` keeps one"
+            f"there is no stored baseline {name[:80]!r}; known: {known}; `compileboard baseline save` keeps one"
         )
     found = _by_id(reader, text) or _by_commit(reader, text, run)
     if found is None:
         raise CannotCompare(
             f"{text[:80]!r} is no run, commit or stored baseline of this database, and no file that ends in .csv; "
-            "`python -m collectors list` lists the runs, `python -m app baseline list` the baselines"
+            "`compileboard-collect list` lists the runs, `compileboard baseline list` the baselines"
         )
     return load_run(reader, found)
 

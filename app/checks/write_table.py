@@ -58,7 +58,7 @@ def what_to_do(report: Report) -> str:
     if report.baseline is None:
         return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."
     kind, _space, name = report.baseline.partition(" ")
-    keep = f"python -m app baseline update {name}" if kind == "baseline" else "python -m app baseline save NAME"
+    keep = f"compileboard baseline update {name}" if kind == "baseline" else "compileboard baseline save NAME"
     keep = "change that file" if report.baseline.endswith(".csv") else f"{keep} --run ID"
     if any(it.outcome == IMPROVED for it in report.failures):
         better = "--allow-improvement lets what got better pass"

@@ -178,7 +178,7 @@ def _say(path: str, arguments: argparse.Namespace) -> int:
 
 
 def _no_such(finding_id: str) -> int:
-    return _fail(f"there is no finding {finding_id[:80]!r}; `python -m app findings list --all` lists them")
+    return _fail(f"there is no finding {finding_id[:80]!r}; `compileboard findings list --all` lists them")
 
 
 def _say_line(text: str) -> None:

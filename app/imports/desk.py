@@ -24,7 +24,7 @@ AUDIT_PATIENCE_MS = 60_000
 MOST_RECEIVING = 32  # they hold no permit of app.worker while they wait for bytes; the disk is what they fill
 FORBIDDEN = (
     "This server takes no uploads (setting COMPILEBOARD_UPLOADS). Import on its machine: "
-    "python -m collectors import PATH"
+    "compileboard-collect import PATH"
 )
 
 

@@ -200,7 +200,7 @@ def _too_large(limit_bytes: int, expected: int | None) -> Refused:
     return Refused(
         413,
         f"{came}; this server takes {limit_bytes / 2**20:,.0f} MiB at once and {MOST_FILES} files (setting "
-        "COMPILEBOARD_UPLOAD_MIB). Compress the log, or import it on the server: python -m collectors import PATH",
+        "COMPILEBOARD_UPLOAD_MIB). Compress the log, or import it on the server: compileboard-collect import PATH",
     )
 
 

@@ -122,7 +122,7 @@ def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str,
     if new == "latest":
         newest = get_latest(connection)
         if newest is None:
-            raise FilterError("new: there is no run in this database; `python -m collectors run` records one")
+            raise FilterError("new: there is no run in this database; `compileboard-collect run` records one")
         new = newest.id
     if base not in ("latest", "previous"):
         return base, new

@@ -51,9 +51,9 @@ each suite. NEW may be latest, the newest run; BASE latest or previous, which ar
 other run or the newest before it, as with `check`.
 
 --suite without --run and --compare writes what the suite came to over a period: start, end, change, trends, findings,
-failures. `python -m app report` writes such a file for every suite, for cron.
+failures. `compileboard report` writes such a file for every suite, for cron.
 
-The id is on the run's page and in `python -m collectors list`; its beginning is enough if no other run has the same.
+The id is on the run's page and in `compileboard-collect list`; its beginning is enough if no other run has the same.
 Exit codes: 0 written, 1 no such run or suite or the output cannot be written, 2 the database cannot be used or a bad
 option.
 """
@@ -184,7 +184,7 @@ def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
         return fail(f"--run {arguments.run!r} fits several runs, give more of the id: {', '.join(found[:3])}, …")
     detail = get_run(reader, found[0]) if found else None
     if detail is None:
-        known = "python -m collectors list"
+        known = "compileboard-collect list"
         return fail(f"there is no run {arguments.run!r} in this database; `{known}` lists the runs")
     if arguments.format in FOLDERS:
         return _export_folder(reader, detail.run.id, arguments)
@@ -209,7 +209,7 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.
 
     results = load_measured(reader, run_id)
     if not results:
-        return fail(f"run {run_id} has no benchmark results; `python -m collectors bench` records some")
+        return fail(f"run {run_id} has no benchmark results; `compileboard-collect bench` records some")
     if not any(is_written(it) for it in results):
         whys = sorted({it.reason or it.experiment for it in results})[:3]
         counted = format_plural(len(results), "result")

@@ -105,7 +105,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
 
 def describe_missing(name: str) -> str:
     """Say that there is no such file, and what to do."""
-    return f"There is no database at {name}. `python -m app migrate --db {name}` makes an empty one."
+    return f"There is no database at {name}. `compileboard migrate --db {name}` makes an empty one."
 
 
 def _open_read_only(name: str) -> sqlite3.Connection:
@@ -138,7 +138,7 @@ def _check_version(connection: sqlite3.Connection, name: str, *, allow_older: bo
     if version < DATABASE_VERSION and not allow_older:
         raise StoreNeedsMigration(
             f"{name} has database version {version}; this CompileBoard needs {DATABASE_VERSION}. "
-            f"Run `python -m app migrate --db {name}`."
+            f"Run `compileboard migrate --db {name}`."
         )
 
 

@@ -275,7 +275,7 @@ def test_an_empty_database_says_how_to_fill_it(tab: Page, tmp_path: Path) -> Non
         tab.goto(server.address)
         assert tab.locator(".empty pre").all_inner_texts() == [
             "make demo",
-            f"python -m collectors run --db {database} -- python train.py",
+            f"compileboard-collect run --db {database} -- python train.py",
         ]
         for page in ("runs", "graph_breaks", "recompiles"):
             tab.goto(f"{server.address}/{page}")

@@ -23,7 +23,7 @@ def _say(it: OpenFinding, names: dict[str, str]) -> Verdict:
 def _applies(actual: Side, _expected: Side, _options: Options) -> str:
     if actual.findings is not None:
         return ""
-    return f"nobody has looked for findings since {actual.title} was made; `python -m app findings update` does it"
+    return f"nobody has looked for findings since {actual.title} was made; `compileboard findings update` does it"
 
 
 RULE = Rule(

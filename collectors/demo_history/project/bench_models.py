@@ -1,4 +1,4 @@
-"""What of this project is measured: `python -m collectors bench --only path:$PWD/bench_models.py`."""
+"""What of this project is measured: `compileboard-collect bench --only path:$PWD/bench_models.py`."""
 
 import collectors.bench
 

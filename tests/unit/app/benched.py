@@ -30,7 +30,7 @@ from tests.unit.app.seed import START_US
 DAY_US = 86_400_000_000
 RUNS = ("01JBENCH0000000000000000A1", "01JBENCH0000000000000000A2", "01JBENCH0000000000000000A3")
 HOSTILE = "</script><b onclick=x>&'\""
-COMMAND = "python -m collectors bench --only path:bench_models.py,class:{} --performance --inference --float32"
+COMMAND = "compileboard-collect bench --only path:bench_models.py,class:{} --performance --inference --float32"
 TRACEBACK = """Traceback (most recent call last):
   File "bench_models.py", line 61, in forward
     return x @ self.weight.t()
@@ -52,7 +52,7 @@ MLP = BenchMeasured(
     values={"speedup": 1.25, "speedup_low": 1.21, "speedup_high": 1.29, "abs_latency": 3.2, "eager_latency": 4.0},
     repeats={"eager": [4.0, 4.1, 3.9], "compiled": [3.2, 3.1, 3.3]},
     task="mlp-performance",
-    command="python -m collectors bench --only mlp --performance --inference",
+    command="compileboard-collect bench --only mlp --performance --inference",
 )
 ACCURACY: dict[str, Any] = {
     "experiment": "accuracy",

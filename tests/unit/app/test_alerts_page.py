@@ -46,7 +46,7 @@ def rules(database: Path, shared_app: Flask) -> Path:
 def test_without_rules_the_page_says_how_to_begin(client: FlaskClient) -> None:
     text = client.get("/alerts").get_data(as_text=True)
     assert "Nobody is told yet" in text
-    assert "python -m app alerts example &gt; alerts.toml" in text
+    assert "compileboard alerts example &gt; alerts.toml" in text
 
 
 def test_rules_are_shown_without_their_secrets(

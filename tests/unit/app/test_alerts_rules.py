@@ -115,7 +115,7 @@ def test_a_secret_that_is_pasted_into_the_file_is_not_repeated(tmp_path: Path, t
 
 
 def test_a_file_that_is_not_there_says_how_to_begin(tmp_path: Path) -> None:
-    with pytest.raises(RulesError, match=r"cannot be read .No such file or directory.; `python -m app alerts example`"):
+    with pytest.raises(RulesError, match=r"cannot be read .No such file or directory.; `compileboard alerts example`"):
         load_rules(str(tmp_path / "none.toml"))
 
 

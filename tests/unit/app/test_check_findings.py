@@ -83,7 +83,7 @@ def test_suites_and_models_that_are_gone_count(database: Path, store: sqlite3.Co
 def test_where_nobody_has_looked_it_cannot_be_decided(database: Path, store: sqlite3.Connection, capsys: Say) -> None:
     bench_suite(store)
     assert check(database) == 2
-    assert "`python -m app findings update` does it" in capsys.readouterr().err
+    assert "`compileboard findings update` does it" in capsys.readouterr().err
 
 
 def test_the_api_says_the_same(client: FlaskClient, store: sqlite3.Connection) -> None:

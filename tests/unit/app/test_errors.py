@@ -20,7 +20,7 @@ SPOILT = {
     "text": (500, "is not a CompileBoard database"),
     "theirs": (500, "is an SQLite database of another program"),
     "folder": (500, "is a folder"),
-    "older": (503, "python -m app migrate --db"),
+    "older": (503, "compileboard migrate --db"),
     "newer": (503, "Upgrade CompileBoard"),
     "damaged": (500, "is damaged"),
 }

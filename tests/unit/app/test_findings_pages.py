@@ -253,10 +253,10 @@ def test_findings_show_on_the_overview_their_run_their_model_and_trend(client: F
 
 
 def test_an_empty_list_says_what_to_do_or_that_all_is_well(client: FlaskClient, store: sqlite3.Connection) -> None:
-    assert "python -m collectors bench --db" in text_of(client, "/findings")
+    assert "compileboard-collect bench --db" in text_of(client, "/findings")
     bench_suite(store)
     page = text_of(client, "/findings")
-    assert "Nobody has looked yet" in page and "python -m app findings update --db" in page
+    assert "Nobody has looked yet" in page and "compileboard findings update --db" in page
     keep(store)
     assert "Nothing found Good news" in text_of(client, "/findings")
     assert "No lasting change is open" in text_of(client, "/")

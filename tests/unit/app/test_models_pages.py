@@ -67,7 +67,7 @@ def test_models_can_be_filtered_sorted_and_paged(client: FlaskClient) -> None:
 
 
 def test_without_results_the_page_says_how_to_get_some(client: FlaskClient) -> None:
-    assert "python -m collectors bench --db" in text_of(client, "/models")
+    assert "compileboard-collect bench --db" in text_of(client, "/models")
 
 
 def test_accuracy_that_came_in_another_run_completes_the_newest_performance(

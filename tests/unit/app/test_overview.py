@@ -70,7 +70,7 @@ def test_a_scope_is_that_suite_and_name_alone(client: FlaskClient, store: sqlite
 def test_an_empty_database_shows_both_commands(client: FlaskClient) -> None:
     text = client.get("/").text
     assert "make demo" in text
-    assert "python -m collectors run --db" in text
+    assert "compileboard-collect run --db" in text
     assert "application/json" not in text
 
 

@@ -114,7 +114,7 @@ def test_an_older_database_asks_for_migration(tmp_path: Path) -> None:
     migrate(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma user_version = 0")
-    with pytest.raises(StoreNeedsMigration, match="python -m app migrate"):
+    with pytest.raises(StoreNeedsMigration, match="compileboard migrate"):
         open_reader(path)
 
 
@@ -133,7 +133,7 @@ def test_a_text_file_and_another_programs_database_are_refused_unchanged(tmp_pat
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     for opener in (open_reader, open_writer):
-        with pytest.raises(StoreNotReadable, match="is a folder; --db expects a file"):
+        with pytest.raises(NotAStore, match="is a folder; --db expects a file"):
             opener(tmp_path)
 
 
