@@ -32,6 +32,7 @@ class Run:
     database: str
     name: str
     folder: Path
+    waits: bool = False  # its database could not be opened: the next command records what it spooled
     owned: bool = True  # this process opened it; otherwise `collectors run` did, and ends it
 
     def summary(self) -> RunSummary | None:
@@ -102,7 +103,9 @@ def _install(
     if hooks.current() is not None or hooks.already_tapped():
         return _already_installed(str(db), name), False
     try:
-        folder, manifest = _prepare(os.path.abspath(db), name, suite, dict(tags or {}), keep_source, capture_env)
+        folder, manifest, opened = _prepare(
+            os.path.abspath(db), name, suite, dict(tags or {}), keep_source, capture_env
+        )
         installed = hooks.install_hooks(
             manifest.run_id,
             str(folder),
@@ -119,7 +122,7 @@ def _install(
         spawn_sidecar(folder)
     except OSError as error:
         _warn(f"CompileBoard keeps this run in {folder}, and its next command records it: {error}")
-    _current = Run(manifest.run_id, manifest.database, manifest.name, folder)
+    _current = Run(manifest.run_id, manifest.database, manifest.name, folder, waits=not opened)
     atexit.register(_end_at_exit, _current, os.getpid())
     _say_if_late()
     return _current, True
@@ -139,7 +142,7 @@ def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
     _load_hooks().uninstall_hooks()
     atexit.unregister(_end_at_exit)
     deadline_s = time.monotonic() + wait_s
-    while run.folder.exists() and time.monotonic() < deadline_s:
+    while not run.waits and run.folder.exists() and time.monotonic() < deadline_s:
         time.sleep(0.05)
     return run
 
@@ -197,14 +200,16 @@ def _prepare(
     tags: dict[str, str],
     keep_source: bool,
     capture_env: tuple[str, ...],
-) -> tuple[Path, Manifest]:
+) -> tuple[Path, Manifest, bool]:
     from collectors.store.connect import open_writer
     from collectors.store.migrations import migrate_connection
 
+    opened = True
     try:
         with contextlib.closing(open_writer(database)) as connection:  # say now what the sidecar could tell nobody
             migrate_connection(connection)
     except Exception as error:
+        opened = False
         _warn(f"CompileBoard does not record this run yet, it waits in its spool: {describe_error(error)}")
     argv = [str(argument) for argument in (getattr(sys, "orig_argv", None) or sys.argv)]
     manifest = describe_run(
@@ -221,7 +226,7 @@ def _prepare(
     )
     folder = spool_folder(manifest, os.environ)
     make_spool(folder, manifest)
-    return folder, manifest
+    return folder, manifest, opened
 
 
 def _default_name() -> str:

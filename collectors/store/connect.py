@@ -13,7 +13,6 @@ from collectors.store.errors import (
     NotAStore,
     StoreMissing,
     StoreNeedsMigration,
-    StoreNotReadable,
     StoreTooNew,
     explain,
 )
@@ -84,7 +83,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     if not os.path.exists(name):
         raise StoreMissing(describe_missing(name))
     if os.path.isdir(name):
-        raise StoreNotReadable(f"{name} is a folder; --db expects a file.")
+        raise NotAStore(f"{name} is a folder; --db expects a file.")
     try:
         connection = _open_read_only(name)
     except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -71,6 +71,13 @@ def test_a_process_of_our_own_finds_ours(project: Workplace) -> None:
         assert (done.returncode, "ompile" in done.stdout) == (0, True), done.stderr
 
 
+def test_pytest_gets_our_plugin_beside_theirs(project: Workplace) -> None:
+    text = f"import sys; sys.path.append({str(ROOT)!r}); import compileboard; plugin = compileboard.plugin; "
+    text += "import collectors; print(plugin.__file__, collectors.NAME, 'app' in sys.modules)"
+    done = project.plain(PYTHON, "-c", text)
+    assert done.stdout.split() == [str(ROOT / "collectors" / "pytest_plugin.py"), "collectors", "False"], done.stderr
+
+
 def closure(start: Path) -> set[Path]:
     """Follow the relative imports of a module of ours."""
     seen: set[Path] = set()

@@ -181,3 +181,26 @@ def test_an_installed_program_that_ends_badly(place: Workplace, how: str, code: 
     assert place.plain(place.write(ENDING), place.database, how).returncode == code
     wait_for(lambda: place.database.exists() and place.spools == [])
     assert (place.only_run()["state"], place.only_run()["compile_count"]) == (state, 1)
+
+
+WITHOUT_PLACE = """
+import warnings, sys, torch, collectors
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    with collectors.observe(db=sys.argv[1]) as run:
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+print(len(said), said[0].message, repr(run)[:5])
+"""
+
+
+def test_a_database_or_home_that_cannot_be_written_is_a_warning_and_the_run_waits(place: Workplace) -> None:
+    program = place.write(WITHOUT_PLACE)
+    lost = place.plain(program, place.database, env={"COMPILEBOARD_HOME": "/proc/none"})
+    assert (lost.returncode, lost.stderr) == (0, "")
+    assert lost.stdout.startswith("1 CompileBoard does not record this process: the spool folder ")
+    done = place.plain(program, place.folder / "no" / "t.db")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("1 CompileBoard does not record this run yet, it waits in its spool: ")
+    (place.folder / "no").mkdir()
+    assert "picked up" in place.collect("list", "--db", place.folder / "no" / "t.db").stderr
+    assert place.spools == []
