@@ -167,7 +167,7 @@ STARTS: dict[str, Callable[[Workplace], Any]] = {
     "the folder of spools is a file": _spool_file,
     "spools left behind are damaged": _left_behind,
     "no file may grow (as on a full disk)": lambda place: ([], {"preexec_fn": limit(resource.RLIMIT_FSIZE, 0)}),
-    "no further descriptor": lambda place: ([], {"preexec_fn": limit(resource.RLIMIT_NOFILE, 8)}),
+    "no further descriptor": lambda place: ([], {"preexec_fn": limit(resource.RLIMIT_NOFILE, 6)}),
     "the database is a folder": _database(lambda path: path.mkdir()),
     "the database is a text": _database(lambda path: path.write_text("no database\n" * 100)),
     "the database's folder is away": lambda place: (["--db", place.folder / "no" / "t.db"], {}),
