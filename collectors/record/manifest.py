@@ -103,6 +103,7 @@ _BY_TYPE: dict[str, Callable[[Any], bool]] = {
     "int": _is_integer,
     "int | None": lambda value: value is None or _is_integer(value),
     "bool": lambda value: isinstance(value, bool),
+    "bool | None": lambda value: value is None or isinstance(value, bool),
     "dict[str, str]": _maps(_is_text),
     "dict[str, Any]": _maps(_is_scalar),
     "list[str]": _lists(_is_text),
