@@ -36,8 +36,9 @@ def open_writer(
     if os.path.isdir(name):
         raise NotAStore(f"{name} is a folder; --db expects a file.")
     try:
-        place = name  # as it is, for :memory: too; where the file must be there, SQLite makes none between the two looks
+        place = name  # as it is, for :memory: too
         if not create:
+            # So that SQLite makes none where it went away since.
             place = f"{Path(name).absolute().as_uri()}?mode=rw"
         connection = sqlite3.connect(place, uri=not create, timeout=busy_timeout_ms / 1000, isolation_level=None)
     except (sqlite3.Error, UnicodeDecodeError) as error:
