@@ -35,7 +35,7 @@ def restore(run_id: str) -> Answer:
     except CannotRestore as error:
         abort(409, f"Nothing was restored: {error}.")
     if not restored:
-        refuse(f"No run {run_id[:80]} was deleted here.")
+        refuse(f"There is no run {run_id[:80]} among the deleted ones.")
     start_indexing(get_settings().db)
     run = find_run(run_id).run
     return Answer(rows.run_row(run, list_tags(get_reader(), [run_id])[run_id]) | {"shown_state": shown_state(run)})

@@ -49,7 +49,6 @@ def assert_failed(answer: TestResponse, status: int, sentence: str = "") -> None
     ("address", "sentence"),
     [
         ("/api", "/api"),
-        ("/api/v1", "/api/v1"),
         ("/api/v1/nothing", "/api/v1/nothing"),
         ("/api/v2/runs", "/api/v2/runs"),
         ("/api/v1/runs/nope", "There is no run nope"),
@@ -74,7 +73,7 @@ def test_what_is_not_there_is_404(client: FlaskClient, address: str, sentence: s
 @pytest.mark.parametrize("operation", [it for it in OPERATIONS if "<run_id>" in it.path], ids=lambda it: it.path)
 def test_every_address_of_an_unknown_run_is_404(client: FlaskClient, operation) -> None:
     address = operation.path.replace("<run_id>", "nope").replace("<key>", "1").replace("<config_hash>", "x")
-    assert_failed(client.get(f"/api/v1{address}"), 404, "There is no run nope")
+    assert_failed(client.open(f"/api/v1{address}", method=operation.method), 404, "There is no run nope")
 
 
 @pytest.mark.parametrize(
