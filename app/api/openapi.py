@@ -8,7 +8,6 @@ from typing import Any
 
 from app import __version__
 from app.api import (
-    index,
     schemas_across,
     schemas_activity,
     schemas_aot,
@@ -49,7 +48,6 @@ ERROR = record(
     status=whole("The HTTP status."),
 )
 SCHEMAS: dict[str, Schema] = {
-    **index.SCHEMAS,
     **schemas_run.SCHEMAS,
     **schemas_events.SCHEMAS,
     **schemas_across.SCHEMAS,
@@ -150,7 +148,7 @@ def _describe_paths() -> dict[str, dict[str, Any]]:
     paths: dict[str, dict[str, Any]] = {}
     for it in OPERATIONS:
         paths.setdefault(write_path(PREFIX + it.path), {})[it.method.lower()] = _describe(it)
-    return paths | {f"{PREFIX}/openapi.json": _ITSELF}
+    return paths | {f"{PREFIX}/": _INDEX, f"{PREFIX}/openapi.json": _ITSELF}
 
 
 def write_path(rule: str) -> str:
@@ -158,6 +156,28 @@ def write_path(rule: str) -> str:
     return re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule)
 
 
+_ADDRESS = record(
+    "An address.",
+    method=text("GET or POST."),
+    path=text("Its path; what stands in braces is a value."),
+    summary=text("What it answers."),
+)
+_ADDRESSES = record(
+    "A success.",
+    ok={"const": True},
+    data=rows(_ADDRESS, "All of them."),
+    next={"type": "null", "description": "One page."},
+)
+_INDEX = {
+    "get": {
+        "operationId": "index",
+        "summary": "Every address of this API.",
+        "parameters": [],
+        "responses": {
+            "200": {"description": "The addresses.", "content": {"application/json": {"schema": _ADDRESSES}}}
+        },
+    }
+}
 _ITSELF = {
     "get": {
         "operationId": "document",

@@ -13,7 +13,6 @@ from app.api import (
     findings,
     guards,
     imports,
-    index,
     ranks,
     results,
     run_lists,
@@ -30,7 +29,6 @@ from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 _RUN = "/runs/<run_id>"
 
 OPERATIONS = (
-    Operation("/", index.list_addresses, "Address", True, "Every address of this API."),
     Operation(
         "/overview",
         across.get_overview,

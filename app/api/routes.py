@@ -30,6 +30,18 @@ def _serve(operation: Operation) -> Callable[..., Response]:
     return view
 
 
+def list_addresses() -> Response:
+    """Give every address of the API with what it answers."""
+    check_query(())
+    paths: dict[str, dict[str, dict[str, str]]] = get_document()["paths"]
+    listed = [
+        {"method": method.upper(), "path": path, "summary": operation["summary"]}
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+    ]
+    return jsonify({"ok": True, "data": listed, "next": None})
+
+
 def show_document() -> Response:
     """Give the OpenAPI document; it is the one answer that is not wrapped."""
     check_query(())
@@ -41,4 +53,5 @@ for _operation in OPERATIONS:
     blueprint.add_url_rule(
         _operation.path, _endpoint, _serve(_operation), methods=[_operation.method], provide_automatic_options=False
     )
+blueprint.add_url_rule("/", "index", list_addresses, methods=["GET"], provide_automatic_options=False)
 blueprint.add_url_rule("/openapi.json", "document", show_document, methods=["GET"], provide_automatic_options=False)

@@ -171,6 +171,13 @@ def test_every_described_parameter_is_taken(client: FlaskClient, reader: sqlite3
             )
 
 
+def test_the_index_is_as_the_document_says_and_has_every_address(client: FlaskClient) -> None:
+    answer = client.get("/api/v1/").json
+    described = DOCUMENT["paths"]["/api/v1/"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert list_faults(answer, described, SCHEMAS) == []
+    assert {it["path"] for it in answer["data"]} == set(DOCUMENT["paths"])
+
+
 def test_the_document_is_served(client: FlaskClient) -> None:
     answer = client.get("/api/v1/openapi.json")
     assert answer.json == DOCUMENT
