@@ -8,6 +8,9 @@ the pairs' ratios.
 
 What comes by the environment needs processes of its own: torch's own TORCH_TRACE (`--trace`) and the whole of
 `collectors run`, its recorder working beside the program (`--run`). There a pair is two processes.
+
+`--cached` measures models that inductor loads from its caches (`benchmarks.cached_program`), by pairs of processes: the
+shortest compiles there are, of which the hooks take the largest share.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.common import (
+    RUN_ID,
     Row,
     bootstrap,
     clean_environment,
@@ -30,9 +35,11 @@ from benchmarks.common import (
     run_python,
     scratch_folder,
 )
+from collectors.record.launch import Request, child_environment
 
-PROGRAM = "benchmarks.compile_program"
+PROGRAM, CACHED_PROGRAM = "benchmarks.compile_program", "benchmarks.cached_program"
 WALL, CPU = 0, 1
+Start = Callable[[list[str], dict[str, str]], str]  # runs a command with more environment, returns what it printed
 CALM = {
     "OMP_NUM_THREADS": "1",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # compile in this process, not in a pool that competes for the cores
@@ -55,20 +62,35 @@ def measure_in_process(backend: str, pairs: int, processes: int, folder: Path) -
 
 
 def measure_processes(
-    what: str, backend: str, pairs: int, repetitions: int, ours: Callable[[list[str]], str], reach: str
-) -> Row:
-    """Measure a program started by `ours` against the same started plainly."""
-    command = ["-m", PROGRAM, "--backend", backend, "--repetitions", str(repetitions)]
-
-    def median_of(output: str) -> float:
-        return statistics.median(seconds[WALL] for seconds in last_json(output))  # type: ignore[attr-defined]
-
-    timed = interleave(
+    what: str, command: list[str], pairs: int, start: Start, more: dict[str, str], reach: str
+) -> list[Row]:
+    """Measure a program started by `start` against the same started plainly."""
+    found = interleave(
         pairs,
-        lambda: median_of(ours(command)),
-        lambda: median_of(run_python(command, clean_environment(**CALM))),
+        lambda: _medians_of(start(command, more)),
+        lambda: _medians_of(run_python(command, clean_environment(**CALM, **more))),
     )
-    return make_row(f"{backend}: {what}, {pairs} pairs of processes", timed, reach)
+    rows = []
+    for clock, label, limit in ((WALL, "", reach), (CPU, ", CPU time", "")):
+        timed = [(ours[clock], reference[clock]) for ours, reference in found]
+        rows.append(make_row(f"{what}{label}, {pairs} pairs of processes", timed, limit))
+    return rows
+
+
+def _medians_of(output: str) -> tuple[float, float]:
+    found: list[list[float]] = last_json(output)  # type: ignore[assignment]
+    return statistics.median(it[WALL] for it in found), statistics.median(it[CPU] for it in found)
+
+
+def measure_cached(pairs: int, repetitions: int, folder: Path, chosen: list[tuple[str, Start, str]]) -> list[Row]:
+    """Measure models that are loaded from a cache, which is filled first."""
+    more = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+    run_python(["-m", CACHED_PROGRAM, "--repetitions", "0"], clean_environment(**CALM, **more))
+    command = ["-m", CACHED_PROGRAM, "--repetitions", str(repetitions)]
+    rows = []
+    for what, start, reach in chosen:
+        rows += measure_processes(f"inductor from its caches, a model: {what}", command, pairs, start, more, reach)
+    return rows
 
 
 def make_row(what: str, timed: list[tuple[float, float]], reach: str) -> Row:
@@ -77,16 +99,33 @@ def make_row(what: str, timed: list[tuple[float, float]], reach: str) -> Row:
     return Row(what, f"{ours * 1000:.0f} ms", f"{reference * 1000:.0f} ms", str(bootstrap(ratios(timed))), reach)
 
 
-def traced(folder: Path) -> Callable[[list[str]], str]:
+def traced(folder: Path) -> Start:
     """Return how to run the program with torch's own trace."""
-    return lambda command: run_python(command, clean_environment(**CALM, TORCH_TRACE=str(folder / "trace")))
+    trace = str(folder / "trace")
+    return lambda command, more: run_python(command, clean_environment(**CALM, **more, TORCH_TRACE=trace))
 
 
-def recorded(folder: Path) -> Callable[[list[str]], str]:
+def hooked(folder: Path) -> Start:
+    """Return how to run the program with the hooks alone: no recorder follows what they write."""
+
+    def start(command: list[str], more: dict[str, str]) -> str:
+        spool = Path(tempfile.mkdtemp(prefix="spool-", dir=folder))
+        request = Request(command=[], database=str(folder / "unused.db"))
+        output = run_python(command, child_environment(request, clean_environment(**CALM, **more), RUN_ID, spool))
+        if not any(spool.iterdir()):
+            raise SystemExit("the hooks recorded nothing; there is nothing to compare")
+        return output
+
+    return start
+
+
+def recorded(folder: Path) -> Start:
     """Return how to run the program under `collectors run`."""
     wrapped = ["-m", "collectors", "run", "--quiet", "--db", str(folder / "overhead.db"), "--", sys.executable]
-    environment = clean_environment(**CALM, COMPILEBOARD_HOME=str(folder / "home"))
-    return lambda command: run_python([*wrapped, *command], environment)
+    home = str(folder / "home")
+    return lambda command, more: run_python(
+        [*wrapped, *command], clean_environment(**CALM, **more, COMPILEBOARD_HOME=home)
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -97,21 +136,24 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=3, help="processes that the pairs are spread over")
     parser.add_argument("--trace", action="store_true", help="measure TORCH_TRACE beside it")
     parser.add_argument("--run", action="store_true", help="measure the whole of `collectors run` beside it")
-    parser.add_argument("--process-pairs", type=int, default=10, help="pairs of --trace and --run")
+    parser.add_argument(
+        "--cached", action="store_true", help="measure only models that are loaded from inductor's caches"
+    )
+    parser.add_argument("--process-pairs", type=int, default=14, help="pairs of --trace, --run and --cached")
     parser.add_argument("--repetitions", type=int, default=3, help="repetitions in each process of those")
     arguments = parser.parse_args(argv)
     rows = []
     with scratch_folder() as folder:
-        for backend in arguments.backends.split(","):
+        chosen = [("`collectors run`", recorded(folder), "")] if arguments.run else []
+        chosen += [("TORCH_TRACE", traced(folder), "(1.08–1.11)")] if arguments.trace else []
+        if arguments.cached:
+            hooks_alone = ("the hooks", hooked(folder), "median ≤ 1.02")
+            rows = measure_cached(arguments.process_pairs, arguments.repetitions, folder, [hooks_alone, *chosen])
+        for backend in () if arguments.cached else arguments.backends.split(","):
             rows += measure_in_process(backend, arguments.pairs, arguments.processes, folder)
-            for chosen, what, ours, reach in (
-                (arguments.run, "`collectors run`", recorded(folder), ""),
-                (arguments.trace, "TORCH_TRACE", traced(folder), "(1.08–1.11)"),
-            ):
-                if chosen:
-                    rows.append(
-                        measure_processes(what, backend, arguments.process_pairs, arguments.repetitions, ours, reach)
-                    )
+            command = ["-m", PROGRAM, "--backend", backend, "--repetitions", str(arguments.repetitions)]
+            for what, start, reach in chosen:
+                rows += measure_processes(f"{backend}: {what}", command, arguments.process_pairs, start, {}, reach)
     print_table(
         "Compile time of a compile-heavy program, observed ÷ not",
         rows,

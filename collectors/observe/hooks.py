@@ -20,6 +20,7 @@ from .tap import TapHandler, make_tap
 
 CONFIG_FIELDS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
 SNAPSHOT_INTERVAL_S = 1.0
+MOST_DIGESTS = 32
 
 _installed: Hooks | None = None
 _fork_heard = False
@@ -49,6 +50,7 @@ class Hooks:
         self._replaced: list[tuple[Any, str, Any, Any]] = []  # module, attribute, original, ours
         self._handler: TapHandler | None = None
         self._known_configs: set[str] = set()
+        self._digests: dict[str, str] = {}  # of the newest configurations' texts: each compile brings the same again
         self._settings_recorded = False
         self._snapshot_due_s = 0.0
         self._skips_hooked = False
@@ -175,7 +177,11 @@ class Hooks:
             self._keep_config("changed", text if self.keep_source else withhold_source(text))
 
     def _keep_config(self, kind: str, text: str) -> str:
-        digest = config_hash(text)
+        digest = self._digests.get(text)
+        if digest is None:
+            if len(self._digests) >= MOST_DIGESTS:
+                self._digests.clear()
+            digest = self._digests[text] = config_hash(text)
         if digest not in self._known_configs:
             self._known_configs.add(digest)
             self.spool.write("config", {"config_hash": digest, "config_kind": kind, "body": text})

@@ -56,8 +56,12 @@ def make_tap(original: Callable[..., Any], emit: Emit, guard: Guard) -> Callable
                 if name == "dynamo_start":
                     emit(name, metadata, None, torch_compat.context_of(rest.get("compile_id")))
                 elif metadata.get("name") in WANTED_ARTIFACTS:
-                    payload = payload_fn()
-                    payload_fn = _returning(payload)
+                    payload = None
+                    if metadata["name"].startswith(CACHE_PREFIXES):
+                        payload = torch_compat.cache_info(payload_fn)
+                    if payload is None:
+                        payload = payload_fn()
+                        payload_fn = _returning(payload)
                     context = torch_compat.context_of(rest.get("compile_id"))
                     emit(f"artifact:{metadata['name']}", None, lighten(metadata["name"], payload), context)
         return original(name, metadata_fn, payload_fn=payload_fn, **rest)

@@ -42,7 +42,7 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.4-2.13",
         "of what compiled backwards raise, only what ends the program",
     ),
-    "skip_code": ("torch._dynamo.decorators", "skip_code", "2.4-2.13", "compiled code is not watched"),
+    "skip_code": ("torch._dynamo.eval_frame", "skip_code", "2.4-2.13", "compiled code is not watched"),
     "config_defaults": ("torch._dynamo.config", "_config", "2.4-2.13", "no list of changed settings"),
 }
 
@@ -124,6 +124,18 @@ def compiled_backward(name: str, attributes: dict[str, Any]) -> Any:
     if name != "CompiledFunction" or not str(attributes.get("__module__")).startswith("torch._functorch."):
         return None
     return getattr(attributes.get("backward"), "__func__", None)
+
+
+def cache_info(payload_fn: Any) -> dict[str, Any] | None:
+    """Return what a cache event's function would write as JSON, 80 KB that nobody wants; None where it is not in sight.
+
+    All versions have `payload_fn=lambda: json.dumps(cache_info)`.
+    """
+    code = getattr(payload_fn, "__code__", None)
+    if code is None or code.co_freevars != ("cache_info",):
+        return None
+    info = payload_fn.__closure__[0].cell_contents
+    return info if isinstance(info, dict) else None
 
 
 def keep_dynamo_out(code: CodeType) -> bool:

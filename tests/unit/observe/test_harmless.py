@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -68,6 +69,16 @@ def test_the_tap_builds_nothing_that_nobody_wants() -> None:
     trace("dynamo_output_graph", lambda: built.append("graph"), payload_fn=lambda: built.append("text"))
     trace("artifact", lambda: {"name": "fx_graph_runnable"}, payload_fn=lambda: built.append("code"))
     assert (emitted, built) == ([], [])
+
+
+def test_a_cache_events_components_are_never_written_as_json() -> None:
+    emitted: list[Any] = []
+    cache_info = {"key": "k", "components": [object()]}  # JSON could not even write it
+    trace = make_tap(lambda *_, **__: None, lambda *said: emitted.append(said), Guard(Counter()))
+    for name in ("fx_graph_cache_hit", "aotautograd_cache_miss"):
+        trace("artifact", lambda name=name: {"name": name}, payload_fn=lambda: json.dumps(cache_info))
+    assert [payload for _, _, payload, _ in emitted] == [{"key": "k", "component_count": 1}] * 2
+    assert "components" in cache_info  # torch goes on with its own
 
 
 def test_a_metadata_function_that_raises_does_so_for_torch_alone() -> None:
