@@ -11,10 +11,11 @@ from typing import Any
 
 from app.analysis.chains import label_category
 from app.analysis.timeline import find_phase
+from app.analysis.words import describe_failure_phase
 from app.format import format_count, format_duration, format_plural
 from app.queries.run_breaks import DistinctBreak
 from app.queries.run_detail import StackCliff
-from app.queries.run_events import CacheResult, CudagraphSkip, FailureGroup
+from app.queries.run_events import CacheResult, CudagraphSkip, FailureGroup, FailureRow
 from app.queries.run_recompiles import LimitHit, RunCause
 from app.queries.unfinished import Unfinished
 
@@ -54,6 +55,7 @@ class Evidence:
     compile_us: int | None = None
     unfinished: Sequence[Unfinished] = ()
     failures: Sequence[FailureGroup] = ()
+    raised: Sequence[FailureRow] = ()  # while compiled code ran
     limit_hits: Sequence[LimitHit] = ()
     causes: Sequence[RunCause] = ()
     breaks: Sequence[DistinctBreak] = ()
@@ -66,7 +68,12 @@ class Evidence:
 
 def diagnose(evidence: Evidence) -> list[Finding]:
     """List what to do, the most costly first; empty where nothing stands out."""
-    grave = [*_unfinished(evidence.unfinished), *_failures(evidence.failures), *_limits(evidence)]
+    grave = [
+        *_unfinished(evidence.unfinished),
+        *_failures(evidence.failures),
+        *_raised(evidence.raised),
+        *_limits(evidence),
+    ]
     costly = [*_causes(evidence.causes), *_breaks(evidence), *_disabled(evidence), *_bypasses(evidence.caches)]
     costly += _skips(evidence.skips)
     costly.sort(key=lambda it: -(it.cost_us or 0))
@@ -130,6 +137,33 @@ def _failures(failures: Sequence[FailureGroup]) -> list[Finding]:
         )
         for it in failures
     ]
+
+
+_RAISED_FIX = {
+    "forward": "Call the function without torch.compile: if it raises too, the program is at fault; else "
+    "backend='eager', then 'aot_eager', tells which layer is.",
+    "backward": "Read what the message says of the gradient or the operation; backend='eager', then 'aot_eager', tells "
+    "which layer raises.",
+    "wrapper": "AOTAutograd's code around the graph raised: the message names the input or output that it could not "
+    "handle.",
+}
+
+
+def _raised(failures: Sequence[FailureRow]) -> list[Finding]:
+    found = []
+    for it in failures:
+        phase = describe_failure_phase(it.phase)
+        number = format_plural(it.occurrence_count, "time")
+        number += ", the last ended the program" if it.ended_program else ""
+        title = f"Raised in {phase.word}: {it.error_type or 'an exception'}"
+        if it.phase == "program":
+            title, number = f"The program ended: {it.error_type or 'an exception'}", "raised outside compiled code"
+        fix = _RAISED_FIX.get(it.phase, "Read the traceback.")
+        code = (it.message or "").strip().split("\n\n")[0][:300] or None
+        found.append(
+            Finding("failure", "bad", title, number, it.function, it.file, it.line, fix, "failures", None, code)
+        )
+    return found
 
 
 def _limits(evidence: Evidence) -> list[Finding]:

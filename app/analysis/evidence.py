@@ -18,6 +18,7 @@ def read_evidence(connection: sqlite3.Connection, run: RunRow) -> Evidence:
         compile_us=run.compile_us,
         unfinished=list_unfinished(connection, run),
         failures=run_events.count_failed(connection, run.id) if run.failure_count else (),
+        raised=run_events.list_runtime_failures(connection, run.id) if run.runtime_failure_count else (),
         limit_hits=run_recompiles.list_limit_hits(connection, run.id) if run.recompile_limit_count else (),
         causes=run_recompiles.list_causes(connection, run.id, limit=500),
         breaks=run_breaks.list_distinct_breaks(connection, run.id, limit=500).rows,

@@ -47,6 +47,14 @@ OUTCOMES = {
     "announced": Word("announced", "quiet", "Something was recorded for this compile, but not its start or end."),
 }
 
+FAILURE_PHASES = {
+    "compile": Word("compile", "bad", "The compile raised it."),
+    "forward": Word("forward", "bad", "Compiled code raised it, in the forward pass."),
+    "backward": Word("backward", "bad", "Compiled code raised it, in the backward pass."),
+    "wrapper": Word("wrapper", "bad", "AOTAutograd's code around a graph raised it, when the graph was called."),
+    "program": Word("program", "bad", "The program raised it, outside compiled code."),
+}
+
 BREAK_OUTCOMES = {
     "resumed": Word("resumed", "warn", "The function goes on compiled after the break, as a second graph."),
     "skipped": Word("skipped", "bad", "The frame runs eagerly: nothing of it is compiled."),
@@ -63,6 +71,9 @@ CACHE_RESULTS = {
 # What a missing capability costs the reader.
 CAPABILITIES = {
     "metrics": "compilation records: times, counts, configuration",
+    "graph_calls": "exceptions that compiled code raises and the program catches",
+    "backward_calls": "exceptions that compiled backwards raise and the program catches",
+    "skip_code": "dynamo kept out of the collector's own code around compiled code",
     "events": "graph breaks, recompiles, caches and failures as torch reports them",
     "graph_breaks": "graph breaks",
     "recompiles": "recompiles",
@@ -98,6 +109,11 @@ def describe_outcome(outcome: str, running: bool = True) -> Word:
     if outcome == "started" and not running:
         return Word("not finished", "warn", "dynamo began to trace the frame, and no record of its end came.")
     return OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
+
+
+def describe_failure_phase(phase: str) -> Word:
+    """Describe what raised an exception."""
+    return FAILURE_PHASES.get(phase, Word(phase, "bad", "A phase that this version does not know."))
 
 
 def describe_break_outcome(outcome: str) -> Word:

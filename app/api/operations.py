@@ -115,7 +115,7 @@ OPERATIONS = (
         run_lists.list_failures,
         "Failure",
         True,
-        "The exceptions that a run's compiles raised.",
+        "What a run's compiles raised, what compiled code raised while it ran, and what ended the program.",
         PAGE,
     ),
     Operation(

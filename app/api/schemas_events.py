@@ -9,6 +9,7 @@ from app.api.schema import (
     count,
     duration_us,
     extend,
+    flag,
     maybe,
     record,
     ref,
@@ -172,9 +173,12 @@ LIMIT_HIT = record(
     fail_reason=maybe(text("What torch said.")),
 )
 FAILURE = record(
-    "One exception that a compile raised.",
+    "One exception that a compile raised, or compiled code while it ran, or that ended the program.",
     **EVENT,
     outcome=maybe(OUTCOME),
+    phase=word("What raised it.", ("compile", "forward", "backward", "wrapper", "program")),
+    occurrence_count=count("How often the same was raised; 1 of a compile."),
+    ended_program=flag("Whether it ended the program."),
     **PLACE,
     error_type=maybe(text("Type of the exception.")),
     message=maybe(text("What it said.")),

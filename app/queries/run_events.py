@@ -25,7 +25,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FailureRow:
-    """Hold one exception that a compile raised; `outcome` is the compile's: failed, or skipped where dynamo went on."""
+    """Hold one exception of a compile, of compiled code while it ran, or that ended the program: `phase` tells.
+
+    `outcome` is the compile's: failed, or skipped where dynamo went on. Of a runtime failure the place is where the
+    program was; the same one again is counted, not listed.
+    """
 
     id: int
     process_id: str
@@ -33,6 +37,9 @@ class FailureRow:
     compile_key: int | None
     compile_id: str | None
     outcome: str | None
+    phase: str
+    occurrence_count: int
+    ended_program: bool
     function: str | None
     file: str | None
     line: int | None
@@ -129,10 +136,20 @@ limit :limit
 
 
 FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
-    "c.outcome, f.name as function, f.file, c.line, x.error_type, x.message, e.body",
+    """c.outcome, x.phase, x.occurrence_count, x.ended_program, coalesce(w.name, f.name) as function,
+  coalesce(w.file, f.file) as file, case when x.phase = 'compile' then c.line else x.line end as line,
+  x.error_type, x.message, e.body""",
     "failures",
-    "left join events as e on e.process_id = x.process_id and e.sequence = x.sequence",
+    """left join functions as w on w.id = x.function_id
+left join events as e on e.process_id = x.process_id and e.sequence = x.sequence""",
 )
+RUNTIME_SQL = f"""
+{FAILURES_SQL.partition("where")[0]}
+where x.run_id = :run_id
+  and x.phase != 'compile'
+order by x.ended_program desc, x.occurrence_count desc, x.id
+limit :limit
+"""
 LOOKUPS_SQL, COMPILE_LOOKUPS_SQL = _after(
     "f.name as function, x.cache, x.result, x.key, x.reason, x.time_taken_us, x.time_saved_us", "cache_lookups"
 )
@@ -142,7 +159,7 @@ select
   coalesce(x.error_type, k.fail_type) as error_type, min(coalesce(x.message, k.fail_reason)) as message,
   f.name as function, f.file, min(c.line) as line, count(distinct c.id) as compile_count
 from compiles as c
-left join failures as x on x.compile_key = c.id
+left join failures as x on x.compile_key = c.id and x.phase = 'compile'
 left join compilations as k on k.compile_key = c.id and k.fail_type is not null
 left join functions as f on f.id = c.function_id
 where c.run_id = :run_id
@@ -176,18 +193,24 @@ def _values(run_id: str, cursor: str | None, limit: int) -> dict[str, object]:
 def _to_failure(row: sqlite3.Row) -> FailureRow:
     values = dict(row)
     body = load_body(values.pop("body"))
+    values["ended_program"] = bool(values["ended_program"])
     return FailureRow(**values, text=body.get("text") or "")
 
 
 def list_failures(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[FailureRow]:
-    """List the exceptions that a run's compiles raised, with their tracebacks.
+    """List what a run's compiles and its compiled code raised, and what ended it, with their tracebacks.
 
     Raises: FilterError if the cursor cannot be used.
     """
     rows = [_to_failure(row) for row in connection.execute(FAILURES_SQL, _values(run_id, cursor, limit))]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_runtime_failures(connection: sqlite3.Connection, run_id: str, limit: int = 20) -> list[FailureRow]:
+    """List what compiled code raised while it ran and what ended the program, the most frequent first."""
+    return [_to_failure(row) for row in connection.execute(RUNTIME_SQL, {"run_id": run_id, "limit": limit})]
 
 
 def count_failures(connection: sqlite3.Connection, run_id: str) -> int:

@@ -119,8 +119,14 @@ def _failures(contents: Contents) -> list[str]:
     shown = contents.failures[:MOST_ROWS]
     if not shown:
         return []
-    rows = [[code(it.error_type), _where(it.function, it.file, it.line), code(it.message)] for it in shown]
-    columns = ["Exception", "Where", "Message"]
+    rows = [
+        [
+            *(code(it.error_type), prose(it.phase), format_count(it.occurrence_count)),
+            *(_where(it.function, it.file, it.line), code(it.message)),
+        ]
+        for it in shown
+    ]
+    columns = ["Exception", "Raised in", "Times>", "Where", "Message"]
     return [f"### Failures{' (the first ones)' if contents.more_failures else ''}", "", *table(columns, rows)]
 
 

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Optional
+from typing import Any
 
 from ..decode.redact import withhold_source
 from ..scrub import scrub_text
@@ -32,7 +32,7 @@ COMPILE = -1  # the position of what dynamo itself reports: the failure of a com
 CONTROL_FLOW = frozenset({"_StopRecomputationError"})
 GRAPH_PREFIX = "__compiled_fn"
 
-Context = Optional[list[int | None]]
+Context = list[int | None] | None
 Place = tuple[Context, int]  # the compile, and when it was
 Mark = tuple[int, int, Context]  # the process, the failure's position there, its compile
 Write = Callable[[dict[str, Any], str | None, Context], None]
@@ -150,8 +150,8 @@ def make_watched(compiled: Callable[..., Any], phase: str, place: Place) -> Call
         try:
             return compiled(*args)
         except BaseException as error:
-            # Our own frame is the traceback's first; `raise` adds none.
-            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            # Our own frame is the traceback's first; `raise` adds none. A class may forbid to set attributes.
+            BaseException.with_traceback(error, error.__traceback__ and error.__traceback__.tb_next)
             if _failures is not None:
                 _failures.add(error, phase, place, sys._getframe().f_back)
             raise
@@ -202,8 +202,8 @@ def make_function_init(original: Callable[..., Any], guard: Guard) -> Callable[.
 def mark(error: BaseException, position: int, context: Context = None) -> None:
     """Note on an exception that it is recorded: many kinds cannot be referred to weakly, and nothing must hold it."""
     try:
-        setattr(error, MARK, (os.getpid(), position, context))
-    except Exception:  # an exception may forbid attributes: it is then recorded again further out
+        BaseException.__setattr__(error, MARK, (os.getpid(), position, context))
+    except Exception:  # it is then recorded again further out
         return
 
 

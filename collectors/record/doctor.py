@@ -55,6 +55,9 @@ RECORDED = {
     "counters": "final counters",
     "compile_times": "compile phases",
     "cudagraph_skips": "cudagraph skips",
+    "graph_calls": "exceptions of compiled code",
+    "backward_calls": "exceptions of compiled backwards",
+    "skip_code": "dynamo kept out of the collector's own code",
     "config_defaults": "changed settings",
 }
 

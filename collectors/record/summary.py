@@ -192,7 +192,8 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
         row = connection.execute(
             """
             select id, coalesce(title, name) as name, state, command, torch_version, gpu_name, gpu_count, host,
-              compile_count, graph_break_count, recompile_count, recompile_limit_count, failure_count, loss_count,
+              compile_count, graph_break_count, recompile_count, recompile_limit_count,
+              failure_count + runtime_failure_count as failure_count, loss_count,
               compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit, git_dirty, suite
             from runs
             join run_totals on run_totals.run_id = runs.id
@@ -311,10 +312,11 @@ def _top_causes(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
 def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
     rows = connection.execute(
         """
-        select error_type, message, functions.file as file, functions.name as name, count(*) as failure_count
+        select error_type, message, functions.file as file, functions.name as name,
+          sum(occurrence_count) as failure_count
         from failures
         left join compiles on compiles.id = compile_key
-        left join functions on functions.id = compiles.function_id
+        left join functions on functions.id = coalesce(failures.function_id, compiles.function_id)
         where failures.run_id = :run_id
         group by error_type, message, functions.id
         order by failure_count desc, min(failures.id)

@@ -13,7 +13,9 @@ import zipfile
 from collectors.observe.tap import WANTED_ARTIFACTS
 from collectors.observe.torch_compat import NAMES
 
-SOURCES = re.compile(r"^torch/(_dynamo|_inductor|_functorch|_logging|_guards|utils)[\w/]*\.py$|^torch/_guards\.py$")
+SOURCES = re.compile(
+    r"^torch/(_dynamo|_inductor|_functorch|_logging|_guards|utils)[\w/]*\.py$|^torch/(_guards|autograd/function)\.py$"
+)
 
 
 def defined_names(source: str) -> set[str]:
@@ -22,6 +24,8 @@ def defined_names(source: str) -> set[str]:
     for node in ast.parse(source).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names.add(node.name)
+            methods = node.body if isinstance(node, ast.ClassDef) else []
+            names |= {f"{node.name}.{part.name}" for part in methods if isinstance(part, ast.FunctionDef)}
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names |= {target.id for target in targets if isinstance(target, ast.Name)}

@@ -18,6 +18,7 @@ from collectors.events import (
     ProcessStarted,
     Recompiled,
     RunStarted,
+    RuntimeFailed,
     SnapshotTaken,
 )
 from collectors.store.ingest import Ingestor
@@ -60,6 +61,7 @@ def list_hostile_events() -> list[Event]:
         (CompileFailed, AGAIN | {"error_type": BAD, "message": BAD, "text": BAD}),
         (Compiled, _record(FRAME | {"compile_id": "1/0", "frame_id": 1}) | {"outcome": "failed"}),
         (CompileFailed, FRAME | {"compile_id": "1/0", "frame_id": 1, "error_type": BAD, "message": BAD, "text": BAD}),
+        (RuntimeFailed, FRAME | dict.fromkeys(("error_type", "message", "text", "function", "file", "phase"), BAD)),
         (Noted, {"name": BAD, "body": {BAD: BAD}}),
         (SnapshotTaken, {"final": True, "counters": {BAD: {BAD: 1}}, "compile_times": {BAD: 1.0}, "losses": {BAD: 2}}),
     ]
