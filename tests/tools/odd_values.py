@@ -1,0 +1,159 @@
+"""Put odd values into the fields of recorded records, one at a time, and import what comes of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from hashlib import md5
+from pathlib import Path
+from typing import Any
+
+from collectors.importer.loader import Imported, Loader, Options
+from collectors.read.sources import find_sources
+from collectors.store.connect import open_writer
+from collectors.store.migrations import migrate_connection
+
+# As JSON writes them: Python's own reader takes them all.
+ODD_VALUES = {
+    "text": '"x"',
+    "empty text": '""',
+    "empty list": "[]",
+    "list": '["x", null]',
+    "object": '{"a": 1}',
+    "fraction": "1.5",
+    "1e999": "1e999",
+    "NaN": "NaN",
+    "below zero": "-1",
+    "2**63": str(2**63),
+    "true": "true",
+    "half a pair": '"\\ud800"',
+    "deeply nested": "[" * 200 + "]" * 200,
+}
+_MARK = "@odd value@"
+Place = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Hold one record of a trace log. `payload_value` is its payload where that is JSON."""
+
+    prefix: str
+    header: dict[str, Any]
+    payload: str | None
+
+    @property
+    def name(self) -> str:
+        """Name the record as the reader does."""
+        name = next(iter(self.header))
+        return f"artifact:{self.header[name].get('name')}" if name == "artifact" else name
+
+    def write(self, odd: str = "") -> bytes:
+        """Write the record as torch does, its text hashed, with a JSON text in place of the mark."""
+        header, lines = dict(self.header), []
+        if self.payload is not None:
+            text = self.payload.replace(f'"{_MARK}"', odd)
+            if isinstance(header.get("has_payload"), str) and header["has_payload"] != _MARK:
+                header["has_payload"] = md5(text.encode()).hexdigest()
+            lines = [f"\t{line}" for line in text.split("\n")]
+        first = f"{self.prefix}{json.dumps(header)}".replace(f'"{_MARK}"', odd)
+        return "\n".join([first, *lines, ""]).encode()
+
+    def places(self) -> Iterator[Place]:
+        """List where a value of its stands: in its envelope, and in its payload where that is JSON."""
+        yield from (("header", *place) for place in _places(self.header))
+        if self.payload is not None:
+            yield ("payload",)
+            yield from (("payload", *place) for place in _places(_parsed(self.payload)))
+
+    def marked(self, place: Place) -> Record:
+        """Put the mark in place of a value."""
+        if place[0] == "header":
+            return replace(self, header=_marked(self.header, place[1:]))
+        return replace(self, payload=json.dumps(_marked(_parsed(self.payload or ""), place[1:]), indent=0))
+
+
+def read_records(raw: bytes) -> list[Record]:
+    """Split a log into its records."""
+    found: list[tuple[str, list[str]]] = []
+    for line in raw.decode("utf-8", "replace").split("\n"):
+        if line.startswith("\t") and found:
+            found[-1][1].append(line[1:])
+        elif "] {" in line:
+            found.append((line, []))
+    made = []
+    for line, payload in found:
+        prefix, _, body = line.partition("] {")
+        made.append(Record(f"{prefix}] ", json.loads("{" + body), "\n".join(payload) if payload else None))
+    return made
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _places(value: Any, depth: int = 0) -> Iterator[Place]:
+    """List the places in a value: every name of an object, the first of a list."""
+    if depth == 4 or not isinstance(value, dict | list):
+        return
+    for key, entry in value.items() if isinstance(value, dict) else list(enumerate(value))[:1]:
+        yield (key,)
+        yield from ((key, *place) for place in _places(entry, depth + 1))
+
+
+def _marked(value: Any, place: Place) -> Any:
+    if not place:
+        return _MARK
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
+    copy[place[0]] = _marked(value[place[0]], place[1:])
+    return copy
+
+
+def surroundings(records: list[Record], target: int) -> tuple[list[Record], list[Record]]:
+    """Choose a few records before and after one, with the names that their stacks need."""
+    names = [one for one in records[:target] if one.name == "str"]
+    starts = [one for one in records[:target] if one.name in ("dynamo_start", "chromium_event")][:3]
+    after = [one for one in records[target + 1 :] if one.name != "str"][:4]
+    ends = [one for one in records[target + 1 :] if one.name in ("compilation_metrics", "artifact:recompile_reasons")]
+    return [*names, *starts], [*after, *[one for one in ends[:2] if not any(one is it for it in after)]]
+
+
+class Bench:
+    """Import small logs, each into a database of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with closing(open_writer(folder / "empty.db")) as connection:
+            migrate_connection(connection)
+        self.database, self.log = folder / "t.db", folder / "x.log"
+
+    def load(self, before: bytes, odd: bytes, after: bytes) -> tuple[Imported, dict[str, list[int]]]:
+        """Import a log; return what that did, and which of the records around the odd one are in which table.
+
+        The odd one's own place is left out, and what comes after it counts from its end.
+        """
+        self.log.write_bytes(before + odd + after)
+        shutil.copyfile(self.folder / "empty.db", self.database)
+        with closing(open_writer(self.database)) as connection:
+            loader = Loader(connection, str(self.database), find_sources(str(self.log)), Options())
+            done = loader.read()
+            loader.finish()
+            return done, {table: _sequences(connection, table, len(before), len(odd)) for table in TABLES}
+
+
+TABLES = ("events", "compilations", "artifacts", "symbols", "spans")
+
+
+def _sequences(connection: sqlite3.Connection, table: str, begin: int, length: int) -> list[int]:
+    if table == "spans":
+        return list(range(connection.execute("select count(*) from spans").fetchone()[0]))
+    query = f"select sequence from {table}"  # noqa: S608 - our own names
+    query += " where kind <> 'run_ended'" if table == "events" else ""
+    sequences = [int(row[0]) for row in connection.execute(query)]
+    return sorted(it if it < begin else it - length for it in sequences if not begin <= it < begin + length)
