@@ -29,6 +29,7 @@ from collectors.store.logs import (
     find_last_us,
     find_logs,
     forget_deletion,
+    name_run,
 )
 
 STATE = "imported"  # how the program ended is not in its log
@@ -218,7 +219,7 @@ class Loader:
         key = None
         for source in sources:
             file = PeekedFile(source.open())
-            head = read_head(file.peek(HEAD_BYTES), source.modified_us)
+            head = read_head(file.peek_log(), source.modified_us)
             if len(sources) == 1 and source.path is None:
                 self._single = file
             else:
@@ -269,8 +270,8 @@ class Loader:
             head = self._heads[key][1] if key in self._heads else None
             if head is not None and row.run_id == self.imported.run_id:
                 facts = {name: getattr(head, name) for name in LEARNT_LATE}
-                facts["gpu_count"] = self._gpu_count() if head.gpu_name else 0
-                complete_process(self._connection, row, facts, name=self.imported.name, label=self.group.label)
+                complete_process(self._connection, key, row.run_id, facts, gpu_count=self._gpu_count())
+                name_run(self._connection, row.run_id, self.imported.name, self.group.label)
 
     def _ingest(self, events: list[Event], also: Callable[[IngestResult], None] = lambda result: None) -> IngestResult:
         result = self._ingestor.ingest(self.imported.run_id, events, also=also)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from collectors.decode.captured import Captured
 from collectors.events import Event, ProcessStarted
-from collectors.read.head import Head, PeekedFile
+from collectors.read.head import Head, PeekedFile, facts_of
 from collectors.read.log_clock import LogClock
 from collectors.read.rejects import Rejects
 from collectors.read.sources import LogSource, SourceDamaged
@@ -18,7 +18,7 @@ from collectors.record.traces import count_refused, list_rejects
 from collectors.rejects import OF_LAST_READING
 from collectors.store.connect import checkpoint
 from collectors.store.ingest import IngestResult
-from collectors.store.logs import LogRow, advance_log, keep_rejects
+from collectors.store.logs import LEARNT_LATE, LogRow, advance_log, complete_process, keep_rejects
 
 if TYPE_CHECKING:
     from collectors.importer.loader import Loader, Progress
@@ -55,6 +55,9 @@ class Reading:
             texts=self._payloads,
         )
         self._checkpoint_at = CHECKPOINT_BYTES
+        self._stored_count = 0  # of the records that this reading has met
+        self._facts: dict[str, Any] = {name: getattr(head, name) for name in LEARNT_LATE if name != "rank"}
+        self._learnt: dict[str, Any] = {}  # what its beginning does not tell, since the last batch
 
     def close(self) -> None:
         """Close the log."""
@@ -87,6 +90,8 @@ class Reading:
                     batch.append(self._start(captured))
                 events = loader.decode(captured, self._log)
                 batch += events
+                if None in self._facts.values():
+                    self._learn(events)
                 self._lines[captured.sequence] = self._log.line
                 self.last_us = captured.time_us
                 if captured.logged is not None and captured.logged.state == "kept":
@@ -117,7 +122,7 @@ class Reading:
             "size_bytes": end_offset,
             "end_offset_bytes": end_offset,
             "line_count": self._stats.end_line - 1,
-            "record_count": 0,
+            "record_count": self._stats.records - self._stored_count,
             "payloads": "kept" if self._payloads else "left_out",
             "redacted": int(loader._options.redact_source),
             "first_us": self._head.first_us,
@@ -127,6 +132,8 @@ class Reading:
 
         def advance(result: IngestResult) -> None:
             advance_log(loader._connection, begin, values)
+            for process_id in self._started if self._learnt else ():
+                complete_process(loader._connection, process_id, run_id, self._learnt)
             rejects = Rejects({kind: replace(it) for kind, it in self._stats.rejects.by_kind.items()})
             count_refused(result.refused, rejects, self._line_of)
             if final and self is next(iter(loader._readings.values())):
@@ -135,9 +142,10 @@ class Reading:
             keep_rejects(loader._connection, self._head.key or "", shown)
 
         result = loader._ingest(batch, advance)
+        self._learnt = {}
         count_refused(result.refused, self._stats.rejects, self._line_of)
         loader.imported.event_count += result.new_count
-        self.offset = end_offset
+        self.offset, self._stored_count = end_offset, self._stats.records
         for kind in OF_LAST_READING:
             self.met.by_kind.pop(kind, None)
         for kind, it in self._stats.rejects.by_kind.items():
@@ -146,6 +154,14 @@ class Reading:
         if end_offset >= self._checkpoint_at:
             checkpoint(loader._connection)
             self._checkpoint_at = end_offset + CHECKPOINT_BYTES
+
+    def _learn(self, events: list[Event]) -> None:
+        """Take what a record tells of torch, Python and the GPU, where the log's beginning did not."""
+        for event in events:
+            told = facts_of(event)
+            new = {name: told[name] for name, known in self._facts.items() if known is None and told.get(name)}
+            self._facts |= new
+            self._learnt |= new
 
     def _line_of(self, event: Event) -> int | None:
         """Say at which line the record begins that an event was made of; its configs stand just behind it."""
@@ -165,9 +181,6 @@ class Reading:
             pid=self._log.pid or head.pid or 0,
             rank=rank,
             level="full" if self._payloads else "light",
-            python_version=head.python_version,
-            torch_version=head.torch_version,
-            torch_git=head.torch_git,
-            cuda_version=head.cuda_version,
+            **{name: self._facts[name] for name in ("python_version", "torch_version", "torch_git", "cuda_version")},
             capabilities={"trace": "ok (read from its log)"},
         )

@@ -1,6 +1,7 @@
 """Cut a trace log into records, block by block: never more of it in memory than a record and a block.
 
-A record is a line that does not begin with a TAB, and the lines after it that do.
+A record is a line that does not begin with a TAB, and the lines after it that do. What trims lines takes the TAB off
+the blank ones of a text: blank lines before one with a TAB belong to the text.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collectors.read.rejects import Rejects
 
 BLOCK_BYTES = 512 << 10  # within a core's cache; 4 MiB take a third longer
 LARGEST_BYTES = 64 << 20
+_NEWLINE = 0x0A
 _BORDER = re.compile(rb"\n(?=[^\t])")
 
 
@@ -70,24 +72,43 @@ class BlockReader:
         return self._counted[1]
 
     def __iter__(self) -> Iterator[Piece]:
-        scanned = 0
+        scanned, last, blank = 0, 0, -1  # where the last border is, and where blank lines began that end there
         while block := self._file.read(BLOCK_BYTES):
             self._buffer += block
             begin = 0
             for border in _BORDER.finditer(self._buffer, scanned):
                 end = border.start() + 1
-                yield Piece(self._buffer, begin, end, self._base_offset + begin, last=False)
+                if blank >= 0 and self._buffer.find(b"\n\t", last, end) >= 0:
+                    blank = -1  # the text goes on behind them
+                last = end
+                if self._is_blank(end):
+                    blank = end if blank < 0 else blank
+                    continue
+                if blank >= 0:
+                    yield self._piece(begin, blank)
+                    begin, blank = blank, -1
+                yield self._piece(begin, end)
                 begin = end
             if begin == 0 and len(self._buffer) > LARGEST_BYTES:
-                begin = self._pass_over()
+                begin, blank = self._pass_over(), -1
             self._drop(begin)
+            last, blank = max(0, last - begin), blank - begin if blank >= 0 else -1
             # The last newline's successor is not here yet: look at it again.
             scanned = max(0, len(self._buffer) - 1)
+        if blank >= 0 and self._buffer.find(b"\n\t", last) < 0:
+            yield self._piece(0, blank)
+            self._drop(blank)
         if self._buffer:
-            piece = Piece(self._buffer, 0, len(self._buffer), self._base_offset, last=True)
+            piece = self._piece(0, len(self._buffer), last=True)
             yield piece
             if not piece.incomplete:
                 self._drop(len(self._buffer))
+
+    def _piece(self, begin: int, end: int, *, last: bool = False) -> Piece:
+        return Piece(self._buffer, begin, end, self._base_offset + begin, last)
+
+    def _is_blank(self, place: int) -> bool:
+        return self._buffer[place] == _NEWLINE or self._buffer.startswith(b"\r\n", place)
 
     def _drop(self, count: int) -> None:
         self._base_line += self._buffer.count(b"\n", 0, count)

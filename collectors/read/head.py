@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from collectors.events import ArtifactSeen, Compiled, Event
+from collectors.read.blocks import LARGEST_BYTES
 from collectors.read.log_clock import LogClock
-from collectors.read.trace_log import PREFIX
+from collectors.read.trace_log import PREFIX, pid_of
 
 HEAD_BYTES = 4 << 20  # the first compile's metrics are within this in every log seen so far
-_PID = re.compile(rb"^(?:\[rank\d+\]:)?[VDIWEC]\d{4} \S+ +(\d{1,10}) ", re.MULTILINE)
+_PID = re.compile(rb"^(?:\[rank\d+\]:)?[VDIWEC]\d{4} \S+ +(\d{1,20}) ", re.MULTILINE)
 _RANK = re.compile(rb'"rank": (\d{1,6})\b')
 _TORCH = re.compile(rb'"pytorch_version": ?"([\w.+-]{1,60})"')
 _COMMIT = re.compile(rb'"commit": ?"([0-9a-f]{7,40})"')
@@ -53,22 +56,44 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
     first = re.search(rb"^(?:\[rank\d+\]:)?[VDIWEC](\d{4} \d\d:\d\d:\d\d)\.(\d{6}) ", head, re.MULTILINE)
     pid, rank = _PID.search(head), _RANK.search(head)
     torch_version = _first(_TORCH, head)
-    cuda = _CUDA.search(torch_version or "")
     keys = log_keys(head)
     return Head(
         key=keys[0] if keys else None,
         earlier_keys=tuple(keys[1:]),
         clock=clock,
         first_us=clock.time_us(first[1], first[2]) if first else None,
-        pid=int(pid[1]) if pid else None,
+        pid=pid_of(pid[1]) if pid else None,
         rank=int(rank[1]) if rank else None,
         torch_version=torch_version,
         torch_git=_first(_COMMIT, head) if b'"torch_version"' in head else None,
-        cuda_version=f"{cuda[1]}.{cuda[2]}" if cuda else None,
+        cuda_version=_cuda(torch_version)["cuda_version"],
         python_version=_first(_PYTHON, head),
         gpu_name=_first(_GPU, head),
         program=_program(head),
     )
+
+
+def facts_of(event: Event) -> dict[str, Any]:
+    """Read what a record tells of its process's surroundings, wherever in a log it stands."""
+    if isinstance(event, Compiled):
+        torch_version, python = (_text(event.metrics.get(name)) for name in ("pytorch_version", "python_version"))
+        return {"torch_version": torch_version, "python_version": python and python.split()[0], **_cuda(torch_version)}
+    if isinstance(event, ArtifactSeen) and event.text is not None:
+        if event.name == "torch_version":
+            torch_version, commit = (_first(one, event.text.encode("utf-8", "replace")) for one in (_TORCH, _COMMIT))
+            return {"torch_version": torch_version, "torch_git": commit, **_cuda(torch_version)}
+        if "_cache_" in event.name:
+            return {"gpu_name": _first(_GPU, event.text.encode("utf-8", "replace"))}
+    return {}
+
+
+def _text(value: Any) -> str | None:
+    return value[:60] if isinstance(value, str) and value.strip() else None
+
+
+def _cuda(torch_version: str | None) -> dict[str, str | None]:
+    found = _CUDA.search(torch_version or "")
+    return {"cuda_version": f"{found[1]}.{found[2]}" if found else None}
 
 
 def _first(pattern: re.Pattern[bytes], head: bytes) -> str | None:
@@ -92,6 +117,11 @@ def _program(head: bytes) -> str | None:
     return None
 
 
+def _line_starts(head: bytes) -> Iterator[int]:
+    yield 0
+    yield from (found.end() for found in re.finditer(rb"\n", head))
+
+
 def log_keys(head: bytes) -> list[str]:
     """Name a log by its first records; then what it was named while it had fewer. None if it has no whole one."""
     lines = list(islice((line for line in head.split(b"\n")[:-1] if PREFIX.match(line)), KEY_RECORDS))
@@ -104,6 +134,7 @@ class PeekedFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._ahead = b""
+        self._passed_bytes = 0  # before what is ahead, and let go
         self.damage: Exception | None = None  # met while looking, and met again by `read`
 
     def peek(self, size: int) -> bytes:
@@ -115,8 +146,29 @@ class PeekedFile:
             self.damage = error
         return self._ahead[:size]
 
+    def peek_log(self) -> bytes:
+        """Return a log's beginning: its first bytes, or those from its first whole record on where that comes later."""
+        size = HEAD_BYTES
+        head = self.peek(size)
+        while not log_keys(head) and self.damage is None and len(head) == size:
+            if size < LARGEST_BYTES + HEAD_BYTES:
+                size *= 2
+            else:  # what stands there is larger than any record that is read: its last line may go on
+                self._pass_over(max(len(head) - LARGEST_BYTES, head.rfind(b"\n") + 1))
+            head = self.peek(size)
+        place = next((at for at in _line_starts(head) if PREFIX.match(head, at)), 0) if size > HEAD_BYTES else 0
+        return head[place:]
+
+    def _pass_over(self, count: int) -> None:
+        self._passed_bytes += count
+        self._ahead = self._ahead[count:]
+
     def read(self, size: int = -1, /) -> bytes:
-        """Read on, first what was looked at."""
+        """Read on, first what was looked at; what was let go for its size is dots in its place."""
+        if self._passed_bytes:
+            count = self._passed_bytes if size < 0 else min(size, self._passed_bytes)
+            self._passed_bytes -= count
+            return b"." * count
         if self._ahead:
             taken, self._ahead = (self._ahead, b"") if size < 0 else (self._ahead[:size], self._ahead[size:])
             return taken

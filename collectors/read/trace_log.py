@@ -21,8 +21,9 @@ from collectors.read.blocks import BlockReader, Piece, Readable
 from collectors.read.log_clock import LogClock
 from collectors.read.rejects import Rejects
 
+# Behind the time stands the process; torch 2.4 writes the thread there.
 PREFIX = re.compile(
-    rb"(?:\[rank\d+\]:)?[VDIWEC](?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) +(?P<pid>\d{1,10}) "
+    rb"(?:\[rank\d+\]:)?[VDIWEC](?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) +(?P<pid>\d{1,20}) "
     rb"[^\]\n]*\][^{\n]*(?=\{)"
 )
 _NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
@@ -34,7 +35,7 @@ _LONG_SPAN_BYTES = 2 << 10
 _SHALLOW_BYTES = 4 << 10
 # A span that says no more than what began or ended and when, envelope and all: most of a log's records.
 _PLAIN_SPAN = re.compile(
-    rb"V\d{4} \d\d:\d\d:\d\d\.\d{6} +(?P<pid>\d{1,10}) [^\]{\n]*\] "
+    rb"V\d{4} \d\d:\d\d:\d\d\.\d{6} +(?P<pid>\d{1,20}) [^\]{\n]*\] "
     rb'\{"chromium_event": \{\}(?:, "rank": (?P<rank>\d{1,9}))?'
     rb'(?:, "frame_id": (?P<frame_id>\d{1,9}), "frame_compile_id": (?P<again>\d{1,9}),'
     rb' "attempt": (?P<attempt>\d{1,9}))?, "has_payload": "[0-9a-f]{32}"\}\n'
@@ -51,6 +52,13 @@ _SPAN_TAIL = re.compile(
 
 
 _LEFT_OUT = Logged(state="left_out")
+_MOST_PID = 2**32  # above it is a thread's number
+
+
+def pid_of(text: bytes) -> int | None:
+    """Return the process of a prefix; None where torch wrote a thread (2.4: a backward compile has another one)."""
+    number = int(text)
+    return number if number < _MOST_PID else None
 
 
 @dataclass
@@ -121,15 +129,15 @@ class TraceLog:
         self._texts = texts
         self._root_id = process_id
         self._segment = _Segment(process_id)
-        self._segments: dict[int, _Segment] = {}  # by pid
+        self._segments: dict[int | None, _Segment] = {}  # by pid; all threads of a log are one process
         self._pid = b""
         self._piece: Piece | None = None
         self._blocks = BlockReader(file, self.stats.rejects, start_offset)
 
     @property
     def pid(self) -> int | None:
-        """Say whose record was read last."""
-        return int(self._pid) if self._pid else None
+        """Say whose record was read last; None if its log does not tell."""
+        return pid_of(self._pid) if self._pid else None
 
     @property
     def line(self) -> int | None:
@@ -251,8 +259,9 @@ class TraceLog:
 
     def _enter(self, pid_text: bytes, piece: Piece, count: bool = True) -> None:
         """Turn to the process whose record this is: files of several are taken apart."""
-        self._pid, pid = pid_text, int(pid_text)
-        self.stats.pids.add(pid)
+        self._pid, pid = pid_text, pid_of(pid_text)
+        if pid is not None:
+            self.stats.pids.add(pid)
         known = self._segments.get(pid)
         if known is None:
             known = self._segment if not self._segments else self._new_segment(piece, count)
@@ -272,7 +281,7 @@ class TraceLog:
             text, number = value
             if number == 0 and self._segment.strings.get(0, text) != text:
                 # Each process counts from 0: another one, that happens to have the same pid, begins here.
-                self._segment = self._segments[int(self._pid)] = self._new_segment(piece, count)
+                self._segment = self._segments[self.pid] = self._new_segment(piece, count)
             self._segment.strings[number] = text
         elif count:
             self.stats.rejects.add("bad_field", self._blocks.line_of(piece))

@@ -70,6 +70,7 @@ class TraceReader:
     database: str
     run_id: str
     decoder: Decoder
+    _stored_count: int = 0  # of the records of the log that is read
 
     def read(self, path: Path) -> bool:
         """Read what is new of a log; False if no process of the run wrote it.
@@ -84,7 +85,7 @@ class TraceReader:
             known = find_logs(self.connection, [process_id]).get(process_id)
             offset = known.end_offset_bytes if known else 0
             file.seek(0)
-            stats = ReadStats()
+            stats, self._stored_count = ReadStats(), 0
             log = TraceLog(file, process_id, head.clock, start_offset=offset, stats=stats)
             frames = LoggedFrames(self.connection)
             ingestor = Ingestor(self.connection, self.database, frames)
@@ -100,7 +101,8 @@ class TraceReader:
             """
             select id
             from processes
-            where run_id = :run_id and pid = :pid
+            where run_id = :run_id
+              and (pid = :pid or (:pid is null and (select count(*) from processes where run_id = :run_id) = 1))
             order by started_us <= :first_us desc, started_us desc, id
             limit 1
             """,
@@ -128,6 +130,7 @@ class TraceReader:
         values = self._values(path, batch[0].process_id, end, stats, last_us=batch[-1].time_us)
         result = ingestor.ingest(self.run_id, events, also=lambda result: advance_log(self.connection, offset, values))
         count_refused(result.refused, stats.rejects)
+        self._stored_count = stats.records
         return end
 
     def _finish(self, path: Path, process_id: str, offset: int, stats: ReadStats) -> None:
@@ -151,7 +154,7 @@ class TraceReader:
             "size_bytes": end_offset,
             "end_offset_bytes": end_offset,
             "line_count": stats.end_line - 1,
-            "record_count": 0,
+            "record_count": stats.records - self._stored_count,
             "payloads": "kept",
             "redacted": 0,
             "first_us": None,

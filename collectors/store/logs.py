@@ -144,13 +144,11 @@ LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_ver
 
 
 def complete_process(
-    connection: sqlite3.Connection, log: LogRow, facts: Mapping[str, Any], *, name: str, label: str
+    connection: sqlite3.Connection, process_id: str, run_id: str, facts: Mapping[str, Any], *, gpu_count: int = 1
 ) -> None:
-    """Say of a process and its run what its log did not tell yet when it was read first.
-
-    `facts` are those of LEARNT_LATE and gpu_count; a run that is called by its `label` gets its name.
-    """
-    values = {**facts, "process_id": log.process_id, "run_id": log.run_id, "name": name, "label": label}
+    """Say of a process and its run what its log did not tell yet when it was read first: of LEARNT_LATE."""
+    values = {name: facts.get(name) for name in LEARNT_LATE}
+    values |= {"process_id": process_id, "run_id": run_id, "gpu_count": gpu_count if facts.get("gpu_name") else 0}
     connection.execute(
         """
         update processes set
@@ -166,11 +164,18 @@ def complete_process(
         update runs set
           python_version = coalesce(python_version, :python_version),
           torch_version = coalesce(torch_version, :torch_version), cuda_version = coalesce(cuda_version, :cuda_version),
-          gpu_count = max(gpu_count, :gpu_count),
-          gpu_name = coalesce(gpu_name, :gpu_name), name = case when name = :label then :name else name end
+          gpu_count = max(gpu_count, :gpu_count), gpu_name = coalesce(gpu_name, :gpu_name)
         where id = :run_id
         """,
         values,
+    )
+
+
+def name_run(connection: sqlite3.Connection, run_id: str, name: str, label: str) -> None:
+    """Give a run that is called by its `label` its name."""
+    connection.execute(
+        "update runs set name = :name where id = :run_id and name = :label",
+        {"run_id": run_id, "name": name, "label": label},
     )
 
 

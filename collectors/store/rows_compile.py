@@ -34,7 +34,8 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
         """
         update compiles set
           outcome = 'started', started_us = :time_us, function_id = :function_id, line = :line,
-          resumed_at = :resumed_at, rank = coalesce(rank, :rank), stack_id = coalesce(:stack_id, stack_id)
+          resumed_at = :resumed_at, rank = coalesce(rank, :rank), stack_id = coalesce(:stack_id, stack_id),
+          attempt_count = max(attempt_count, :attempt_count)
         where id = :key
         """,
         {
@@ -45,6 +46,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
             "resumed_at": event.resumed_at,
             "rank": event.rank,
             "stack_id": batch.stacks.find(batch.run_id, event.stack),
+            "attempt_count": (event.attempt or 0) + 1,
         },
     )
     name_recompiles(batch, compile_.key, function_id, event.line)
@@ -61,16 +63,18 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     function_id = compile_.function_id if compile_ else None
     if function_id is None:
         function_id = find_function(batch.connection, event.file, event.function)
-    restarts = event.metrics.get("restart_reasons") or []
+    restarts = len(event.metrics.get("restart_reasons") or [])
+    if event.record_kind == "forward":  # one that failed has lost its reasons; which attempt it was is said all the same
+        restarts = max(restarts, event.attempt or 0)
     outcome = _outcome(batch.connection, event, compile_)
-    _write_record(batch, event, compile_.key if compile_ else None, function_id, outcome, len(restarts))
+    _write_record(batch, event, compile_.key if compile_ else None, function_id, outcome, restarts)
     duration_us = 0 if event.record_kind == "runtime" else event.duration_us or 0
-    batch.totals.add(record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=len(restarts))
+    batch.totals.add(record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=restarts)
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=int(untraced), compile_us=duration_us)
     if compile_ is None:
         return
     if event.record_kind == "forward":
-        _settle_compile(batch, event, compile_, function_id, outcome, len(restarts))
+        _settle_compile(batch, event, compile_, function_id, outcome, restarts)
     _add_time(batch.connection, compile_, duration_us, batch.totals)
 
 
@@ -113,7 +117,7 @@ def _settle_compile(
     batch.connection.execute(
         """
         update compiles set
-          outcome = :outcome, duration_us = :duration_us, attempt_count = :attempt_count,
+          outcome = :outcome, duration_us = :duration_us, attempt_count = max(attempt_count, :attempt_count),
           function_id = :function_id, line = coalesce(line, :line), resumed_at = coalesce(resumed_at, :resumed_at)
         where id = :key
         """,
