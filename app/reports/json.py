@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ import orjson
 from app.analysis.explored_rows import ranks_row
 from app.analysis.rows import run_detail_row
 from app.format import format_iso_time
+from app.json_text import dump_json
 from app.queries.run_detail import RunDetail
 from app.reports.source import clean_row
 from app.reports.tables import TABLES, read_rows
@@ -23,11 +23,8 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def dump(value: Any) -> bytes:
-    """Write one value; what orjson refuses (numbers beyond 64 bits, half a surrogate pair) the slow way."""
-    try:
-        return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
-    except TypeError:
-        return json.dumps(value).encode()
+    """Write one value."""
+    return dump_json(value, orjson.OPT_NON_STR_KEYS)
 
 
 def write_json(connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What every answer has in common: orjson, ETags and 304, gzip."""
+"""What every answer has in common: orjson, ETags and 304, gzip, UTF-8 whatever text was recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import orjson
 from flask import Flask, Response, request
 from flask.json.provider import JSONProvider
 
-_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+from app.json_text import OPTIONS, dump_json
+
 _COMPRESSED_TYPES = ("text/", "application/json", "application/atom+xml", "application/javascript", "image/svg+xml")
 _WORTH_COMPRESSING_BYTES = 1400  # below this an answer is one packet anyway
 
@@ -19,12 +20,19 @@ class OrjsonProvider(JSONProvider):
 
     def dumps(self, obj: Any, **kwargs: Any) -> str:
         """Write JSON text."""
-        option = _OPTIONS | (orjson.OPT_INDENT_2 if kwargs.get("indent") else 0)
-        return orjson.dumps(obj, option=option).decode()
+        return dump_json(obj, OPTIONS | (orjson.OPT_INDENT_2 if kwargs.get("indent") else 0)).decode()
 
     def loads(self, s: str | bytes, **kwargs: Any) -> Any:
         """Read JSON text."""
         return orjson.loads(s)
+
+
+class TextResponse(Response):
+    """Answer with text that UTF-8 can write: half a surrogate pair, which recorded JSON may hold, is replaced."""
+
+    def set_data(self, value: bytes | str) -> None:
+        """Set the body."""
+        super().set_data(value.encode("utf-8", "replace") if isinstance(value, str) else value)
 
 
 def finish(response: Response) -> Response:
@@ -58,7 +66,8 @@ def _compress(response: Response) -> Response:
 
 
 def init_app(app: Flask) -> None:
-    """Set the JSON provider and finish every response."""
+    """Set the JSON provider and how text is answered, and finish every response."""
+    app.response_class = TextResponse
     app.json = OrjsonProvider(app)
     app.jinja_env.policies["json.dumps_function"] = app.json.dumps
     app.jinja_env.policies["json.dumps_kwargs"] = {}

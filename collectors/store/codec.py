@@ -57,7 +57,7 @@ def pack_large(body: bytes) -> bytes:
 
 
 def unpack(blob: bytes) -> str:
-    """Read back what `pack` or `pack_large` wrote.
+    """Read back what `pack` or `pack_large` wrote, as UTF-8: half a surrogate pair comes back as replaced.
 
     Raises: ValueError if the blob is damaged or of a later version.
     """
@@ -73,12 +73,12 @@ def unpack(blob: bytes) -> str:
         raise ValueError(f"a stored text is damaged: {error}") from None
     if not expander.eof:
         raise ValueError("a stored text is damaged: it breaks off")
-    return text.decode()
+    return text.decode("utf-8", "replace")
 
 
 def _expand_zstd(body: bytes, primed: bool) -> str:
     zstd = _zstd()
     try:
-        return bytes(zstd.expanders[primed].decompress(body)).decode("utf-8", "surrogatepass")
+        return bytes(zstd.expanders[primed].decompress(body)).decode("utf-8", "replace")
     except zstd.error as error:
         raise ValueError(f"a stored text is damaged: {error}") from None
