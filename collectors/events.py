@@ -109,6 +109,8 @@ class FrameContext(Event):
     frame_compile_id: int | None = None
     attempt: int | None = None
     rank: int | None = None
+    # What else a log's record has around it: subgraph_name, keys nobody knows yet, the stack of one outside a compile.
+    envelope: dict[str, Json] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -417,6 +419,8 @@ def dump_event(event: Event) -> str:
     body: dict[str, Json] = {"v": SCHEMA_VERSION, "kind": event.KIND, **event.__dict__}
     if isinstance(event, Recompiled):
         body["guards"] = [guard.__dict__ for guard in event.guards]
+    if not body.get("envelope", True):
+        del body["envelope"]
     return _ENCODER.encode(body)
 
 

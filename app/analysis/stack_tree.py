@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from app.analysis.directory import ENDINGS
 from app.analysis.words import Word
-from app.queries.stacks import StackCompile, StackNode
+from app.queries.stacks import LooseRecord, StackCompile, StackNode
 
 # Packages whose frames say how torch and its neighbours call each other, not where the program is.
 _PACKAGES = frozenset(
@@ -169,6 +169,33 @@ def build_tree(nodes: Sequence[StackNode], compiles: Iterable[StackCompile], *, 
     for place in reversed(order):  # what is called comes after its caller: sums go up
         _sum_up(place)
     return StackTree(root, tuple(without), {place.id: place for place in order})
+
+
+@dataclass(frozen=True)
+class LooseStack:
+    """Hold one stack from which records outside any compile were written; `place` is its innermost frame of a person's."""
+
+    place: StackNode
+    frames: tuple[StackNode, ...]
+    records: tuple[LooseRecord, ...]
+
+
+def list_loose_stacks(nodes: Sequence[StackNode], records: Iterable[LooseRecord]) -> list[LooseStack]:
+    """Gather records outside any compile by their stacks, in the order in which the stacks were first seen."""
+    by_id = {it.id: it for it in nodes}
+    by_stack: dict[int, list[LooseRecord]] = {}
+    for record in records:
+        by_stack.setdefault(record.stack_id, []).append(record)
+    found = []
+    for stack_id, own in by_stack.items():
+        frames: list[StackNode] = []
+        node = by_id.get(stack_id)
+        while node is not None:
+            frames.append(node)
+            node = by_id.get(node.parent_id or 0)
+        place = next((it for it in frames if not is_library_name(it.file)), frames[0] if frames else _NO_FRAME)
+        found.append(LooseStack(place, tuple(reversed(frames)), tuple(own)))
+    return found
 
 
 def _mark_used(by_id: dict[int, StackNode], ends: Iterable[int]) -> set[int]:

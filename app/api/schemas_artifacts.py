@@ -27,6 +27,8 @@ ARTIFACT = record(
     md5=maybe(text("torch's checksum of the text.")),
     time_us=time_us("When."),
     metadata=anything("What torch said beside the text."),
+    envelope=anything("What else torch wrote around the record, as `subgraph_name`."),
+    stack_id=whole("The innermost frame of the stack around a record outside any compile, as `stacks` numbers them."),
 )
 ROW = record(
     "A line of the comparison, or a stretch of equal lines.",

@@ -20,7 +20,8 @@ _HASHED = re.compile(r"c[a-z0-9]{50,52}(?:\.(\w+))?")
 
 _COLUMNS = """
   a.id, a.run_id, a.process_id, a.sequence, coalesce(c.rank, p.rank) as rank, p.pid, a.compile_key, a.compile_id,
-  c.generation, a.attempt, a.name, a.title, a.encoding, a.state, a.size_bytes, a.md5, a.time_us, a.metadata
+  c.generation, a.attempt, a.name, a.title, a.encoding, a.state, a.size_bytes, a.md5, a.time_us, a.metadata,
+  a.envelope, a.stack_id
 """
 _SOURCE = """
 from artifacts as a
@@ -94,7 +95,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class ArtifactRow:
-    """Hold one artifact without its text; `sequence` is where it stands in its log.
+    """Hold one artifact without its text; `sequence` is where it stands in its log, `envelope` what else is around it.
 
     Units: size_bytes is the text's size as torch wrote it.
     """
@@ -117,6 +118,8 @@ class ArtifactRow:
     md5: str | None
     time_us: int
     metadata: dict[str, Any]
+    envelope: dict[str, Any]
+    stack_id: int | None
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ class Neighbours:
 
 def _to_row(row: sqlite3.Row) -> ArtifactRow:
     values = dict(row)
-    return ArtifactRow(**values | {"metadata": _load(values["metadata"])})
+    return ArtifactRow(**values | {name: _load(values[name]) for name in ("metadata", "envelope")})
 
 
 def _load(text: str | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 MOST_NODES = 200_000
 MOST_COMPILES = 100_000
+MOST_LOOSE = 2_000
 _AT_ONCE = 500
 
 
@@ -54,6 +55,41 @@ where c.run_id = :run_id
 order by c.started_us, c.id
 limit :limit
 """
+
+
+LOOSE_SQL = """
+select stack_id, name, count(*) as record_count, min(id) as artifact_id
+from artifacts
+where run_id = :run_id
+  and compile_key is null
+  and stack_id is not null
+group by stack_id, name
+union all
+select stack_id, kind || ' symbol', count(*), null
+from symbols
+where run_id = :run_id
+  and compile_key is null
+  and stack_id is not null
+group by stack_id, kind
+order by stack_id, name
+limit :limit
+"""
+
+
+class LooseRecord(NamedTuple):
+    """Hold the records of one name that were written from one place, outside any compile: export, AOTInductor."""
+
+    stack_id: int
+    name: str
+    record_count: int
+    artifact_id: int | None  # the first; symbols have none
+
+
+def list_loose_records(connection: sqlite3.Connection, run_id: str) -> list[LooseRecord]:
+    """List what was recorded outside any compile and with a stack."""
+    reader = connection.cursor()
+    reader.row_factory = None
+    return list(map(LooseRecord._make, reader.execute(LOOSE_SQL, {"run_id": run_id, "limit": MOST_LOOSE})))
 
 
 def list_nodes(connection: sqlite3.Connection, run_id: str) -> list[StackNode]:

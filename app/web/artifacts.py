@@ -49,7 +49,7 @@ def show(run_id: str, artifact_id: str) -> str:
         beside=artifacts.get_neighbours(reader, it),
         entries=list_entries(it, compile_),
         view=None if it.text is None else view_text(it.name, it.text, it.encoding),
-        metadata=list_metadata(it.metadata),
+        metadata=list_metadata({**it.envelope, **it.metadata}),
         guard_page=guard_page(it),
     )
 

@@ -19,13 +19,14 @@ from app.analysis.stack_tree import (
     lay_out,
     list_callers,
     list_frames,
+    list_loose_stacks,
     list_shares,
     name_ending,
 )
 from app.analysis.words import Word
 from app.db import get_reader
 from app.queries.page import FilterError
-from app.queries.stacks import StackCompile, list_codes, list_nodes, list_stack_compiles
+from app.queries.stacks import StackCompile, list_codes, list_loose_records, list_nodes, list_stack_compiles
 from app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("stacks", __name__)
@@ -88,6 +89,7 @@ def show(run_id: str) -> str:
         tree=tree,
         compiles=compiles,
         kept=kept,
+        loose=list_loose_stacks(nodes, list_loose_records(reader, run_id)),
         codes=list_codes(reader, list_frames(block)),
         endings=_count(compiles),
         shown_endings=[(ending, word.word) for ending, word, _number in _count(compiles)],

@@ -53,7 +53,7 @@ class Decoder:
         notes: Notes = []
         made = self._fitted(self._make(captured, notes), notes)
         if made is None:
-            made = self._fitted([_noted(_cleaned(captured, []))], notes) or []
+            made = self._fitted([self._noted(_cleaned(captured, []))], notes) or []
         if notes:
             report(f"{clean_text(captured.name)}: {'; '.join(notes)}")
         return made
@@ -61,18 +61,18 @@ class Decoder:
     def _make(self, captured: Captured, notes: Notes) -> list[events.Event]:
         try:
             if captured.logged is not None and not is_event(captured.name):
-                return decode_logged(captured, captured.logged, _context(captured), self._namer)
+                return decode_logged(captured, captured.logged, self._context(captured), self._namer)
             captured = _cleaned(captured, notes)
             handler = self._handlers.get(captured.name)
             if handler is None:
-                return [_noted(captured)]
+                return [self._noted(captured)]
             if captured.name in METRICS and isinstance(captured.metadata, dict):
                 captured = replace(captured, metadata=fit_metrics(captured.metadata, notes))
             made = handler(captured)
         except Exception as error:
             # A record that torch wrote otherwise than expected is kept whole, under its own name.
             notes.append(f"kept as it came, it cannot be read ({type(error).__name__})")
-            return [_noted(_cleaned(captured, []))]
+            return [self._noted(_cleaned(captured, []))]
         if made and type(made[0]) is events.Noted:
             notes.append("kept as it came, it has not the form that torch writes")
         return made
@@ -92,7 +92,7 @@ class Decoder:
     def _start(self, captured: Captured) -> list[events.Event]:
         frames = parse_frames(_dict(captured.metadata).get("stack"))
         if not isinstance(_dict(captured.metadata).get("stack"), list):
-            return [_noted(captured)]
+            return [self._noted(captured)]
         # The frame being compiled is the stack's last.
         frame = frames[-1] if frames else None
         name, resumed_at = function_name(frame.name if frame else None)
@@ -103,7 +103,7 @@ class Decoder:
         elif frame:
             name = qualified_name(self._qualify, frame.path, frame.line, name)
         started = events.CompileStarted(
-            **_context(captured),
+            **self._context(captured),
             function=name,
             file=self._namer.name(frame.path) if frame else None,
             line=frame.line if frame else None,
@@ -114,10 +114,10 @@ class Decoder:
 
     def _metrics(self, captured: Captured) -> list[events.Event]:
         if not isinstance(captured.metadata, dict):
-            return [_noted(captured)]
+            return [self._noted(captured)]
         kind = METRICS[captured.name]
         fields, configs = compiled.parse_metrics(captured.metadata, kind, self._namer, self._qualify, captured.extra)
-        context = _context(captured)
+        context = self._context(captured)
         if context["compile_id"] is None:
             context.update(compiled.context_of(captured.metadata))
         made: list[events.Event] = [events.Compiled(**context, **fields)]
@@ -131,63 +131,86 @@ class Decoder:
 
     def _break(self, captured: Captured) -> list[events.Event]:
         if not isinstance(captured.payload, str):
-            return [_noted(captured)]
+            return [self._noted(captured)]
         qualname = captured.extra.get("qualname")
         fields = parse_break(
             captured.payload, self._namer, self._qualify, qualname if isinstance(qualname, str) else None
         )
-        return [events.GraphBroke(**_context(captured), **fields)]
+        return [events.GraphBroke(**self._context(captured), **fields)]
 
     def _recompile(self, captured: Captured) -> list[events.Event]:
         found = guards.parse_reasons(captured.payload, self._namer)
         if not found and captured.payload not in ("[\n\n]", "[]", [], ""):
-            return [_noted(captured)]
+            return [self._noted(captured)]
         # A log has the list as JSON, a live hook has it as a list: one text for both.
         text = "\n".join(guards.reason_texts(captured.payload))
         newest = found[0].cache_entry if found else None
-        return [events.Recompiled(**_context(captured), recompiled_from=newest, guards=found, text=text)]
+        return [events.Recompiled(**self._context(captured), recompiled_from=newest, guards=found, text=text)]
 
     def _error(self, captured: Captured) -> list[events.Event]:
         if not isinstance(captured.payload, str):
-            return [_noted(captured)]
+            return [self._noted(captured)]
         error_type, message = failures.parse_error(captured.payload)
         failed = events.CompileFailed(
-            **_context(captured), error_type=error_type, message=message, text=captured.payload
+            **self._context(captured), error_type=error_type, message=message, text=captured.payload
         )
         return [failed]
 
     def _raised(self, captured: Captured) -> list[events.Event]:
         metadata, text = _dict(captured.metadata), captured.payload or ""
         if not isinstance(metadata.get("position"), int) or not isinstance(text, str):
-            return [_noted(captured)]
+            return [self._noted(captured)]
         fields = failures.parse_raised(metadata, text, self._namer, self._qualify)
-        return [events.RuntimeFailed(**_context(captured), **fields)]
+        return [events.RuntimeFailed(**self._context(captured), **fields)]
 
     def _cache(self, captured: Captured) -> list[events.Event]:
         fields = caches.parse_lookup(captured.name.removeprefix(_ARTIFACT), captured.payload)
         if fields is None:
-            return [_noted(captured)]
-        made: list[events.Event] = [events.CacheLookedUp(**_context(captured), **fields)]
+            return [self._noted(captured)]
+        made: list[events.Event] = [events.CacheLookedUp(**self._context(captured), **fields)]
         if captured.logged is not None:  # a log has what went into the key
-            made.append(make_artifact(captured, captured.logged, _context(captured)))
+            made.append(make_artifact(captured, captured.logged, self._context(captured)))
         return made
 
     def _cudagraph_skip(self, captured: Captured) -> list[events.Event]:
         metadata = _dict(captured.metadata)
         reason = metadata.get("reason")
         if not isinstance(reason, str):
-            return [_noted(captured)]
+            return [self._noted(captured)]
         stack = metadata.get("stack", reason)
         frames = parse_traceback(stack) if isinstance(stack, str) else parse_frames(stack)
         if frames:
             # torch writes the stack into the reason: "… due to mutated inputs. Found from : \n   File …"
             reason = reason.split('File "', 1)[0].strip().removesuffix("Found from :").strip() or reason
-        skipped = events.CudagraphSkipped(**_context(captured), reason=reason, stack=named_stack(frames, self._namer))
+        skipped = events.CudagraphSkipped(**self._context(captured), reason=reason, stack=named_stack(frames, self._namer))
         return [skipped]
 
     def _live(self, captured: Captured) -> list[events.Event]:
         made = live.make_event(captured)
-        return [made if made is not None else _noted(captured)]
+        return [made if made is not None else self._noted(captured)]
+
+
+    def _noted(self, captured: Captured) -> events.Noted:
+        body = {"metadata": captured.metadata, "payload": captured.payload}
+        return events.Noted(**self._context(captured), name=captured.name, body=body)
+
+    def _context(self, captured: Captured) -> dict[str, Any]:
+        return {
+            "process_id": captured.process_id,
+            "sequence": captured.sequence,
+            "time_us": captured.time_us,
+            "compile_id": captured.compile_id,
+            "frame_id": captured.frame_id,
+            "frame_compile_id": captured.frame_compile_id,
+            "attempt": captured.attempt,
+            "rank": captured.rank,
+            "envelope": self._envelope(captured.envelope) if captured.envelope else {},
+        }
+
+    def _envelope(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Name the stack's files as every stack's are; what is no stack stays as it came."""
+        frames = parse_frames(envelope.get("stack"))
+        return {**envelope, "stack": named_stack(frames, self._namer)} if frames else envelope
 
 
 def _cleaned(captured: Captured, notes: Notes) -> Captured:
@@ -198,23 +221,5 @@ def _cleaned(captured: Captured, notes: Notes) -> Captured:
     return replace(captured, name=name, metadata=metadata, payload=payload)
 
 
-def _context(captured: Captured) -> dict[str, Any]:
-    return {
-        "process_id": captured.process_id,
-        "sequence": captured.sequence,
-        "time_us": captured.time_us,
-        "compile_id": captured.compile_id,
-        "frame_id": captured.frame_id,
-        "frame_compile_id": captured.frame_compile_id,
-        "attempt": captured.attempt,
-        "rank": captured.rank,
-    }
-
-
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _noted(captured: Captured) -> events.Noted:
-    body = {"metadata": captured.metadata, "payload": captured.payload}
-    return events.Noted(**_context(captured), name=captured.name, body=body)

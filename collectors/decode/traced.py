@@ -108,6 +108,7 @@ def make_plain_span(captured: Captured) -> events.SpanSeen | None:
         int(thread),
         {},
         captured.logged.whole if captured.logged else None,
+        envelope=captured.envelope or {},
     )
 
 

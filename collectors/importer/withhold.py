@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from collectors.decode.captured import Captured
 from collectors.decode.names import AOT_METADATA, GUARDS, SPAN, SYMBOLS, is_event
@@ -53,12 +54,14 @@ KNOWN_METADATA = frozenset(
     )
 )
 
+_KNOWN_ENVELOPE = ("stack", "subgraph_name")
 # A Triton kernel of the user's stands as source in a text that is known otherwise; what says that one does.
 _KERNELS = {"inductor_output_code": "user_autotune", "artifact:fx_graph_runnable": "@triton.jit"}
 
 
 def withhold(captured: Captured) -> Captured:
     """Return a record without the user's code: lines become their hashes, texts of unknown form are dropped."""
+    captured = replace(captured, envelope=_withhold_envelope(captured.envelope))
     known = is_event(captured.name) or captured.name in KNOWN_TEXTS or captured.name in SYMBOLS
     kernel = _KERNELS.get(captured.name)
     known = known and not (kernel and isinstance(captured.payload, str) and kernel in captured.payload)
@@ -75,3 +78,9 @@ def withhold(captured: Captured) -> Captured:
     # Its summary is free of code; its text has the user's stack traces inside strings.
     payload = captured.payload if captured.name == AOT_METADATA else None
     return replace(captured, metadata=metadata, payload=payload, logged=logged)
+
+
+def _withhold_envelope(envelope: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Keep the stack without its lines, and the name of the subgraph; nobody knows what is in the rest."""
+    found = {key: withhold_source(value) for key, value in (envelope or {}).items() if key in _KNOWN_ENVELOPE}
+    return found or None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.decode.captured import Captured, Logged
+from collectors.decode.fit import show_value
 from collectors.decode.names import SPAN, STRING, is_event, needs_payload
 from collectors.fast_json import loads
 from collectors.read.blocks import BlockReader, Piece, Readable
@@ -27,9 +28,6 @@ PREFIX = re.compile(
     rb"[^\]\n]*\][^{\n]*(?=\{)"
 )
 _NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
-_CONTEXT = frozenset(
-    ("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "has_payload", "stack", "subgraph_name")
-)
 _NUMBERS = frozenset(("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt"))
 _LONG_SPAN_BYTES = 2 << 10
 _SHALLOW_BYTES = 4 << 10
@@ -294,17 +292,24 @@ class TraceLog:
             return None
         shallow = line_end - piece.begin < _SHALLOW_BYTES and _is_shallow(piece.buffer, piece.begin, line_end)
         numbers: dict[str, Any] = {}
-        metadata = None
-        for key, value in header.items():
-            if key not in _CONTEXT:
-                metadata = value if metadata is None else metadata
-            elif key in _NUMBERS:
+        envelope: dict[str, Any] = {}
+        entries = iter(header.items())
+        _name, metadata = next(entries)
+        for key, value in entries:
+            if key in _NUMBERS:
                 # Below zero or beyond 32 bits it is damage, and the store's integers end at 64.
-                good = type(value) is int and 0 <= value < 2**32
-                if good:
+                if type(value) is int and 0 <= value < 2**32:
                     numbers[key] = value
-                else:
-                    self._bad_number(piece, key, value)
+                elif value is not None:
+                    self._bad_value(piece, key, value)
+                    envelope[key] = value
+            elif key != "has_payload":
+                envelope[key] = value
+            elif not isinstance(value, str):
+                self._bad_value(piece, key, value)
+                envelope[key] = value
+        if envelope:
+            envelope = self._resolved(envelope, piece)
         rank = numbers.get("rank")
         if rank is not None:
             self.stats.ranks.add(rank)
@@ -316,6 +321,7 @@ class TraceLog:
             metadata=self._resolved(metadata, piece) if metadata else metadata,
             payload=payload,
             logged=logged,
+            envelope=envelope or None,
             shallow=shallow,
             **numbers,
         )
@@ -368,9 +374,8 @@ class TraceLog:
                     frame["filename"] = strings.get(number, "<unknown>")
         return metadata
 
-    def _bad_number(self, piece: Piece, name: str, value: Any) -> None:
-        if value is not None:
-            self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {str(value)[:60]}")
+    def _bad_value(self, piece: Piece, name: str, value: Any) -> None:
+        self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {show_value(value)}")
 
 
 def _is_shallow(buffer: bytes, begin: int, end: int) -> bool:

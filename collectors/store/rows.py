@@ -16,6 +16,7 @@ from collectors.events import (
     CompileStarted,
     ConfigSeen,
     CudagraphSkipped,
+    FrameContext,
     GraphBroke,
     PageFaultsCounted,
     ProcessStarted,
@@ -219,7 +220,15 @@ def write_page_faults(batch: Batch, event: PageFaultsCounted) -> None:
 
 
 def write_artifact(batch: Batch, event: ArtifactSeen) -> None:
-    batch.traces.add_artifact(batch.run_id, event, batch.frames.key_of(event))
+    batch.traces.add_artifact(batch.run_id, event, batch.frames.key_of(event), _find_stack(batch, event))
+
+
+def _find_stack(batch: Batch, event: FrameContext) -> int | None:
+    """Return the node of the stack that torch writes around a record outside any compile."""
+    stack = event.envelope.get("stack")
+    if not isinstance(stack, list) or not all(isinstance(frame, dict) for frame in stack):
+        return None
+    return batch.stacks.find(batch.run_id, stack)
 
 
 def write_span(batch: Batch, event: SpanSeen) -> None:
@@ -227,7 +236,7 @@ def write_span(batch: Batch, event: SpanSeen) -> None:
 
 
 def write_symbol(batch: Batch, event: SymbolSeen) -> None:
-    batch.traces.write_symbol(batch.run_id, event, batch.frames.key_of(event))
+    batch.traces.write_symbol(batch.run_id, event, batch.frames.key_of(event), _find_stack(batch, event))
 
 
 def write_commits(batch: Batch, event: CommitsSeen) -> None:

@@ -14,8 +14,13 @@ create table run_rejects (
 ) strict, without rowid;
 
 -- == trace logs: envelope keys, stacks, record counts ==
---
---
+-- What else torch wrote around a record, as JSON: subgraph_name, and any key that is not known yet.
+alter table artifacts add column envelope text;
+-- Where a record outside any compile comes from: export and AOTInductor have no compile id.
+alter table artifacts add column stack_id integer references stack_nodes (id);
+alter table symbols add column stack_id integer references stack_nodes (id);
+create index artifacts_stack on artifacts (stack_id) where stack_id is not null;
+create index symbols_stack on symbols (stack_id) where stack_id is not null;
 
 -- == failures while compiled code runs ==
 --

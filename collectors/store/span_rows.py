@@ -58,19 +58,20 @@ class SpanRows:
     def add(self, run_id: str, event: SpanSeen, compile_key: int | None) -> None:
         """Take one event: it opens a span, ends one, or is one."""
         lane = self._lane(run_id, event.process_id, event.thread)
+        args = {**event.args, "envelope": event.envelope} if event.envelope else event.args
         lane.first_us = min(event.at_us, lane.first_us or event.at_us)
         lane.last_us = max(event.at_us, lane.last_us or event.at_us)
         name_id = self._name(event.name)
         if event.phase == "E" and (span := _take_open(lane.open, name_id, event.compile_id)):
             span.duration_us = max(0, event.at_us - span.begin_us)
-            span.args = {**span.args, **event.args}
+            span.args = {**span.args, **args}
             span.compile_key = span.compile_key if span.compile_key is not None else compile_key
             if event.text is not None:
                 span.payload = self._keep_text(event.text)
             self._close(lane, span)
             return
         depth = lane.open[-1].depth + 1 if lane.open else 0
-        span = _Span(name_id, compile_key, event.compile_id, event.at_us, depth, event.args)
+        span = _Span(name_id, compile_key, event.compile_id, event.at_us, depth, args)
         if event.text is not None:
             span.payload = self._keep_text(event.text)
         lane.new_count += 1

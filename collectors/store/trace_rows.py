@@ -36,8 +36,11 @@ class TraceRows:
             self._write_artifacts()
         self.spans.flush()
 
-    def add_artifact(self, run_id: str, event: ArtifactSeen, compile_key: int | None) -> None:
+    def add_artifact(
+        self, run_id: str, event: ArtifactSeen, compile_key: int | None, stack_id: int | None = None
+    ) -> None:
         """Take an artifact, with its text and what was summed up of it."""
+        envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
         self._artifacts.append(
             {
                 "run_id": run_id,
@@ -50,6 +53,8 @@ class TraceRows:
                 "title": event.title,
                 "encoding": event.encoding,
                 "metadata": dumps(event.metadata) if event.metadata else None,
+                "envelope": dumps(envelope) if envelope else None,
+                "stack_id": stack_id,
                 "state": event.state,
                 "size_bytes": event.size_bytes,
                 "md5": event.md5,
@@ -95,17 +100,20 @@ class TraceRows:
             },
         )
 
-    def write_symbol(self, run_id: str, event: SymbolSeen, compile_key: int | None) -> int:
+    def write_symbol(
+        self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None = None
+    ) -> int:
         """Write a symbol's row; return how many were new."""
+        envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
         names = ("symbol", "expression", "value", "value_range", "source", "file", "line", "source_line")
         cursor = self.connection.execute(
             """
             insert or ignore into symbols
               (run_id, process_id, sequence, compile_key, compile_id, kind, symbol, expression, value, value_range,
-               source, file, line, source_line, detail, time_us)
+               source, file, line, source_line, detail, time_us, stack_id)
             values
               (:run_id, :process_id, :sequence, :compile_key, :compile_id, :kind, :symbol, :expression, :value,
-               :value_range, :source, :file, :line, :source_line, :detail, :time_us)
+               :value_range, :source, :file, :line, :source_line, :detail, :time_us, :stack_id)
             """,
             {
                 "run_id": run_id,
@@ -114,7 +122,8 @@ class TraceRows:
                 "compile_key": compile_key,
                 "compile_id": event.compile_id,
                 "kind": event.symbol_kind,
-                "detail": pack(dumps(event.detail)),
+                "detail": pack(dumps({**event.detail, "envelope": envelope} if envelope else event.detail)),
+                "stack_id": stack_id,
                 "time_us": event.time_us,
                 **{name: getattr(event, name) for name in names},
             },
@@ -125,10 +134,10 @@ class TraceRows:
 _INSERT_ARTIFACT = """
 insert or ignore into artifacts
   (run_id, process_id, sequence, compile_key, compile_id, attempt, name, title, encoding, metadata, state,
-   size_bytes, md5, payload_id, time_us)
+   size_bytes, md5, payload_id, time_us, envelope, stack_id)
 values
   (:run_id, :process_id, :sequence, :compile_key, :compile_id, :attempt, :name, :title, :encoding, :metadata, :state,
-   :size_bytes, :md5, :payload_id, :time_us)
+   :size_bytes, :md5, :payload_id, :time_us, :envelope, :stack_id)
 """
 _INSERT_AOT = """
 insert or ignore into aot_graphs (run_id, artifact_id, compile_key, compile_id, summary)
