@@ -218,7 +218,8 @@ def _to_artifact(row: sqlite3.Row) -> Artifact:
             text = unpack(body)
         except ValueError as error:
             unreadable = str(error)
-    return Artifact(**values | {"metadata": _load(values["metadata"])}, text=text, unreadable=unreadable)
+    loaded = {name: _load(values[name]) for name in ("metadata", "envelope")}
+    return Artifact(**values | loaded, text=text, unreadable=unreadable)
 
 
 def count_names(connection: sqlite3.Connection, run_id: str, limit: int = 500) -> dict[str, int]:

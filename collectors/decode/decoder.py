@@ -182,13 +182,14 @@ class Decoder:
         if frames:
             # torch writes the stack into the reason: "… due to mutated inputs. Found from : \n   File …"
             reason = reason.split('File "', 1)[0].strip().removesuffix("Found from :").strip() or reason
-        skipped = events.CudagraphSkipped(**self._context(captured), reason=reason, stack=named_stack(frames, self._namer))
+        skipped = events.CudagraphSkipped(
+            **self._context(captured), reason=reason, stack=named_stack(frames, self._namer)
+        )
         return [skipped]
 
     def _live(self, captured: Captured) -> list[events.Event]:
         made = live.make_event(captured)
         return [made if made is not None else self._noted(captured)]
-
 
     def _noted(self, captured: Captured) -> events.Noted:
         body = {"metadata": captured.metadata, "payload": captured.payload}

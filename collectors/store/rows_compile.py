@@ -64,7 +64,9 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     if function_id is None:
         function_id = find_function(batch.connection, event.file, event.function)
     restarts = len(event.metrics.get("restart_reasons") or [])
-    if event.record_kind == "forward":  # a compile that failed has lost its reasons, and still says which attempt it was
+    if (
+        event.record_kind == "forward"
+    ):  # a compile that failed has lost its reasons, and still says which attempt it was
         restarts = max(restarts, event.attempt or 0)
     outcome = _outcome(batch.connection, event, compile_)
     _write_record(batch, event, compile_.key if compile_ else None, function_id, outcome, restarts)

@@ -100,9 +100,7 @@ class TraceRows:
             },
         )
 
-    def write_symbol(
-        self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None = None
-    ) -> int:
+    def write_symbol(self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None = None) -> int:
         """Write a symbol's row; return how many were new."""
         envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
         names = ("symbol", "expression", "value", "value_range", "source", "file", "line", "source_line")

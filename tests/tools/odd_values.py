@@ -153,7 +153,7 @@ TABLES = ("events", "compilations", "artifacts", "symbols", "spans")
 def _sequences(connection: sqlite3.Connection, table: str, begin: int, length: int) -> list[int]:
     if table == "spans":
         return list(range(connection.execute("select count(*) from spans").fetchone()[0]))
-    query = f"select sequence from {table}"  # noqa: S608 - our own names
+    query = f"select sequence from {table}"
     query += " where kind <> 'run_ended'" if table == "events" else ""
     sequences = [int(row[0]) for row in connection.execute(query)]
     return sorted(it if it < begin else it - length for it in sequences if not begin <= it < begin + length)

@@ -38,7 +38,7 @@ def artifact(store: sqlite3.Connection) -> str:
             store.execute(f"update {table} set {column} = replace({column}, 'alert(1)', :half)", {"half": HALF})
     for row in store.execute("select rowid, body from events").fetchall():
         body = unpack(row["body"]).replace("alert(1)", HALF)
-        assert json.loads(body) and HALF in body or "alert" not in body
+        assert (json.loads(body) and HALF in body) or "alert" not in body
         store.execute("update events set body = ? where rowid = ?", (pack(body), row["rowid"]))
     text = json.dumps({"key": "k\ud800", "components": ["[x] inner: 1\ud800"], "ops": "\ud800"}).encode()
     payload = insert(store, "payloads", digest=b"0" * 16, size_bytes=len(text), body=pack_large(text))
@@ -69,7 +69,9 @@ def test_an_artifact_is_shown_raw_and_compared(client: FlaskClient, artifact: st
 
 
 def test_a_stored_text_is_read_as_utf8() -> None:
-    assert unpack(pack("a\ud800b")).encode() and unpack(pack_large("a\ud800b".encode("utf-8", "surrogatepass"))).encode()
+    assert (
+        unpack(pack("a\ud800b")).encode() and unpack(pack_large("a\ud800b".encode("utf-8", "surrogatepass"))).encode()
+    )
     assert unpack(PLAIN + zlib.compress(b"a\xff")).encode()
 
 
