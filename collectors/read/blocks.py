@@ -50,6 +50,7 @@ class BlockReader:
         self._file = file
         self._rejects = rejects
         self._buffer = b""
+        self._ahead = b""  # read already, before the file's next block
         self._counted_from = counted_from  # what was damaged before it was counted by an earlier reading
         self._base_offset = 0  # of the buffer's first byte
         self._base_line = 1
@@ -73,8 +74,8 @@ class BlockReader:
 
     def __iter__(self) -> Iterator[Piece]:
         scanned, last, blank = 0, 0, -1  # where the last border is, and where blank lines began that end there
-        while block := self._file.read(BLOCK_BYTES):
-            self._buffer += block
+        while block := self._ahead or self._file.read(BLOCK_BYTES):
+            self._buffer, self._ahead = self._buffer + block, b""
             begin = 0
             for border in _BORDER.finditer(self._buffer, scanned):
                 end = border.start() + 1
@@ -90,7 +91,10 @@ class BlockReader:
                 yield self._piece(begin, end)
                 begin = end
             if begin == 0 and len(self._buffer) > LARGEST_BYTES:
-                begin, blank = self._pass_over(), -1
+                self._drop(self._pass_over())
+                self._ahead, self._buffer = self._buffer, b""  # what came with its end is not looked at yet
+                scanned, blank = 0, -1
+                continue
             self._drop(begin)
             last, blank = max(0, last - begin), blank - begin if blank >= 0 else -1
             # The last newline's successor is not here yet: look at it again.

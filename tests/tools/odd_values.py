@@ -124,7 +124,7 @@ def surroundings(records: list[Record], target: int) -> tuple[list[Record], list
     return [*names, *starts], [*after, *[one for one in ends[:2] if not any(one is it for it in after)]]
 
 
-class Bench:
+class OddLogs:
     """Import small logs, each into a database of its own."""
 
     def __init__(self, folder: Path) -> None:
