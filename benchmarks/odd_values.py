@@ -58,9 +58,9 @@ def choose(logs: Iterator[list[Record]]) -> dict[str, tuple[list[Record], int]]:
     for records in logs:
         for place, record in enumerate(records):
             count = len(list(record.places()))
-            if record.name != "str" and not record.name.startswith("artifact:case_"):
-                if count > chosen.get(record.name, (0, [], 0))[0]:
-                    chosen[record.name] = (count, records, place)
+            wanted = record.name != "str" and not record.name.startswith("artifact:case_")
+            if wanted and count > chosen.get(record.name, (0, [], 0))[0]:
+                chosen[record.name] = (count, records, place)
     return {name: (records, place) for name, (_count, records, place) in sorted(chosen.items())}
 
 

@@ -173,7 +173,7 @@ def build_tree(nodes: Sequence[StackNode], compiles: Iterable[StackCompile], *, 
 
 @dataclass(frozen=True)
 class LooseStack:
-    """Hold one stack from which records outside any compile were written; `place` is its innermost frame of a person's."""
+    """Hold one stack from which records outside any compile were written; `place` is the innermost user's frame."""
 
     place: StackNode
     frames: tuple[StackNode, ...]
