@@ -73,12 +73,19 @@ def unpack(blob: bytes) -> str:
         raise ValueError(f"a stored text is damaged: {error}") from None
     if not expander.eof:
         raise ValueError("a stored text is damaged: it breaks off")
-    return text.decode("utf-8", "replace")
+    return _text(text)
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return body.decode("utf-8", "surrogatepass").encode("utf-8", "replace").decode()
 
 
 def _expand_zstd(body: bytes, primed: bool) -> str:
     zstd = _zstd()
     try:
-        return bytes(zstd.expanders[primed].decompress(body)).decode("utf-8", "replace")
+        return _text(bytes(zstd.expanders[primed].decompress(body)))
     except zstd.error as error:
         raise ValueError(f"a stored text is damaged: {error}") from None

@@ -150,3 +150,15 @@ def test_a_compile_that_fails_after_a_restart_had_two_attempts(tmp_path: Path) -
     load(tmp_path / "t.db", tmp_path / "x.log")
     sql = "select count(*) from compiles where outcome in ('failed', 'skipped') and attempt_count = 2"
     assert one(tmp_path / "t.db", sql) == 1
+
+
+def test_what_the_store_refuses_is_a_reject_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collectors.decode.decoder.fit_metrics", lambda metrics, notes: metrics)
+    records, place = targets()[METRICS][3]
+    odd = records[place].marked(("header", METRICS, "guard_count")).write('"x"')
+    before, after = (b"".join(it.write() for it in part) for part in surroundings(records, place))
+    (tmp_path / "x.log").write_bytes(before + odd + after)
+    load(tmp_path / "t.db", tmp_path / "x.log")
+    (reject,) = rows(tmp_path / "t.db", "select kind, reject_count, first_line, example from log_rejects")
+    assert tuple(reject)[:3] == ("refused", 1, before.count(b"\n") + 1) and reject["example"].startswith("compiled: ")
+    assert one(tmp_path / "t.db", "select count(*) from compilations") == after.count(b'] {"compilation_metrics"')

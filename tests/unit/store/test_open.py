@@ -190,8 +190,8 @@ def test_a_busy_reader_does_not_hold_the_checkpoint_up(tmp_path: Path) -> None:
 
 def test_a_text_packs_and_unpacks_and_damage_is_said() -> None:
     for primed in (True, False):
-        for text in ("a text ünïcode \x00", "half a pair: \udce9"):
-            assert unpack(pack(text, primed=primed)) == text
+        for text, read in (("a text ünïcode \x00", "a text ünïcode \x00"), ("half a pair: \udce9", "half a pair: ?")):
+            assert unpack(pack(text, primed=primed)) == read
     with pytest.raises(ValueError, match="unknown compression"):
         unpack(b"\x09abc")
     for damaged in (pack("a text")[:-8], pack("a text")[:3] + b"\xff\xff\xff"):
