@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from collectors.decode.captured import Captured
-from collectors.events import Event, ProcessStarted
+from collectors.events import Event, ProcessStarted, SpanSeen
 from collectors.read.head import Head, PeekedFile, facts_of
 from collectors.read.log_clock import LogClock
 from collectors.read.rejects import Rejects
@@ -57,6 +57,7 @@ class Reading:
         self._checkpoint_at = CHECKPOINT_BYTES
         self._stored_count = 0  # of the records that this reading has met
         self._facts: dict[str, Any] = {name: getattr(head, name) for name in LEARNT_LATE if name != "rank"}
+        self._missing = {name for name, fact in self._facts.items() if fact is None}
         self._learnt: dict[str, Any] = {}  # what its beginning does not tell, since the last batch
 
     def close(self) -> None:
@@ -90,7 +91,7 @@ class Reading:
                     batch.append(self._start(captured))
                 events = loader.decode(captured, self._log)
                 batch += events
-                if None in self._facts.values():
+                if self._missing and type(events[0] if events else None) is not SpanSeen:
                     self._learn(events)
                 self._lines[captured.sequence] = self._log.line
                 self.last_us = captured.time_us
@@ -158,10 +159,10 @@ class Reading:
     def _learn(self, events: list[Event]) -> None:
         """Take what a record tells of torch, Python and the GPU, where the log's beginning did not."""
         for event in events:
-            told = facts_of(event)
-            new = {name: told[name] for name, known in self._facts.items() if known is None and told.get(name)}
-            self._facts |= new
-            self._learnt |= new
+            told = facts_of(event, self._missing)
+            for name in [name for name in self._missing if told.get(name)]:
+                self._facts[name] = self._learnt[name] = told[name]
+                self._missing.remove(name)
 
     def _line_of(self, event: Event) -> int | None:
         """Say at which line the record begins that an event was made of; its configs stand just behind it."""

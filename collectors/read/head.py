@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -73,7 +73,7 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
     )
 
 
-def facts_of(event: Event) -> dict[str, Any]:
+def facts_of(event: Event, wanted: Collection[str]) -> dict[str, Any]:
     """Read what a record tells of its process's surroundings, wherever in a log it stands."""
     if isinstance(event, Compiled):
         torch_version, python = (_text(event.metrics.get(name)) for name in ("pytorch_version", "python_version"))
@@ -82,7 +82,7 @@ def facts_of(event: Event) -> dict[str, Any]:
         if event.name == "torch_version":
             torch_version, commit = (_first(one, event.text.encode("utf-8", "replace")) for one in (_TORCH, _COMMIT))
             return {"torch_version": torch_version, "torch_git": commit, **_cuda(torch_version)}
-        if "_cache_" in event.name:
+        if "gpu_name" in wanted and "_cache_" in event.name:
             return {"gpu_name": _first(_GPU, event.text.encode("utf-8", "replace"))}
     return {}
 
@@ -117,14 +117,18 @@ def _program(head: bytes) -> str | None:
     return None
 
 
-def _line_starts(head: bytes) -> Iterator[int]:
-    yield 0
-    yield from (found.end() for found in re.finditer(rb"\n", head))
+def _record_lines(head: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the first lines of records, each whole, with where they begin."""
+    begin = 0
+    while (end := head.find(b"\n", begin)) >= 0:
+        if PREFIX.match(head, begin, end):
+            yield begin, head[begin:end]
+        begin = end + 1
 
 
 def log_keys(head: bytes) -> list[str]:
     """Name a log by its first records; then what it was named while it had fewer. None if it has no whole one."""
-    lines = list(islice((line for line in head.split(b"\n")[:-1] if PREFIX.match(line)), KEY_RECORDS))
+    lines = [line for _place, line in islice(_record_lines(head), KEY_RECORDS)]
     return [blake2b(b"\n".join(lines[:count]), digest_size=16).hexdigest() for count in range(len(lines), 0, -1)]
 
 
@@ -156,7 +160,7 @@ class PeekedFile:
             else:  # what stands there is larger than any record that is read: its last line may go on
                 self._pass_over(max(len(head) - LARGEST_BYTES, head.rfind(b"\n") + 1))
             head = self.peek(size)
-        place = next((at for at in _line_starts(head) if PREFIX.match(head, at)), 0) if size > HEAD_BYTES else 0
+        place = next((at for at, _line in _record_lines(head)), 0) if size > HEAD_BYTES else 0
         return head[place:]
 
     def _pass_over(self, count: int) -> None:
