@@ -147,7 +147,7 @@ class Ingestor:
                     raise
                 self.connection.execute("rollback to event")
                 self._forget()
-                result.refused.append(Refused(event, f"{type(error).__name__}: {error}"[:200]))
+                result.refused.append(Refused(event, _reason(error)))
             else:
                 result.new_count += done.new_count
                 result.known_count += done.known_count
@@ -342,3 +342,10 @@ def _is_of_an_event(error: Exception) -> bool:
     if isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError:
         return False  # malformed, not a database
     return not isinstance(error, _NOT_OF_AN_EVENT)
+
+
+def _reason(error: Exception) -> str:
+    """Say why an event was refused; SQLite's own words name its parameters by number."""
+    if isinstance(error, sqlite3.Error):
+        return "a value that its column cannot hold"
+    return f"{type(error).__name__}: {error}"[:200]
