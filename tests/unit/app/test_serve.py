@@ -101,9 +101,7 @@ def test_a_bad_variable_is_named(tmp_path: Path) -> None:
     assert "COMPILEBOARD_THREADS is 'x'" in said
 
 
-@pytest.mark.parametrize(
-    ("version", "sentence"), [(99, "Upgrade CompileBoard"), (0, "Run `compileboard migrate --db")]
-)
+@pytest.mark.parametrize(("version", "sentence"), [(99, "Upgrade CompileBoard"), (0, "Run `compileboard migrate --db")])
 def test_another_version_is_refused_and_left_as_it_is(database: Path, version: int, sentence: str) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute(f"pragma user_version = {version}")
