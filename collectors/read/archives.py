@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import IO
 
 from collectors.read.streams import CHUNK_BYTES, Chunks, Gauge, LimitExceeded, SourceDamaged, clean_name, read_chunks
 from collectors.read.unpack import HEAD_BYTES, Unpack, damaged, peel, unpack_bzip2, unpack_deflate, unpack_zstd
@@ -106,7 +107,7 @@ def list_zip(it: Container) -> Listing:
     return Listing(members, passed_over)
 
 
-def _read_zip_count(file: io.BufferedReader, size_bytes: int) -> int:
+def _read_zip_count(file: IO[bytes], size_bytes: int) -> int:
     """Return how many entries a zip says it has, 65,535 where it has more: zipfile makes an object of each first."""
     file.seek(max(0, size_bytes - 65_557))
     tail = file.read()
