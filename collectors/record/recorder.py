@@ -8,11 +8,13 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from collectors.decode import registry
 from collectors.decode.captured import Captured
@@ -25,6 +27,7 @@ from collectors.record.fault_watch import FaultWatch
 from collectors.record.history import say_history
 from collectors.record.manifest import NAME as MANIFEST
 from collectors.record.manifest import Manifest
+from collectors.record.problems import describe_error
 from collectors.record.said import NAME as SAID
 from collectors.record.said import SaidEvents
 from collectors.record.source_index import qualify
@@ -43,6 +46,7 @@ HEARTBEAT_S = 5.0
 HISTORY_S, HISTORY_MOST_S = 0.5, 5.0
 INDEX_MOST_S = 0.5  # the program has ended and its shell waits; what is left is for `serve` or `index`
 LOCK_NAME = "recorder.lock"
+Result = TypeVar("Result")
 
 
 class Recorder:
@@ -67,6 +71,7 @@ class Recorder:
         for kind, trouble in manifest.troubles:
             self.reader.reject(MANIFEST, kind, example=trouble)
         self.faults = FaultWatch(folder)
+        self._failed_tasks: set[str] = set()
         self._beat_s = 0.0
         self._history_kept = False
         self.deleted = False
@@ -95,8 +100,8 @@ class Recorder:
             self.reader.rewind(mark)
             self.said.offset, self.said.line = said_mark
             raise
-        if counted := list(self.faults.step()):
-            self._ingest(list[Event](counted))
+        if counted := self._beside("page faults", lambda: list[Event](self.faults.step()), []):
+            self._ingest(counted)
         self._keep_history(HISTORY_S)
         if time.monotonic() >= self._beat_s:
             with explained(self.manifest.database):
@@ -121,10 +126,10 @@ class Recorder:
         def reject(kind: str, reason: str) -> None:
             self._reject(captured.process_id, captured.sequence, kind, reason)
 
+        registry_path = captured.extra.get("registry")
+        if isinstance(registry_path, str):
+            self._beside("graph break registry", partial(registry.learn, registry_path), None)
         try:
-            registry_path = captured.extra.get("registry")
-            if isinstance(registry_path, str):
-                registry.learn(registry_path)
             return self.decoder.decode(captured, lambda what: reject("bad_field", what))
         except Exception as error:
             reject("not_decoded", f"{type(error).__name__}: {error}")
@@ -142,8 +147,24 @@ class Recorder:
             self._reject(event.process_id, event.sequence, "refused", f"{event.KIND}: {refused.reason}")
         self.deleted = self.deleted or result.deleted_run
         for event in batch:
-            self.faults.see(event)
+            self._beside("page faults", partial(self.faults.see, event), None)
         return result.new_count
+
+    def _beside(self, name: str, task: Callable[[], Result], instead: Result) -> Result:
+        """Do what stands beside the recording: an error there is a reject of the run and ends that task alone.
+
+        Raises: StoreError, sqlite3.Error, subprocess.TimeoutExpired: what may go better the next time.
+        """
+        if name in self._failed_tasks:
+            return instead
+        try:
+            return task()
+        except (StoreError, sqlite3.Error, subprocess.TimeoutExpired):
+            raise
+        except Exception as error:
+            self._failed_tasks.add(name)
+            self.reader.reject(MANIFEST, "not_asked", example=f"{name}: {describe_error(error)}")
+            return instead
 
     def end(self) -> None:
         """Record how the run ended, once its manifest says so, and what was lost on the way.
@@ -160,7 +181,7 @@ class Recorder:
             RecordsLost(process_id, -sum(losses.values()), m.ended_us, m.run_id, losses)
             for process_id, losses in sorted(self.reader.losses().items())
         ]
-        events += self.faults.end()
+        events += self._beside("page faults", lambda: list[Event](self.faults.end()), [])
         if m.state is not None and not m.late:
             events.append(
                 RunEnded(
@@ -174,8 +195,8 @@ class Recorder:
                 )
             )
         self._ingest(events)
-        self._keep_rejects()
         self._index()
+        self._keep_rejects()
 
     def _keep_rejects(self) -> None:
         """Record what could not be recorded: how often, and where first."""
@@ -192,7 +213,8 @@ class Recorder:
             return
         m = self.manifest
         with suppress(subprocess.TimeoutExpired):
-            event = say_history(m.git, m.recorder_process_id, timeout_s=timeout_s)
+            ask = partial(say_history, m.git, m.recorder_process_id, timeout_s=timeout_s)
+            event = self._beside("commits", ask, None)
             if event is not None:
                 self._ingest([event])
             self._history_kept = True
@@ -201,7 +223,8 @@ class Recorder:
         """Put the run into the search index, if that is quick: what is not there is found by `index`."""
         if not self.deleted:
             with suppress(StoreError):
-                index_run(self.connection, self.manifest.run_id, most_s=INDEX_MOST_S)
+                index = partial(index_run, self.connection, self.manifest.run_id, most_s=INDEX_MOST_S)
+                self._beside("search index", index, None)
 
     def _keep_traces(self) -> None:
         """Read and, at level full, keep the logs that torch wrote; a folder of the user's own may hold older ones."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from collectors.decode.clean import clean
+from collectors.decode.fit import fit_event
 from collectors.events import Event, dump_event, load_event
 
 NAME = "said.events"
@@ -38,8 +36,8 @@ class SaidEvents:
         self.folder = folder
         self.offset = self.line = 0
 
-    def read(self, reject: Callable[[str, str, int, bytes], object] = lambda *_: None) -> Iterator[Event]:
-        """Yield what was said since the last call; a line that is no event goes to `reject`."""
+    def read(self, reject: Callable[[str, str, int, bytes | str], object] = lambda *_: None) -> Iterator[Event]:
+        """Yield what was said since the last call; what is no event, or does not fit one, goes to `reject`."""
         try:
             with (self.folder / NAME).open("rb") as file:
                 file.seek(self.offset)
@@ -50,14 +48,12 @@ class SaidEvents:
             self.offset += len(line) + 1
             self.line += 1
             try:
-                event = load_event(line.decode())
-                # A text that a database refuses would keep back all that comes after it, now and in every later try.
-                event = replace(event, **{name: clean(value) for name, value in vars(event).items() if _is_json(value)})
+                event, notes = fit_event(load_event(line.decode()))
             except (ValueError, TypeError, AttributeError, RecursionError):
+                event, notes = None, []
+            if event is None:
                 reject(NAME, "bad_event", self.line, line)
-            else:
-                yield event
-
-
-def _is_json(value: Any) -> bool:
-    return isinstance(value, (str, dict))
+                continue
+            for note in notes:
+                reject(NAME, "bad_field", self.line, note)
+            yield event

@@ -34,6 +34,16 @@ def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(tm
     assert after.model == "next"
 
 
+def test_a_result_that_was_said_with_an_odd_value_loses_that_value_only(tmp_path: Path) -> None:
+    event = BenchMeasured("b", 2, 1, "local", "Net", "performance", values={"speedup": 2.0})
+    odd = replace(event, batch_size=[1], values={"speedup": 2.0, "ms": "x"}, dynamic=None)  # type: ignore[arg-type]
+    for one in (odd, replace(event, sequence=2**64), replace(event, suite=None)):  # type: ignore[arg-type]
+        say_event(tmp_path, one)
+    rejects: list[tuple[str, int]] = []
+    assert list(SaidEvents(tmp_path).read(lambda _name, kind, line, _what: rejects.append((kind, line)))) == [event]
+    assert rejects == [("bad_field", 1)] * 3 + [("bad_event", 2), ("bad_event", 3)]
+
+
 def test_half_a_line_is_taken_back_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     event, write = BenchMeasured("b", 2, 1, "local", "Net", "performance"), os.write
     say_event(tmp_path, event)

@@ -33,3 +33,35 @@ def test_what_a_locked_database_refused_is_recorded_by_the_next_step(tmp_path: P
     assert recorder.step() == 0
     spool.close()
     recorder.connection.close()
+
+
+BESIDE = {
+    "FaultWatch.see": "page faults",
+    "FaultWatch.step": "page faults",
+    "FaultWatch.end": "page faults",
+    "say_history": "commits",
+    "index_run": "search index",
+    "registry.learn": "graph break registry",
+}
+
+
+@pytest.mark.parametrize(("function", "name"), BESIDE.items())
+def test_what_is_beside_the_recording_fails_as_a_reject_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, name: str
+) -> None:
+    monkeypatch.setattr(f"collectors.record.recorder.{function}", lambda *_, **__: 1 // 0)
+    folder, database = tmp_path / "spool", tmp_path / "t.db"
+    folder.mkdir()
+    recorder = Recorder(folder, Manifest("RUN", str(database), "a run", 1))
+    recorder.start()
+    spool = Spool(str(folder), "RUN", str(database), lambda: {"run_id": "RUN", "pid": 1, "registry": "none"})
+    for step in range(2):
+        spool.write("cudagraph_skip", {"reason": "cpu device"}, context=[None, 0, 0, 0, None])
+        assert recorder.step() == 2 - step, "the process and its first record, then the second"
+    spool.close()
+    recorder.manifest.ended_us, recorder.manifest.state = 9, "finished"
+    recorder.end()
+    (reject,) = recorder.connection.execute("select file_name, kind, example, reject_count from run_rejects")
+    assert tuple(reject) == ("run.json", "not_asked", f"{name}: ZeroDivisionError: integer division or modulo by zero", 1)
+    assert recorder.connection.execute("select state from runs").fetchone()[0] == "finished"
+    recorder.close()
