@@ -61,7 +61,8 @@ def test_what_is_beside_the_recording_fails_as_a_reject_and_stops_nothing(
     spool.close()
     recorder.manifest.ended_us, recorder.manifest.state = 9, "finished"
     recorder.end()
-    (reject,) = recorder.connection.execute("select file_name, kind, example, reject_count from run_rejects")
-    assert tuple(reject) == ("run.json", "not_asked", f"{name}: ZeroDivisionError: integer division or modulo by zero", 1)
+    (reject,) = recorder.connection.execute("select file_name, kind, reject_count, example from run_rejects")
+    assert tuple(reject)[:3] == ("run.json", "not_asked", 1)
+    assert reject["example"].startswith(f"{name}: ZeroDivisionError: ")
     assert recorder.connection.execute("select state from runs").fetchone()[0] == "finished"
     recorder.close()
