@@ -49,6 +49,7 @@ class Recording:
         self.say = say
         self.recorder: Recorder | None = None
         self.trouble: str | None = None
+        self._told: set[str] = set()  # troubles that were said
         self.given_up = False  # trouble that no later step can mend
         self.lock: SpoolLock | None = None
         try:
@@ -92,16 +93,18 @@ class Recording:
             with suppress(Exception):  # a terminal that went away, a database that is busy
                 show_progress(self.recorder)
 
+    def _say_trouble(self, words: str, *, at_end: bool = False) -> None:
+        """Say why the run waits and where, in one line, once for each reason that it begins or ends with."""
+        if (self.trouble is None or at_end) and words not in self._told:
+            self._told.add(words)
+            self.say(f"not recorded yet; the next command records it from {self.folder}: {words}")
+        self.trouble = words
+
     def _note_delay(self, error: StoreError) -> None:
-        if self.trouble is None:
-            self.say(f"not recording yet: {error}")
-        self.trouble = str(error)
+        self._say_trouble(str(error))
 
     def _note_trouble(self, error: Exception) -> None:
-        words = describe_error(error)
-        if self.trouble is None:
-            self.say(f"not recorded yet: {words}")
-        self.trouble = words
+        self._say_trouble(describe_error(error))
         self.given_up = not may_pass(error) and not isinstance(error, StoreError)
         if self.recorder is not None and not isinstance(error, StoreBusy):
             with suppress(Exception):
@@ -128,8 +131,8 @@ class Recording:
         if not self.folder.exists():
             if self.trouble is not None:
                 self.say(f"the spool {self.folder} was deleted; what came after that is lost: {self.trouble}")
-        elif self.recorder is None or self.trouble is not None:
-            self.say(f"the run is kept in {self.folder} and the next command records it: {self.trouble}")
+        elif self.trouble is not None:
+            self._say_trouble(self.trouble, at_end=True)
         else:
             self._pass_on()
 

@@ -75,8 +75,10 @@ def test_a_file_that_is_no_database_is_said_and_keeps_the_run_in_its_spool(
     spoil(place.database, how)
     done = place.run(*TRUE)
     assert (done.returncode, done.stdout) == (0, "ran\n")
-    what, where = said(done)
-    assert words in what and "not recorded yet: " in what and where.startswith("compileboard: the run is kept in ")
+    (line,) = said(done)
+    assert words in line and line.startswith(
+        f"compileboard: not recorded yet; the next command records it from {place.home}"
+    )
     assert len([*place.spools, *(place.home / "set-aside").glob("*")]) == 1
 
 

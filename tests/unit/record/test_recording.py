@@ -26,8 +26,9 @@ def test_a_database_locked_from_the_first_moment_is_said_with_its_reason(tmp_pat
         recording.open()
         recording.step()
         recording.end("finished", exit_code=0)
-    assert len(said) == 2 and "not recording yet" in said[0]
-    assert "the next command records it" in said[1] and "locked by another program" in said[1]
+    (line,) = said
+    assert line.startswith(f"not recorded yet; the next command records it from {spool}: ")
+    assert "locked by another program" in line
     assert "locked by another program" in str(recording.trouble)
 
 
