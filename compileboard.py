@@ -25,7 +25,9 @@ SHARED, PRIVATE = "collectors", "_compileboard"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plugin":  # pytest's
+    if name == "plugin":  # pytest's, which loads it before the tests' folders are on the path
+        if not _has_ours():
+            _claim_privately()
         return load("pytest_plugin")
     if name == "bench":  # a room of its own: @compileboard.bench.model
         return load(name)
@@ -85,6 +87,8 @@ def _package(folder: str | None = None) -> str:
 
     `folder` is one that the person's code is yet to be imported from.
     """
+    if PrivateFinder in sys.meta_path:
+        return PRIVATE
     loaded = sys.modules.get(SHARED)
     if loaded is not None and folder is None:
         spec = loaded.__spec__
@@ -96,6 +100,11 @@ def _package(folder: str | None = None) -> str:
     if spec is None and OwnFinder not in sys.meta_path:  # not installed
         sys.meta_path.append(OwnFinder)
     return SHARED
+
+
+def _has_ours() -> bool:
+    spec = getattr(sys.modules.get(SHARED), "__spec__", None)
+    return spec is not None and _is_ours(spec)
 
 
 def _is_ours(spec: ModuleSpec) -> bool:

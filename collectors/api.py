@@ -100,7 +100,7 @@ def _install(
     """Return the run, and whether it was begun by this call."""
     global _current
     hooks = _load_hooks()
-    if hooks.current() is not None or hooks.already_tapped():
+    if hooks.current() is not None or hooks.current_of_other_copy() is not None:
         return _already_installed(str(db), name), False
     try:
         folder, manifest, opened = _prepare(

@@ -7,14 +7,12 @@ where others have installed them already (`collectors run`, `install()`), theirs
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from collectors.decode import registry
 from collectors.decode.decoder import Decoder
@@ -63,7 +61,7 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[S
     if reset:
         torch._dynamo.reset()
     decoder = Decoder(PathNamer([str(root) for root in roots]), qualify)
-    theirs = hooks.current() or _other_copy()
+    theirs = hooks.current() or hooks.current_of_other_copy()
     folder = Path(tempfile.mkdtemp(prefix="compileboard-")) if theirs is None else Path(theirs.spool.folder)
     reader, lost_before = SpoolReader(folder), Counter({} if theirs is None else theirs.spool.losses)
 
@@ -92,12 +90,6 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[S
     finally:
         if theirs is None:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _other_copy() -> Any:
-    """Return the hooks that `collectors run` put into this process: a copy of this package under another name."""
-    other = sys.modules.get("_compileboard.observe.hooks")
-    return None if other is None else other.current()
 
 
 def _read(reader: SpoolReader, decoder: Decoder) -> Iterator[Event]:

@@ -317,10 +317,14 @@ def uninstall_hooks() -> bool:
     return True
 
 
-def already_tapped() -> bool:
-    """Tell whether another copy of this package has its hooks in this process."""
-    other = sys.modules.get("_compileboard.observe.hooks")
-    return other is not None and other.current() is not None
+def current_of_other_copy() -> Hooks | None:
+    """Return what another copy of this package, under its other name, has installed in this process."""
+    for name in ("collectors", "_compileboard"):
+        other = sys.modules.get(f"{name}.observe.hooks")
+        if other is not None and other.__name__ != __name__ and hasattr(other, "current_of_other_copy"):
+            installed: Hooks | None = other.current()
+            return installed
+    return None
 
 
 def install_from_environment() -> None:

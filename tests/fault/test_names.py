@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import lzma
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.tools.observed import PYTHON, ROOT, Workplace
+from tests.tools.serving import serving
+from tests.tools.uploading import send_and_wait
 
 ENTRY = ROOT / "compileboard.py"
 THEIRS = """
@@ -42,11 +46,14 @@ def project(place: Workplace) -> Workplace:
     return place
 
 
+def console_script(module: str) -> str:
+    code = f"import importlib.util, sys; sys.argv[0] = 'compileboard-x'; sys.path.append({str(ROOT)!r})\n"
+    return code + f"import compileboard; sys.exit(compileboard.{module}())"
+
+
 def ours(project: Workplace, module: str, *words: Any, **rest: Any) -> Any:
     """Call a command as its console script does."""
-    code = f"import importlib.util, sys; sys.argv[0] = 'compileboard-x'; sys.path.append({str(ROOT)!r})\n"
-    code += f"import compileboard; sys.exit(compileboard.{module}())"
-    return project.plain(PYTHON, "-c", code, *words, **rest)
+    return project.plain(PYTHON, "-c", console_script(module), *words, **rest)
 
 
 def test_commands_find_ours_and_the_program_theirs(project: Workplace) -> None:
@@ -69,6 +76,27 @@ def test_a_process_of_our_own_finds_ours(project: Workplace) -> None:
     for module, words in (("collectors", ["--version"]), ("app", ["--version"])):
         done = project.plain(PYTHON, ENTRY, module, *words)
         assert (done.returncode, "ompile" in done.stdout) == (0, True), done.stderr
+
+
+def test_serve_answers_and_imports_among_theirs(project: Workplace) -> None:
+    front = ("-c", console_script("dashboard"))
+    log = lzma.decompress((ROOT / "tests" / "data" / "trace" / "torch2.13-breaks.log.xz").read_bytes())
+    with serving(project.database, front=front, PYTHONPATH=str(project.folder)) as server:
+        with urllib.request.urlopen(f"{server.address}/runs", timeout=10) as answer:
+            assert answer.status == 200
+        assert send_and_wait(server.address, [("a.log", log)])["state"] == "done"
+    assert "Traceback" not in server.output
+    assert project.only_run()["compile_count"] > 0
+
+
+@pytest.mark.parametrize("switch", ["-P", "-B"])  # as `pytest` starts, without the folder; as `python -m pytest` does
+def test_pytest_gives_tests_their_packages_and_our_fixture(project: Workplace, switch: str) -> None:
+    project.write(THEIRS + "\ndef test_theirs(compileboard):\n    assert compileboard.observe\n", "test_theirs.py")
+    code = f"import sys; sys.path.append({str(ROOT)!r}); import compileboard, pytest\n"
+    code += "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider'], plugins=[compileboard.plugin]))"
+    env = {"PYTHONPATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = project.plain(PYTHON, switch, "-c", code, env=env)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 def test_pytest_gets_our_plugin_beside_theirs(project: Workplace) -> None:
@@ -124,6 +152,24 @@ def test_observed_and_observing_programs_keep_their_own(project: Workplace) -> N
     other = Workplace(project.folder)
     listed = ours(project, "collect", "list", "--db", other.folder / "two.db")
     assert "finished  " in listed.stdout and listed.stdout.splitlines()[1].split().count("1") >= 1
+
+
+@pytest.mark.torch
+def test_the_plugin_sees_what_hooks_under_our_usual_name_see(place: Workplace) -> None:
+    text = """
+    import collectors, torch
+    def test_both(compileboard):
+        with collectors.observe(db="two.db"), compileboard.observe() as seen:
+            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        assert len(seen.compiles) == 1 and compileboard.__module__ == "_compileboard.pytest_plugin"
+    """
+    place.write(text, "test_both.py")
+    code = "import compileboard, pytest, sys\n"
+    code += "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider'], plugins=[compileboard.plugin]))"
+    done = place.plain(PYTHON, "-c", code, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = place.collect("list", "--db", place.folder / "two.db").stdout.splitlines()[1]
+    assert "finished" in listed and " 1 " in listed
 
 
 @pytest.mark.torch
