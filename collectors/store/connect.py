@@ -35,8 +35,10 @@ def open_writer(
         raise StoreMissing(describe_missing(name))
     if os.path.isdir(name):
         raise NotAStore(f"{name} is a folder; --db expects a file.")
+    if os.path.basename(name) == ":memory:":
+        raise NotAStore(f"{name} is SQLite's name for a database without a file, which keeps nothing; give --db FILE.")
     try:
-        place = name  # as it is, for :memory: too
+        place = name
         if not create:
             # So that SQLite makes none where it went away since.
             place = f"{Path(name).absolute().as_uri()}?mode=rw"

@@ -12,8 +12,8 @@ from tests.tools.make_db import main as make_db
 
 
 @pytest.fixture(scope="module")
-def schema():
-    connection = open_writer(":memory:")
+def schema(tmp_path_factory):
+    connection = open_writer(tmp_path_factory.mktemp("schema") / "t.db")
     migrate_connection(connection)
     yield connection
     connection.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +20,8 @@ DEEPER = CommitsSeen("q", -1, 6, [["b", 2, "Ann", "two"], ["a", 1, "Ann", "one"]
 
 
 @pytest.fixture
-def store() -> Iterator[sqlite3.Connection]:
-    with closing(open_writer(":memory:")) as connection:
+def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)
         yield connection
 

@@ -11,8 +11,8 @@ from tests.tools.make_db import DATA, record_events
 
 
 @pytest.fixture(scope="module")
-def cuda():
-    connection = open_writer(":memory:")
+def cuda(tmp_path_factory):
+    connection = open_writer(tmp_path_factory.mktemp("cuda") / "t.db")
     migrate_connection(connection)
     record_events(Ingestor(connection), DATA / "events" / "torch2.11-cuda-on_cuda.jsonl.xz")
     yield connection

@@ -137,6 +137,14 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
             opener(tmp_path)
 
 
+def test_a_name_that_sqlite_keeps_no_file_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (":memory:", tmp_path / ":memory:"):
+        with pytest.raises(NotAStore, match="which keeps nothing"):
+            open_writer(name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreNotReadable, match=r"cannot be opened.*folder exists"):
         open_writer(tmp_path / "no" / "t.db")
