@@ -15,6 +15,7 @@ KINDS: dict[str, str] = {
     "bad_field": "a record with a missing or impossible value, which is left out; the rest of it is kept",
     "refused": "a record that the database cannot take; left out",
     "bad_envelope": "a record whose number, time, name or compile is impossible; left out",
+    "number_taken": "a record whose number another of its process has; left out",
     "not_decoded": "a record that could not be decoded; left out",
     "bad_event": "a line that is no event; left out",
     "bad_fact": "a fact of the run that is impossible; taken as not recorded",

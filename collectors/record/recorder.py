@@ -145,6 +145,9 @@ class Recorder:
         for refused in result.refused:
             event = refused.event
             self._reject(event.process_id, event.sequence, "refused", f"{event.KIND}: {refused.reason}")
+        for event in result.clashing:
+            if event.sequence >= 0 and event.process_id != self.manifest.recorder_process_id:  # ours may be told anew
+                self._reject(event.process_id, event.sequence, "number_taken", event.KIND)
         self.deleted = self.deleted or result.deleted_run
         for event in batch:
             self._beside("page faults", partial(self.faults.see, event), None)

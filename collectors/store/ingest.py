@@ -59,12 +59,16 @@ class Refused:
 
 @dataclass
 class IngestResult:
-    """Count what a batch did. What is `refused` is in no table; the rest of its batch is recorded."""
+    """Count what a batch did. What is `refused` or `clashing` is in no table; the rest of its batch is recorded.
+
+    A clashing event has the process and sequence of another one: an event that came again has its kind and time too.
+    """
 
     new_count: int = 0
     known_count: int = 0
     deleted_run: bool = False
     refused: list[Refused] = field(default_factory=list)
+    clashing: list[Event] = field(default_factory=list)
 
 
 class _OddEventError(Exception):
@@ -151,6 +155,7 @@ class Ingestor:
             else:
                 result.new_count += done.new_count
                 result.known_count += done.known_count
+                result.clashing += done.clashing
             self.connection.execute("release event")
 
     def _forget(self) -> None:
@@ -172,6 +177,8 @@ class Ingestor:
             if kind not in HELD_WHOLE:
                 if not self._keep(run_id, event):
                     result.known_count += 1
+                    if self._is_clashing(event):
+                        result.clashing.append(event)
                     continue
                 result.new_count += 1
                 if isinstance(event, RunStarted):
@@ -225,6 +232,14 @@ class Ingestor:
             },
         )
         return cursor.rowcount == 1
+
+    def _is_clashing(self, event: Event) -> bool:
+        """Tell whether the event stored under this one's number is another."""
+        kind, time_us = self.connection.execute(
+            "select kind, time_us from events where process_id = :process_id and sequence = :sequence",
+            {"process_id": event.process_id, "sequence": event.sequence},
+        ).fetchone()
+        return (kind, time_us) != (event.KIND, event.time_us)
 
     def _ensure_run(self, run_id: str, time_us: int, now_us: int) -> None:
         """Make a bare row for a run whose own start has not arrived: another node's, or a recorder that was killed."""

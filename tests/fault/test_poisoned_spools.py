@@ -13,7 +13,7 @@ from collectors.observe.spool import Spool
 from collectors.record.manifest import Manifest
 from collectors.record.pickup import PickedUp, pick_up_spools
 from tests.tools.observed import Workplace
-from tests.tools.poison import BAD_LINES, FREE, HOPELESS, ODD_FILES, ODD_RECORDS, insert_line
+from tests.tools.poison import BAD_LINES, FREE, HOPELESS, ODD_FILES, ODD_RECORDS, envelope, insert_line
 
 GOOD = 10  # records of a clean spool, with the process's own start and end
 
@@ -110,6 +110,19 @@ def test_a_line_that_is_too_long_is_passed_over(place: Workplace, monkeypatch: p
     pick_up(place)
     assert good_lines(place) == GOOD
     assert place.rows("select kind, first_line from run_rejects") == [{"kind": "too_large", "first_line": 6}]
+
+
+def test_a_record_with_the_number_of_another_is_one_reject(place: Workplace) -> None:
+    folder = leave_spool(place)
+    insert_line(folder, envelope(s=2))
+    shutil.copytree(folder, place.folder / "again")
+    for _ in range(2):
+        pick_up(place)
+        (reject,) = place.rows("select kind, reject_count, example from run_rejects")
+        assert reject == {"kind": "number_taken", "reject_count": 1, "example": "record 2: compile_started"}
+        assert (good_lines(place), place.only_run()["loss_count"]) == (GOOD, 1)
+        shutil.copytree(place.folder / "again", folder)
+    shutil.rmtree(folder)
 
 
 def test_a_spool_that_is_read_twice_counts_its_rejects_once(place: Workplace) -> None:
