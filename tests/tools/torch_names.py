@@ -18,6 +18,24 @@ SOURCES = re.compile(
 )
 
 
+# What the hooks around compiled code need at the places where torch calls it (collectors/observe/raised.py).
+CALL_SITES = {
+    "dynamo names its graphs": ("torch/_dynamo/output_graph.py", r'unique_id\("__compiled_fn"'),
+    "installs them disabled": (
+        "torch/_dynamo/output_graph.py",
+        r"compiled_fn = disable\((?s:.*?)\.install_global_unsafe\(name, compiled_fn\)",
+    ),
+    "disabled by a closure": (
+        "torch/_dynamo/eval_frame.py",
+        r"class DisableContext(?s:.*?)return fn\(\*args, \*\*kwargs\)(?s:.*?)_torchdynamo_orig_callable = fn\b",
+    ),
+    "backward is a function": (
+        "torch/_functorch/_aot_autograd/runtime_wrappers.py",
+        r"class CompiledFunction\(torch\.autograd\.Function\):(?s:.*?)@staticmethod\s+def backward\(ctx",
+    ),
+}
+
+
 def defined_names(source: str) -> set[str]:
     """List what a module defines or imports at its top."""
     names: set[str] = set()
@@ -64,6 +82,8 @@ def examine(wheel: str) -> dict[str, str]:
         # A config module gets its _config when it is installed, at import.
         found = attribute in defined_names(source) or (attribute == "_config" and "install_config_module" in source)
         answers[capability] = "yes" if found else "no"
+    for site, (path, pattern) in CALL_SITES.items():
+        answers[site] = "yes" if re.search(pattern, files.get(path, "")) else "no"
     text = "\n".join(files.values())
     answers["metrics fields"] = str(metrics_fields(files["torch/_dynamo/utils.py"]))
     answers["registry"] = "yes" if registry else "no"
