@@ -28,7 +28,9 @@ ARTIFACT = record(
     time_us=time_us("When."),
     metadata=anything("What torch said beside the text."),
     envelope=anything("What else torch wrote around the record, as `subgraph_name`."),
-    stack_id=whole("The innermost frame of the stack around a record outside any compile, as `stacks` numbers them."),
+    stack_id=maybe(
+        whole("Innermost frame of the stack around a record outside any compile: an `id` of `trie`; null without a stack.")
+    ),
 )
 ROW = record(
     "A line of the comparison, or a stretch of equal lines.",
