@@ -51,7 +51,7 @@ TOTALS = (
     Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", "torch", "events"),
     Metric("recompile_count", "Recompiles", "", "down_is_good", 0, "count", "torch", "events"),
     Metric("recompile_limit_count", "Limit hits", "", "down_is_good", 0, "count", "torch", "frames given up"),
-    Metric("failure_count", "Failures", "", "down_is_good", 0, "count", "torch", "exceptions in compiles"),
+    Metric("failure_count", "Failures", "", "down_is_good", 0, "count", "torch", "of compiles, and of compiled code"),
     Metric("cache_miss_count", "Cache misses", "", "down_is_good", 0, "count", "torch", "look-ups without a hit"),
 )
 

@@ -184,6 +184,7 @@ def _read_distinct(
 
 def _sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
     found: dict[str, float] = {name: sum(getattr(it.run, name) for it in runs) for name in _COUNTS}
+    found["failure_count"] += sum(it.run.runtime_failure_count for it in runs)
     times = [it.run.compile_us for it in runs]
     known = [time_us for time_us in times if time_us is not None]
     # A sum that lacks a run's time is no less time.

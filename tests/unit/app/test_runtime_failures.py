@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from app.analysis.comparison_sides import load_side
 from app.analysis.diagnosis import diagnose
 from app.analysis.evidence import read_evidence
 from app.analysis.run_states import describe_recorded_state
 from app.queries import run_detail, run_events
+from app.queries.sides import find_side
 from collectors.events import RuntimeFailed
 from collectors.record.summary import summarize
 from collectors.store.ingest import Ingestor
@@ -97,6 +99,12 @@ def test_the_api_tells_phases_counts_and_the_end(client: FlaskClient) -> None:
     ]
     told = client.get(f"/api/v1/runs/{RUN}").json["data"]  # type: ignore[index]
     assert (told["failure_count"], told["runtime_failure_count"]) == (1, 2)
+
+
+def test_a_comparison_counts_them_as_failures(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    store.execute("update processes set torch_version = '2.13.0' where run_id = ?", (RUN,))
+    side = load_side(reader, find_side(reader, RUN, "base"))
+    assert side.totals["failure_count"] == 3
 
 
 def test_reports_and_the_terminal_have_them_too(client: FlaskClient, database: Path) -> None:
