@@ -41,7 +41,6 @@ class Captured:
     extra: dict[str, Any] = field(default_factory=dict)  # what only a live hook can know: {"qualname": …}
     logged: Logged | None = None  # None: it came from a live hook
     envelope: dict[str, Any] | None = None  # what else stood around it in its log, stacks with their file names
-    shallow: bool = False  # its metadata needs no cleaning: few brackets, no lone surrogates
 
     @property
     def compile_id(self) -> str | None:

@@ -45,7 +45,14 @@ def clean(value: Any, depth: int = 0) -> Any:
 
 
 def _clean_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
-    if all(map(_is_name, value)) and all(_is_plain(it) or clean(it, depth + 1) is it for it in value.values()):
+    for key, entry in value.items():  # one plain loop: most of what a log holds comes through here
+        if not (type(key) is str and key.isascii()):
+            break
+        if type(entry) is str and entry.isascii():
+            continue
+        if not _is_plain(entry) and clean(entry, depth + 1) is not entry:
+            break
+    else:
         return value
     return {
         key if _is_name(key) else clean_text(str(key)): entry if _is_plain(entry) else clean(entry, depth + 1)

@@ -42,9 +42,7 @@ def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -
     """Keep a record under its own name, with its text, and sum up guards and AOTAutograd's metadata."""
     metadata = captured.metadata if isinstance(captured.metadata, dict) else {}
     if captured.metadata is not None and not isinstance(captured.metadata, dict):
-        metadata = clean({"value": captured.metadata})  # of others than torch, which writes objects
-    if not captured.shallow:
-        metadata = clean(metadata)
+        metadata = {"value": captured.metadata}  # of others than torch, which writes objects
     text = captured.payload if isinstance(captured.payload, str) else None
     name, encoding, title = captured.name, None, None
     if name.startswith(_ARTIFACT):

@@ -115,7 +115,8 @@ class BlockReader:
         return self._buffer[place] == _NEWLINE or self._buffer.startswith(b"\r\n", place)
 
     def _drop(self, count: int) -> None:
-        self._base_line += self._buffer.count(b"\n", 0, count)
+        place, line = self._counted if self._counted[0] <= count else (0, self._base_line)
+        self._base_line = line + self._buffer.count(b"\n", place, count)
         self._base_offset += count
         self._buffer = self._buffer[count:]
         self._counted = (0, self._base_line)
@@ -130,6 +131,7 @@ class BlockReader:
                 return border.start() + 1
             # Its newlines count; its bytes are let go.
             self._base_line += self._buffer.count(b"\n", 0, len(self._buffer) - 1)
+            self._counted = (0, self._base_line)
             self._base_offset += len(self._buffer) - 1
             block = self._file.read(BLOCK_BYTES)
             if not block:

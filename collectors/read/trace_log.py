@@ -30,7 +30,6 @@ PREFIX = re.compile(
 _NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
 _NUMBERS = frozenset(("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt"))
 _LONG_SPAN_BYTES = 2 << 10
-_SHALLOW_BYTES = 4 << 10
 # A span that says no more than what began or ended and when, envelope and all: most of a log's records.
 _PLAIN_SPAN = re.compile(
     rb"V\d{4} \d\d:\d\d:\d\d\.\d{6} +(?P<pid>\d{1,20}) [^\]{\n]*\] "
@@ -290,7 +289,6 @@ class TraceLog:
         payload, logged = self._payload(piece, name, header, line_end)
         if piece.incomplete or not self._wanted(name):
             return None
-        shallow = line_end - piece.begin < _SHALLOW_BYTES and _is_shallow(piece.buffer, piece.begin, line_end)
         numbers: dict[str, Any] = {}
         envelope: dict[str, Any] = {}
         entries = iter(header.items())
@@ -322,7 +320,6 @@ class TraceLog:
             payload=payload,
             logged=logged,
             envelope=envelope or None,
-            shallow=shallow,
             **numbers,
         )
 
@@ -376,11 +373,6 @@ class TraceLog:
 
     def _bad_value(self, piece: Piece, name: str, value: Any) -> None:
         self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {show_value(value)}")
-
-
-def _is_shallow(buffer: bytes, begin: int, end: int) -> bool:
-    brackets = buffer.count(b"{", begin, end) + buffer.count(b"[", begin, end)
-    return brackets < 50 and buffer.find(b"\\ud", begin, end) < 0
 
 
 def _untabbed(piece: Piece, line_end: int) -> bytes:

@@ -81,6 +81,26 @@ def test_any_value_in_any_field_costs_at_most_its_record(
     assert lost.pop("spans") <= 1 and set(lost.values()) == {0}
 
 
+def test_half_a_surrogate_pair_around_an_artifact_is_replaced_and_told(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text(record({"describe_source": {"source": "\ud800"}}, "text"))
+    done = load(tmp_path / "t.db", tmp_path / "x.log")
+    assert json.loads(one(tmp_path / "t.db", "select metadata from artifacts")) == {"source": "\\ud800"}
+    assert done.rejects.by_kind["bad_field"].count == 1
+
+
+def test_lines_are_counted_over_blocks_and_what_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collectors.read.blocks.BLOCK_BYTES", 700)
+    monkeypatch.setattr("collectors.read.blocks.LARGEST_BYTES", 2_000)
+    good, odd = record({"aot_forward_graph": {}}, "a\nb"), record({"aot_forward_graph": {}, "rank": "x"}, "c")
+    parts = [good, good, odd, record({"aot_forward_graph": {}}, "x\n" * 5_000), good, odd, good]
+    (tmp_path / "x.log").write_text("".join(parts))
+    load(tmp_path / "t.db", tmp_path / "x.log")
+    for kind, line, count in (("bad_field", 7, 2), ("too_large", 9, 1)):
+        sql = f"select first_line, reject_count from log_rejects where kind = '{kind}'"
+        assert tuple(rows(tmp_path / "t.db", sql)[0]) == (line, count)
+    assert one(tmp_path / "t.db", "select line_count from logs") == "".join(parts).count("\n")
+
+
 def test_blank_lines_that_lost_their_tab_stay_in_the_text(tmp_path: Path) -> None:
     text = "one\n\n\ntwo\n\nthree"
     raw = record({"aot_forward_graph": {}}, text) + "\n" + record({"aot_backward_graph": {}}, "x\n\ny") + "\n\n"
