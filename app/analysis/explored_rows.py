@@ -12,8 +12,8 @@ from app.analysis.rank_report import read_comparison
 from app.analysis.rank_words import describe_divergence, describe_times, explain_groups
 from app.analysis.ranks import AlignedRow, Divergence, RankComparison, RankSummary
 from app.analysis.rows import plain_row
-from app.analysis.stack_tree import Place, build_tree, is_library_name
-from app.queries import artifacts, guard_sets
+from app.analysis.stack_tree import Place, StackTree, build_tree, is_library_name
+from app.queries import artifacts, guard_sets, stacks
 from app.queries.compiles import PHASES
 from app.queries.ranks import list_names
 from app.queries.run_recompiles import list_compile_recompiles
@@ -46,6 +46,16 @@ def guard_set_row(it: guard_sets.GuardSet) -> dict[str, Any]:
     return dict(vars(it)) | {"kinds": dict(it.kinds), "roots": roots}
 
 
+def read_stack_tree(connection: sqlite3.Connection, run_id: str) -> StackTree:
+    """Read the tree of a run's stacks with every frame of it, also of records outside any compile."""
+    return build_tree(
+        stacks.list_nodes(connection, run_id),
+        stacks.list_stack_compiles(connection, run_id),
+        stacks.list_loose_records(connection, run_id),
+        library=True,
+    )
+
+
 def stack_row(it: Place, code: str | None) -> dict[str, Any]:
     """Return one frame of the tree of stacks with what was compiled at it and below."""
     return {
@@ -60,6 +70,9 @@ def stack_row(it: Place, code: str | None) -> dict[str, Any]:
         "total_us": it.total_us or None,
         "endings": dict(it.endings),
         "compile_keys": [one.key for one in it.compiles],
+        "records": [
+            {"name": one.name, "record_count": one.record_count, "artifact_id": one.artifact_id} for one in it.records
+        ],
     }
 
 

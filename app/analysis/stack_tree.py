@@ -63,6 +63,7 @@ class Place:
     folded: tuple[StackNode, ...] = ()  # library frames between its parent and it
     children: list[Place] = field(default_factory=list)
     compiles: list[StackCompile] = field(default_factory=list)
+    records: list[LooseRecord] = field(default_factory=list)  # written here outside any compile
     compile_count: int = 0
     total_us: int = 0
     endings: dict[str, int] = field(default_factory=dict)
@@ -132,10 +133,16 @@ def describe_ending(ending: str) -> Word:
     return ENDINGS.get(ending) or Word(ending, "quiet", "")
 
 
-def build_tree(nodes: Sequence[StackNode], compiles: Iterable[StackCompile], *, library: bool = False) -> StackTree:
+def build_tree(
+    nodes: Sequence[StackNode],
+    compiles: Iterable[StackCompile],
+    records: Iterable[LooseRecord] = (),
+    *,
+    library: bool = False,
+) -> StackTree:
     """Build the tree of what was compiled; without `library`, frames of packages go, unless a compile starts there.
 
-    Frames that are the same once those are gone become one.
+    Frames that are the same once those are gone become one. `records` outside any compile keep their frames too.
     """
     by_stack: dict[int, list[StackCompile]] = {}
     without: list[StackCompile] = []
@@ -145,7 +152,8 @@ def build_tree(nodes: Sequence[StackNode], compiles: Iterable[StackCompile], *, 
         else:
             by_stack.setdefault(it.stack_id, []).append(it)
     by_id = {it.id: it for it in nodes}
-    used = _mark_used(by_id, by_stack)
+    loose = _group_by_stack(records)
+    used = _mark_used(by_id, (*by_stack, *loose))
     root = Place(_NO_FRAME)
     at: dict[int, tuple[Place, tuple[StackNode, ...]]] = {}  # a frame's place, and what was folded since
     known: dict[tuple[int, str, int | None, str], Place] = {}
@@ -155,7 +163,7 @@ def build_tree(nodes: Sequence[StackNode], compiles: Iterable[StackCompile], *, 
             continue
         above, folded = at.get(node.parent_id or 0, (root, ()))
         own = by_stack.get(node.id)
-        if not library and not own and is_library_name(node.file):
+        if not library and not own and node.id not in loose and is_library_name(node.file):
             at[node.id] = (above, (*folded, node))
             continue
         key = (id(above), node.file, node.line, node.name)
@@ -165,6 +173,7 @@ def build_tree(nodes: Sequence[StackNode], compiles: Iterable[StackCompile], *, 
             above.children.append(place)
             order.append(place)
         place.compiles.extend(own or ())
+        place.records.extend(loose.get(node.id, ()))
         at[node.id] = (place, ())
     for place in reversed(order):  # what is called comes after its caller: sums go up
         _sum_up(place)
@@ -183,11 +192,8 @@ class LooseStack:
 def list_loose_stacks(nodes: Sequence[StackNode], records: Iterable[LooseRecord]) -> list[LooseStack]:
     """Gather records outside any compile by their stacks, in the order in which the stacks were first seen."""
     by_id = {it.id: it for it in nodes}
-    by_stack: dict[int, list[LooseRecord]] = {}
-    for record in records:
-        by_stack.setdefault(record.stack_id, []).append(record)
     found = []
-    for stack_id, own in by_stack.items():
+    for stack_id, own in _group_by_stack(records).items():
         frames: list[StackNode] = []
         node = by_id.get(stack_id)
         while node is not None:
@@ -196,6 +202,13 @@ def list_loose_stacks(nodes: Sequence[StackNode], records: Iterable[LooseRecord]
         place = next((it for it in frames if not is_library_name(it.file)), frames[0] if frames else _NO_FRAME)
         found.append(LooseStack(place, tuple(reversed(frames)), tuple(own)))
     return found
+
+
+def _group_by_stack(records: Iterable[LooseRecord]) -> dict[int, list[LooseRecord]]:
+    by_stack: dict[int, list[LooseRecord]] = {}
+    for record in records:
+        by_stack.setdefault(record.stack_id, []).append(record)
+    return by_stack
 
 
 def _mark_used(by_id: dict[int, StackNode], ends: Iterable[int]) -> set[int]:

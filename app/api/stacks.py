@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from app.analysis.explored_rows import no_stack_row, stack_row
-from app.analysis.stack_tree import build_tree
+from app.analysis.explored_rows import no_stack_row, read_stack_tree, stack_row
 from app.api.answer import Answer, find_run, read_cursor, read_limit
 from app.api.operation import Operation
 from app.api.parameters import PAGE
 from app.db import get_reader
 from app.queries.page import decode_cursor, encode_cursor
-from app.queries.stacks import list_codes, list_nodes, list_stack_compiles
+from app.queries.stacks import list_codes
 
 
 def list_trie(run_id: str) -> Answer:
@@ -17,7 +16,7 @@ def list_trie(run_id: str) -> Answer:
     find_run(run_id)
     reader, limit = get_reader(), read_limit()
     after = int((decode_cursor(read_cursor(), int) or (-1,))[0])
-    tree = build_tree(list_nodes(reader, run_id), list_stack_compiles(reader, run_id), library=True)
+    tree = read_stack_tree(reader, run_id)
     places = [it for number, it in tree.places.items() if number > max(after, 0)][: limit + 1]
     rows = [no_stack_row(tree.without_stack)] if after < 0 and tree.without_stack else []
     codes = list_codes(reader, (it.id for it in places[:limit]))
@@ -32,7 +31,8 @@ OPERATIONS = (
         list_trie,
         "StackFrame",
         True,
-        "Where a run's compiles were started from: the frames of their stacks as a flat tree, callers first.",
+        "Where a run's compiles and the records outside them came from: the frames of their stacks as a flat tree, "
+        "callers first.",
         PAGE,
     ),
 )

@@ -6,11 +6,18 @@ import sqlite3
 from typing import Any
 
 from app.analysis.aot_report import explain_graphs
-from app.analysis.explored_rows import artifact_row, graph_row, guard_set_row, no_stack_row, span_name_row, stack_row
+from app.analysis.explored_rows import (
+    artifact_row,
+    graph_row,
+    guard_set_row,
+    no_stack_row,
+    read_stack_tree,
+    span_name_row,
+    stack_row,
+)
 from app.analysis.rows import plain_row
 from app.analysis.shape_rows import shapes_row
 from app.analysis.shapes import build_shapes
-from app.analysis.stack_tree import build_tree
 from app.queries import artifacts, guard_sets, logs, shapes, stacks, timeline
 from app.queries.aot_graphs import list_aot_graphs
 from app.queries.page import Page
@@ -22,8 +29,7 @@ def _list_names(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Pa
 
 
 def _list_stacks(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
-    compiles = stacks.list_stack_compiles(connection, run_id)
-    tree = build_tree(stacks.list_nodes(connection, run_id), compiles, library=True)
+    tree = read_stack_tree(connection, run_id)
     places = [it for number, it in tree.places.items() if number]
     codes = stacks.list_codes(connection, (it.id for it in places))
     found = [no_stack_row(tree.without_stack)] if tree.without_stack else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +47,14 @@ def test_the_stacks_page_shows_records_outside_any_compile(tmp_path: Path) -> No
     page = client.get(f"/runs/{run_id}/stacks").text
     assert "Stacks outside any compile" in page and "aot_inference_graph" in page and "created symbol" in page
     assert ">export_tower<" in page and "record_aoti.py:" in page
+    tree = client.get(f"/api/v1/runs/{run_id}/trie?limit=1000").get_json()["data"]
+    told = {it["name"]: it["record_count"] for row in tree for it in row["records"]}
+    shown = set(re.findall(r'<li>(?:<a class="mono" href="[^"]*"|<span class="mono")>([^<]*)<', page))
+    assert told.keys() == shown and "export_tower" in {row["name"] for row in tree}
+    report = client.get(f"/runs/{run_id}/report.json").get_json()
+    assert [row["records"] for row in report["stacks"] if row["records"]] == [
+        row["records"] for row in tree if row["records"]
+    ]
     number = one(tmp_path / "t.db", "select id from artifacts where name = 'aot_inference_graph'")
     answer = client.get(f"/api/v1/runs/{run_id}/artifacts/{number}").get_json()["data"]
     assert answer["stack_id"] and not answer["envelope"]
