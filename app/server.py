@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import resource
 import socket
 import sys
 from collections.abc import Mapping
@@ -24,6 +25,10 @@ from collectors.store.connect import open_reader, open_writer
 from collectors.store.errors import StoreError
 from collectors.store.migrations import migrate
 from collectors.store.trash import prune_trash
+
+CONNECTIONS = 1000  # of one worker
+FILES_OF_ITS_OWN = 128  # listener, poller, locks; two files of each upload that is received
+FILES_OF_A_THREAD = 4  # a database, its write-ahead log, its index, a file
 
 
 class ServeError(Exception):
@@ -162,6 +167,17 @@ def _settle(_worker: Any) -> None:
     gc.freeze()
 
 
+def make_room_for_connections(threads: int) -> int:
+    """Raise this process's limit on open files where it may; return how many connections then fit below it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS + FILES_OF_ITS_OWN + FILES_OF_A_THREAD * threads
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    room = CONNECTIONS if soft == resource.RLIM_INFINITY else soft - (wanted - CONNECTIONS)
+    return max(threads + 1, min(CONNECTIONS, room))
+
+
 def run_gunicorn(app: Flask, listener: int, settings: Settings, worker_class: str = "app.worker.Worker") -> None:
     """Serve an application from a listening socket until it is told to stop."""
     from gunicorn.app.base import BaseApplication
@@ -171,6 +187,7 @@ def run_gunicorn(app: Flask, listener: int, settings: Settings, worker_class: st
         "worker_class": worker_class,
         "workers": settings.workers,
         "threads": settings.threads,
+        "worker_connections": make_room_for_connections(settings.threads),
         "timeout": 60,
         "graceful_timeout": 5,
         "keepalive": 5,

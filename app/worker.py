@@ -26,6 +26,8 @@ HEADER_S = 20.0  # Apache's mod_reqtimeout has 20 s and 500 bytes/s too
 SILENCE_S = 20.0
 GRACE_S = 20.0
 LEAST_BYTES_S = 500
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+NO_ROOM_S = 0.1
 
 
 class TooSlow(TimeoutError):
@@ -149,6 +151,11 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
             accepted, address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError, InterruptedError):
             return
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            time.sleep(NO_ROOM_S)  # the listener stays readable, and the loop would only turn faster
+            return
         connection = gthread.TConn(self.cfg, ClientSocket(accepted, self.permits), address, listener.getsockname())
         connection.timeout = time.monotonic() + HEADER_S
         self.nr_conns += 1
@@ -156,6 +163,18 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
         self.poller.register(
             connection.sock, gthread.selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection)
         )
+
+    def murder_pending(self) -> None:
+        """Close what waited too long, and where there is no room for another connection the one that is silent longest.
+
+        Else gunicorn would stop listening until one ends.
+        """
+        super().murder_pending()
+        while self.nr_conns >= self.worker_connections and (idle := self.pending_conns or self.keepalived_conns):
+            connection = idle.popleft()
+            self.poller.unregister(connection.sock)
+            self.nr_conns -= 1
+            connection.close()
 
     def handle(self, conn: Any) -> Any:
         """Read the header within its limit, then work; where the connection ends, close it here and not in the loop."""

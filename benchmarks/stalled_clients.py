@@ -57,10 +57,12 @@ run_gunicorn(app, listener.detach(), Settings(), worker_class=sys.argv[1])
 
 
 @contextmanager
-def serving(worker: str) -> Iterator[int]:
-    """Serve a small application with one kind of worker; yield the port."""
+def serving(worker: str, most_files: int | None = None) -> Iterator[int]:
+    """Serve a small application with one kind of worker, which may open so many files; yield the port."""
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-c", PROGRAM, worker]
+    if most_files is not None:
+        command = ["sh", "-c", f'ulimit -n {most_files}; exec "$@"', "sh", *command]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
         assert process.stdout is not None
         try:
@@ -68,7 +70,7 @@ def serving(worker: str) -> Iterator[int]:
             ask(port, 30)
             yield port
         finally:
-            process.kill()
+            process.terminate()
 
 
 def ask(port: int, limit_s: float = GIVEN_UP_S) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -12,7 +15,9 @@ import pytest
 
 from app import worker
 from app.worker import ClientSocket, Patience, TooSlow
+from app.server import make_room_for_connections
 from benchmarks.stalled_clients import ask, stall
+from benchmarks.stalled_clients import serving as serving_small
 from tests.tools.serving import Server, serving
 
 
@@ -29,6 +34,36 @@ def test_clients_that_stall_do_not_delay_others(server: Server, kind: str) -> No
         stall(port, kind, 60, clients)
         assert max(ask(port) for _ in range(5)) < 1
     assert "Traceback" not in server.output
+
+
+def test_more_silent_clients_than_there_is_room_for_lock_nobody_out(capfd: pytest.CaptureFixture[str]) -> None:
+    with serving_small("app.worker.Worker", most_files=260) as port, ExitStack() as clients:
+        stall(port, "silent", 300, clients)
+        assert max(ask(port) for _ in range(3)) < 1
+        stall(port, "idle", 100, clients)
+        assert max(ask(port) for _ in range(3)) < 1
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_worker_that_has_no_file_left_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Listener:
+        def accept(self) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(worker, "NO_ROOM_S", 0)
+    made = worker.Worker.__new__(worker.Worker)
+    made.nr_conns, made.worker_connections, made.pending_conns, made.keepalived_conns = 0, 9, deque(), deque()
+    made.accept(Listener())  # type: ignore[arg-type]
+
+
+def test_connections_fit_below_the_limit_on_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(1024, 1024)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: limits[0])
+    monkeypatch.setattr(resource, "setrlimit", lambda _what, pair: limits.append(pair))
+    assert make_room_for_connections(8) < 1024 - 100
+    limits[0] = (1024, 4096)
+    assert make_room_for_connections(8) == 1000
+    assert 1000 < limits[-1][0] <= 4096
 
 
 def test_a_body_by_small_pieces_is_taken(server: Server) -> None:
