@@ -20,13 +20,26 @@ if TYPE_CHECKING:  # a program started with room loads this before its first lin
 
 # CPython rounds a chunk up to a power of two: a frame just above 1 MiB leaves almost 1 MiB of a chunk of 2 MiB free.
 FRAME_WORDS = 1 << 17
+# Half as much also has its place in the free half of such a chunk, so nothing is mapped for it there.
+BACKWARD_FRAME_WORDS = FRAME_WORDS // 2
 HAS_CHUNKS = sys.implementation.name == "cpython" and sys.version_info >= (3, 11)
 
 
-def widen(function: Any) -> None:
+def widen(function: Any, frame_words: int = FRAME_WORDS) -> None:
     """Give a Python function a frame of 1 MiB, in place: whatever runs below it has room."""
     if HAS_CHUNKS:
-        function.__code__ = function.__code__.replace(co_stacksize=FRAME_WORDS)
+        function.__code__ = function.__code__.replace(co_stacksize=frame_words)
+
+
+def widen_backward() -> None:
+    """Give room to every backward pass of compiled code, in whatever thread autograd runs it.
+
+    Autograd starts threads in C++ (one for each GPU), which have no first Python function to widen; this is the one
+    that they call for it. Needs torch.
+    """
+    from torch.autograd.function import BackwardCFunction
+
+    widen(BackwardCFunction.apply, BACKWARD_FRAME_WORDS)
 
 
 def call_with_room(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:

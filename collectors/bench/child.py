@@ -20,7 +20,7 @@ from collectors.bench.outcome import Outcome
 from collectors.bench.settings import Settings, load_settings
 from collectors.bench.stages import Stages
 from collectors.own import import_own
-from collectors.stack_room import call_with_room
+from collectors.stack_room import call_with_room, widen_backward
 
 TASK, RESULT = "task.json", "result.json"
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
@@ -92,8 +92,11 @@ def _measure(task: Task, stages: Stages) -> Outcome:
     bench = Workbench(task.ref, task.settings, stages)
     bench.load()
     module = import_own(f"collectors.bench.experiments.{task.experiment}")
+    has_room = not task.settings.no_stack_room
+    if has_room:
+        widen_backward()
     try:
-        outcome: Outcome = module.run(bench) if task.settings.no_stack_room else call_with_room(module.run, bench)
+        outcome: Outcome = call_with_room(module.run, bench) if has_room else module.run(bench)
     except Exception as error:  # whatever a model does is its status
         return bench.describe(failure(error))
     return bench.describe(outcome)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.tools.observed import ROOT, Workplace
+from tests.tools.observed import PROGRAMS, ROOT, Workplace
 
 ROOM = ("--stack-room", "--quiet")
 SLOW = """
@@ -52,6 +52,16 @@ def test_stack_room_leaves_no_slow_depth_in_program_thread_and_spawned_process(p
     assert place.run(program, options=ROOM).stdout.split() == ["0", "0", "0"]
     assert place.run(program, options=("--quiet",)).stdout.split() == without
     assert [row["stack_room"] for row in place.rows("select stack_room from runs order by id")] == [1, 0]
+
+
+@pytest.mark.torch
+def test_stack_room_reaches_the_backward_pass_in_a_thread_that_autograd_starts(place: Workplace) -> None:
+    program = PROGRAMS / "pool_backward.py"
+    without = place.run(program, options=("--quiet",)).stdout.split()
+    if without == ["True", "0"]:
+        pytest.skip(f"CPython {sys.version.split()[0]} has no frame-stack cliff")
+    assert without[0] == "True", "the innermost backward ran in the main thread"
+    assert place.run(program, options=ROOM).stdout.split() == ["True", "0"]
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -73,6 +73,11 @@ def _install():
         _load(".observe.hooks").install_from_environment()
     except Exception as error:  # the observed program never notices us
         _tell("cannot observe this process", error)
+    if os.environ.get("COMPILEBOARD_STACK_ROOM"):
+        try:
+            _load(".stack_room").widen_backward()
+        except Exception as error:
+            _tell("cannot give autograd's threads room on their frame stacks", error)
 
 
 def _give_room():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from benchmarks.stack_room import SLOW_FAULTS, in_fresh_thread, measure_depths
 from collectors.bench.settings import list_torch_variables
 from collectors.store.codec import unpack
 from tests.integration.bench.test_bench import rows
-from tests.tools.observed import Workplace
+from tests.tools.observed import PROGRAMS, Workplace
 
 pytestmark = pytest.mark.torch
 
@@ -40,9 +41,9 @@ class Wide(torch.nn.Linear):
 """
 
 
-def bench(place: Workplace, model: Path, *words: str) -> None:
+def bench(place: Workplace, model: Path, *words: str, name: str = "Wide") -> None:
     command = [sys.executable, "-m", "collectors", "bench", "--db", str(place.database), "--device", "cpu"]
-    only = f"path:{model},class:Wide"
+    only = f"path:{model},class:{name}"
     subprocess.run([*command, "--only", only, *words], env=place.environ(), cwd=place.folder, check=True, timeout=560)
 
 
@@ -74,6 +75,16 @@ def test_what_is_timed_has_room_and_its_page_faults_are_recorded(place: Workplac
     _row, without, _repeats = result(place, "eager_quick_no_stack_room")
     for name in ("eager_page_faults", "compiled_page_faults"):
         assert with_room[name] < 100 < 500 < without[name], (with_room, without)
+
+
+@pytest.mark.parametrize("words", [("--no-stack-room",), ()])
+def test_a_backward_pass_in_a_thread_of_autograds_has_room(tmp_path: Path, words: tuple[str, ...]) -> None:
+    if not any(it.faults >= SLOW_FAULTS for it in in_fresh_thread(lambda: measure_depths(200, 5))):
+        pytest.skip("this interpreter's frame stack has no cliff")
+    model = Path(shutil.copy(PROGRAMS / "pool_backward.py", tmp_path))
+    bench(Workplace(tmp_path), model, "--backend", "eager", "--training", "--quick", *words, name="Model")
+    slow_depth_count = int(model.with_suffix(".txt").read_text())
+    assert (slow_depth_count > 0) == bool(words)
 
 
 def test_a_compile_time_is_the_median_of_samples_with_caches_of_their_own(place: Workplace) -> None:
