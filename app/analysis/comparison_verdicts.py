@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.analysis.comparison_metrics import MEDIANS, SAMPLES, YARDSTICKS, threshold_of
@@ -53,7 +53,7 @@ class Measurement:
 
     value: float
     interval: tuple[float, float] | None = None
-    samples: Sequence[float] = ()
+    samples: Sequence[float] | None = ()  # None: a file's number, of which nobody knows how many there were
 
 
 def judge(metric: Metric, base: Entry, new: Entry) -> Delta | None:
@@ -67,12 +67,13 @@ def judge_values(metric: Metric, base: float, new: float) -> Delta:
     return decide(metric, Measurement(base), Measurement(new))
 
 
-def decide(metric: Metric, base: Measurement, new: Measurement) -> Delta:
+def decide(metric: Metric, base: Measurement, new: Measurement, threshold: float | None = None) -> Delta:
     """Say what a change is: the one place where a verdict is made.
 
     A count is compared by itself; intervals, many repeats or some samples tell what is noise; of medians whose repeats
     were not kept the threshold does. What was measured once on a side is never better or worse.
     """
+    threshold = threshold_of(metric) if threshold is None else threshold
     before, after = base.value, new.value
     change = after / before - 1 if before > 0 else 0.0 if after == before else None
     is_count = metric.kind == "count"
@@ -84,29 +85,38 @@ def decide(metric: Metric, base: Measurement, new: Measurement) -> Delta:
         return Delta(metric, before, after, change, "noise", "threshold", reason)
     if base.interval and new.interval:
         return _by_intervals(metric, (before, after), base.interval, new.interval)
-    counts = len(base.samples), len(new.samples)
+    base_samples, new_samples = base.samples or (), new.samples or ()
+    counts = len(base_samples), len(new_samples)
     if min(counts) and smallest_p(*counts) < ALPHA:
-        return _by_repeats(metric, (before, after), base.samples, new.samples)
+        return _by_repeats(metric, (before, after), base_samples, new_samples)
     if min(counts) >= FEWEST_SAMPLES:
-        return _by_samples(metric, (before, after), base.samples, new.samples)
-    threshold = threshold_of(metric)
+        return _by_samples(metric, (before, after), base_samples, new_samples, threshold)
     detail = f"a change up to {100 * threshold:g} % is taken as noise"
     if abs(change) <= threshold:
         return Delta(metric, before, after, change, "noise", "threshold", detail)
-    if metric.name in MEDIANS and not any(counts):
-        return Delta(metric, before, after, change, _direct(metric, before, after), "threshold", detail)
-    return Delta(metric, before, after, change, "single", "threshold", _describe_counts(counts))
+    known = [None if _is_unknown(metric, side) else len(side.samples or ()) for side in (base, new)]
+    if any(count is not None and count < FEWEST_SAMPLES for count in known):
+        return Delta(metric, before, after, change, "single", "threshold", _describe_counts(known))
+    return Delta(metric, before, after, change, _direct(metric, before, after), "threshold", detail)
 
 
 def _measure(metric: Metric, entry: Entry) -> Measurement | None:
     value = entry.values.get(metric.name)
     if value is None:
         return None
-    return Measurement(value, entry.interval if metric.name == "speedup" else None, _pick_samples(metric, entry))
+    return Measurement(value, entry.interval if metric.name == "speedup" else None, pick_samples(metric, entry.repeats))
 
 
-def _describe_counts(counts: tuple[int, int]) -> str:
-    words = [f"{count} samples" if count > 1 else "one sample" for count in counts]  # of a bare value none is kept
+def _is_unknown(metric: Metric, side: Measurement) -> bool:
+    """Return True if a number may be made of any count of samples: a file's, or a median without its repeats."""
+    return side.samples is None or (not side.samples and metric.name in MEDIANS)
+
+
+def _describe_counts(counts: Sequence[int | None]) -> str:
+    words = [
+        "no known count" if count is None else f"{count} samples" if count > 1 else "one sample"  # kept or not
+        for count in counts
+    ]
     said = f"{words[0]} each" if words[0] == words[1] else f"{words[0]} on base, {words[1]} in new"
     return f"{said}; a verdict takes {FEWEST_SAMPLES} each"
 
@@ -128,7 +138,9 @@ def _by_repeats(metric: Metric, values: tuple[float, float], base: Sequence[floa
     return Delta(metric, *values, change, word, "repeats", said, found.p_value)
 
 
-def _by_samples(metric: Metric, values: tuple[float, float], base: Sequence[float], new: Sequence[float]) -> Delta:
+def _by_samples(
+    metric: Metric, values: tuple[float, float], base: Sequence[float], new: Sequence[float], threshold: float
+) -> Delta:
     """Compare some samples, too few for a test of ranks: a change lies further apart than either side is wide.
 
     Of two sets of three of one normal distribution that differ by more than 10 %, less than 1 in 100 do so.
@@ -136,7 +148,7 @@ def _by_samples(metric: Metric, values: tuple[float, float], base: Sequence[floa
     gap = max(min(new) - max(base), min(base) - max(new))
     is_apart = gap > max(max(base) - min(base), max(new) - min(new))
     change = values[1] / values[0] - 1
-    is_changed = is_apart and abs(change) > threshold_of(metric)
+    is_changed = is_apart and abs(change) > threshold
     ranges = " and ".join(f"{min(samples):.3g} to {max(samples):.3g}" for samples in (base, new))
     detail = f"{len(base)} and {len(new)} samples, {ranges}{'' if is_apart else ', not clearly apart'}"
     return Delta(metric, *values, change, _direct(metric, *values) if is_changed else "noise", "samples", detail)
@@ -156,8 +168,9 @@ def _direct(metric: Metric, base: float, new: float) -> str:
     return "changed" if better is None else "better" if better else "worse"
 
 
-def _pick_samples(metric: Metric, entry: Entry) -> Sequence[float]:
-    found = [entry.repeats.get(name, ()) for name in SAMPLES.get(metric.name, ())]
+def pick_samples(metric: Metric, repeats: Mapping[str, Sequence[float]]) -> Sequence[float]:
+    """Return what tells the noise of a metric; nothing where it was not kept."""
+    found = [repeats.get(name, ()) for name in SAMPLES.get(metric.name, ())]
     if len(found) < 2:
         return found[0] if found else ()
     over, under = found

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from app.analysis.comparison_metrics import SAMPLES
-from app.analysis.gates.model import MEMORY_SAMPLES, SPEEDUP_SAMPLES, Distinct, Row, Side
+from app.analysis.comparison_verdicts import pick_samples
+from app.analysis.gates.model import Distinct, Row, Side
 from app.analysis.gates.pairing import FIELDS, TIE_BREAKERS, name_configuration
+from app.analysis.metrics import BY_NAME
 from app.checks.findings import load_findings
 from app.checks.tables import CannotCompare
 from app.format import format_plural
@@ -39,14 +40,14 @@ _EXPECTED = "expected_"  # experiments of what a file expects, not of what was m
 
 def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     """Make a side of a run: its results, its distinct graph breaks and causes by model, its surroundings."""
-    samples = load_repeats(reader, [run.id])
+    repeats = load_repeats(reader, [run.id])
     counts = check_parts.list_instruction_counts(reader, run.id)
     expected = check_parts.list_expected(reader, run.id)
     rows: list[Row] = []
     tasks: dict[str, str] = {}
     for merged, parts in merge_with_parts(list_measured(reader, run.id)):
         row = _make_row(_name_gpu(merged, run), parts, counts, expected)
-        row = replace(row, cells={**row.cells, **_count_samples(samples.get(merged.id, {}))})
+        row = replace(row, samples=_pick_samples(repeats.get(merged.id, {})))
         rows.append(row)
         tasks |= dict.fromkeys(merged.tasks, row.key)
     breaks = _by_model(check_parts.list_task_breaks(reader, run.id), tasks)
@@ -62,13 +63,11 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     )
 
 
-def _count_samples(samples: Mapping[str, Sequence[float]]) -> dict[str, int]:
-    """Count what a speedup and a compression were measured by, where that was kept."""
-    return {
-        cell: min(len(samples[name]) for name in names)
-        for cell, names in ((SPEEDUP_SAMPLES, SAMPLES["speedup"]), (MEMORY_SAMPLES, SAMPLES["compression_ratio"]))
-        if all(samples.get(name) for name in names)
-    }
+def _pick_samples(repeats: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Pick what a speedup and a compression were measured by; a timed model's peak without samples was taken once."""
+    if not repeats:
+        return {}  # an upstream file's: nobody knows
+    return {name: list(pick_samples(BY_NAME[name], repeats)) for name in ("speedup", "compression_ratio")}
 
 
 def _name_gpu(merged: ResultRow, run: RunRow) -> ResultRow:

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from app.analysis.comparison_verdicts import FEWEST_SAMPLES
 from app.queries.findings import Finding
 
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
-# Of a row of our own runs: how many samples a number is made of. A file of upstream's does not say.
-SPEEDUP_SAMPLES, MEMORY_SAMPLES = "speedup_samples", "memory_samples"
 
 
 @dataclass(frozen=True)
@@ -28,6 +25,8 @@ class Row:
     cells: Mapping[str, Any]
     series: Mapping[str, Any] = field(default_factory=dict)  # suite, mode, dtype, …: empty where only a name is known
     key: str = ""  # what its graph breaks and causes have as `model`, before sides are paired
+    # Of our own runs: what `speedup` and `compression_ratio` were measured by. A file of upstream's does not say.
+    samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -126,13 +125,6 @@ class Rule:
     def make(self, name: str, word: str, detail: str = "") -> Verdict:
         """Make a verdict of this rule."""
         return Verdict(self.name, name, word, self.words[word], detail)
-
-
-def describe_few(row: Row, other: Row, cell: str) -> str:
-    """Say which side has too few samples for a verdict; '' where none has, or that is not known."""
-    counts = {where: read_counter(it.cells.get(cell)) for where, it in (("here", row), ("expected", other))}
-    few = [f"{count} {where}" for where, count in counts.items() if count is not None and count < FEWEST_SAMPLES]
-    return f"samples: {', '.join(few)}; a verdict takes {FEWEST_SAMPLES}" if few else ""
 
 
 def is_empty(cell: Any) -> bool:

@@ -1,25 +1,16 @@
 """`speedup`: no model slower than in the baseline by more than noise.
 
-Slower means that the 95 % intervals lie apart and that the change is above the tolerance; where a side has no interval
-(upstream's CSVs keep none), the tolerance alone decides. Fewer than three repeats decide nothing.
+A change above the tolerance is judged as Compare judges it: by the 95 % intervals, or by the samples; where a side has
+neither (upstream's CSVs), the tolerance alone decides. Fewer than three repeats decide nothing.
 """
 
 from __future__ import annotations
 
-from app.analysis.gates.model import (
-    FAIL,
-    NOTE,
-    PASS,
-    SPEEDUP_SAMPLES,
-    Options,
-    Row,
-    Rule,
-    Side,
-    Verdict,
-    describe_few,
-    need_columns,
-    read_number,
-)
+from app.analysis.comparison_verdicts import Measurement, decide
+from app.analysis.gates.model import FAIL, NOTE, PASS, Options, Row, Rule, Side, Verdict, need_columns, read_number
+from app.analysis.metrics import BY_NAME
+
+WORDS = {"worse": "SLOWER", "better": "FASTER", "single": "FEW_SAMPLES"}
 
 
 def check(actual: Side, expected: Side, options: Options) -> list[Verdict]:
@@ -58,12 +49,13 @@ def _compare(row: Row, other: Row, found: float, wanted: float, tolerance: float
         return "OTHER_BATCH_SIZE", f"{detail}; batch size {batches[0]}, expected {batches[1]}"
     if abs(change) <= tolerance:
         return "PASS", detail
-    ours, theirs = _interval(row), _interval(other)
-    if ours and theirs and ours[0] <= theirs[1] and theirs[0] <= ours[1]:
-        return "NOISE", f"{detail}; the intervals overlap"
-    if few := describe_few(row, other, SPEEDUP_SAMPLES):
-        return "FEW_SAMPLES", f"{detail}; {few}"
-    return ("SLOWER" if change < 0 else "FASTER"), detail
+    delta = decide(BY_NAME["speedup"], _measure(other, wanted), _measure(row, found), tolerance)
+    word = WORDS.get(delta.verdict, "NOISE")
+    return word, detail if word in ("SLOWER", "FASTER") else f"{detail}; {delta.detail}"
+
+
+def _measure(row: Row, value: float) -> Measurement:
+    return Measurement(value, _interval(row), row.samples.get("speedup"))
 
 
 def _interval(row: Row) -> tuple[float, float] | None:

@@ -292,7 +292,7 @@ def test_an_update_takes_the_models_asked_for(
     database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _record(store, "A")
-    _record(store, "B", 1, breaks=("y",), values={"speedup": 0.8})
+    _record(store, "B", 1, breaks=("y",), values={"speedup": 0.8, "speedup_low": 0.79, "speedup_high": 0.81})
     fixed = ["--db", str(database)]
     assert main(["baseline", "save", "main", "--run", "A", *fixed]) == 0
     assert main(["baseline", "update", "main", "--run", "B", "--model", "cnn", *fixed]) == 0

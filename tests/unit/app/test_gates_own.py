@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.analysis.comparison_verdicts import Measurement, decide
 from app.analysis.gates import DEFAULT, RULES, find_rules
 from app.analysis.gates.model import FAIL, Distinct, Options, Row, Side
+from app.analysis.metrics import BY_NAME
 
 
 def _row(name: str, **cells: Any) -> Row:
-    return Row(name, {"status": "measured", **cells})
+    samples = cells.pop("samples", {})
+    return Row(name, {"status": "measured", **cells}, samples=samples)
+
+
+def _timed(speedup: float, count: int, spread: float = 0.01) -> dict[str, Any]:
+    """Give a speedup and the samples that it is the median of."""
+    samples = [speedup * (1 + spread * (place - count // 2)) for place in range(count)]
+    return {"speedup": speedup, "samples": {"speedup": samples}}
 
 
 def _words(rule: str, actual: Side, expected: Side, **options: Any) -> list[tuple[str, str]]:
@@ -48,9 +58,11 @@ def test_missing_baselines_are_named() -> None:
         ({"speedup": 1.0}, {"speedup": 1.02}, "PASS"),
         ({"speedup": 0.9}, {"speedup": 1.0}, "SLOWER"),  # no intervals: the tolerance alone decides
         ({"speedup": 1.2}, {"speedup": 1.0}, "FASTER"),
-        ({"speedup": 0.9, "speedup_samples": 1}, {"speedup": 1.0}, "FEW_SAMPLES"),
-        ({"speedup": 0.9, "speedup_samples": 3}, {"speedup": 1.0, "speedup_samples": 2}, "FEW_SAMPLES"),
-        ({"speedup": 0.9, "speedup_samples": 3}, {"speedup": 1.0, "speedup_samples": 3}, "SLOWER"),
+        (_timed(0.9, 1), {"speedup": 1.0}, "FEW_SAMPLES"),
+        (_timed(0.9, 3), {"speedup": 1.0}, "SLOWER"),  # a file's: nobody knows of how many
+        (_timed(0.9, 3), _timed(1.0, 2), "FEW_SAMPLES"),
+        (_timed(0.9, 3), _timed(1.0, 3), "SLOWER"),
+        (_timed(0.9, 3, spread=0.1), _timed(1.0, 3), "NOISE"),
         (
             {"speedup": 0.9, "speedup_low": 0.7, "speedup_high": 1.1},
             {"speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01},
@@ -75,11 +87,33 @@ def test_speedup_weighs_the_noise(now: dict[str, Any], before: dict[str, Any], w
     assert _words("speedup", *sides)[0] == ("m", word)
 
 
-@pytest.mark.parametrize(("count", "word"), [(1, "FEW_SAMPLES"), (3, "FAIL"), (None, "FAIL")])
-def test_memory_measured_once_never_fails(count: int | None, word: str) -> None:
-    cells = {"compression_ratio": 0.5} | ({} if count is None else {"memory_samples": count})
-    before, now = Side("before", (_row("a", compression_ratio=1.0),)), Side("now", (_row("a", **cells),))
-    assert _words("memory", now, before) == [("a", word)]
+@pytest.mark.parametrize(
+    ("samples", "word"),
+    [
+        (None, "FAIL"),  # an upstream file's, by upstream's rule
+        ([], "FEW_SAMPLES"),
+        ([0.8], "FEW_SAMPLES"),
+        ([0.79, 0.8, 0.81], "FAIL"),
+        ([0.7, 0.8, 0.95], "NOISE"),
+    ],
+)
+def test_memory_below_its_share_is_judged_by_its_samples(samples: list[float] | None, word: str) -> None:
+    kept = {} if samples is None else {"samples": {"compression_ratio": samples}}
+    known = {} if samples is None else {"samples": {"compression_ratio": [0.99, 1.0, 1.01]}}
+    before, now = _row("a", compression_ratio=1.0, **known), _row("a", compression_ratio=0.8, **kept)
+    assert _words("memory", Side("now", (now,)), Side("before", (before,))) == [("a", word)]
+
+
+@given(*[st.lists(st.floats(0.5, 2), min_size=1, max_size=12)] * 2, st.sampled_from(["speedup", "compression_ratio"]))
+def test_check_fails_only_what_compare_calls_worse(before: list[float], now: list[float], metric: str) -> None:
+    values = [median(samples) for samples in (before, now)]
+    rows = [_row("m", **{metric: value}, samples={metric: kept}) for value, kept in zip(values, (before, now))]
+    rule = {"speedup": "speedup", "compression_ratio": "memory"}[metric]
+    ((_name, word),) = _words(rule, Side("now", (rows[1],)), Side("before", (rows[0],)))
+    sides = [Measurement(value, samples=kept) for value, kept in zip(values, (before, now))]
+    verdict = decide(BY_NAME[metric], *sides).verdict
+    is_large = abs(values[1] / values[0] - 1) > 0.05
+    assert (word in ("SLOWER", "FAIL")) == (verdict == "worse" and is_large)
 
 
 def test_speedups_of_other_batch_sizes_are_not_compared() -> None:
