@@ -252,10 +252,22 @@ def test_a_person_deletes_a_run_after_being_asked(open_tab: Callable[..., Page],
     tab.get_by_role("link", name="Keep it").click()
     assert tab.locator("h1").inner_text() == "own"
     tab.get_by_role("link", name="Delete").click()
-    tab.get_by_role("button", name="Delete it for good").click()
-    assert tab.get_by_role("status").inner_text() == "The run was deleted."
+    tab.get_by_role("button", name="Delete").click()
+    tab.get_by_role("status").get_by_role("link", name="Restore it within 7 days").wait_for()
     tab.goto(f"{address}/runs/{own_run}")
-    assert "There is no run" in tab.locator("main").inner_text()
+    assert f"Run {own_run} was deleted." in tab.locator("main").inner_text()
+
+
+def test_a_deleted_run_comes_back_from_the_activity_page(
+    open_tab: Callable[..., Page], address: str, own_run: str
+) -> None:
+    tab = open_tab()
+    tab.goto(f"{address}/runs/{own_run}/delete")
+    tab.get_by_role("button", name="Delete").click()
+    tab.get_by_role("link", name="Restore it within 7 days").click()
+    tab.get_by_role("row").filter(has_text=own_run).get_by_role("button", name="Restore own").click()
+    tab.goto(f"{address}/runs/{own_run}")
+    assert tab.locator("h1").inner_text() == "own"
 
 
 def test_a_shared_link_shows_exactly_the_same(open_tab: Callable[..., Page], address: str) -> None:

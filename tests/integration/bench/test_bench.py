@@ -193,7 +193,7 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
     assert rows(place, "select status from results") == [{"status": "measured"}]
     done = bench(place, *only, "--timeout", "12", "--resume")
     assert done.returncode == 0, "one was measured before"
-    assert "of 1 models" in done.stdout, "the summary is of the whole run"
+    assert "of 1 model\n" in done.stdout, "the summary is of the whole run"
     assert [row["state"] for row in rows(place, "select state from runs")] == ["finished"]
     assert [row["reason"] for row in rows(place, "select reason from results order by id")] == [None, "timeout"]
     assert bench(place, *only, "--channels-last", "--resume").returncode == 2, "other settings are another run"

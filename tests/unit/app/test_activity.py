@@ -40,7 +40,7 @@ def test_the_api_lists_and_restores_deleted_runs(client: FlaskClient) -> None:
     assert client.post("/api/v1/deleted_runs/R1/restore").json["data"]["id"] == "R1"
     assert client.get("/api/v1/deleted_runs").json["data"] == []
     again = client.post("/api/v1/deleted_runs/R1/restore")
-    assert (again.status_code, again.json["error"]) == (404, "No run R1 was deleted here.")
+    assert (again.status_code, again.json["error"]) == (404, "There is no run R1 among the deleted ones.")
 
 
 def test_who_changed_what_is_kept_and_what_changed_nothing_is_not(database: Path, client: FlaskClient) -> None:

@@ -179,12 +179,10 @@ def test_words_for_ranks_caches_and_majorities() -> None:
 def test_hostile_names_stay_text(client: FlaskClient, store: sqlite3.Connection) -> None:
     record_run(store)
     store.execute("update processes set rank = 0")
-    store.execute(
-        "insert into processes"
-        " select 'other', run_id, parent_id, pid, 1, 1, 2, level, command, started_us, last_seen_us,"
-        " last_sequence, python_version, torch_version, torch_git, cuda_version, cudnn_version, triton_version,"
-        " capabilities, environment, counters, compile_times, losses, snapshot_final, task from processes limit 1"
-    )
+    columns = [row["name"] for row in store.execute("pragma table_info(processes)")]
+    other = {"id": "'other'", "rank": "1", "local_rank": "1", "world_size": "2"}
+    values = ", ".join(other.get(column, column) for column in columns)
+    store.execute(f"insert into processes select {values} from processes limit 1")
     store.execute("update functions set name = ? || id", (BAD,))
     store.commit()
     page = client.get(f"/runs/{RUN}/ranks?rows=all").text
