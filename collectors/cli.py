@@ -156,8 +156,9 @@ def open_launch(arguments: argparse.Namespace, command: list[str]) -> Launch:
         served = hints.dashboard("serve", database=arguments.db)
         if launch.recording.recorder is not None:
             say(f"run {launch.manifest.run_id} is recorded in {arguments.db}; see it with: {served}")
-        for warning in unreachable(command):
-            say(warning)
+        with unhindered("what the hooks may not reach cannot be said"):
+            for warning in unreachable(command):
+                say(warning)
     return launch
 
 

@@ -13,6 +13,7 @@ from collectors.decode.redact import withhold_code
 from collectors.record.facts import git_facts, gpu_facts, host_facts
 from collectors.record.home import new_run_id, spool_root
 from collectors.record.manifest import RUN_ID, Manifest
+from collectors.record.problems import describe_error
 from collectors.scrub import scrub_argv, scrub_environment, scrub_values
 from collectors.store.errors import StoreError
 
@@ -72,7 +73,7 @@ def describe_run(
         try:
             return fact()
         except Exception as error:  # git, a driver, a file system: nothing of it is the program's matter
-            troubles.append(["not_asked", f"{what} cannot be asked for: {error}"])
+            troubles.append(["not_asked", f"{what} cannot be asked for: {describe_error(error)}"])
             return instead
 
     return Manifest(

@@ -100,7 +100,8 @@ class Recorder:
             self.reader.rewind(mark)
             self.said.offset, self.said.line = said_mark
             raise
-        if counted := self._beside("page faults", lambda: list[Event](self.faults.step()), []):
+        counted: list[Event] = self._beside("page faults", lambda: list(self.faults.step()), [])
+        if counted:
             self._ingest(counted)
         self._keep_history(HISTORY_S)
         if time.monotonic() >= self._beat_s:

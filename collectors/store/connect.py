@@ -33,8 +33,7 @@ def open_writer(
     name = os.fspath(path)
     if not create and not os.path.exists(name):
         raise StoreMissing(describe_missing(name))
-    if os.path.isdir(name):
-        raise NotAStore(f"{name} is a folder; --db expects a file.")
+    _check_file(name)
     if os.path.basename(name) == ":memory:":
         raise NotAStore(f"{name} is SQLite's name for a database without a file, which keeps nothing; give --db FILE.")
     try:
@@ -61,6 +60,13 @@ def open_writer(
         raise
 
 
+def _check_file(name: str) -> None:
+    """Raises: NotAStore for what is there and can never be a database."""
+    if os.path.exists(name) and not os.path.isfile(name):
+        kind = "a folder" if os.path.isdir(name) else "a device or a pipe"
+        raise NotAStore(f"{name} is {kind}; --db expects a file.")
+
+
 def _use_wal(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
     """Turn the write-ahead log on; a new file is not in it yet.
 
@@ -85,8 +91,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     name = os.fspath(path)
     if not os.path.exists(name):
         raise StoreMissing(describe_missing(name))
-    if os.path.isdir(name):
-        raise NotAStore(f"{name} is a folder; --db expects a file.")
+    _check_file(name)
     try:
         connection = _open_read_only(name)
     except (sqlite3.Error, UnicodeDecodeError) as error:

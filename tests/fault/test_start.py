@@ -172,6 +172,14 @@ STEPS = [
     "collectors.record.summary.summarize",
     "collectors.cli.progress_line",
 ]
+# A task beside the recording is a reject of the run; what is closed or looked at last has nothing more to lose.
+SILENT = {
+    "collectors.record.recorder.say_history",
+    "collectors.record.recorder.index_run",
+    "collectors.record.recorder.Recorder.close",
+    "collectors.record.recording.writers_alive",
+}
+AFTER_THE_LAUNCH = SILENT | {"collectors.record.command.unreachable", "collectors.cli.progress_line"}
 
 
 @pytest.fixture
@@ -200,6 +208,9 @@ def test_a_step_that_raises_is_one_line_and_the_program_runs(
     out, err = capfd.readouterr()
     assert (out, err.count("theirs"), "Traceback" in err) == ("ran\n", 1, False)
     assert all(line.startswith("compileboard: ") for line in err.splitlines() if line != "theirs")
+    assert err.count("boom") == (step not in SILENT), err
+    if step in AFTER_THE_LAUNCH:
+        assert in_place.only_run()["state"] == "failed"
 
 
 def test_what_could_not_be_asked_for_is_a_state_of_the_run(
@@ -207,7 +218,7 @@ def test_what_could_not_be_asked_for_is_a_state_of_the_run(
 ) -> None:
     monkeypatch.setattr("collectors.record.opening.gpu_facts", lambda _: 1 / 0)
     assert main(["run", "--quiet", "--db", str(in_place.database), "--", *PROGRAM]) == 7
-    words = "the GPUs cannot be asked for: division by zero"
+    words = "the GPUs cannot be asked for: ZeroDivisionError: division by zero"
     assert capfd.readouterr().err.splitlines() == [f"compileboard: {words}", "theirs"]
     (reject,) = in_place.rows("select file_name, kind, example from run_rejects")
     assert reject == {"file_name": "run.json", "kind": "not_asked", "example": words}

@@ -150,6 +150,7 @@ HOPELESS: dict[str, Callable[[Path], None]] = {
     "run.json: run_id is a path": _fact("run_id", "../../x"),
     "run.json: gone": lambda folder: (folder / "run.json").unlink(),
     "run.json: the database is a folder": _fact("database", "/"),
+    "run.json: the database is a device": _fact("database", "/dev/null"),
 }
 
 

@@ -137,6 +137,14 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
             opener(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["/dev/null", "/dev/full", "pipe.db"])
+def test_a_device_or_a_pipe_is_refused(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe.db")
+    for opener in (open_reader, open_writer):
+        with pytest.raises(NotAStore, match="is a device or a pipe; --db expects a file"):
+            opener(tmp_path / name)
+
+
 def test_a_name_that_sqlite_keeps_no_file_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in (":memory:", tmp_path / ":memory:"):
