@@ -97,8 +97,8 @@ def _read_timeline(connection: sqlite3.Connection, run_id: str, _source: bool) -
 
 
 def _read_stacks(connection: sqlite3.Connection, run_id: str, source: bool) -> Section:
-    compiles = stacks.list_stack_compiles(connection, run_id)
-    tree = stack_tree.build_tree(stacks.list_nodes(connection, run_id), compiles)
+    compiles, nodes = stacks.list_stack_compiles(connection, run_id), stacks.list_nodes(connection, run_id)
+    tree = stack_tree.build_tree(nodes, compiles)
     block = stack_tree.lay_out(tree.root, most=MOST_BLOCKS)
     counts = Counter(map(stack_tree.name_ending, compiles))
     frames = stack_tree.list_frames(block)
@@ -106,6 +106,8 @@ def _read_stacks(connection: sqlite3.Connection, run_id: str, source: bool) -> S
         "block": block,
         "codes": stacks.list_codes(connection, frames) if source else {},
         "without_count": len(tree.without_stack),
+        "loose": stack_tree.list_loose_stacks(nodes, stacks.list_loose_records(connection, run_id)),
+        "most_loose": MOST_BLOCKS,
         "endings": [(ending, stack_tree.describe_ending(ending), count) for ending, count in counts.most_common()],
         "describe": stack_tree.describe_ending,
         "name_ending": stack_tree.name_ending,
