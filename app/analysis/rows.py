@@ -32,7 +32,7 @@ def plain_row(found: object) -> Row:
 
 def run_row(run: RunRow, tags: Iterable[tuple[str, str]] = ()) -> Row:
     """Return a run with its tags and totals."""
-    counts = {name: run.count(name) for name in COUNTED}
+    counts = {name: run.count(name) for name in (*COUNTED, "process_count")}
     more = {"shown_name": run.shown_name, "duration_us": run.duration_us, "tags": dict(tags)}
     return plain_row(run) | counts | more
 

@@ -113,8 +113,15 @@ class RunRow:
         """Return True where torch was seen: a file of results counts nothing but its own columns."""
         return self.torch_version is not None or self.compile_count > 0
 
+    @property
+    def has_only_results(self) -> bool:
+        """Return True for a file of benchmark results: nobody saw what was compiled."""
+        return self.result_count > 0 and not self.is_observed
+
     def count(self, name: str) -> int | None:
-        """Return one of COUNTED, None where nobody counted."""
+        """Return one of COUNTED or `process_count`, None where nobody counted."""
+        if name == "process_count":  # of a file of results the store has one for each table
+            return None if self.has_only_results else self.process_count
         value: int = getattr(self, name)
         return value if value or self.is_observed else None
 

@@ -10,6 +10,7 @@ from app.analysis.diagnosis import Finding
 from app.analysis.run_states import list_problems
 from app.format import format_count, format_duration, format_percent, format_plural, format_time
 from app.queries.run_breaks import DistinctBreak
+from app.queries.runs import RunRow
 from app.reports.contents import Contents
 from app.reports.markdown_explored import write_sections
 from app.reports.markdown_results import write_results
@@ -22,7 +23,7 @@ def render_markdown(contents: Contents) -> str:
     parts = [
         _head(contents),
         write_results(contents.results),
-        _todo(contents.findings, bool(contents.run.compile_count)),
+        _todo(contents.findings, contents.run),
     ]
     parts += [_breaks(contents), _recompiles(contents), _failures(contents)]
     parts += [*write_sections(contents.sections), _foot(contents)]
@@ -40,7 +41,8 @@ def _head(contents: Contents) -> list[str]:
     values = [format_count(run.count("compile_count")), format_duration(run.compile_us)]
     values += [format_count(run.count("graph_break_count"))]
     values += [format_count(run.count("recompile_count")), format_count(run.count("recompile_limit_count"))]
-    values += [format_count(contents.raised_count), format_percent(run.cache_hit_count / lookups) if lookups else "–"]
+    raised_count = contents.raised_count if contents.raised_count or run.is_observed else None
+    values += [format_count(raised_count), format_percent(run.cache_hit_count / lookups) if lookups else "–"]
     names = ["Compiles>", "Compile time>", "Graph breaks>", "Recompiles>", "Limit hits>", "Failures>", "Cache hits>"]
     lines = [f"## torch.compile: {prose(run.shown_name)}", "", " · ".join(line), ""]
     if detail.tags:
@@ -59,10 +61,12 @@ def _where(function: str | None, file: str | None, line: int | None = None) -> s
     return code(function) + place
 
 
-def _todo(findings: Sequence[Finding], compiled: bool) -> list[str]:
+def _todo(findings: Sequence[Finding], run: RunRow) -> list[str]:
     lines = ["### What to do", ""]
     if not findings:
-        return [*lines, "Nothing stands out." if compiled else "Nothing was compiled in this run."]
+        if run.has_only_results:
+            return [*lines, "Not recorded: a file of results says nothing of compiles."]
+        return [*lines, "Nothing stands out." if run.compile_count else "Nothing was compiled in this run."]
     for number, it in enumerate(findings[:MOST_ROWS], start=1):
         lines.append(f"{number}. **{prose(it.title)}** ({prose(it.number)})<br>{prose(it.fix, 500)}")
         if it.function or it.file:

@@ -68,7 +68,7 @@ def _compiles(detail: RunDetail) -> dict[str, Any]:
         "filtered": bool(wanted.outcome or wanted.text or recompiled is not None),
         "given": {key: request.args.get(key, "") for key in ("q", "outcome", "recompiled", "columns")},
         "outcomes": [(key, words.describe_outcome(key).word) for key in compiles.count_outcomes(reader, run.id)],
-        "chart": chart_compiles(longest, run.id, count) if longest else None,
+        "chart": chart_compiles(longest, run.id, count) if highest else None,
         "ranked": run.process_count > 1 or any(it.rank is not None for it in page.rows),
     }
 
@@ -174,6 +174,15 @@ FILLS: dict[str, Callable[[RunDetail], dict[str, Any]]] = {
     "processes": _processes,
 }
 
+# What a file of results says nothing of, by tab; it may have graph breaks.
+_UNSEEN = {
+    "compiles": "compiles",
+    "breaks": "graph breaks",
+    "recompiles": "recompiles",
+    "failures": "exceptions",
+    "caches": "caches",
+}
+
 
 @blueprint.get("/runs/<run_id>")
 def show(run_id: str) -> str:
@@ -183,11 +192,14 @@ def show(run_id: str) -> str:
     if fill is None:
         known = ", ".join(key for key in FILLS if key)
         raise FilterError(f"tab: {tab[:40]!r} is not one of {known}")
+    run = detail.run
+    is_unseen = run.has_only_results and tab in _UNSEEN and not (tab == "breaks" and run.graph_break_count)
     return render_run(
         detail,
         "run.html",
         tab=tab,
-        tab_file=f"run/{tab or 'summary'}.html",
+        tab_file="run/not_recorded.html" if is_unseen else f"run/{tab or 'summary'}.html",
+        tab_subject=_UNSEEN.get(tab),
         words=words,
         label_category=label_category,
         has_charts=tab in ("", "compiles"),

@@ -110,7 +110,7 @@ def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) ->
         state=describe_state(run, time.time_ns() // 1000, settings.stale_after_s),
         tab=tab,
         raised_count=raised_count,
-        tabs=list_tabs(detail, explored, {"failures": raised_count}),
+        tabs=list_tabs(detail, explored, {"failures": raised_count} if raised_count or run.is_observed else {}),
         explored=explored,
         reject_count=logs.count_rejects(get_reader(), run.id),
         reports=list_reports(run.id, explored.has_texts),

@@ -46,9 +46,9 @@ def write_process(batch: Batch, event: ProcessStarted) -> None:
            last_sequence, python_version, torch_version, torch_git, cuda_version, cudnn_version, triton_version,
            capabilities, environment)
         values
-          (:id, :run_id, :parent_id, :pid, :rank, :local_rank, :world_size, :task, :level, :command, :time_us, :time_us,
-           :sequence, :python_version, :torch_version, :torch_git, :cuda_version, :cudnn_version, :triton_version,
-           :capabilities, :environment)
+          (:id, :run_id, :parent_id, nullif(:pid, 0), :rank, :local_rank, :world_size, :task, :level, :command,
+           :time_us, :time_us, :sequence, :python_version, :torch_version, :torch_git, :cuda_version, :cudnn_version,
+           :triton_version, :capabilities, :environment)
         on conflict (id) do nothing
         """,
         {

@@ -68,6 +68,33 @@ def test_a_run_of_results_alone_counts_nothing(client: FlaskClient, store: sqlit
     assert row.count("not recorded") >= 3 and "0 µs" not in row
 
 
+def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    totals = {"result_count": 3, "failed_result_count": 2, "process_count": 2}
+    add_run(store, "R1", torch_version=None, source="import", gpu_name=None, gpu_count=0, totals=totals)
+    times = {"started_us": 1, "last_seen_us": 1, "last_sequence": -1}
+    insert(store, "processes", id="a" * 32, run_id="R1", **times, capabilities="{}", environment="{}")
+    for tab in ("compiles", "breaks", "recompiles", "failures", "caches", "processes"):
+        text = client.get(f"/runs/R1?tab={tab}").text
+        assert "<h2>Not recorded</h2>" in text and "A file of results says nothing of" in text, tab
+        assert "tabs__count" not in text, tab
+    assert "2 results failed</a>" in client.get("/runs/R1?tab=failures").text
+    assert "No GPU was visible" not in client.get("/runs/R1?tab=environment").text
+    assert client.get("/api/v1/runs/R1").json["data"]["process_count"] is None  # type: ignore[index]
+    report = client.get("/runs/R1/report.html").text
+    for claim in (
+        "Nothing was compiled",
+        "No process was observed",
+        "whole",
+        "No cache was",
+        "None: no call",
+        "#processes",
+    ):
+        assert claim not in report, claim
+    assert "Nothing was compiled" not in client.get("/runs/R1/report.md").text
+
+
 def test_the_failures_badge_is_the_number_of_cards(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
