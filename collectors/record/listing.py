@@ -69,6 +69,7 @@ def list_text(
 
 def _cells(row: sqlite3.Row) -> list[str]:
     seen = row["torch_version"] is not None or row["compile_count"] > 0
+    took_us = (row["ended_us"] or row["started_us"]) - row["started_us"]  # 0: of one moment alone
     counts = (row["compile_count"], row["graph_break_count"], row["recompile_count"])
     return [
         row["id"],
@@ -76,9 +77,9 @@ def _cells(row: sqlite3.Row) -> list[str]:
         printable(row["name"])[:30],
         printable(row["suite"] or "–")[:20],
         row["state"],
-        *(str(count) if seen else "–" for count in counts),
+        *(str(count) if seen or count else "–" for count in counts),
         duration_text(row["compile_us"]) if row["compile_us"] else "–",
-        duration_text(row["ended_us"] - row["started_us"]) if row["ended_us"] and row["started_us"] else "–",
+        duration_text(took_us) if row["started_us"] and took_us else "–",
     ]
 
 

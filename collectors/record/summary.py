@@ -93,7 +93,7 @@ class RunSummary:
         parts = [f"{self.state} ({end})" if end else self.state]
         began = f"{datetime.fromtimestamp(self.started_us / 1e6):%Y-%m-%d %H:%M:%S}"
         parts.append(f"started {began}" if self.started_us else f"start {NOT_RECORDED}")
-        if self.ended_us is not None and self.started_us:
+        if self.started_us and self.ended_us is not None and self.ended_us != self.started_us:
             parts.append(f"took {duration_text(self.ended_us - self.started_us)}")
         if self.commit:
             parts.append(f"commit {self.commit[:12]}{' (dirty)' if self.dirty else ''}")
@@ -109,7 +109,7 @@ class RunSummary:
         lines = [printable(f"run {self.id}  {self.name}")]
         torch = f"torch {self.torch_version} on {self.device}" if self.torch_version else f"torch {NOT_RECORDED}"
         for line in (self.ending(), self.command, torch if self.torch_version else f"{torch}; {self.device}"):
-            lines += _wrapped(line, columns, "  ", "    ")
+            lines += _wrapped(line, columns, "  ", "    ") if line else []
         lines.append("")
         width = max(len(name) for name, _ in self.headline())
         lines += [f"  {name:<{width}}  {value:>12}" for name, value in self.headline()]
@@ -337,8 +337,18 @@ def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
 def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[Counted]:
     rows = connection.execute(
         """
-        select compile_id, name, file, compiles.line as line, count(*) over () as whole
+        select compile_id, functions.name as name, file, compiles.line as line, count(*) over () as whole,
+          case
+            when not exists (
+              select 1
+              from compiles as later
+              where later.process_id = compiles.process_id
+                and (later.started_us, later.id) > (compiles.started_us, compiles.id)
+            )
+            then runs.ended_us - compiles.started_us
+          end as until_us
         from compiles
+        join runs on runs.id = run_id
         left join functions on functions.id = function_id
         where run_id = :run_id and outcome = 'started'
         order by compiles.started_us desc, compiles.id desc
@@ -350,12 +360,20 @@ def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[Counte
         Counted(
             f"{row['name'] or 'unknown function'}: compile {row['compile_id']}",
             1,
-            f"{row['file']}:{row['line']}" if row["file"] else "",
+            "\n".join(_describe_unfinished(row)),
         )
         for row in rows
     ]
     left_out = rows[0]["whole"] - len(rows) if rows else 0
     return [*found, Counted("others", left_out)] if left_out else found
+
+
+def _describe_unfinished(row: sqlite3.Row) -> list[str]:
+    """Describe where a compile without an end is, and how long it had run when the run ended."""
+    lines = [f"{row['file']}:{row['line']}"] if row["file"] else []
+    if row["until_us"] is not None and row["until_us"] >= 0:
+        lines.append(f"{duration_text(row['until_us'])} from its start to the end of the run")
+    return lines
 
 
 def _stack_cliffs(connection: sqlite3.Connection, run_id: str) -> list[Counted]:

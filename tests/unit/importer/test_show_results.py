@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from collectors.record.listing import list_text
 from collectors.record.summary import RunSummary, summarize
 from tests.unit.formats.files import RECORDED
 from tests.unit.importer.loading import one
@@ -23,6 +24,15 @@ def test_show_says_what_became_of_imported_results(tmp_path: Path) -> None:
     assert (head["results"], head["graph breaks"], head["compiles"]) == ("6", "10", "not recorded")
     assert sum(it.count for it in found.outcomes) == 6
     assert "performance: failed, fail_to_run" in found.text()
+
+
+def test_list_and_show_give_a_file_of_results_no_duration_and_no_pid(tmp_path: Path) -> None:
+    database = tmp_path / "t.db"
+    found = show(database, RECORDED)
+    assert "took" not in found.text() and "\n\n\n" not in found.text()
+    cells = list_text(str(database), 5).splitlines()[1].split()
+    assert cells[-5:] == ["–", "10", "–", "–", "–"]  # compiles, breaks, recompiles, compiling, took
+    assert one(database, "select count(pid) from processes") == 0
 
 
 def test_show_gives_the_geomean_of_each_configuration_and_of_how_many_models(tmp_path: Path) -> None:
