@@ -15,6 +15,8 @@ _HOUR_US = 3_600_000_000
 _STATE_COLORS = {
     "finished": "state-good",
     "finished, with failures": "series-2",
+    "imported": "series-7",
+    "imported, with failures": "series-8",
     "running": "state-busy",
     "failed": "state-bad",
     "killed": "series-5",
@@ -60,7 +62,8 @@ def chart_runs(points: Sequence[TrendPoint]) -> Chart:
 
 
 def _name_state(point: TrendPoint) -> str:
-    return "finished, with failures" if point.state == "finished" and point.has_failed else point.state
+    has_more = point.has_failed and point.state in ("finished", "imported")
+    return f"{point.state}, with failures" if has_more else point.state
 
 
 def chart_compile_time(points: Sequence[TrendPoint]) -> Chart:

@@ -7,6 +7,7 @@ import html
 import json
 import re
 import sqlite3
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from flask.testing import FlaskClient
 from app.charts import overview as charts
 from app.charts.base import MAX_CHART_BYTES, Chart
 from app.queries import overview
+from app.queries.runs import STATES
 from tests.unit.app.seed import START_US, add_run
 
 HOUR_US = 3_600_000_000
@@ -158,6 +160,14 @@ def test_markup_in_a_name_stays_text(client: FlaskClient, store: sqlite3.Connect
     names = [trace.get("name", "") for trace in _figures(text)["recompiles-chart"]["data"]]
     assert names
     assert not any("<" in name for name in names)
+
+
+def test_chart_of_runs_has_every_state() -> None:
+    (point,) = _points(1, 1)
+    failed = replace(point, state="imported", has_failed=True)
+    figure = charts.chart_runs([*(replace(point, state=state) for state in STATES), failed]).figure
+    assert sum(sum(trace["y"]) for trace in figure["data"]) == len(STATES) + 1
+    assert len({trace["meta"]["color"] for trace in figure["data"]}) == len(STATES) + 1
 
 
 def test_runs_with_failures_have_a_colour_of_their_own(client: FlaskClient, store: sqlite3.Connection) -> None:
