@@ -13,15 +13,15 @@ _MOST_OPEN = 100
 
 @dataclass(frozen=True)
 class OpenSpan:
-    """Hold a timed phase that began and has no end; `seen_us` is the last record of its thread.
+    """Hold a timed phase that began and has no end.
 
-    Units: microseconds since 1970.
+    `open_us` is until the run ended, or else until the last record of its thread; None where it is that record.
     """
 
     name: str
     begin_us: int
     depth: int
-    seen_us: int
+    open_us: int | None
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,14 @@ def list_unfinished(
         spans = connection.execute(OPEN_SQL, {"key": row["compile_key"], "limit": _MOST_OPEN})
         has_end = values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
         until_us = run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None
-        found.append(Unfinished(**values, until_us=until_us, spans=tuple(OpenSpan(**dict(it)) for it in spans)))
+        ended_us = None if until_us is None else run.ended_us
+        found.append(Unfinished(**values, until_us=until_us, spans=tuple(_open_span(it, ended_us) for it in spans)))
     return found
+
+
+def _open_span(row: sqlite3.Row, ended_us: int | None) -> OpenSpan:
+    open_us = (ended_us or row["seen_us"]) - row["begin_us"]
+    return OpenSpan(row["name"], row["begin_us"], row["depth"], open_us if open_us > 0 else None)
 
 
 COUNT_SQL = """

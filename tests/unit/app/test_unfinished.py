@@ -85,6 +85,13 @@ def test_cut_log_names_the_open_phases(client: FlaskClient, store: sqlite3.Conne
     key = store.execute("select id from compiles where outcome = 'started'").fetchone()["id"]
     page = client.get(f"/runs/{cut_run}/compiles/{key}").text
     assert "Never finished" in page and "fx_codegen_and_compile" in page
+    assert ">0 µs<" not in page  # the last record began that phase: nobody knows for how long it was open
+
+
+def test_killed_run_draws_no_chart_of_compiles_without_a_time(client: FlaskClient, store: sqlite3.Connection) -> None:
+    _record_killed_run(store)
+    page = client.get(f"/runs/{RUN}?tab=compiles").text
+    assert "not finished" in page and "compiles-chart" not in page
 
 
 def test_unfinished_queries_scan_nothing(store: sqlite3.Connection) -> None:
@@ -112,6 +119,7 @@ def test_summary_of_the_terminal_names_unfinished_compiles(store: sqlite3.Connec
     _record_killed_run(store)
     found = summarize(str(database), RUN)
     assert found is not None and "Compiles that never finished" in found.text() and "f: compile 0/0" in found.text()
+    assert "2.50 s from its start to the end of the run" in found.text()
     store.execute("update runs set state = 'running'")
     found = summarize(str(database), RUN)
     assert found is not None and found.unfinished == []
