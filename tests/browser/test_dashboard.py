@@ -295,6 +295,19 @@ def test_an_empty_database_says_how_to_fill_it(tab: Page, tmp_path: Path) -> Non
         tab.close()
 
 
+def test_the_list_of_runs_fits_a_laptop_whatever_failed_or_was_not_recorded(tab: Page, tmp_path: Path) -> None:
+    database = tmp_path / "runs.db"
+    migrate(database)
+    with closing(open_writer(database)) as store:
+        add_run(store, "R1", totals={"failure_count": 3, "result_count": 2, "failed_result_count": 1})
+        bare = {"torch_version": None, "git_commit": None, "gpu_name": None, "gpu_count": 0, "source": "import"}
+        add_run(store, "R2", **bare, totals={"result_count": 2, "failed_result_count": 2})
+    with serving(database) as server:
+        tab.goto(f"{server.address}/runs")
+        assert tab.locator(".scroll").evaluate("(box) => box.scrollWidth <= box.clientWidth")
+        tab.close()
+
+
 def test_an_unknown_run_is_one_sentence_with_a_way_on(open_tab: Callable[..., Page], address: str) -> None:
     tab = open_tab(allow="404")
     answer = tab.goto(f"{address}/runs/nope")
