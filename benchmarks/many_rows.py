@@ -69,13 +69,13 @@ KINDS: dict[str, Callable[[int], bytes]] = {
 }
 
 
-def write_log(path: Path, kind: str, *, most_bytes: int, most_records: int | None = None) -> int:
+def write_log(path: Path, kind: str, *, most_bytes: int, most_records: int | None = None, first: int = 0) -> int:
     """Write a compressed log of one kind until it has the size; return how many bytes come out of it."""
     unpacked = number = 0
     with path.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=9, mtime=0) as file:
         unpacked += file.write(STRINGS)
         while raw.tell() < most_bytes and (most_records is None or number < most_records):
-            unpacked += file.write(KINDS[kind](number))
+            unpacked += file.write(KINDS[kind](first + number))
             number += 1
     return unpacked
 

@@ -29,20 +29,16 @@ WEEK_US = 7 * 86_400 * 1_000_000
 REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew
 STAYING = ("payloads",)  # until a run is deleted for good
 
-# What no run points to any more. Commits are of a repository, not of one run.
-DROP_ORPHANS = (
-    "delete from distinct_breaks where id not in (select distinct_id from run_breaks)",
-    "delete from recompile_causes where id not in (select cause_id from run_causes)",
-    "delete from series where id not in (select series_id from results)",
-    "delete from span_names where id not in (select name_id from span_totals)",
-    "delete from configs where hash not in (select config_hash from process_configs)",
-    """
-    delete from functions
-    where id not in (select function_id from run_functions)
-      and id not in (select function_id from distinct_breaks where function_id is not null)
-      and id not in (select function_id from recompile_causes where function_id is not null)
-    """,
-)
+# Rows that runs share, and the small tables that tell first whether any run still points to one. Commits are of a
+# repository, not of one run.
+SHARED: dict[str, tuple[str, ...]] = {
+    "distinct_breaks": ("run_breaks",),
+    "recompile_causes": ("run_causes",),
+    "series": ("results",),
+    "span_names": ("span_totals",),
+    "configs": ("process_configs",),
+    "functions": ("run_functions", "distinct_breaks", "recompile_causes"),
+}
 DROP_TEXTS = (
     """
     delete from payloads
@@ -90,9 +86,8 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
         tables = read_tables(connection)
         _write_trash(connection, tables, run_id, path)  # whole and on the disk before anything goes
         remove_run_words(connection, run_id)
+        _delete_stacks(connection, run_id)
         connection.execute("delete from runs where id = :id", {"id": run_id})
-        for statement in DROP_ORPHANS:
-            connection.execute(statement)
         connection.execute(
             """
             insert or replace into deleted_runs (run_id, deleted_us, expires_us, name, suite, started_us, trash_bytes)
@@ -106,7 +101,41 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
                 "trash_bytes": path.stat().st_size,
             },
         )
+    with suppress(StoreError, sqlite3.Error):  # the run is deleted; what this leaves goes with the next one
+        _drop_orphans(connection, tables)
     return True
+
+
+def _delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
+    """Delete a run's stacks from their innermost frames on: a cascade from the outermost takes the square of depth."""
+    connection.execute("pragma defer_foreign_keys = on")  # compiles, which point to them, go with the run
+    nodes = connection.execute("select id from stack_nodes where run_id = :id order by depth desc", {"id": run_id})
+    connection.executemany("delete from stack_nodes where id = :id", [dict(node) for node in nodes])
+
+
+def _drop_orphans(connection: sqlite3.Connection, tables: dict[str, Table]) -> None:
+    """Delete shared rows that nothing points to any more.
+
+    In a transaction of its own: SQLite would look for what points to each row by reading whole tables, of spans and
+    compilations, again for every row. Here each table is read once, and only where a row is left to be asked about.
+    """
+    connection.execute("pragma foreign_keys = off")
+    try:
+        with write_transaction(connection):
+            for name, first in SHARED.items():
+                pointing = [
+                    (child.name not in first, child.name, column, key)
+                    for child in tables.values()
+                    for column, (parent, key, _cascades) in child.parents.items()
+                    if parent == name
+                ]
+                unused = [
+                    f"{key} not in (select {column} from {child} where {column} is not null)"  # noqa: S608
+                    for _, child, column, key in sorted(pointing)
+                ]
+                connection.execute(f"delete from {name} where {' and '.join(unused)}")  # noqa: S608
+    finally:
+        connection.execute("pragma foreign_keys = on")
 
 
 def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.many_rows import write_log
 from collectors.importer.command import import_paths
 from collectors.importer.loader import Options
 from collectors.store import trash
@@ -132,3 +133,36 @@ def test_what_a_cut_off_deletion_left_is_taken_away(store: sqlite3.Connection, t
     path.with_suffix(".new").write_bytes(b"half")
     prune_trash(store)
     assert list(path.parent.iterdir()) == []
+
+
+def count_steps(tmp_path: Path, kind: str, record_count: int) -> int:
+    """Count, in hundreds, what SQLite does to delete a run beside one three times as large."""
+    database = tmp_path / f"{record_count}.db"
+    for number, name in enumerate(("deleted", "staying")):
+        log = tmp_path / f"{name}.log.gz"
+        most = record_count * (1 + 2 * number)
+        write_log(log, kind, most_bytes=1 << 30, most_records=most, first=number * 100_000)
+        import_paths([str(log)], str(database), Options(name=name), say=lambda _line: None, index=False)
+    steps: list[None] = []
+    with closing(open_writer(database)) as store:
+        (run_id,) = store.execute("select id from runs where name = 'deleted'").fetchone()
+        store.set_progress_handler(lambda: steps.append(None), 100)
+        assert delete_run(store, run_id)
+    return len(steps)
+
+
+@pytest.mark.parametrize(("kind", "few"), [("stacks", 2), ("spans", 400), ("compiles", 200)])
+def test_deletion_is_as_long_as_the_run_is_large(tmp_path: Path, kind: str, few: int) -> None:
+    assert count_steps(tmp_path, kind, 4 * few) < 6 * count_steps(tmp_path, kind, few)
+
+
+def test_a_stacks_frames_are_deleted_one_by_one(store: sqlite3.Connection) -> None:
+    """A cascade from the outermost frame of a stack of 500 takes eight times as long."""
+    statements: list[str] = []
+    node = "select run_id from stack_nodes where parent_id is not null"
+    (run_id,) = store.execute(node).fetchone()
+    depths = {row["id"]: row["depth"] for row in store.execute("select id, depth from stack_nodes")}
+    store.set_trace_callback(statements.append)
+    delete_run(store, run_id)
+    deleted = [int(it.rpartition(" = ")[2]) for it in statements if it.startswith("delete from stack_nodes")]
+    assert deleted == sorted(deleted, key=lambda it: -depths[it]) and len(deleted) > 3
