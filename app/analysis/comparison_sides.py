@@ -258,6 +258,7 @@ def _entry_of(row: Mapping[str, Any]) -> Entry:
         reason=cells.get("reason"),
         accuracy=cells.get("accuracy"),
         interval=None if low is None or high is None else (low, high),
+        repeats=row.get("repeats", {}),  # a baseline of an older CompileBoard has none
     )
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from app.analysis.comparison_verdicts import pick_samples
 from app.analysis.gates.model import Distinct, Row, Side
 from app.analysis.gates.pairing import FIELDS, TIE_BREAKERS, name_configuration
-from app.analysis.metrics import BY_NAME
 from app.checks.findings import load_findings
 from app.checks.tables import CannotCompare
 from app.format import format_plural
@@ -47,7 +45,7 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     tasks: dict[str, str] = {}
     for merged, parts in merge_with_parts(list_measured(reader, run.id)):
         row = _make_row(_name_gpu(merged, run), parts, counts, expected)
-        row = replace(row, samples=_pick_samples(repeats.get(merged.id, {})))
+        row = replace(row, repeats=repeats.get(merged.id, {}))
         rows.append(row)
         tasks |= dict.fromkeys(merged.tasks, row.key)
     breaks = _by_model(check_parts.list_task_breaks(reader, run.id), tasks)
@@ -61,13 +59,6 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
         environment=_name_hardware(rows) | ({"torch": run.torch_version} if run.torch_version else {}),
         findings=load_findings(reader, run, rows),
     )
-
-
-def _pick_samples(repeats: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """Pick what a speedup and a compression were measured by; a timed model's peak without samples was taken once."""
-    if not repeats:
-        return {}  # an upstream file's: nobody knows
-    return {name: list(pick_samples(BY_NAME[name], repeats)) for name in ("speedup", "compression_ratio")}
 
 
 def _name_gpu(merged: ResultRow, run: RunRow) -> ResultRow:

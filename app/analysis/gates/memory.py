@@ -8,7 +8,7 @@ Source: pytorch benchmarks/dynamo/check_memory_compression_ratio.py at 20e7b45
 
 from __future__ import annotations
 
-from app.analysis.comparison_verdicts import Measurement, decide
+from app.analysis.comparison_verdicts import decide
 from app.analysis.gates.model import (
     FAIL,
     NOTE,
@@ -52,10 +52,9 @@ def check(actual: Side, expected: Side, _options: Options) -> list[Verdict]:
 
 
 def _judge(row: Row, other: Row, found: float, wanted: float) -> tuple[str, str]:
-    ours, theirs = row.samples.get(COLUMN), other.samples.get(COLUMN)
-    if ours is None and theirs is None:  # upstream's files
+    if not (row.repeats or other.repeats):  # upstream's files
         return "FAIL", ""
-    delta = decide(BY_NAME[COLUMN], Measurement(wanted, samples=theirs), Measurement(found, samples=ours))
+    delta = decide(BY_NAME[COLUMN], other.measure(COLUMN, wanted), row.measure(COLUMN, found))
     return WORDS.get(delta.verdict, "NOISE"), delta.detail
 
 

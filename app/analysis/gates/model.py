@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from app.analysis.comparison_verdicts import Measurement, pick_samples
+from app.analysis.metrics import BY_NAME
 from app.queries.findings import Finding
 
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
@@ -25,8 +27,13 @@ class Row:
     cells: Mapping[str, Any]
     series: Mapping[str, Any] = field(default_factory=dict)  # suite, mode, dtype, …: empty where only a name is known
     key: str = ""  # what its graph breaks and causes have as `model`, before sides are paired
-    # Of our own runs: what `speedup` and `compression_ratio` were measured by. A file of upstream's does not say.
-    samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    # Of our own runs, as Compare reads them. A file of upstream's has none.
+    repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def measure(self, metric: str, value: float, interval: tuple[float, float] | None = None) -> Measurement:
+        """Return one of its numbers with the samples that it was made of, where these are known."""
+        samples = pick_samples(BY_NAME[metric], self.repeats) if self.repeats else None
+        return Measurement(value, interval, samples)
 
 
 @dataclass(frozen=True)

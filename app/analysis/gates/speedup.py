@@ -6,7 +6,7 @@ neither (upstream's CSVs), the tolerance alone decides. Fewer than three repeats
 
 from __future__ import annotations
 
-from app.analysis.comparison_verdicts import Measurement, decide
+from app.analysis.comparison_verdicts import decide
 from app.analysis.gates.model import FAIL, NOTE, PASS, Options, Row, Rule, Side, Verdict, need_columns, read_number
 from app.analysis.metrics import BY_NAME
 
@@ -49,13 +49,10 @@ def _compare(row: Row, other: Row, found: float, wanted: float, tolerance: float
         return "OTHER_BATCH_SIZE", f"{detail}; batch size {batches[0]}, expected {batches[1]}"
     if abs(change) <= tolerance:
         return "PASS", detail
-    delta = decide(BY_NAME["speedup"], _measure(other, wanted), _measure(row, found), tolerance)
+    sides = [row.measure("speedup", value, _interval(row)) for row, value in ((other, wanted), (row, found))]
+    delta = decide(BY_NAME["speedup"], *sides, tolerance)
     word = WORDS.get(delta.verdict, "NOISE")
     return word, detail if word in ("SLOWER", "FASTER") else f"{detail}; {delta.detail}"
-
-
-def _measure(row: Row, value: float) -> Measurement:
-    return Measurement(value, _interval(row), row.samples.get("speedup"))
 
 
 def _interval(row: Row) -> tuple[float, float] | None:

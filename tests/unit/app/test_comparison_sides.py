@@ -131,6 +131,19 @@ def test_a_stored_baseline_is_a_side(store: sqlite3.Connection, reader: sqlite3.
     assert (speed.verdict, speed.method) == ("better", "intervals")
 
 
+def test_a_stored_baseline_keeps_the_samples(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    for number, run_id in enumerate(RUNS[:2]):
+        samples = [value * (1 + number) for value in (1.9, 2.0, 2.1)]
+        repeats = {**MLP.repeats, "cold_compile_s": samples}
+        event = measure(values={**MLP.values, "compilation_latency": samples[1]}, repeats=repeats)
+        add_results(store, run_id, event, started_us=START_US + number * DAY_US)
+    database = reader.execute("pragma database_list").fetchone()[2]
+    assert main(["baseline", "save", "good", "--run", RUNS[0], "--db", database]) == 0
+    ((of_run,), (of_baseline,)) = (read_comparison(reader, base, RUNS[1]).pairs for base in (RUNS[0], "baseline:good"))
+    delta = of_baseline.deltas["compilation_latency_s"]
+    assert (delta.verdict, delta) == ("worse", of_run.deltas["compilation_latency_s"])
+
+
 def test_runs_without_a_benchmark_are_compared(recorded_reader: sqlite3.Connection) -> None:
     runs = [row[0] for row in recorded_reader.execute("select run_id from run_totals order by compile_count desc")]
     found = read_comparison(recorded_reader, runs[1], runs[0])

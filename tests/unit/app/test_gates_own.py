@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.analysis.comparison_metrics import SAMPLES
 from app.analysis.comparison_verdicts import Measurement, decide
 from app.analysis.gates import DEFAULT, RULES, find_rules
 from app.analysis.gates.model import FAIL, Distinct, Options, Row, Side
@@ -16,14 +17,20 @@ from app.analysis.metrics import BY_NAME
 
 
 def _row(name: str, **cells: Any) -> Row:
-    samples = cells.pop("samples", {})
-    return Row(name, {"status": "measured", **cells}, samples=samples)
+    repeats = cells.pop("repeats", {})
+    return Row(name, {"status": "measured", **cells}, repeats=repeats)
+
+
+def _kept(metric: str, samples: list[float]) -> dict[str, list[float]]:
+    """Give the repeats whose ratios are these samples of a metric."""
+    over, under = SAMPLES[metric]
+    return {over: samples, under: [1.0] * len(samples)}
 
 
 def _timed(speedup: float, count: int, spread: float = 0.01) -> dict[str, Any]:
     """Give a speedup and the samples that it is the median of."""
     samples = [speedup * (1 + spread * (place - count // 2)) for place in range(count)]
-    return {"speedup": speedup, "samples": {"speedup": samples}}
+    return {"speedup": speedup, "repeats": _kept("speedup", samples)}
 
 
 def _words(rule: str, actual: Side, expected: Side, **options: Any) -> list[tuple[str, str]]:
@@ -98,8 +105,10 @@ def test_speedup_weighs_the_noise(now: dict[str, Any], before: dict[str, Any], w
     ],
 )
 def test_memory_below_its_share_is_judged_by_its_samples(samples: list[float] | None, word: str) -> None:
-    kept = {} if samples is None else {"samples": {"compression_ratio": samples}}
-    known = {} if samples is None else {"samples": {"compression_ratio": [0.99, 1.0, 1.01]}}
+    kept, known = [
+        {} if samples is None else {"repeats": _kept("speedup", [1.0]) | _kept("compression_ratio", it)}
+        for it in (samples, [0.99, 1.0, 1.01])
+    ]
     before, now = _row("a", compression_ratio=1.0, **known), _row("a", compression_ratio=0.8, **kept)
     assert _words("memory", Side("now", (now,)), Side("before", (before,))) == [("a", word)]
 
@@ -107,7 +116,7 @@ def test_memory_below_its_share_is_judged_by_its_samples(samples: list[float] | 
 @given(*[st.lists(st.floats(0.5, 2), min_size=1, max_size=12)] * 2, st.sampled_from(["speedup", "compression_ratio"]))
 def test_check_fails_only_what_compare_calls_worse(before: list[float], now: list[float], metric: str) -> None:
     values = [median(samples) for samples in (before, now)]
-    rows = [_row("m", **{metric: value}, samples={metric: kept}) for value, kept in zip(values, (before, now))]
+    rows = [_row("m", **{metric: value}, repeats=_kept(metric, kept)) for value, kept in zip(values, (before, now))]
     rule = {"speedup": "speedup", "compression_ratio": "memory"}[metric]
     ((_name, word),) = _words(rule, Side("now", (rows[1],)), Side("before", (rows[0],)))
     sides = [Measurement(value, samples=kept) for value, kept in zip(values, (before, now))]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
+import lzma
 import re
 import shlex
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +25,9 @@ from collectors.bench.settings import (
     load_settings,
 )
 from collectors.options import build_parser
+
+
+DATA = Path(__file__).parents[2] / "data"
 
 
 def parse(*words: str) -> argparse.Namespace:
@@ -63,6 +69,23 @@ def test_settings_read_back_as_they_were_written() -> None:
 )
 def test_a_label_names_what_changes_the_measurement(settings: Settings, label: str) -> None:
     assert settings.label() == label
+
+
+@pytest.mark.parametrize(
+    ("name", "new_part"),
+    [
+        ("bench/h200-performance", ""),
+        ("bench/h200-accuracy", ""),
+        ("bench/h200-user_models", ""),
+        ("history/h200", "_iterations_per_run=10"),  # not a default: a series of its own from now on
+    ],
+)
+def test_results_that_were_recorded_keep_their_series(name: str, new_part: str) -> None:
+    with lzma.open(DATA / f"{name}.jsonl.xz", "rt") as lines:
+        results = [event for event in map(json.loads, lines) if event["kind"] == "bench_measured"]
+    recorded = {(json.dumps(it["facts"]["settings"]), it["backend"]) for it in results}
+    labels = {text: load_settings(text).label() for text, _label in recorded}
+    assert labels == {text: f"{label}{new_part}" for text, label in recorded} != {}
 
 
 def test_every_setting_is_in_the_label_or_says_why_not() -> None:
