@@ -49,8 +49,9 @@ def _compare(row: Row, other: Row, found: float, wanted: float, tolerance: float
         return "OTHER_BATCH_SIZE", f"{detail}; batch size {batches[0]}, expected {batches[1]}"
     if abs(change) <= tolerance:
         return "PASS", detail
-    sides = [row.measure("speedup", value, _interval(row)) for row, value in ((other, wanted), (row, found))]
-    delta = decide(BY_NAME["speedup"], *sides, tolerance)
+    before = other.measure("speedup", wanted, _interval(other))
+    after = row.measure("speedup", found, _interval(row))
+    delta = decide(BY_NAME["speedup"], before, after, tolerance)
     word = WORDS.get(delta.verdict, "NOISE")
     return word, detail if word in ("SLOWER", "FASTER") else f"{detail}; {delta.detail}"
 

@@ -26,7 +26,6 @@ from collectors.bench.settings import (
 )
 from collectors.options import build_parser
 
-
 DATA = Path(__file__).parents[2] / "data"
 
 
