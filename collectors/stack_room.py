@@ -26,7 +26,7 @@ HAS_CHUNKS = sys.implementation.name == "cpython" and sys.version_info >= (3, 11
 
 
 def widen(function: Any, frame_words: int = FRAME_WORDS) -> None:
-    """Give a Python function a frame of 1 MiB, in place: whatever runs below it has room."""
+    """Give a Python function a large frame, in place: whatever runs below it has room."""
     if HAS_CHUNKS:
         function.__code__ = function.__code__.replace(co_stacksize=frame_words)
 
