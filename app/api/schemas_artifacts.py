@@ -29,7 +29,9 @@ ARTIFACT = record(
     metadata=anything("What torch said beside the text."),
     envelope=anything("What else torch wrote around the record, as `subgraph_name`."),
     stack_id=maybe(
-        whole("Innermost frame of the stack around a record outside any compile: an `id` of `trie`; null without a stack.")
+        whole(
+            "Innermost frame of the stack around a record outside any compile: an `id` of `trie`; null without a stack."
+        )
     ),
 )
 ROW = record(

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 import pytest
 
 from app import worker
-from app.worker import ClientSocket, Patience, TooSlow
 from app.server import make_room_for_connections
+from app.worker import ClientSocket, Patience, TooSlow
 from benchmarks.stalled_clients import ask, stall
 from benchmarks.stalled_clients import serving as serving_small
 from tests.tools.serving import Server, serving
