@@ -151,10 +151,11 @@ class SpoolReader:
 
 def _files(folder: Path, suffix: str) -> list[Path]:
     """List a spool's files; what is called like one and is a folder or a pipe was never written by a process."""
-    return [path for path in sorted(folder.glob(f"*{suffix}")) if _is_file(path)]
+    return [path for path in sorted(folder.glob(f"*{suffix}")) if is_file(path)]
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
+    """Tell whether a path is a plain file: to open a pipe is to wait, and a device has no end."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from collectors.read.spool import is_file
+
 NAME = "run.json"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LARGEST_INTEGER = 2**63 - 1
@@ -56,6 +58,8 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises: ValueError if there is none, it is damaged, or it does not say which run it is and where to.
     """
+    if not is_file(folder / NAME):
+        raise ValueError(f"{folder / NAME} does not describe a run: there is no such file")
     try:
         body = json.loads((folder / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -238,7 +238,9 @@ class Recorder:
         traces = TraceReader(self.connection, m.database, m.run_id, self.decoder)
         for path in sorted(Path(m.trace_folder).glob("*.log")):
             try:
-                if path.stat().st_mtime_ns // 1000 >= m.started_us and traces.read(path) and m.level == "full":
+                if not path.is_file() or path.stat().st_mtime_ns // 1000 < m.started_us:
+                    continue
+                if traces.read(path) and m.level == "full":
                     keep_trace_file(self.connection, m.run_id, path)
             except (StoreError, sqlite3.Error):
                 raise

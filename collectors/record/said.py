@@ -9,6 +9,7 @@ from pathlib import Path
 
 from collectors.decode.fit import fit_event
 from collectors.events import Event, dump_event, load_event
+from collectors.read.spool import is_file
 
 NAME = "said.events"
 
@@ -38,12 +39,11 @@ class SaidEvents:
 
     def read(self, reject: Callable[[str, str, int, bytes | str], object] = lambda *_: None) -> Iterator[Event]:
         """Yield what was said since the last call; what is no event, or does not fit one, goes to `reject`."""
-        try:
-            with (self.folder / NAME).open("rb") as file:
-                file.seek(self.offset)
-                body = file.read()
-        except FileNotFoundError:
+        if not is_file(self.folder / NAME):
             return
+        with (self.folder / NAME).open("rb") as file:
+            file.seek(self.offset)
+            body = file.read()
         for line in body[: body.rfind(b"\n") + 1].split(b"\n")[:-1]:
             self.offset += len(line) + 1
             self.line += 1

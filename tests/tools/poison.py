@@ -116,6 +116,21 @@ def _file(name: bytes, content: bytes) -> Callable[[Path], None]:
     return lambda folder: Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_bytes(content)
 
 
+def _pipe(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return spoil
+
+
+def _pipe_among_traces(folder: Path) -> None:
+    traces = folder / "trace"
+    traces.mkdir()
+    os.mkfifo(traces / "pipe.log")
+    _fact("trace_folder", str(traces))(folder)
+
+
 # Files and facts of a spool that are odd; its records are as they were.
 ODD_FILES: dict[str, Callable[[Path], None]] = {
     "run.json: tags is a list": _fact("tags", ["a"]),
@@ -136,8 +151,10 @@ ODD_FILES: dict[str, Callable[[Path], None]] = {
     "said.events: no JSON": _file(b"said.events", b"half\n"),
     "said.events: a kind of next year": _file(b"said.events", b'{"v": 1, "kind": "mood"}\n'),
     "said.events: guards are numbers": _file(b"said.events", b'{"v": 1, "kind": "recompiled", "guards": [1]}\n'),
+    "said.events: a pipe": _pipe("said.events"),
     "a folder called like a file": lambda folder: (folder / "folder.jsonl").mkdir(),
-    "a pipe called like a file": lambda folder: os.mkfifo(folder / "pipe.jsonl"),
+    "a pipe called like a file": _pipe("pipe.jsonl"),
+    "a pipe among torch's logs": _pipe_among_traces,
     "a link to nowhere": lambda folder: (folder / "link.jsonl").symlink_to("/no/such/file"),
     "a name that is not UTF-8": _file(b"caf\xe9.jsonl", b'{"s":0,"t":1,"n":"x"}\nbad\n'),
 }
@@ -146,6 +163,7 @@ HOPELESS: dict[str, Callable[[Path], None]] = {
     "run.json: half": lambda folder: (folder / "run.json").write_text('{"run_id"') and None,
     "run.json: a list": lambda folder: (folder / "run.json").write_text("[]") and None,
     "run.json: nested": lambda folder: (folder / "run.json").write_text("[" * DEEP) and None,
+    "run.json: a pipe": _pipe("run.json"),
     "run.json: no database": _fact("database", None),
     "run.json: run_id is a path": _fact("run_id", "../../x"),
     "run.json: gone": lambda folder: (folder / "run.json").unlink(),
