@@ -59,7 +59,7 @@ def read_manifest(folder: Path) -> Manifest:
     Raises: ValueError if there is none, it is damaged, or it does not say which run it is and where to.
     """
     if not is_file(folder / NAME):
-        raise ValueError(f"{folder / NAME} does not describe a run: there is no such file")
+        raise ValueError(f"{folder / NAME} does not describe a run: it is no plain file")
     try:
         body = json.loads((folder / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
