@@ -8,6 +8,7 @@ the program's is touched.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -210,9 +211,11 @@ def mark(error: BaseException, position: int, context: Context = None) -> None:
 def find_mark(error: BaseException) -> Mark | None:
     """Return what was noted on an exception, or on one that it was explicitly made from."""
     for _ in range(10):
-        marked: Mark | None = getattr(error, MARK, None)
-        if marked is not None or error.__cause__ is None:
+        with contextlib.suppress(AttributeError):
+            marked: Mark = object.__getattribute__(error, MARK)  # a class's own __getattr__ may answer to any name
             return marked
+        if error.__cause__ is None:
+            break
         error = error.__cause__
     return None
 
@@ -250,10 +253,15 @@ def find_end() -> BaseException | None:
 
 def write_traceback(error: BaseException, outer: FrameType | None) -> str:
     """Write an exception's traceback as Python does, from the program's outermost frame on."""
-    written = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
     stack = traceback.walk_stack(outer) if outer is not None else iter(())
     around = list(itertools.islice((it for it in stack if it[0].f_code is not WATCHED_CODE), OUTER_FRAMES))
     frames = traceback.StackSummary.extract(iter(around[::-1]))
+    try:
+        written = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
+    except Exception:  # Python asks it for notes, and its class's __getattr__ raises
+        frames.extend(traceback.extract_tb(error.__traceback__))
+        last = f"{type(error).__name__}: {_text_of(error)}\n"
+        return "".join(["Traceback (most recent call last):\n", *frames.format(), last])
     written.stack = traceback.StackSummary.from_list([*frames, *written.stack])
     return "".join(written.format())
 

@@ -126,6 +126,17 @@ def test_an_exception_that_cannot_be_printed_or_marked_is_recorded(recorder: Rec
     assert not recorder.losses
 
 
+@pytest.mark.parametrize("answer", [lambda name: name, lambda name: 1 // 0], ids=["anything", "raises"])
+def test_an_exception_whose_class_answers_to_any_name_is_recorded_once(recorder: Recorder, answer: Any) -> None:
+    odd = type("Odd", (Exception,), {"__getattr__": lambda self, name: answer(name)})
+    error = call(raised.make_watched(raised.make_watched(fail, "forward", PLACE), "backward", PLACE), odd("words"))
+    recorder.failures.end(error)
+    (fields, text), (ended, _) = recorder.written
+    assert (fields["phase"], fields["error_type"], ended["ended_program"]) == ("forward", "Odd", True)
+    assert text is not None and "in fail" in text and "Odd: words" in text
+    assert not recorder.losses
+
+
 def test_control_flow_of_torchs_is_no_failure(recorder: Recorder) -> None:
     stop = type("_StopRecomputationError", (Exception,), {})
     call(raised.make_watched(fail, "forward", PLACE), stop())
