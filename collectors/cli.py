@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from collectors.options import build_parser
 from collectors.record import hints
 from collectors.record.problems import NEEDED, describe_error
-from collectors.record.progress import counts_text, progress_line
+from collectors.record.progress import count_text, counts_text, progress_line
 from collectors.store.errors import StoreError, StoreMissing, explain
 
 if TYPE_CHECKING:
@@ -243,6 +243,8 @@ def closing_line(database: str, run_id: str) -> str:
     show = hints.collect("show", run_id, database=database)
     if summary.compile_count:
         counts = counts_text(summary.compile_count, summary.graph_break_count, summary.recompile_count)
+        if summary.failure_count:
+            counts += f", {count_text(summary.failure_count, 'failure')}"
         cliff = "; it may lose time to Python's frame stack, which `run --stack-room` settles" if summary.cliffs else ""
         return f"recorded {counts}{cliff}; {show}"
     doctor = hints.collect("doctor", database=database)

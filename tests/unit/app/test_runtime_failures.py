@@ -15,6 +15,7 @@ from app.analysis.evidence import read_evidence
 from app.analysis.run_states import describe_recorded_state
 from app.queries import run_detail, run_events
 from app.queries.sides import find_side
+from collectors.cli import closing_line
 from collectors.events import RuntimeFailed
 from collectors.record.summary import summarize
 from collectors.store.ingest import Ingestor
@@ -114,4 +115,5 @@ def test_reports_and_the_terminal_have_them_too(client: FlaskClient, database: P
     assert "ended the program" in get(client, f"/runs/{RUN}/report.html")
     summary = summarize(database, RUN)
     assert summary is not None and summary.failure_count == 3
+    assert ", 3 failures; " in closing_line(str(database), RUN)
     assert (summary.failures[0].text, summary.failures[0].count) == ("train: RuntimeError", 1200)
