@@ -86,7 +86,7 @@ def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
     for claim in (
         "Nothing was compiled",
         "No process was observed",
-        "whole",
+        "compiled whole",
         "No cache was",
         "None: no call",
         "#processes",
