@@ -38,7 +38,7 @@ SETTINGS = (
     Setting("upload_ratio", 1000, "How many times its own size may come out of a file; real logs reach 180."),
     Setting("upload_entries", 20_000, "Entries that an upload's archives may have."),
     Setting("upload_records", 1_000_000, "Records that may come of one upload."),
-    Setting("upload_rows", 5_000_000, "Rows that the import of an upload may write."),
+    Setting("upload_rows", 2_000_000, "Rows that the import of an upload may write."),
     Setting("upload_slice_s", 20, "Seconds after which the import of an upload makes way for those that wait."),
     Setting("upload_memory_mib", 1024, "MiB of address space that an import of an upload may use."),
     Setting("upload_timeout_s", 900, "Seconds that an import of an upload may take."),
@@ -70,7 +70,7 @@ class Settings:
     upload_ratio: int = 1000
     upload_entries: int = 20_000
     upload_records: int = 1_000_000
-    upload_rows: int = 5_000_000
+    upload_rows: int = 2_000_000
     upload_slice_s: int = 20
     upload_memory_mib: int = 1024
     upload_timeout_s: int = 900

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,9 +174,7 @@ def _outcome(last: dict[str, Any], code: int) -> str:
 
 def _explain(last: dict[str, Any], code: int, late: bool, said: str, settings: Settings) -> str:
     if last.get("state") == "failed":
-        names = ("UNPACKED_MIB", "RATIO", "ENTRIES", "RECORDS", "ROWS")
-        settings_named = f" Settings: {', '.join(f'COMPILEBOARD_UPLOAD_{name}' for name in names)}."
-        return str(last["message"]) + (settings_named if last.get("limit") else "")
+        return str(last["message"]) + (_name_settings(str(last["message"])) if last.get("limit") else "")
     if late or code == -signal.SIGXCPU:
         return (
             f"It was ended after {settings.upload_timeout_s} seconds, the most that this server gives an import "
@@ -189,6 +188,13 @@ def _explain(last: dict[str, Any], code: int, late: bool, said: str, settings: S
     if code == -signal.SIGKILL:
         return "It was killed: by a person, or because the server's machine had no memory left."
     return f"It ended unexpectedly with code {code}: {said or 'it said nothing'}"
+
+
+def _name_settings(message: str) -> str:
+    """Name the settings that bound what was reached: entries, records or rows, else bytes."""
+    counted = re.search(r"the limit is [\d,]+ (entries|records|rows) for ", message)
+    names = (counted[1].upper(),) if counted else ("UNPACKED_MIB", "RATIO")
+    return f" Setting{'s' * (len(names) > 1)}: {', '.join(f'COMPILEBOARD_UPLOAD_{name}' for name in names)}."
 
 
 def _kept(slot: Slot) -> str:

@@ -73,24 +73,25 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
 
 
 def _work(slot: Slot, received: Received, wishes: Wishes, settings: Settings, origin: Origin) -> None:
+    _audit("import.upload", slot, received.label, settings, origin)  # not in the request: it may have to wait
     try:
         with Shelf(settings.db).lane() as lane:
             if child.run(slot, child.build_command(settings, wishes, received.target), settings, lane):
                 slot.save(state="waiting")
                 lane.enter_second()
                 child.run(slot, child.build_command(settings, wishes, received.target), settings)
-        _audit(slot, received, settings, origin)
     except Exception:
         logging.getLogger("app.imports").exception("import %s failed", slot.it.id)
         slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")
     finally:
+        _audit("import.done" if slot.it.state == "done" else "import.failed", slot, received.label, settings, origin)
         slot.close()
 
 
-def _audit(slot: Slot, received: Received, settings: Settings, origin: Origin) -> None:
-    """Keep who sent it, when it has ended: others may write for as long as it took."""
+def _audit(action: str, slot: Slot, label: str, settings: Settings, origin: Origin) -> None:
+    """Keep who sent it; a batch of another import may have to end first."""
     try:
         with closing(open_writer(settings.db, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
-            record_action(writer, "import.upload", slot.it.run_id or slot.it.id, origin, detail=received.label)
+            record_action(writer, action, slot.it.run_id or slot.it.id, origin, detail=label)
     except (StoreError, sqlite3.Error):
-        logging.getLogger("app.imports").exception("who sent import %s is not kept", slot.it.id)
+        logging.getLogger("app.imports").exception("%s of %s is not kept", action, slot.it.id)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from collectors.decode.captured import Captured
-from collectors.events import Event, ProcessStarted, SpanSeen
+from collectors.events import CompileStarted, Event, ProcessStarted, Recompiled, SpanSeen
 from collectors.read.head import Head, PeekedFile, facts_of
 from collectors.read.log_clock import LogClock
 from collectors.read.rejects import Rejects
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 BATCH_EVENTS = 2_000
 BATCH_BYTES = 8 << 20  # of texts
+BATCH_PARTS = 20_000  # of stacks and recompiles: each may be a row, and who else writes waits for a batch
 CHECKPOINT_BYTES = 64 << 20  # of log: the write-ahead log must not grow with it
 
 
@@ -83,7 +84,7 @@ class Reading:
         done, begun = loader.imported, self.offset
         before = done.record_count - stats.records
         batch: list[Event] = []
-        text_bytes = 0
+        text_bytes = part_count = 0
         self._lines.clear()
         try:
             for captured in self._log.read():
@@ -97,11 +98,12 @@ class Reading:
                 self.last_us = captured.time_us
                 if captured.logged is not None and captured.logged.state == "kept":
                     text_bytes += captured.logged.size_bytes or 0
-                if len(batch) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES:
+                part_count += sum(_count_parts(event) for event in events)
+                if len(batch) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES or part_count >= BATCH_PARTS:
                     self._write(batch, captured.sequence + 1)
                     done.record_count = before + stats.records
                     progress(captured.sequence)
-                    batch, text_bytes = [], 0
+                    batch, text_bytes, part_count = [], 0, 0
                     self._lines.clear()
         except (SourceDamaged, EOFError) as error:
             stats.rejects.add("damaged_file", None, str(error))
@@ -185,3 +187,10 @@ class Reading:
             **{name: self._facts[name] for name in ("python_version", "torch_version", "torch_git", "cuda_version")},
             capabilities={"trace": "ok (read from its log)"},
         )
+
+
+def _count_parts(event: Event) -> int:
+    """Count what of an event may be rows of their own."""
+    if isinstance(event, CompileStarted):
+        return len(event.stack)
+    return len(event.guards) if isinstance(event, Recompiled) else 0

@@ -79,9 +79,11 @@ def test_a_log_becomes_a_run_that_has_what_was_asked_for(base: str) -> None:
             break
         time.sleep(0.05)
     assert [(it["action"], it["detail"], it["address"]) for it in changes] == [
-        ("import.upload", "copy.log", "127.0.0.1"),
-        ("import.upload", "breaks.log", "127.0.0.1"),
+        ("import.done", "copy.log", "127.0.0.1"),
+        ("import.done", "breaks.log", "127.0.0.1"),
     ]
+    accepted = call(f"{base}/api/v1/audit?subject={done['id']}")[1]["data"]
+    assert [(it["action"], it["detail"]) for it in accepted] == [("import.upload", "breaks.log")]
 
 
 def test_an_archive_of_two_ranks_becomes_one_run(base: str) -> None:

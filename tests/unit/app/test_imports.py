@@ -10,7 +10,7 @@ import sys
 import tarfile
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +18,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.imports import child
-from app.imports.receive import clean_path, receive
+from app.imports import child, desk
+from app.imports.receive import Received, clean_path, receive
 from app.imports.refusal import Refused
 from app.imports.shelf import KEEP_US, STOPPED, Shelf, Slot
 from app.imports.wishes import Wishes, read_wishes
+from app.queries.audit import list_audit
 from app.settings import Settings
+from benchmarks.many_rows import count_rows, write_log
+from collectors.importer.reading import BATCH_PARTS
+from collectors.store.audit import Origin
+from collectors.store.connect import open_reader
 from collectors.store.migrations import migrate
 from tests.tools.make_db import DATA
 from tests.tools.uploading import BOUNDARY, write_form
@@ -235,6 +240,35 @@ def test_an_import_above_a_limit_is_ended_with_what_was_reached(
     ended = run_child(shelf, file=file, **{f"upload_{limit}": 10}).it
     assert ended.state == "failed"
     assert f"the limit is 10 {word}" in ended.message and f"COMPILEBOARD_UPLOAD_{limit.upper()}" in ended.message
+
+
+def test_a_small_log_of_very_many_rows_is_ended_within_a_batch_of_the_limit(shelf: Shelf, tmp_path: Path) -> None:
+    """3 KB, whose 200 stacks share no frame: benchmarks.many_rows has it at full size."""
+    file = tmp_path / "stacks.log.gz"
+    write_log(file, "stacks", most_bytes=1 << 20, most_records=200)
+    ended = run_child(shelf, file=file, upload_rows=20_000).it
+    assert ended.state == "failed" and "the limit is 20,000 rows" in ended.message
+    assert 20_000 < count_rows(tmp_path / "team.db") < 20_000 + 2 * BATCH_PARTS
+
+
+def test_who_sends_a_log_is_kept_before_its_turn_comes(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = str(shelf.root.with_name("team.db"))
+    slot, seen = admit(shelf), []
+
+    def read_actions() -> list[tuple[str, str, str]]:
+        with closing(open_reader(database)) as reader:
+            return [(it.action, it.subject, it.address or "") for it in list_audit(reader).rows]
+
+    def end(slot: Slot, *_: object) -> bool:
+        seen.extend(read_actions())
+        slot.save(state="done", run_id="R1")
+        return False
+
+    monkeypatch.setattr(child, "run", end)
+    received = Received(slot.folder / "files", {"0001": "a.log"})
+    desk._work(slot, received, Wishes(), Settings(db=database), Origin("page", address="10.0.0.9"))
+    assert seen == [("import.upload", slot.it.id, "10.0.0.9")]
+    assert read_actions()[0] == ("import.done", "R1", "10.0.0.9")
 
 
 def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: Shelf) -> None:
