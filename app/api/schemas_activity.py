@@ -19,7 +19,7 @@ AUDIT_ENTRY = record(
     "One change that somebody made.",
     id=whole("Its number."),
     time_us=time_us("When."),
-    action=text("What was done: `run.delete`, `run.restore`, `run.annotate`, `finding.note`, `import.upload`, `import.done` …"),
+    action=text("What was done: `run.delete`, `run.restore`, `run.annotate`, `finding.note`, `import.done` …"),
     subject=text("The id of what was changed."),
     detail=maybe(text("More of it.")),
     channel=word("By which way.", CHANNELS),

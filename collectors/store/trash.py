@@ -153,6 +153,8 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
         if not path.exists():
             raise CannotRestore(f"run {run_id[:80]} is deleted for good: that is done a week after it was deleted")
         with closing(_open_trash(path)) as trash:
+            if not _is_whole(trash, run_id):
+                raise CannotRestore(f"{path} is damaged; put it back from a backup, and restore the run then")
             (version,) = trash.execute("pragma user_version").fetchone()
             if version > DATABASE_VERSION:
                 raise CannotRestore(f"run {run_id[:80]} was deleted by a newer CompileBoard; restore it with that one")
@@ -310,6 +312,15 @@ def _open_trash(path: Path) -> sqlite3.Connection:
     trash = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
     trash.row_factory = sqlite3.Row
     return trash
+
+
+def _is_whole(trash: sqlite3.Connection, run_id: str) -> bool:
+    """Say whether a file of the trash can be read to its end and has its run."""
+    try:
+        (state,) = trash.execute("pragma quick_check(1)").fetchone()
+        return state == "ok" and trash.execute("select 1 from runs where id = ?", (run_id,)).fetchone() is not None
+    except sqlite3.DatabaseError:
+        return False
 
 
 class _Restoring:

@@ -118,6 +118,21 @@ def test_a_run_that_was_imported_again_is_not_restored_over(store: sqlite3.Conne
     assert not trash_path(str(tmp_path / "team.db"), run_id).exists()
 
 
+@pytest.mark.parametrize("damage", ["empty", "cut", "other", "garbled"])
+def test_a_damaged_file_of_the_trash_is_named_and_stays(store: sqlite3.Connection, tmp_path: Path, damage: str) -> None:
+    run_id = list_runs(store)[0]
+    delete_run(store, run_id)
+    path = trash_path(str(tmp_path / "team.db"), run_id)
+    whole = path.read_bytes()
+    half = len(whole) // 2
+    garbled = whole[:4096] + b"\xff" * 8192 + whole[4096 + 8192 :]
+    path.write_bytes({"empty": b"", "cut": whole[:half], "other": b"x" * 5000, "garbled": garbled}[damage])
+    with pytest.raises(CannotRestore, match=f"{path.name} is damaged"):
+        restore_run(store, run_id)
+    path.write_bytes(whole)
+    assert restore_run(store, run_id)
+
+
 def test_a_run_stays_where_the_trash_cannot_be_written(store: sqlite3.Connection, tmp_path: Path) -> None:
     run_id = list_runs(store)[0]
     (tmp_path / "team.db-trash").write_text("in the way")
