@@ -73,7 +73,11 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
 
 
 def _work(slot: Slot, received: Received, wishes: Wishes, settings: Settings, origin: Origin) -> None:
-    _audit("import.upload", slot, received.label, settings, origin)  # not in the request: it may have to wait
+    # Beside the import: another one may write for long.
+    accepted = threading.Thread(
+        target=_audit, args=("import.upload", slot.it.id, received.label, settings, origin), name="audit", daemon=True
+    )
+    accepted.start()
     try:
         with Shelf(settings.db).lane() as lane:
             if child.run(slot, child.build_command(settings, wishes, received.target), settings, lane):
@@ -84,14 +88,16 @@ def _work(slot: Slot, received: Received, wishes: Wishes, settings: Settings, or
         logging.getLogger("app.imports").exception("import %s failed", slot.it.id)
         slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")
     finally:
-        _audit("import.done" if slot.it.state == "done" else "import.failed", slot, received.label, settings, origin)
+        accepted.join()
+        action = "import.done" if slot.it.state == "done" else "import.failed"
+        _audit(action, slot.it.run_id or slot.it.id, received.label, settings, origin)
         slot.close()
 
 
-def _audit(action: str, slot: Slot, label: str, settings: Settings, origin: Origin) -> None:
+def _audit(action: str, subject: str, label: str, settings: Settings, origin: Origin) -> None:
     """Keep who sent it; a batch of another import may have to end first."""
     try:
         with closing(open_writer(settings.db, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
-            record_action(writer, action, slot.it.run_id or slot.it.id, origin, detail=label)
+            record_action(writer, action, subject, origin, detail=label)
     except (StoreError, sqlite3.Error):
-        logging.getLogger("app.imports").exception("%s of %s is not kept", action, slot.it.id)
+        logging.getLogger("app.imports").exception("%s of %s is not kept", action, subject)

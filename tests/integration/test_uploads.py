@@ -196,8 +196,8 @@ def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(base: str,
 
 
 def test_a_short_import_passes_long_ones_and_those_are_read_whole(tmp_path: Path) -> None:
-    longs = [(read_log(name), times) for name, times in (("torch2.13-breaks", 24), ("torch2.13-guards", 6))]
-    with serving(tmp_path / "team.db", "--follow", "no", COMPILEBOARD_UPLOAD_SLICE_S="2") as server:
+    longs = [(read_log(name), times) for name, times in (("torch2.13-breaks", 72), ("torch2.13-guards", 18))]
+    with serving(tmp_path / "team.db", "--follow", "no", COMPILEBOARD_UPLOAD_SLICE_S="1") as server:
         sent = [
             send(server.address, [("long.log.gz", gzip.compress(body * times, 1))], payloads="no")[1]["data"]["id"]
             for body, times in longs
