@@ -19,6 +19,17 @@ def test_every_package_of_the_tree_is_in_the_distribution():
     assert found - set(SETUPTOOLS["packages"]) == set()
 
 
+def test_images_are_built_from_all_that_is_installed():
+    needed = {"pyproject.toml", *(f"{module}.py" for module in SETUPTOOLS["py-modules"])}
+    needed |= {SETUPTOOLS["package-dir"].get(package, package) for package in SETUPTOOLS["packages"]}
+    stages = (ROOT / "Dockerfile").read_text().split("\nFROM ")[1:]
+    for stage in stages:
+        copied = {name for line in re.findall(r"^COPY (.+) \S+$", stage, re.MULTILINE) for name in line.split()}
+        assert {
+            name.partition(".")[0] if "." in name and not (ROOT / name).is_file() else name for name in needed
+        } <= copied
+
+
 def test_no_tracked_file_names_a_machine_or_is_build_output():
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert [name for name in tracked if re.search(r"\.(db|db-wal|pyc|whl)$|egg-info|^\.venv", name)] == []
