@@ -61,7 +61,7 @@ def _count_shared(wanted: frozenset[str], lines: list[str]) -> int:
 
 
 def _find_graph(components: Sequence[Component]) -> Component | None:
-    return next((it for it in components if it.name == _GRAPH), None)
+    return next((component for component in components if component.name == _GRAPH), None)
 
 
 def _count_calls(code: str) -> Counter[str]:
@@ -105,7 +105,7 @@ def find_nearest(
     if not wanted or not components:
         return None
     best: list[tuple[int, int, Place, str]] = []
-    graph = next((it for it in wanted if _name_line(it) == _GRAPH), None)
+    graph = next((line for line in wanted if _name_line(line) == _GRAPH), None)
     functions: dict[int, bool] = {}
     for number, (place, said, same_function) in enumerate(earlier):
         lines = read_lines(said)

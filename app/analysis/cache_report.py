@@ -61,8 +61,7 @@ def read_lookup(connection: sqlite3.Connection, lookup: Lookup, across: bool = F
         (it, text, it.function_id is not None and it.function_id == lookup.function_id)
         for it, text in read_texts(connection, earlier)
     )
-    found = find_nearest(components, lookup.text, texts)
-    nearest, diff = found or (None, None)
+    nearest, diff = find_nearest(components, lookup.text, texts) or (None, None)
     return LookupReport(lookup, report.detail, components, nearest, diff, len(earlier), len(run_ids))
 
 

@@ -183,12 +183,12 @@ def _read_distinct(
 
 
 def _sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
-    found: dict[str, float] = {name: sum(getattr(it.run, name) for it in runs) for name in _COUNTS}
-    found["failure_count"] += sum(it.run.runtime_failure_count for it in runs)
-    times = [it.run.compile_us for it in runs]
+    totals: dict[str, float] = {name: sum(getattr(detail.run, name) for detail in runs) for name in _COUNTS}
+    totals["failure_count"] += sum(detail.run.runtime_failure_count for detail in runs)
+    times = [detail.run.compile_us for detail in runs]
     known = [time_us for time_us in times if time_us is not None]
     # A sum that lacks a run's time is no less time.
-    return found | ({"compile_s": sum(known) / 1e6} if len(known) == len(times) else {})
+    return totals | ({"compile_s": sum(known) / 1e6} if len(known) == len(times) else {})
 
 
 def _read_environment(

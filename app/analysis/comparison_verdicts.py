@@ -117,8 +117,8 @@ def _describe_counts(counts: Sequence[int | None]) -> str:
         "no known count" if count is None else f"{count} samples" if count > 1 else "one sample"  # kept or not
         for count in counts
     ]
-    said = f"{words[0]} each" if words[0] == words[1] else f"{words[0]} on base, {words[1]} in new"
-    return f"{said}; a verdict takes {FEWEST_SAMPLES} each"
+    counted = f"{words[0]} each" if words[0] == words[1] else f"{words[0]} on base, {words[1]} in new"
+    return f"{counted}; a verdict takes {FEWEST_SAMPLES} each"
 
 
 def _by_intervals(
@@ -170,10 +170,10 @@ def _direct(metric: Metric, base: float, new: float) -> str:
 
 def pick_samples(metric: Metric, repeats: Mapping[str, Sequence[float]]) -> Sequence[float]:
     """Return what tells the noise of a metric; nothing where it was not kept."""
-    found = [repeats.get(name, ()) for name in SAMPLES.get(metric.name, ())]
-    if len(found) < 2:
-        return found[0] if found else ()
-    over, under = found
+    samples = [repeats.get(name, ()) for name in SAMPLES.get(metric.name, ())]
+    if len(samples) < 2:
+        return samples[0] if samples else ()
+    over, under = samples
     if len(over) != len(under) or min(under, default=0) <= 0:
         return ()
     return [of / by for of, by in zip(over, under)]  # measured in turns: each pair is a ratio

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from flask import abort, request
+from flask import request
 
 from app.analysis import rows
-from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, refuse
+from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit
 from app.api.operation import Operation
 from app.api.parameters import PAGE
 from app.api.runs import shown_state
-from app.db import get_reader, get_settings, writing
-from app.indexing import start_indexing
+from app.db import get_reader
 from app.queries import audit
 from app.queries.runs import list_tags
-from collectors.store.trash import CannotRestore, restore_run
+from app.restoring import restore_deleted_run
 
 
 def list_deleted_runs() -> Answer:
@@ -29,14 +28,7 @@ def list_audit() -> Answer:
 
 def restore(run_id: str) -> Answer:
     """Put a deleted run back."""
-    try:
-        with writing("run.restore", run_id) as connection:
-            restored = restore_run(connection, run_id)
-    except CannotRestore as error:
-        abort(409, f"Nothing was restored: {error}.")
-    if not restored:
-        refuse(f"There is no run {run_id[:80]} among the deleted ones.")
-    start_indexing(get_settings().db)
+    restore_deleted_run(run_id)
     run = find_run(run_id).run
     return Answer(rows.run_row(run, list_tags(get_reader(), [run_id])[run_id]) | {"shown_state": shown_state(run)})
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, abort, redirect, render_template, request
+from flask import Blueprint, redirect, render_template, request
 from werkzeug.wrappers import Response
 
-from app.db import get_reader, get_settings, writing
-from app.indexing import start_indexing
+from app.db import get_reader, get_settings
 from app.queries.audit import list_audit, list_deleted_runs
 from app.queries.page import check_limit
+from app.restoring import restore_deleted_run
 from app.web.filters import run_url
-from collectors.store.trash import CannotRestore, restore_run
 
 blueprint = Blueprint("activity", __name__)
 
@@ -32,12 +31,5 @@ def index() -> str:
 @blueprint.post("/runs/<run_id>/restore")
 def restore(run_id: str) -> Response:
     """Put a deleted run back."""
-    try:
-        with writing("run.restore", run_id) as connection:
-            restored = restore_run(connection, run_id)
-    except CannotRestore as error:
-        abort(409, f"Nothing was restored: {error}.")
-    if not restored:
-        abort(404, f"No run {run_id[:80]} was deleted here.")
-    start_indexing(get_settings().db)
+    restore_deleted_run(run_id)
     return redirect(run_url(run_id), 303)

@@ -11,15 +11,13 @@ from flask.testing import FlaskClient
 from app import create_app
 from app.cli import main
 from app.settings import Settings
-from app.web import activity
 from tests.unit.app.seed import add_run
 
 
 @pytest.fixture(autouse=True)
 def run(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     add_run(store, "R1", name="my <b>run</b>")
-    monkeypatch.setattr(activity, "start_indexing", lambda _path: 0)
-    monkeypatch.setattr("app.api.activity.start_indexing", lambda _path: 0)
+    monkeypatch.setattr("app.restoring.start_indexing", lambda _path: 0)
 
 
 def test_a_deleted_run_is_on_no_page_and_comes_back_from_activity(client: FlaskClient) -> None:
