@@ -7,7 +7,8 @@ ARG TORCH_IMAGE=pytorch/pytorch:2.11.0-cuda13.0-cudnn9-runtime
 
 FROM ${TORCH_IMAGE} AS collector
 WORKDIR /opt/compileboard
-COPY pyproject.toml compileboard.py README.md LICENSE constraints.txt ./
+COPY pyproject.toml README.md LICENSE constraints.txt ./
+COPY compileboard compileboard
 COPY app app
 COPY collectors collectors
 COPY templates templates
@@ -23,7 +24,8 @@ CMD ["--help"]
 
 FROM ${PYTHON_IMAGE} AS web
 WORKDIR /opt/compileboard
-COPY pyproject.toml compileboard.py README.md LICENSE constraints.txt ./
+COPY pyproject.toml README.md LICENSE constraints.txt ./
+COPY compileboard compileboard
 COPY app app
 COPY collectors collectors
 COPY templates templates

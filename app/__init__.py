@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.resources import HERE, __version__, resource_folder
-from app.settings import Settings
+from compileboard.app.resources import HERE, __version__, resource_folder
+from compileboard.app.settings import Settings
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -18,9 +18,9 @@ def create_app(settings: Settings | None = None) -> Flask:
     from flask import Flask
     from werkzeug.middleware.proxy_fix import ProxyFix
 
-    from app import db
-    from app.api import routes as api
-    from app.web import (
+    from compileboard.app import db
+    from compileboard.app.api import routes as api
+    from compileboard.app.web import (
         activity,
         alerts,
         aot,

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from app.checks.write_table import one_line
-from app.format import format_plural, format_time
-from app.settings import load_settings
-from collectors.store.audit import command_origin, record_action
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.search import index_run
-from collectors.store.trash import CannotRestore, delete_run, prune_trash, restore_run
+from compileboard.app.checks.write_table import one_line
+from compileboard.app.format import format_plural, format_time
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.audit import command_origin, record_action
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.search import index_run
+from compileboard.collectors.store.trash import CannotRestore, delete_run, prune_trash, restore_run
 
 DAY_US = 86_400 * 1_000_000
 
@@ -61,7 +61,7 @@ def _path(arguments: argparse.Namespace) -> str:
 
 
 def _list_deleted(arguments: argparse.Namespace) -> int:
-    from app.queries.audit import list_deleted_runs
+    from compileboard.app.queries.audit import list_deleted_runs
 
     with closing(open_reader(_path(arguments))) as reader:
         for run in list_deleted_runs(reader, limit=1000).rows:
@@ -106,7 +106,7 @@ def _prune(arguments: argparse.Namespace) -> int:
 
 
 def _list_audit(arguments: argparse.Namespace) -> int:
-    from app.queries.audit import list_audit
+    from compileboard.app.queries.audit import list_audit
 
     with closing(open_reader(_path(arguments))) as reader:
         for change in list_audit(reader, limit=arguments.limit, subject=arguments.subject).rows:

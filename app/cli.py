@@ -8,17 +8,17 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 
-from app import __version__
-from app.activity_command import add_parser as add_activity
-from app.alerts.command import add_parser as add_alerts
-from app.checks.baseline_command import add_parser as add_baseline
-from app.checks.command import add_parser as add_check
-from app.findings.command import add_parser as add_findings
-from app.follow import add_parser as add_follow
-from app.reports.schedule import add_parser as add_report
-from app.settings import SETTINGS, SettingError, load_settings, variable_name
-from app.site.command import add_parser as add_export
-from collectors.store.errors import StoreError, explain
+from compileboard.app import __version__
+from compileboard.app.activity_command import add_parser as add_activity
+from compileboard.app.alerts.command import add_parser as add_alerts
+from compileboard.app.checks.baseline_command import add_parser as add_baseline
+from compileboard.app.checks.command import add_parser as add_check
+from compileboard.app.findings.command import add_parser as add_findings
+from compileboard.app.follow import add_parser as add_follow
+from compileboard.app.reports.schedule import add_parser as add_report
+from compileboard.app.settings import SETTINGS, SettingError, load_settings, variable_name
+from compileboard.app.site.command import add_parser as add_export
+from compileboard.collectors.store.errors import StoreError, explain
 
 SERVE_SETTINGS = ("db", "host", "port", "workers", "threads", "allow_host", "allow_writes", "alerts", "follow")
 # What the extra [server] brings; an environment that only collects is without them.
@@ -120,7 +120,7 @@ def _metavar(name: str) -> str:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from app.server import ServeError, serve
+    from compileboard.app.server import ServeError, serve
 
     given = {name: getattr(arguments, name) for name in SERVE_SETTINGS}
     try:
@@ -130,7 +130,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _migrate(arguments: argparse.Namespace) -> int:
-    from collectors.store.migrations import migrate
+    from compileboard.collectors.store.migrations import migrate
 
     path = load_settings(os.environ, {"db": arguments.db}).db
     applied = migrate(path)

@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 
 from flask import Flask, current_app, g, request
 
-from app.settings import Settings
-from collectors.store import connect
-from collectors.store.audit import Origin, record_action
+from compileboard.app.settings import Settings
+from compileboard.collectors.store import connect
+from compileboard.collectors.store.audit import Origin, record_action
 
 
 def get_settings() -> Settings:

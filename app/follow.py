@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from app.alerts.rules import RulesError
-from app.findings.news import find_news
-from app.settings import Settings, load_settings
-from collectors.own import own_command
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.errors import StoreError, explain
-from collectors.store.trash import prune_trash
+from compileboard.app.alerts.rules import RulesError
+from compileboard.app.findings.news import find_news
+from compileboard.app.settings import Settings, load_settings
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.trash import prune_trash
+from compileboard.start import own_command
 
 LOOK_EVERY_S = 5.0
 ALERT_EVERY_S = 60.0
@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
 
 def start_follower(settings: Settings, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a follower that ends with this process, however this one ends: then its stdin is closed."""
-    command = own_command("app", "follow", "--while-stdin", "--db", os.path.abspath(settings.db))
+    command = own_command("compileboard.app", "follow", "--while-stdin", "--db", os.path.abspath(settings.db))
     if settings.alerts:
         command += ["--alerts", os.path.abspath(settings.alerts)]
     return subprocess.Popen(
@@ -93,14 +93,14 @@ def _look(path: str) -> bool:
         news = find_news(reader)
     if not news.is_whole and not news.run_ids:
         return False
-    from app.findings.update import update_findings  # numpy: 0.2 s and 30 MB, which most hours never need
+    from compileboard.app.findings.update import update_findings  # numpy: 0.2 s and 30 MB, which most hours never need
 
     update_findings(path)
     return True
 
 
 def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:
-    from app.alerts.send import send_due
+    from compileboard.app.alerts.send import send_due
 
     for problem in send_due(path, rules_path, environ, time.time_ns() // 1000).problems:
         sys.stderr.write(f"compileboard: alerts: {problem}\n")

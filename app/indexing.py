@@ -7,9 +7,9 @@ import subprocess
 import threading
 from contextlib import closing
 
-from collectors.own import own_command
-from collectors.store.connect import open_reader
-from collectors.store.search import list_pending
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.search import list_pending
+from compileboard.start import own_command
 
 
 def start_indexing(path: str) -> int:
@@ -18,7 +18,7 @@ def start_indexing(path: str) -> int:
         pending_count = len(list_pending(reader))
     if pending_count:
         child = subprocess.Popen(
-            own_command("collectors", "index", "--db", os.path.abspath(path)),
+            own_command("compileboard.collectors", "index", "--db", os.path.abspath(path)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flask import abort
 
-from app.db import get_settings, writing
-from app.indexing import start_indexing
-from collectors.store.trash import CannotRestore, restore_run
+from compileboard.app.db import get_settings, writing
+from compileboard.app.indexing import start_indexing
+from compileboard.collectors.store.trash import CannotRestore, restore_run
 
 
 def restore_deleted_run(run_id: str) -> None:

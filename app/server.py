@@ -14,17 +14,17 @@ from typing import Any
 
 from flask import Flask
 
-from app import create_app
-from app.follow import start_follower
-from app.format import format_plural
-from app.imports.shelf import Shelf
-from app.indexing import start_indexing
-from app.settings import Settings
-from app.web.security import LOOPBACK_NAMES, allowed_hosts, is_loopback, is_writable
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.errors import StoreError
-from collectors.store.migrations import migrate
-from collectors.store.trash import prune_trash
+from compileboard.app import create_app
+from compileboard.app.follow import start_follower
+from compileboard.app.format import format_plural
+from compileboard.app.imports.shelf import Shelf
+from compileboard.app.indexing import start_indexing
+from compileboard.app.settings import Settings
+from compileboard.app.web.security import LOOPBACK_NAMES, allowed_hosts, is_loopback, is_writable
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.trash import prune_trash
 
 CONNECTIONS = 1000  # of one worker
 FILES_OF_ITS_OWN = 128  # listener, poller, locks; two files of each upload that is received
@@ -68,7 +68,7 @@ def _prune(path: str) -> None:
 
 def _pick_up(environ: Mapping[str, str]) -> None:
     # Imported here: it brings sqlite-utils, and with it pandas, which no page needs.
-    from collectors.record.pickup import pick_up_spools
+    from compileboard.collectors.record.pickup import pick_up_spools
 
     picked = pick_up_spools(environ)
     if picked.run_ids:
@@ -178,7 +178,9 @@ def make_room_for_connections(threads: int) -> int:
     return max(threads + 1, min(CONNECTIONS, room))
 
 
-def run_gunicorn(app: Flask, listener: int, settings: Settings, worker_class: str = "app.worker.Worker") -> None:
+def run_gunicorn(
+    app: Flask, listener: int, settings: Settings, worker_class: str = "compileboard.app.worker.Worker"
+) -> None:
     """Serve an application from a listening socket until it is told to stop."""
     from gunicorn.app.base import BaseApplication
 

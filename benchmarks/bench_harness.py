@@ -25,9 +25,9 @@ from benchmarks.common import ROOT, Row, bootstrap, clean_environment, interleav
 
 TINY = """
 import torch
-import collectors.bench
+import compileboard
 
-@collectors.bench.model(name="tiny", batch_size=2)
+@compileboard.bench.model(name="tiny", batch_size=2)
 def tiny(batch_size):
     return torch.nn.Linear(4, 4), (torch.randn(batch_size, 4),)
 """
@@ -44,7 +44,16 @@ UPSTREAM = {
 
 def bench(folder: Path, *words: str) -> float:
     """Run `collectors bench` into a database of the folder; return the seconds it took."""
-    command = [sys.executable, "-m", "collectors", "bench", "--db", str(folder / "bench.db"), "--quiet", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.collectors",
+        "bench",
+        "--db",
+        str(folder / "bench.db"),
+        "--quiet",
+        *words,
+    ]
     began = time.perf_counter()
     done = subprocess.run(
         command,

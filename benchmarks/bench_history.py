@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collectors.events import BenchMeasured, CommitsSeen, Event, ProcessStarted, RunEnded, RunStarted
-from collectors.store.connect import checkpoint, open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate
+from compileboard.collectors.events import BenchMeasured, CommitsSeen, Event, ProcessStarted, RunEnded, RunStarted
+from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate
 
 DAY_US = 86_400_000_000
 TORCHES = ("2.8.0", "2.9.0", "2.9.1", "2.10.0", "2.11.0", "2.12.0", "2.13.0")

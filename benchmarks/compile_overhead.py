@@ -35,7 +35,7 @@ from benchmarks.common import (
     run_python,
     scratch_folder,
 )
-from collectors.record.launch import Request, child_environment
+from compileboard.collectors.record.launch import Request, child_environment
 
 PROGRAM, CACHED_PROGRAM = "benchmarks.compile_program", "benchmarks.cached_program"
 WALL, CPU = 0, 1
@@ -121,7 +121,16 @@ def hooked(folder: Path) -> Start:
 
 def recorded(folder: Path) -> Start:
     """Return how to run the program under `collectors run`."""
-    wrapped = ["-m", "collectors", "run", "--quiet", "--db", str(folder / "overhead.db"), "--", sys.executable]
+    wrapped = [
+        "-m",
+        "compileboard.collectors",
+        "run",
+        "--quiet",
+        "--db",
+        str(folder / "overhead.db"),
+        "--",
+        sys.executable,
+    ]
     home = str(folder / "home")
     return lambda command, more: run_python(
         [*wrapped, *command], clean_environment(**CALM, **more, COMPILEBOARD_HOME=home)

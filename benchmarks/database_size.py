@@ -18,7 +18,7 @@ PROGRAM = ["-m", "benchmarks.many_compiles"]
 def record(folder: Path, compiles: int) -> Path:
     """Run the program under `collectors run`; return the database."""
     database = folder / "size.db"
-    command = ["-m", "collectors", "run", "--quiet", "--db", str(database), "--", sys.executable]
+    command = ["-m", "compileboard.collectors", "run", "--quiet", "--db", str(database), "--", sys.executable]
     run_python([*command, *PROGRAM, str(compiles)], clean_environment(COMPILEBOARD_HOME=str(folder / "home")))
     return database
 
@@ -32,7 +32,7 @@ def trace(folder: Path, compiles: int) -> int:
 
 def empty_bytes(folder: Path) -> int:
     """Return the size of a database with nothing in it."""
-    from collectors.store.migrations import migrate
+    from compileboard.collectors.store.migrations import migrate
 
     migrate(folder / "empty.db")
     return (folder / "empty.db").stat().st_size

@@ -149,7 +149,7 @@ def make_database(sources: Sequence[Path], compiles: int, folder: Path) -> Path:
         make_replica(list(sources), size_bytes, folder / "one.log", perturb=False)
         stamp_rank(folder / "one.log", logs / f"rank{rank}.log", rank)
     (folder / "one.log").unlink()
-    run_python(["-m", "collectors", "import", "--db", str(database), str(logs)], clean_environment())
+    run_python(["-m", "compileboard.collectors", "import", "--db", str(database), str(logs)], clean_environment())
     shutil.rmtree(logs)
     return database
 

@@ -14,11 +14,11 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
-from app.findings.update import UpdateReport, update_findings
 from benchmarks.bench_history import record_days
 from benchmarks.common import Row, print_table, scratch_folder
-from collectors.store.connect import checkpoint, open_writer
-from collectors.store.migrations import migrate
+from compileboard.app.findings.update import UpdateReport, update_findings
+from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.collectors.store.migrations import migrate
 
 REPEATS = 5
 

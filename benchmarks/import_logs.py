@@ -212,7 +212,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5, help="of logs up to 300 MB")
     parser.add_argument("--repeats-large", type=int, default=3)
     parser.add_argument("--cores", type=int, default=1, help="that either program may use")
-    parser.add_argument("--importer", default=f"{shlex.quote(sys.executable)} -m collectors import", metavar="COMMAND")
+    parser.add_argument(
+        "--importer", default=f"{shlex.quote(sys.executable)} -m compileboard.collectors import", metavar="COMMAND"
+    )
     return parser.parse_args(argv)
 
 

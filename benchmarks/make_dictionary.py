@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.common import ROOT, Row, print_table
 from benchmarks.recorded import find_sources, read_recording
-from collectors.events import ConfigSeen, dump_event
+from compileboard.collectors.events import ConfigSeen, dump_event
 
 TARGET = ROOT / "collectors" / "store" / "dictionary_2.txt"
 SIZE_BYTES = 16_384

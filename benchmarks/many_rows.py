@@ -18,13 +18,13 @@ from contextlib import closing
 from hashlib import md5
 from pathlib import Path
 
-from app.imports import child
-from app.imports.shelf import Import, Shelf
-from app.imports.wishes import Wishes
-from app.settings import Settings
 from benchmarks.common import Row, print_table
-from collectors.store.connect import open_reader
-from collectors.store.migrations import migrate
+from compileboard.app.imports import child
+from compileboard.app.imports.shelf import Import, Shelf
+from compileboard.app.imports.wishes import Wishes
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.migrations import migrate
 
 PREFIX = b"V1121 08:04:26.487000 1 torch/_dynamo/convert_frame.py:303] "
 STRINGS = PREFIX + b'{"str": ["/srv/model.py", 0]}\n'

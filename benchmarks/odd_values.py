@@ -113,7 +113,15 @@ def through_the_command(folder: Path, chosen: dict[str, tuple[list[Record], int]
         odd = records[target].marked(place).write(ODD_VALUES[rng.choice(sorted(ODD_VALUES))])
         log = folder / f"{number}.log"
         log.write_bytes(before + odd + after)
-        command = [sys.executable, "-m", "collectors", "import", str(log), "--db", str(folder / f"{number}.db")]
+        command = [
+            sys.executable,
+            "-m",
+            "compileboard.collectors",
+            "import",
+            str(log),
+            "--db",
+            str(folder / f"{number}.db"),
+        ]
         ended = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
         cost.value_count += 1
         cost.exit_count += ended.returncode != 0

@@ -1,7 +1,7 @@
 """Time every page and API address over a full database: `python -m benchmarks.pages DB`.
 
 `python -m benchmarks.replay DB` makes such a database, and `python -m benchmarks.bench_history DB` adds years of
-benchmark results. The server is the real one (`python -m app serve`), asked over loopback by one client. With Chromium
+benchmark results. The server is the real one (`compileboard serve`), asked over loopback by one client. With Chromium
 and playwright it also tells how long after its answer a page's first chart is drawn, each time in a fresh profile.
 """
 

@@ -20,8 +20,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from collectors.record.manifest import read_manifest
-from collectors.store.migrations import migrate
+from compileboard.collectors.record.manifest import read_manifest
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import PROGRAMS, Workplace
 from tests.tools.poison import FREE, HOPELESS, poisons
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT, scratch_folder
-from collectors.decode.captured import Captured
-from collectors.decode.decoder import Decoder
-from collectors.decode.hashing import fingerprint
-from collectors.events import (
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.hashing import fingerprint
+from compileboard.collectors.events import (
     Compiled,
     ConfigSeen,
     Event,
@@ -25,8 +25,8 @@ from collectors.events import (
     RunStarted,
     SnapshotTaken,
 )
-from collectors.read.spool import SpoolReader
-from collectors.read.trace_log import read_trace_log
+from compileboard.collectors.read.spool import SpoolReader
+from compileboard.collectors.read.trace_log import read_trace_log
 
 DATA = ROOT / "tests" / "data"
 SUFFIXES = (".log", ".jsonl")

@@ -20,10 +20,18 @@ from pathlib import Path
 from benchmarks.common import Row, print_table
 from benchmarks.recorded import Recording, Renamer, find_sources, read_recordings
 from benchmarks.replay_runs import DAY_US, Project, RunPlan, make_projects, plan_runs
-from collectors.events import Compiled, Event, GraphBroke, ProcessStarted, RunEnded, RunStarted, SnapshotTaken
-from collectors.store.connect import checkpoint, open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.events import (
+    Compiled,
+    Event,
+    GraphBroke,
+    ProcessStarted,
+    RunEnded,
+    RunStarted,
+    SnapshotTaken,
+)
+from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
 
 NEWEST_US = 1_790_000_000_000_000  # 2026-09-21; the last run's start when --until is not given
 GAP_US = 2_000_000

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import Row, clean_environment, print_table, run_python, scratch_folder
-from collectors.store.connect import open_reader
+from compileboard.collectors.store.connect import open_reader
 
 HEADINGS = ("what", "measured", "", "", "")
 
@@ -41,7 +41,17 @@ def write_copy(database: Path, folder: Path, options: list[str]) -> Copy:
 
     Raises: SystemExit if the command fails.
     """
-    command = [sys.executable, "-m", "app", "export", "--site", str(folder), "--db", str(database), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.app",
+        "export",
+        "--site",
+        str(folder),
+        "--db",
+        str(database),
+        *options,
+    ]
     began = time.perf_counter()
     with subprocess.Popen(command, env=clean_environment()) as process:
         _pid, status, usage = os.wait4(process.pid, 0)

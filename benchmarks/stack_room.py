@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.stack_room import call_with_room
+from compileboard.collectors.stack_room import call_with_room
 
 LOCAL_COUNT = 900
 SLOW_FAULTS = 10.0

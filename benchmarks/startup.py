@@ -52,7 +52,7 @@ def start(code: str, environment: Mapping[str, str], folder: Path) -> Callable[[
 
 def observed_environment(folder: Path, plain: Mapping[str, str]) -> dict[str, str]:
     """Return the environment as `collectors run` makes it."""
-    from collectors.record.launch import Request, child_environment
+    from compileboard.collectors.record.launch import Request, child_environment
 
     spool = folder / "spool"
     spool.mkdir()

@@ -19,7 +19,7 @@ import torch
 import torch._dynamo
 
 from benchmarks.common import Row, bootstrap, interleave, medians, observing, print_table, ratios, scratch_folder
-from collectors.observe.raised import make_watched
+from compileboard.collectors.observe.raised import make_watched
 
 BATCH_S = 0.05
 FRAME_CALLS = 100_000

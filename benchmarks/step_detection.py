@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.analysis.drift import find_changes, is_vanished
-from app.analysis.steps import detect_steps
 from benchmarks.common import Row, print_table, scratch_folder
+from compileboard.app.analysis.drift import find_changes, is_vanished
+from compileboard.app.analysis.steps import detect_steps
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from collectors.stack_room import call_with_room
+from compileboard.collectors.stack_room import call_with_room
 
 ROOM = "--stack-room"
 # What the harness imports for tables and tests of means that this does not ask for.

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collectors.record.manifest import Manifest
-from collectors.record.opening import current_folder, describe_run, make_spool, spool_folder
-from collectors.record.problems import describe_error
-from collectors.record.sidecar import spawn_sidecar
-from collectors.record.summary import RunSummary, summarize
-from collectors.store.errors import StoreError
+from compileboard.collectors.record.manifest import Manifest
+from compileboard.collectors.record.opening import current_folder, describe_run, make_spool, spool_folder
+from compileboard.collectors.record.problems import describe_error
+from compileboard.collectors.record.sidecar import spawn_sidecar
+from compileboard.collectors.record.summary import RunSummary, summarize
+from compileboard.collectors.store.errors import StoreError
 
 RECORDED_WITHIN_S = 10.0
 
@@ -188,7 +188,7 @@ def _load_hooks() -> Any:
         raise ImportError(
             f"CompileBoard records torch.compile (torch 2.4 or newer); {sys.executable} cannot import it: {error}"
         ) from error
-    from collectors.observe import hooks
+    from compileboard.collectors.observe import hooks
 
     return hooks
 
@@ -201,8 +201,8 @@ def _prepare(
     keep_source: bool,
     capture_env: tuple[str, ...],
 ) -> tuple[Path, Manifest, bool]:
-    from collectors.store.connect import open_writer
-    from collectors.store.migrations import migrate_connection
+    from compileboard.collectors.store.connect import open_writer
+    from compileboard.collectors.store.migrations import migrate_connection
 
     opened = True
     try:
@@ -258,7 +258,7 @@ def _warn(text: str) -> None:
 
 
 def _say_if_late() -> None:
-    from collectors.observe import torch_compat
+    from compileboard.collectors.observe import torch_compat
 
     count = torch_compat.kept_record_count()
     if count:
@@ -276,7 +276,7 @@ def _end_at_exit(run: Run, pid: int) -> None:
 
 def _end(run: Run, state: str) -> None:
     """Write into the spool's manifest that the run is over; the sidecar records it."""
-    from collectors.record.manifest import read_manifest
+    from compileboard.collectors.record.manifest import read_manifest
 
     try:
         manifest = read_manifest(run.folder)

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from collectors.options import build_parser
-from collectors.record import hints
-from collectors.record.problems import NEEDED, describe_error
-from collectors.record.progress import count_text, counts_text, progress_line
-from collectors.store.errors import StoreError, StoreMissing, explain
+from compileboard.collectors.options import build_parser
+from compileboard.collectors.record import hints
+from compileboard.collectors.record.problems import NEEDED, describe_error
+from compileboard.collectors.record.progress import count_text, counts_text, progress_line
+from compileboard.collectors.store.errors import StoreError, StoreMissing, explain
 
 if TYPE_CHECKING:
-    from collectors.record.launch import Launch
-    from collectors.record.pickup import PickedUp
+    from compileboard.collectors.record.launch import Launch
+    from compileboard.collectors.record.pickup import PickedUp
 
 USAGE_ERROR = 2
 
@@ -87,7 +87,7 @@ def unhindered(what: str) -> Iterator[None]:
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Observe a command; end as it ended, whatever becomes of our own part."""
-    from collectors.record.program import CannotRun, Outcome, check_program, end_like, run_program
+    from compileboard.collectors.record.program import CannotRun, Outcome, check_program, end_like, run_program
 
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:
@@ -136,8 +136,8 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 def open_launch(arguments: argparse.Namespace, command: list[str]) -> Launch:
     """Begin the run of a command, and say where it is recorded."""
-    from collectors.record.command import unreachable
-    from collectors.record.launch import Launch, Request
+    from compileboard.collectors.record.command import unreachable
+    from compileboard.collectors.record.launch import Launch, Request
 
     request = Request(
         command=command,
@@ -164,10 +164,10 @@ def open_launch(arguments: argparse.Namespace, command: list[str]) -> Launch:
 
 def import_command(arguments: argparse.Namespace) -> int:
     """Read torch's trace logs."""
-    from collectors.importer.command import import_paths, read_names
-    from collectors.importer.lines import ProgressLines
-    from collectors.importer.loader import Options
-    from collectors.read.sources import Limits
+    from compileboard.collectors.importer.command import import_paths, read_names
+    from compileboard.collectors.importer.lines import ProgressLines
+    from compileboard.collectors.importer.loader import Options
+    from compileboard.collectors.read.sources import Limits
 
     lines = ProgressLines(sys.stdout) if arguments.progress_lines else None
     if lines is None:
@@ -209,7 +209,7 @@ def import_command(arguments: argparse.Namespace) -> int:
 
 def bench_command(arguments: argparse.Namespace) -> int:
     """Measure models eager and compiled."""
-    from collectors.bench import command
+    from compileboard.collectors.bench import command
 
     if not arguments.list:
         pick_up()
@@ -218,21 +218,21 @@ def bench_command(arguments: argparse.Namespace) -> int:
 
 def commits_command(arguments: argparse.Namespace) -> int:
     """Add a clone's history."""
-    from collectors.record.commits import add_commits
+    from compileboard.collectors.record.commits import add_commits
 
     return add_commits(arguments.db, arguments.repository, arguments.branch, say=say)
 
 
 def index_command(arguments: argparse.Namespace) -> int:
     """Index what is not in the search index yet."""
-    from collectors.record.indexing import index_runs
+    from compileboard.collectors.record.indexing import index_runs
 
     return index_runs(arguments.db, arguments.runs, say=say)
 
 
 def closing_line(database: str, run_id: str) -> str:
     """Say what was recorded, or why there may be nothing."""
-    from collectors.record.summary import summarize
+    from compileboard.collectors.record.summary import summarize
 
     try:
         summary = summarize(database, run_id)
@@ -264,7 +264,7 @@ def closing_line(database: str, run_id: str) -> str:
 
 def pick_up() -> None:
     """Record what an earlier command could not, and say so."""
-    from collectors.record.pickup import pick_up_spools
+    from compileboard.collectors.record.pickup import pick_up_spools
 
     say_picked_up(pick_up_spools())
 
@@ -282,8 +282,8 @@ def say_picked_up(found: PickedUp) -> None:
 
 def retry_command(arguments: argparse.Namespace) -> int:
     """Record what was set aside."""
-    from collectors.record.pickup import pick_up_spools
-    from collectors.record.set_aside import put_back
+    from compileboard.collectors.record.pickup import pick_up_spools
+    from compileboard.collectors.record.set_aside import put_back
 
     chosen = put_back(os.environ, arguments.runs, arguments.db)
     if not chosen:
@@ -296,8 +296,8 @@ def retry_command(arguments: argparse.Namespace) -> int:
 
 def list_command(arguments: argparse.Namespace) -> int:
     """Print the newest runs."""
-    from collectors.record.listing import list_text
-    from collectors.record.set_aside import list_set_aside
+    from compileboard.collectors.record.listing import list_text
+    from compileboard.collectors.record.set_aside import list_set_aside
 
     pick_up()
     for one in list_set_aside(os.environ):
@@ -309,7 +309,7 @@ def list_command(arguments: argparse.Namespace) -> int:
 
 def show_command(arguments: argparse.Namespace) -> int:
     """Print one run's summary."""
-    from collectors.record.summary import summarize
+    from compileboard.collectors.record.summary import summarize
 
     pick_up()
     summary = summarize(arguments.db, arguments.run)
@@ -323,7 +323,7 @@ def show_command(arguments: argparse.Namespace) -> int:
 
 def doctor_command(arguments: argparse.Namespace) -> int:
     """Print what can be recorded here, and why not what cannot."""
-    from collectors.record.doctor import examine
+    from compileboard.collectors.record.doctor import examine
 
     checks = examine(arguments.db)
     width = max(len(check.subject) for check in checks)

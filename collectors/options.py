@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-import collectors
-from collectors.argument_types import count, maybe_pair, pair
-from collectors.bench.arguments import add_bench
-from collectors.record import hints
+from compileboard import __version__
+from compileboard.collectors.argument_types import count, maybe_pair, pair
+from compileboard.collectors.bench.arguments import add_bench
+from compileboard.collectors.record import hints
 
 EPILOG = """examples:
   {collect} run -- python train.py --lr 3
@@ -28,7 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EPILOG.format(collect=hints.collect(), serve=hints.dashboard("serve")),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"CompileBoard {collectors.__version__}")
+    parser.add_argument("--version", action="version", version=f"CompileBoard {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(commands)
     _add_import(commands)

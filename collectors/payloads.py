@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collectors.decode.aot import WRAPPER_ARTIFACTS, add_wrappers
-from collectors.decode.cache_keys import Component, parse_components
-from collectors.decode.guard_tree import GuardNode, GuardTree, find_root, is_check, parse_guards, summarize_guards, walk
+from compileboard.collectors.decode.aot import WRAPPER_ARTIFACTS, add_wrappers
+from compileboard.collectors.decode.cache_keys import Component, parse_components
+from compileboard.collectors.decode.guard_tree import (
+    GuardNode,
+    GuardTree,
+    find_root,
+    is_check,
+    parse_guards,
+    summarize_guards,
+    walk,
+)
 
 __all__ = [
     "WRAPPER_ARTIFACTS",

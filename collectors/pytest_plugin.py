@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collectors.events import GraphBroke, Recompiled
-    from collectors.watch import Seen
+    from compileboard.collectors.events import GraphBroke, Recompiled
+    from compileboard.collectors.watch import Seen
 
 UPDATE = "--compileboard-update"
 FILE_NAME = "graph_breaks.json"
@@ -75,7 +75,7 @@ class CompileBoard:
                 "(`pip install torch`), or skip the test with `pytest.importorskip('torch')`",
                 pytrace=False,
             )
-        from collectors.watch import watch
+        from compileboard.collectors.watch import watch
 
         with watch([self._root], reset=reset) as seen:
             if not self._depth:

@@ -54,7 +54,7 @@ widen(call_with_room)
 
 
 def stack_room(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function run with room on its thread's frame stack: @collectors.stack_room above a training loop.
+    """Make a function run with room on its thread's frame stack: @compileboard.stack_room above a training loop.
 
     Raises: TypeError for a coroutine or generator function, whose body runs in the stack of whoever resumes it.
     """

@@ -1,6 +1,6 @@
 """See what torch.compile does inside a block, in this process and at once: no database, no recorder.
 
-The hooks are those of `collectors.observe()`. They write into a spool of their own that is read when the block ends;
+The hooks are those of `compileboard.observe()`. They write into a spool of their own that is read when the block ends;
 where others have installed them already (`collectors run`, `install()`), theirs is read from where it stands.
 """
 
@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collectors.decode import registry
-from collectors.decode.decoder import Decoder
-from collectors.decode.paths import PathNamer
-from collectors.events import CompileFailed, CompileStarted, Event, GraphBroke, Recompiled
-from collectors.read.spool import SpoolReader
-from collectors.record.source_index import qualify
+from compileboard.collectors.decode import registry
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.events import CompileFailed, CompileStarted, Event, GraphBroke, Recompiled
+from compileboard.collectors.read.spool import SpoolReader
+from compileboard.collectors.record.source_index import qualify
 
 
 @dataclass
@@ -56,7 +56,7 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[S
     """
     import torch._dynamo
 
-    from collectors.observe import hooks
+    from compileboard.collectors.observe import hooks
 
     if reset:
         torch._dynamo.reset()

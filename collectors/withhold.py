@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from collectors.decode.redact import withhold_source
+from compileboard.collectors.decode.redact import withhold_source
 
 __all__ = ["withhold_source"]

@@ -40,7 +40,7 @@ def nothing_left() -> Iterator[None]:
     A connection left open is a ResourceWarning, and warnings are errors.
     """
     yield
-    hooks = sys.modules.get("collectors.observe.hooks")
+    hooks = sys.modules.get("compileboard.collectors.observe.hooks")
     assert hooks is None or hooks.current() is None, "the test left its hooks in"
     for used in USED:
         wait_for(partial(_is_empty, used.home), 15)

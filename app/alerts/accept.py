@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from app.alerts.clock import DAYS
-from app.analysis.finding_words import list_metric_names
+from compileboard.app.alerts.clock import DAYS
+from compileboard.app.analysis.finding_words import list_metric_names
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from app.alerts.mail import make_mail, send_mail
-from app.alerts.message import Message
-from app.alerts.outcome import NotSent, Unknown
-from app.alerts.post import post_json
-from app.alerts.rules import Channel
-from app.alerts.slack import make_slack
-from app.alerts.webhook import make_json, sign
+from compileboard.app.alerts.mail import make_mail, send_mail
+from compileboard.app.alerts.message import Message
+from compileboard.app.alerts.outcome import NotSent, Unknown
+from compileboard.app.alerts.post import post_json
+from compileboard.app.alerts.rules import Channel
+from compileboard.app.alerts.slack import make_slack
+from compileboard.app.alerts.webhook import make_json, sign
 
 
 def send_message(make: Callable[[], Message], channel: Channel, base_url: str, environ: Mapping[str, str]) -> str:

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
-from app.alerts.channels import send_message
-from app.alerts.example import EXAMPLE
-from app.alerts.message import clean, make_message, make_test_message
-from app.alerts.misfits import list_misfits
-from app.alerts.outcome import NotSent, Unknown
-from app.alerts.read_rules import load_rules
-from app.alerts.rules import Rule, Rules, RulesError
-from app.alerts.send import SendReport, preview, send_due
-from app.alerts.words import describe_channel, describe_filters, describe_start, describe_when
-from app.format import format_plural, format_time
-from app.queries.deliveries import STATES, list_deliveries, list_rule_names
-from app.settings import load_settings
-from collectors.store.connect import open_reader
-from collectors.store.errors import StoreError, explain
+from compileboard.app.alerts.channels import send_message
+from compileboard.app.alerts.example import EXAMPLE
+from compileboard.app.alerts.message import clean, make_message, make_test_message
+from compileboard.app.alerts.misfits import list_misfits
+from compileboard.app.alerts.outcome import NotSent, Unknown
+from compileboard.app.alerts.read_rules import load_rules
+from compileboard.app.alerts.rules import Rule, Rules, RulesError
+from compileboard.app.alerts.send import SendReport, preview, send_due
+from compileboard.app.alerts.words import describe_channel, describe_filters, describe_start, describe_when
+from compileboard.app.format import format_plural, format_time
+from compileboard.app.queries.deliveries import STATES, list_deliveries, list_rule_names
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.errors import StoreError, explain
 
 EPILOG = """\
 examples:

@@ -12,10 +12,10 @@ from email.policy import SMTP
 from email.utils import format_datetime, parseaddr
 from html import escape
 
-from app.alerts.deadline import hold_deadline
-from app.alerts.message import Line, Message, clean
-from app.alerts.outcome import NotSent, Unknown
-from app.alerts.rules import Channel
+from compileboard.app.alerts.deadline import hold_deadline
+from compileboard.app.alerts.message import Line, Message, clean
+from compileboard.app.alerts.outcome import NotSent, Unknown
+from compileboard.app.alerts.rules import Channel
 
 SUBJECT_LIMIT = 200
 _FAILURES = (OSError, smtplib.SMTPException)

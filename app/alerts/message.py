@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from app.analysis.finding_groups import FindingGroup, group_findings
-from app.analysis.finding_words import (
+from compileboard.app.analysis.finding_groups import FindingGroup, group_findings
+from compileboard.app.analysis.finding_words import (
     describe_cause,
     describe_confidence,
     describe_finding,
@@ -18,8 +18,8 @@ from app.analysis.finding_words import (
     describe_state,
     find_metric_of,
 )
-from app.format import format_plural
-from app.queries.findings import DIRECTIONS, Finding
+from compileboard.app.format import format_plural
+from compileboard.app.queries.findings import DIRECTIONS, Finding
 
 MOST_LISTED = 20  # findings of one group that are named; a link leads to all
 MOST_COMMITS = 5

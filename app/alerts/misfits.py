@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
-from app.alerts.message import clean
-from app.alerts.rules import Rule, fits
-from app.format import format_plural
-from app.queries.series_names import list_series_names
-from app.queries.trends import list_branches
+from compileboard.app.alerts.message import clean
+from compileboard.app.alerts.rules import Rule, fits
+from compileboard.app.format import format_plural
+from compileboard.app.queries.series_names import list_series_names
+from compileboard.app.queries.trends import list_branches
 
 KEYS = ("suite", "model", "hardware")
 MOST_NAMED = 5

@@ -8,9 +8,9 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
-from app.alerts.deadline import hold_deadline
-from app.alerts.outcome import NotSent, Unknown
-from app.resources import __version__
+from compileboard.app.alerts.deadline import hold_deadline
+from compileboard.app.alerts.outcome import NotSent, Unknown
+from compileboard.app.resources import __version__
 
 MOST_ANSWER_BYTES = 300
 LEAST_SECRET = 6  # shorter parts of an address are no secrets, and parts of words

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from app.alerts.accept import (
+from compileboard.app.alerts.accept import (
     NAME,
     Accept,
     one_of,
@@ -30,10 +30,10 @@ from app.alerts.accept import (
     take_whole,
     take_zone,
 )
-from app.alerts.clock import DAYS, parse_digest, parse_quiet
-from app.alerts.rules import PATTERNS, Channel, Rule, Rules, RulesError
-from app.analysis.finding_words import list_metric_names
-from app.queries.findings import DIRECTIONS, SUBJECTS
+from compileboard.app.alerts.clock import DAYS, parse_digest, parse_quiet
+from compileboard.app.alerts.rules import PATTERNS, Channel, Rule, Rules, RulesError
+from compileboard.app.analysis.finding_words import list_metric_names
+from compileboard.app.queries.findings import DIRECTIONS, SUBJECTS
 
 if sys.version_info >= (3, 11):
     import tomllib

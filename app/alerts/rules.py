@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
 
-from app.alerts.clock import NEVER_QUIET, Digest, Quiet
-from app.queries.findings import Finding
+from compileboard.app.alerts.clock import NEVER_QUIET, Digest, Quiet
+from compileboard.app.queries.findings import Finding
 
 SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
 

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from app.alerts.channels import send_message
-from app.alerts.clock import find_digest_before, is_quiet
-from app.alerts.message import make_message, name_message
-from app.alerts.outcome import NotSent, Unknown
-from app.alerts.read_rules import load_rules
-from app.alerts.rules import Channel, Rule, Rules, matches
-from app.format import format_plural
-from app.queries.deliveries import Delivery, get_rule_start, list_new_finding_ids, list_waiting
-from app.queries.findings import Finding, get_finding
-from collectors.store.connect import checkpoint, open_reader, open_writer
-from collectors.store.deliveries import (
+from compileboard.app.alerts.channels import send_message
+from compileboard.app.alerts.clock import find_digest_before, is_quiet
+from compileboard.app.alerts.message import make_message, name_message
+from compileboard.app.alerts.outcome import NotSent, Unknown
+from compileboard.app.alerts.read_rules import load_rules
+from compileboard.app.alerts.rules import Channel, Rule, Rules, matches
+from compileboard.app.format import format_plural
+from compileboard.app.queries.deliveries import Delivery, get_rule_start, list_new_finding_ids, list_waiting
+from compileboard.app.queries.findings import Finding, get_finding
+from compileboard.collectors.store.connect import checkpoint, open_reader, open_writer
+from compileboard.collectors.store.deliveries import (
     claim_deliveries,
     drop_delivery,
     give_up_deliveries,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from app.alerts.message import Line, Message, Part, clean
+from compileboard.app.alerts.message import Line, Message, Part, clean
 
 MOST_BLOCKS = 50
 HEADER_LIMIT = 150

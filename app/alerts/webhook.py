@@ -9,10 +9,10 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from app.alerts.message import Message, clean, find_address, find_group_address
-from app.analysis.finding_groups import FindingGroup
-from app.analysis.finding_words import describe_confidence, describe_finding, describe_series
-from app.queries.findings import Finding
+from compileboard.app.alerts.message import Message, clean, find_address, find_group_address
+from compileboard.app.analysis.finding_groups import FindingGroup
+from compileboard.app.analysis.finding_words import describe_confidence, describe_finding, describe_series
+from compileboard.app.queries.findings import Finding
 
 VERSION = 1
 _LEFT_OUT = ("evidence", "found_us", "noticed_us", "changed_us")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
-from app.alerts.clock import find_digest_after, find_quiet_end
-from app.alerts.rules import PATTERNS, Channel, Rule
-from app.format import format_time, format_times
-from app.queries.deliveries import get_rule_start
+from compileboard.app.alerts.clock import find_digest_after, find_quiet_end
+from compileboard.app.alerts.rules import PATTERNS, Channel, Rule
+from compileboard.app.format import format_time, format_times
+from compileboard.app.queries.deliveries import get_rule_start
 
 STATE_WORDS = {
     "waiting": ("waiting", "busy"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from app.analysis.aot_words import (
+from compileboard.app.analysis.aot_words import (
     ALIASES,
     AUTOGRAD,
     BASES,

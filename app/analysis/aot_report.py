@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis.aot import Finding, explain_graph, list_unknown
-from app.analysis.aot_words import PLAIN
-from app.queries.aot_graphs import AotGraph, list_summaries, list_wrappers, read_configs
-from collectors.payloads import add_wrappers
+from compileboard.app.analysis.aot import Finding, explain_graph, list_unknown
+from compileboard.app.analysis.aot_words import PLAIN
+from compileboard.app.queries.aot_graphs import AotGraph, list_summaries, list_wrappers, read_configs
+from compileboard.collectors.payloads import add_wrappers
 
 _EXAMPLES = 5
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.analysis.artifact_words import guess_language, lay_out
-from app.analysis.text_diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
-from app.queries.artifacts import Artifact
+from compileboard.app.analysis.artifact_words import guess_language, lay_out
+from compileboard.app.analysis.text_diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
+from compileboard.app.queries.artifacts import Artifact
 
 COMPARED_CHARS = 1_000_000  # of each text; the largest of the recorded models has 421 000
 

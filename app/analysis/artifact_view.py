@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.analysis.artifact_words import guess_language, lay_out
-from app.analysis.code import CodeLines, highlight
+from compileboard.app.analysis.artifact_words import guess_language, lay_out
+from compileboard.app.analysis.code import CodeLines, highlight
 
 SHOWN_CHARS = 500_000  # ≈ 10 000 lines: the largest text of the recorded models has 421 000
 SHOWN_LINES = 12_000

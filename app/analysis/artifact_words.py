@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from app.analysis.code import indent_json
-from app.analysis.words import Word
-from app.format import format_bytes
+from compileboard.app.analysis.code import indent_json
+from compileboard.app.analysis.words import Word
+from compileboard.app.format import format_bytes
 
 GUARDS = ("dynamo_cpp_guards_str", "dynamo_guards")
 DYNAMO_GRAPH = "dynamo_output_graph"

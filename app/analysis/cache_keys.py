@@ -7,9 +7,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from app.analysis.component_words import explain_component, order_component
-from app.analysis.fields import FieldChange, compare_fields, read_fields
-from collectors.payloads import Component
+from compileboard.app.analysis.component_words import explain_component, order_component
+from compileboard.app.analysis.fields import FieldChange, compare_fields, read_fields
+from compileboard.collectors.payloads import Component
 
 __all__ = [
     "ComponentChange",

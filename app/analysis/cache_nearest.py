@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import orjson
 
-from app.analysis.cache_keys import KeyDiff, compare_keys, nearest_earlier
-from app.analysis.component_words import explain_component, order_component
-from collectors.payloads import Component, parse_components
+from compileboard.app.analysis.cache_keys import KeyDiff, compare_keys, nearest_earlier
+from compileboard.app.analysis.component_words import explain_component, order_component
+from compileboard.collectors.payloads import Component, parse_components
 
 Place = TypeVar("Place")
 _CANDIDATES = 4  # compared component by component, out of those that share the most whole lines

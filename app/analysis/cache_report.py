@@ -6,10 +6,10 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.analysis.cache_keys import KeyDiff
-from app.analysis.cache_nearest import find_nearest
-from app.queries.cache_keys import Earlier, Lookup, get_detail, list_earlier, list_runs_before, read_texts
-from collectors.payloads import Component, parse_components
+from compileboard.app.analysis.cache_keys import KeyDiff
+from compileboard.app.analysis.cache_nearest import find_nearest
+from compileboard.app.queries.cache_keys import Earlier, Lookup, get_detail, list_earlier, list_runs_before, read_texts
+from compileboard.collectors.payloads import Component, parse_components
 
 
 @dataclass(frozen=True)

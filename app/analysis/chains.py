@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.queries.compiles import CompileRow
-from app.queries.run_recompiles import RecompileRow
-from collectors.categories import BY_NAME, Category
+from compileboard.app.queries.compiles import CompileRow
+from compileboard.app.queries.run_recompiles import RecompileRow
+from compileboard.collectors.categories import BY_NAME, Category
 
 UNKNOWN = BY_NAME["unknown"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from app.analysis.comparison_distinct import diff_distinct
-from app.analysis.comparison_environment import diff_environment, diff_settings, refuse, warn
-from app.analysis.comparison_metrics import COMPARED, TOTALS
-from app.analysis.comparison_model import CompareSide, Comparison, Delta, Key, MetricSum, Pair
-from app.analysis.comparison_pairs import describe_entry, is_wrong, list_shown, pair_entries
-from app.analysis.comparison_verdicts import judge_values
-from app.analysis.metrics import Metric
-from app.analysis.summaries import geomean
-from app.queries.comparison import FunctionSum
+from compileboard.app.analysis.comparison_distinct import diff_distinct
+from compileboard.app.analysis.comparison_environment import diff_environment, diff_settings, refuse, warn
+from compileboard.app.analysis.comparison_metrics import COMPARED, TOTALS
+from compileboard.app.analysis.comparison_model import CompareSide, Comparison, Delta, Key, MetricSum, Pair
+from compileboard.app.analysis.comparison_pairs import describe_entry, is_wrong, list_shown, pair_entries
+from compileboard.app.analysis.comparison_verdicts import judge_values
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.analysis.summaries import geomean
+from compileboard.app.queries.comparison import FunctionSum
 
 FunctionPair = tuple["FunctionSum | None", "FunctionSum | None"]
 

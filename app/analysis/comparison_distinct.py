@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from app.analysis.comparison_model import Distinct, DistinctChange, DistinctDiff, Key
+from compileboard.app.analysis.comparison_model import Distinct, DistinctChange, DistinctDiff, Key
 
 WORDS = {
     "new": ("new", "bad"),

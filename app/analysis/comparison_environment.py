@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.analysis.comparison_model import CompareSide, Difference, Setting
+from compileboard.app.analysis.comparison_model import CompareSide, Difference, Setting
 
 # In the order of the page. A number across another GPU says which is the faster GPU.
 REFUSES, WARNS, DIFFERS = "refuses", "warns", "differs"

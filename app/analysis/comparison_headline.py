@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from app.analysis.comparison_model import Comparison, Delta, DistinctDiff
-from app.analysis.comparison_table import list_verdicts, show_change, show_share, show_value
-from app.format import format_count, format_plural
+from compileboard.app.analysis.comparison_model import Comparison, Delta, DistinctDiff
+from compileboard.app.analysis.comparison_table import list_verdicts, show_change, show_share, show_value
+from compileboard.app.format import format_count, format_plural
 
 # Of metrics over all models: name, label, what the number is.
 _MEANS = (

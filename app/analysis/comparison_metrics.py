@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.analysis.metrics import BY_NAME, Metric
+from compileboard.app.analysis.metrics import BY_NAME, Metric
 
 # Key, label and the metrics' names; the first of a group is the one that is drawn.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {

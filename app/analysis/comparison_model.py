@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from app.analysis.metrics import Metric
-from app.queries.comparison import FunctionSum
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.queries.comparison import FunctionSum
 
 # What tells two series apart. Another machine makes other numbers of the same model; the others make another model.
 MODEL_FIELDS = ("suite", "model", "mode", "dtype", "backend", "dynamic", "batch_size", "world_size")

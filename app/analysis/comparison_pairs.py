@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.analysis.comparison_metrics import COMPARED
-from app.analysis.comparison_model import MACHINE_FIELDS, MODEL_FIELDS, Delta, Entry, Excluded, Key, Pair
-from app.analysis.comparison_verdicts import CHANGED, judge
-from app.analysis.result_words import REASONS, describe_accuracy
+from compileboard.app.analysis.comparison_metrics import COMPARED
+from compileboard.app.analysis.comparison_model import MACHINE_FIELDS, MODEL_FIELDS, Delta, Entry, Excluded, Key, Pair
+from compileboard.app.analysis.comparison_verdicts import CHANGED, judge
+from compileboard.app.analysis.result_words import REASONS, describe_accuracy
 
 _BATCH = MODEL_FIELDS.index("batch_size")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from app.analysis.comparison_model import (
+from compileboard.app.analysis.comparison_model import (
     MACHINE_FIELDS,
     MODEL_FIELDS,
     CompareSide,
@@ -18,7 +18,7 @@ from app.analysis.comparison_model import (
     MetricSum,
     Pair,
 )
-from app.queries.comparison import FunctionSum
+from compileboard.app.queries.comparison import FunctionSum
 
 SERIES = (*MODEL_FIELDS, *MACHINE_FIELDS)
 _NUMBERS = ("base", "new", "change", "verdict", "method", "detail", "p_value", "ratio_low", "ratio_high")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.analysis.comparison import compare
-from app.analysis.comparison_metrics import COMPARED
-from app.analysis.comparison_model import (
+from compileboard.app.analysis.comparison import compare
+from compileboard.app.analysis.comparison_metrics import COMPARED
+from compileboard.app.analysis.comparison_model import (
     MACHINE_FIELDS,
     MODEL_FIELDS,
     CompareSide,
@@ -19,17 +19,17 @@ from app.analysis.comparison_model import (
     Key,
     RunWords,
 )
-from app.analysis.config_diff import list_changes
-from app.format import format_time
-from app.queries import check_parts, comparison
-from app.queries.baselines import Baseline
-from app.queries.check_parts import TaskDistinct
-from app.queries.models import keep_newest
-from app.queries.page import FilterError
-from app.queries.result_rows import Measured, ResultRow, merge_with_parts
-from app.queries.results import list_measured
-from app.queries.run_detail import RunDetail
-from app.queries.sides import Named, find_side
+from compileboard.app.analysis.config_diff import list_changes
+from compileboard.app.format import format_time
+from compileboard.app.queries import check_parts, comparison
+from compileboard.app.queries.baselines import Baseline
+from compileboard.app.queries.check_parts import TaskDistinct
+from compileboard.app.queries.models import keep_newest
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.result_rows import Measured, ResultRow, merge_with_parts
+from compileboard.app.queries.results import list_measured
+from compileboard.app.queries.run_detail import RunDetail
+from compileboard.app.queries.sides import Named, find_side
 
 Tasks = Mapping[tuple[str, str], tuple[Key, str]]  # run and task -> model and experiment
 ListOf = Callable[[sqlite3.Connection, str], list[TaskDistinct]]

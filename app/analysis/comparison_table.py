@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.analysis.comparison_metrics import COMPARED, GROUPS, group_of
-from app.analysis.comparison_model import Comparison, Delta, Pair
-from app.analysis.comparison_verdicts import CHANGED
-from app.analysis.metrics import BY_NAME, Metric, format_value
-from app.format import format_count, format_number
-from app.queries.page import FilterError
+from compileboard.app.analysis.comparison_metrics import COMPARED, GROUPS, group_of
+from compileboard.app.analysis.comparison_model import Comparison, Delta, Pair
+from compileboard.app.analysis.comparison_verdicts import CHANGED
+from compileboard.app.analysis.metrics import BY_NAME, Metric, format_value
+from compileboard.app.format import format_count, format_number
+from compileboard.app.queries.page import FilterError
 
 DEFAULT_ORDER = "worst"
 _RANK = {"worse": 0, "changed": 1, "better": 2}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.analysis.comparison_metrics import MEDIANS, SAMPLES, YARDSTICKS, threshold_of
-from app.analysis.comparison_model import Delta, Entry
-from app.analysis.mann_whitney import mann_whitney, smallest_p
-from app.analysis.metrics import BY_NAME, Metric, is_better
+from compileboard.app.analysis.comparison_metrics import MEDIANS, SAMPLES, YARDSTICKS, threshold_of
+from compileboard.app.analysis.comparison_model import Delta, Entry
+from compileboard.app.analysis.mann_whitney import mann_whitney, smallest_p
+from compileboard.app.analysis.metrics import BY_NAME, Metric, is_better
 
 # asv's level: of 200 models that did not change, less than one looks changed.
 # Source: airspeed-velocity/asv, asv/_stats.py, is_different

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.analysis.artifact_diff import ArtifactDiff, compare_artifacts
-from app.analysis.artifact_words import DYNAMO_GRAPH, GUARDS, OUTPUT_CODE
-from app.analysis.guard_diff import GuardDiff, compare_guards
-from app.queries.artifacts import Artifact, ArtifactRow
-from collectors.payloads import parse_guards
+from compileboard.app.analysis.artifact_diff import ArtifactDiff, compare_artifacts
+from compileboard.app.analysis.artifact_words import DYNAMO_GRAPH, GUARDS, OUTPUT_CODE
+from compileboard.app.analysis.guard_diff import GuardDiff, compare_guards
+from compileboard.app.queries.artifacts import Artifact, ArtifactRow
+from compileboard.collectors.payloads import parse_guards
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis.chains import label_category
-from app.analysis.timeline import find_phase
-from app.analysis.words import describe_failure_phase
-from app.format import format_count, format_duration, format_plural
-from app.queries.run_breaks import DistinctBreak
-from app.queries.run_detail import StackCliff
-from app.queries.run_events import CacheResult, CudagraphSkip, FailureGroup, FailureRow
-from app.queries.run_recompiles import LimitHit, RunCause
-from app.queries.unfinished import Unfinished
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.timeline import find_phase
+from compileboard.app.analysis.words import describe_failure_phase
+from compileboard.app.format import format_count, format_duration, format_plural
+from compileboard.app.queries.run_breaks import DistinctBreak
+from compileboard.app.queries.run_detail import StackCliff
+from compileboard.app.queries.run_events import CacheResult, CudagraphSkip, FailureGroup, FailureRow
+from compileboard.app.queries.run_recompiles import LimitHit, RunCause
+from compileboard.app.queries.unfinished import Unfinished
 
 FIRST_FINDINGS = 5  # shown at once; the others are named, and one click away
 
@@ -115,7 +115,7 @@ def _cliffs(cliffs: Sequence[StackCliff]) -> list[Finding]:
     else:
         fix, code = "Run it once with room and compare", f"compileboard-collect run --stack-room -- {worst.command}"
         fix += ". If that is faster, decorate the function that holds the loop"
-    fix += f" with @collectors.stack_room, or take a newer patch release than {python}: docs/stack-cliff.md."
+    fix += f" with @compileboard.stack_room, or take a newer patch release than {python}: docs/stack-cliff.md."
     title = "Every call may map and unmap memory for its frames"
     return [Finding("stack", "warn", title, number, None, None, None, fix, "processes", None, code)]
 

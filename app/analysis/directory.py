@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from app.analysis.words import OUTCOMES, Word, describe_outcome
-from app.queries.compiles import CompileRow
-from app.queries.directory import Step
+from compileboard.app.analysis.words import OUTCOMES, Word, describe_outcome
+from compileboard.app.queries.compiles import CompileRow
+from compileboard.app.queries.directory import Step
 
 ENDINGS = {
     "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),

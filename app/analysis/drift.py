@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from app.analysis.step_noise import Floats, Ints, Numbers, memory
-from app.analysis.step_series import Prepared, Series, prepare
-from app.analysis.steps import ALPHA, Step, detect_steps, tail_of_t
+from compileboard.app.analysis.step_noise import Floats, Ints, Numbers, memory
+from compileboard.app.analysis.step_series import Prepared, Series, prepare
+from compileboard.app.analysis.steps import ALPHA, Step, detect_steps, tail_of_t
 
 MIN_RELATIVE = 0.03
 _FEWEST_POINTS = 10

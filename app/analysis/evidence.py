@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from app.analysis.diagnosis import Evidence
-from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
-from app.queries.runs import RunRow
-from app.queries.unfinished import list_unfinished
+from compileboard.app.analysis.diagnosis import Evidence
+from compileboard.app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
+from compileboard.app.queries.runs import RunRow
+from compileboard.app.queries.unfinished import list_unfinished
 
 
 def read_evidence(connection: sqlite3.Connection, run: RunRow) -> Evidence:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from app.analysis import rows
-from app.analysis.aot_report import GraphReport
-from app.analysis.artifact_words import describe_name, describe_state
-from app.analysis.rank_report import read_comparison
-from app.analysis.rank_words import describe_divergence, describe_times, explain_groups
-from app.analysis.ranks import AlignedRow, Divergence, RankComparison, RankSummary
-from app.analysis.rows import plain_row
-from app.analysis.stack_tree import Place, StackTree, build_tree, is_library_name
-from app.queries import artifacts, guard_sets, stacks
-from app.queries.compiles import PHASES
-from app.queries.ranks import list_names
-from app.queries.run_recompiles import list_compile_recompiles
-from app.queries.stacks import StackCompile, StackNode
-from app.queries.timeline import NameTotal
+from compileboard.app.analysis import rows
+from compileboard.app.analysis.aot_report import GraphReport
+from compileboard.app.analysis.artifact_words import describe_name, describe_state
+from compileboard.app.analysis.rank_report import read_comparison
+from compileboard.app.analysis.rank_words import describe_divergence, describe_times, explain_groups
+from compileboard.app.analysis.ranks import AlignedRow, Divergence, RankComparison, RankSummary
+from compileboard.app.analysis.rows import plain_row
+from compileboard.app.analysis.stack_tree import Place, StackTree, build_tree, is_library_name
+from compileboard.app.queries import artifacts, guard_sets, stacks
+from compileboard.app.queries.compiles import PHASES
+from compileboard.app.queries.ranks import list_names
+from compileboard.app.queries.run_recompiles import list_compile_recompiles
+from compileboard.app.queries.stacks import StackCompile, StackNode
+from compileboard.app.queries.timeline import NameTotal
 
 MOST_ALIGNED = 1000
 _NO_RANKS: dict[str, Any] = {

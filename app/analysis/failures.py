@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.analysis.result_words import describe_accuracy, describe_status
-from app.queries.result_rows import ResultRow
+from compileboard.app.analysis.result_words import describe_accuracy, describe_status
+from compileboard.app.queries.result_rows import ResultRow
 
 
 @dataclass(frozen=True)

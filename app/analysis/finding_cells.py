@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.analysis.finding_words import find_metric_of
-from app.analysis.metrics import PASSES, format_value
-from app.format import format_percent
-from app.queries.findings import Finding
+from compileboard.app.analysis.finding_words import find_metric_of
+from compileboard.app.analysis.metrics import PASSES, format_value
+from compileboard.app.format import format_percent
+from compileboard.app.queries.findings import Finding
 
 
 def describe_what(it: Finding) -> str:

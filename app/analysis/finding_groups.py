@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from app.analysis.finding_words import describe_range
-from app.format import format_plural
-from app.queries.findings import DIRECTIONS, Finding, RangeCount
-from collectors.store.findings import SERIES
+from compileboard.app.analysis.finding_words import describe_range
+from compileboard.app.format import format_plural
+from compileboard.app.queries.findings import DIRECTIONS, Finding, RangeCount
+from compileboard.collectors.store.findings import SERIES
 
 SHOWN = 12  # rows of a group; the others are folded
 _AUTHORS = 5

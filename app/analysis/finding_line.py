@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis.finding_words import find_metric_of
-from app.analysis.metrics import PASSES
-from app.analysis.result_words import describe_status
-from app.analysis.trend_lines import draw_models, draw_suite
-from app.analysis.trends import Axis, TrendLine, TrendPoint
-from app.queries.findings import Finding
-from app.queries.result_rows import ResultRow
-from app.queries.trends import KeptSummary, TrendRun
-from collectors.store.summaries import HUD_PASSING
+from compileboard.app.analysis.finding_words import find_metric_of
+from compileboard.app.analysis.metrics import PASSES
+from compileboard.app.analysis.result_words import describe_status
+from compileboard.app.analysis.trend_lines import draw_models, draw_suite
+from compileboard.app.analysis.trends import Axis, TrendLine, TrendPoint
+from compileboard.app.queries.findings import Finding
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.queries.trends import KeptSummary, TrendRun
+from compileboard.collectors.store.summaries import HUD_PASSING
 
 AROUND = 90  # runs on either side of the change
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from app.analysis.finding_words import describe_confidence, describe_finding, describe_range, describe_series
-from app.queries.findings import Finding, FindingWord
+from compileboard.app.analysis.finding_words import (
+    describe_confidence,
+    describe_finding,
+    describe_range,
+    describe_series,
+)
+from compileboard.app.queries.findings import Finding, FindingWord
 
 # What of the evidence is given, and what stands where detection could say nothing.
 _EVIDENCE: dict[str, Any] = {

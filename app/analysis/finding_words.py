@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.analysis.metrics import BY_NAME, PASSES, RUN_METRICS, SUMMARY_BY_NAME, Metric, format_value
-from app.format import format_percent, format_plural, format_time, format_times
-from app.queries.findings import Finding
+from compileboard.app.analysis.metrics import BY_NAME, PASSES, RUN_METRICS, SUMMARY_BY_NAME, Metric, format_value
+from compileboard.app.format import format_percent, format_plural, format_time, format_times
+from compileboard.app.queries.findings import Finding
 
 STATE_WORDS = {
     "suspected": ("suspected", "busy"),

@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.analysis.timeline import describe_lanes, find_phase
-from app.format import format_duration
-from app.queries.timeline import Lane, LaneWindow, Span
+from compileboard.app.analysis.timeline import describe_lanes, find_phase
+from compileboard.app.format import format_duration
+from compileboard.app.queries.timeline import Lane, LaneWindow, Span
 
 DRAWN = 400  # spans of all lanes together
 _GAP = 0.3  # percent of the width that stands for idle time

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.analysis.fields import FieldChange, compare_fields, split_arguments
-from collectors.payloads import GuardNode, GuardTree, is_check, walk
+from compileboard.app.analysis.fields import FieldChange, compare_fields, split_arguments
+from compileboard.collectors.payloads import GuardNode, GuardTree, is_check, walk
 
 # What is another number in every process, or for every new object: ids, addresses, numbering of made-up names.
 _OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*), (\d+)\)", re.DOTALL)

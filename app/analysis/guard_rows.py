@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.analysis.guard_tree import GuardView, ViewNode
-from collectors.payloads import GuardNode, GuardTree, walk
+from compileboard.app.analysis.guard_tree import GuardView, ViewNode
+from compileboard.collectors.payloads import GuardNode, GuardTree, walk
 
 
 @dataclass(frozen=True)

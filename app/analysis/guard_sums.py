@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis.guard_diff import normalise_guard
-from app.format import format_percent
+from compileboard.app.analysis.guard_diff import normalise_guard
+from compileboard.app.format import format_percent
 
 _MODULE = re.compile(r"G\['(?:__import_)?(?P<name>\w+)'\]", re.ASCII)
 MUCH = 0.2  # what is worth a hint

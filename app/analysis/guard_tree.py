@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from app.format import format_duration, format_plural
-from collectors.payloads import GuardNode, GuardTree, is_check
+from compileboard.app.format import format_duration, format_plural
+from compileboard.collectors.payloads import GuardNode, GuardTree, is_check
 
 
 @dataclass(frozen=True)

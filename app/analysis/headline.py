@@ -8,10 +8,10 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
-from app.analysis.summaries import SUMMARIZE_PERF, Definition, Number, count_passed, geomean, keep_models
-from app.queries.result_rows import ResultRow
-from app.queries.trends import KeptSummary, ModelSet, TrendFilter, list_summaries
+from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
+from compileboard.app.analysis.summaries import SUMMARIZE_PERF, Definition, Number, count_passed, geomean, keep_models
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.queries.trends import KeptSummary, ModelSet, TrendFilter, list_summaries
 
 # What makes two results comparable; the hardware is the environment's, which is said beside.
 _KEY = ("suite", "model", "mode", "dtype", "device", "backend", "dynamic", "batch_size", "world_size")

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from app.queries.commits import find_span, list_ancestry
-from app.queries.run_state import get_run_state
+from compileboard.app.queries.commits import find_span, list_ancestry
+from compileboard.app.queries.run_state import get_run_state
 
 _MOST_KEPT = 12  # the largest, a comparison of 64 ranks with 500 compiles each, is ≈ 10 MB
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.format import NOT_RECORDED, format_count, format_number
-from app.queries.result_rows import ResultRow
+from compileboard.app.format import NOT_RECORDED, format_count, format_number
+from compileboard.app.queries.result_rows import ResultRow
 
 Direction = Literal["up_is_good", "down_is_good", "neutral"]
 _HARNESS = "the performance experiment"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.result_rows import Measured, ResultRow
+from compileboard.app.queries.result_rows import Measured, ResultRow
 
 # What tells two series of a model apart; the address of a series has these.
 FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")

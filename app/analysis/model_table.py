@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from app.analysis.model_history import label_fields
-from app.analysis.result_words import describe_speedup, is_wrong
-from app.queries.page import FilterError, Page, decode_cursor, encode_cursor
-from app.queries.result_rows import LEADING, ResultRow
-from collectors.store.run_summaries import SET
-from collectors.store.summaries import is_passing
+from compileboard.app.analysis.model_history import label_fields
+from compileboard.app.analysis.result_words import describe_speedup, is_wrong
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, encode_cursor
+from compileboard.app.queries.result_rows import LEADING, ResultRow
+from compileboard.collectors.store.run_summaries import SET
+from compileboard.collectors.store.summaries import is_passing
 
 Row = TypeVar("Row")
 

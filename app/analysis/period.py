@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from app.format import format_time, format_times
-from app.queries.page import FilterError
+from compileboard.app.format import format_time, format_times
+from compileboard.app.queries.page import FilterError
 
 DAY_US = 86_400_000_000
 DEFAULT_LAST = "30d"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.analysis.words import PHASES, Phase
+from compileboard.app.analysis.words import PHASES, Phase
 
 
 class HasPhases(Protocol):

@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.analysis.rank_words import SaidDivergence, describe_divergence, explain_groups
-from app.analysis.ranks import RankComparison
-from app.queries.ranks import list_names
-from app.queries.run_recompiles import RecompileRow, list_compile_recompiles
+from compileboard.app.analysis.rank_words import SaidDivergence, describe_divergence, explain_groups
+from compileboard.app.analysis.ranks import RankComparison
+from compileboard.app.queries.ranks import list_names
+from compileboard.app.queries.run_recompiles import RecompileRow, list_compile_recompiles
 
 REASONS = 8
 

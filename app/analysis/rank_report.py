@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
-from app.analysis.kept import keep
-from app.analysis.ranks import RankComparison, compare_ranks, list_unclear, normalize
-from app.queries.ranks import list_ranks, read_texts
+from compileboard.app.analysis.kept import keep
+from compileboard.app.analysis.ranks import RankComparison, compare_ranks, list_unclear, normalize
+from compileboard.app.queries.ranks import list_ranks, read_texts
 
 _MOST_TEXT_BYTES = 600_000  # of texts that differ as they are; reading and normalising them takes ≈ 0.15 s
 

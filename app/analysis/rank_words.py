@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.analysis.ranks import ASPECTS, Divergence, Group, RankComparison, RankSummary
-from app.analysis.words import describe_outcome
-from app.format import format_duration, format_plural
-from app.queries.ranks import RankCompile
+from compileboard.app.analysis.ranks import ASPECTS, Divergence, Group, RankComparison, RankSummary
+from compileboard.app.analysis.words import describe_outcome
+from compileboard.app.format import format_duration, format_plural
+from compileboard.app.queries.ranks import RankCompile
 
 _MOST_RANGES = 10
 BY_ASPECT = {it.name: it for it in ASPECTS}

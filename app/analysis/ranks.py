@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
-from app.analysis.text_diff import NOISE
-from app.queries.ranks import TEXTS, Place, RankCompile, RankSequence
+from compileboard.app.analysis.text_diff import NOISE
+from compileboard.app.queries.ranks import TEXTS, Place, RankCompile, RankSequence
 
 
 class Aspect(NamedTuple):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.analysis.headline import THRESHOLD
-from app.analysis.words import Word
-from app.format import format_number
-from app.queries.models import STATUSES
-from app.queries.result_rows import ResultRow, Said
+from compileboard.app.analysis.headline import THRESHOLD
+from compileboard.app.analysis.words import Word
+from compileboard.app.format import format_number
+from compileboard.app.queries.models import STATUSES
+from compileboard.app.queries.result_rows import ResultRow, Said
 
 __all__ = [
     "ACCURACIES",

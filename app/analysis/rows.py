@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.analysis.chains import label_category
-from app.analysis.words import gb_url
-from app.queries.compiles import PHASES, Compilation, CompileRow, Phases
-from app.queries.graph_breaks import DistinctBreak
-from app.queries.recompiles import RecompileCause
-from app.queries.result_rows import ResultRow
-from app.queries.run_breaks import DistinctBreak as RunBreak
-from app.queries.run_breaks import GraphBreakRow
-from app.queries.run_detail import ProcessRow, RunDetail
-from app.queries.run_events import CacheLookup, CudagraphSkip, FailureRow
-from app.queries.run_recompiles import Guard, LimitHit, RecompileRow, RunCause
-from app.queries.runs import COUNTED, RunRow
-from collectors.fields import FIELDS
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.words import gb_url
+from compileboard.app.queries.compiles import PHASES, Compilation, CompileRow, Phases
+from compileboard.app.queries.graph_breaks import DistinctBreak
+from compileboard.app.queries.recompiles import RecompileCause
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.queries.run_breaks import DistinctBreak as RunBreak
+from compileboard.app.queries.run_breaks import GraphBreakRow
+from compileboard.app.queries.run_detail import ProcessRow, RunDetail
+from compileboard.app.queries.run_events import CacheLookup, CudagraphSkip, FailureRow
+from compileboard.app.queries.run_recompiles import Guard, LimitHit, RecompileRow, RunCause
+from compileboard.app.queries.runs import COUNTED, RunRow
+from compileboard.collectors.fields import FIELDS
 
 Row = dict[str, Any]
 

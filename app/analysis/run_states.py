@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from app.format import format_duration, format_plural
+from compileboard.app.format import format_duration, format_plural
 
 
 class Run(Protocol):

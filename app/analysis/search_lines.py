@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.queries.search_terms import Term, Terms
+from compileboard.app.queries.search_terms import Term, Terms
 
 MOST_LINES = 3
 WIDTH = 240  # characters of a line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.analysis.shapes import ShapeGuard, ShapesView, ShapeSymbol, describe_reason
-from app.queries.shapes import SymbolRecord
+from compileboard.app.analysis.shapes import ShapeGuard, ShapesView, ShapeSymbol, describe_reason
+from compileboard.app.queries.shapes import SymbolRecord
 
 
 def shapes_row(view: ShapesView) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.analysis.directory import ENDINGS
-from app.analysis.words import Word
-from app.queries.stacks import LooseRecord, StackCompile, StackNode
+from compileboard.app.analysis.directory import ENDINGS
+from compileboard.app.analysis.words import Word
+from compileboard.app.queries.stacks import LooseRecord, StackCompile, StackNode
 
 # Packages whose frames say how torch and its neighbours call each other, not where the program is.
 _PACKAGES = frozenset(

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from app.analysis.step_noise import Floats, Ints
-from app.analysis.step_series import Series
+from compileboard.app.analysis.step_noise import Floats, Ints
+from compileboard.app.analysis.step_series import Series
 
 MIN_POINTS = 2  # one point is a spike
 MIN_BASELINE = 3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.analysis.step_noise import Floats, Ints, Numbers, find_spikes, noise_scale
+from compileboard.app.analysis.step_noise import Floats, Ints, Numbers, find_spikes, noise_scale
 
 _FEWEST = 3
 _SPIKE_WEIGHT = 0.01

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.analysis.mann_whitney import mann_whitney, smallest_p
-from app.analysis.step_noise import Floats, Numbers, memory
-from app.analysis.step_search import (
+from compileboard.app.analysis.mann_whitney import mann_whitney, smallest_p
+from compileboard.app.analysis.step_noise import Floats, Numbers, memory
+from compileboard.app.analysis.step_search import (
     MIN_BASELINE,
     MIN_POINTS,
     find_candidates,
     relocate,
     split_gains,
 )
-from app.analysis.step_series import Prepared, Series, prepare
+from compileboard.app.analysis.step_series import Prepared, Series, prepare
 
 ALPHA = 5e-4
 MIN_RELATIVE = 0.02

@@ -6,24 +6,24 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.analysis.comparison import compare
-from app.analysis.comparison_model import CompareSide, Comparison
-from app.analysis.comparison_sides import load_side
-from app.analysis.failures import Failure, list_failures
-from app.analysis.headline import Delta, find_newest, keep_set, list_suited
-from app.analysis.headline import compare as compare_headlines
-from app.analysis.kept import keep
-from app.analysis.model_history import label_fields
-from app.analysis.period import Period
-from app.analysis.summaries import DEFINITIONS, Definition
-from app.analysis.trends import Axis, lay_out
-from app.format import format_plural, format_time
-from app.queries.findings import Finding, FindingFilter, list_findings
-from app.queries.page import FilterError
-from app.queries.result_rows import ResultRow
-from app.queries.results import list_results
-from app.queries.sides import find_side
-from app.queries.trends import (
+from compileboard.app.analysis.comparison import compare
+from compileboard.app.analysis.comparison_model import CompareSide, Comparison
+from compileboard.app.analysis.comparison_sides import load_side
+from compileboard.app.analysis.failures import Failure, list_failures
+from compileboard.app.analysis.headline import Delta, find_newest, keep_set, list_suited
+from compileboard.app.analysis.headline import compare as compare_headlines
+from compileboard.app.analysis.kept import keep
+from compileboard.app.analysis.model_history import label_fields
+from compileboard.app.analysis.period import Period
+from compileboard.app.analysis.summaries import DEFINITIONS, Definition
+from compileboard.app.analysis.trends import Axis, lay_out
+from compileboard.app.format import format_plural, format_time
+from compileboard.app.queries.findings import Finding, FindingFilter, list_findings
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.queries.results import list_results
+from compileboard.app.queries.sides import find_side
+from compileboard.app.queries.trends import (
     MOST_RUNS,
     KeptSummary,
     ModelSet,

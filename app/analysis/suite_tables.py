@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from app.analysis.comparison_model import DistinctDiff
-from app.analysis.comparison_rows import COLUMNS as COMPARED_COLUMNS
-from app.analysis.comparison_rows import list_lines
-from app.analysis.finding_words import describe_finding
-from app.analysis.suite_period import SuitePeriod
-from app.queries.findings import Finding
-from app.queries.trends import TrendRun
-from collectors.store.run_summaries import NUMBERS
+from compileboard.app.analysis.comparison_model import DistinctDiff
+from compileboard.app.analysis.comparison_rows import COLUMNS as COMPARED_COLUMNS
+from compileboard.app.analysis.comparison_rows import list_lines
+from compileboard.app.analysis.finding_words import describe_finding
+from compileboard.app.analysis.suite_period import SuitePeriod
+from compileboard.app.queries.findings import Finding
+from compileboard.app.queries.trends import TrendRun
+from compileboard.collectors.store.run_summaries import NUMBERS
 
 Row = dict[str, Any]
 # What a column holds, where it is not text: int, float, bool, or a moment in µs since the epoch.

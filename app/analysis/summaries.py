@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.store.summaries import (
+from compileboard.collectors.store.summaries import (
     DEFINITIONS,
     HUD,
     RUNNER,

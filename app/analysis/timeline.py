@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from app.analysis.words import PHASES, Phase
-from app.queries.timeline import Lane, LaneWindow
+from compileboard.app.analysis.words import PHASES, Phase
+from compileboard.app.queries.timeline import Lane, LaneWindow
 
 # The first that fits. Names are torch's: dynamo_timed, CompileEventLogger and the passes of inductor.
 _RULES = tuple(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME, Metric, get_value
-from app.analysis.result_words import describe_status
-from app.analysis.trends import Status, TrendLine, TrendPoint
-from app.queries.distinct_break import HistoryPoint
-from app.queries.page import FilterError
-from app.queries.result_rows import ResultRow
-from app.queries.trends import KeptSummary
+from compileboard.app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME, Metric, get_value
+from compileboard.app.analysis.result_words import describe_status
+from compileboard.app.analysis.trends import Status, TrendLine, TrendPoint
+from compileboard.app.queries.distinct_break import HistoryPoint
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.queries.trends import KeptSummary
 
 # A model's metric -> what a suite has of it.
 SUMMARY_OF = {

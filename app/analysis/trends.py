@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from app.analysis.ancestry import CommitOrder, Parents, order_commits
-from app.queries.trends import TrendRun
+from compileboard.app.analysis.ancestry import CommitOrder, Parents, order_commits
+from compileboard.app.queries.trends import TrendRun
 
 AXES = (("date", "date"), ("commit", "commit"), ("torch", "torch version"))
 Status = Literal["measured", "failed", "skipped", "not_run", "absent"]

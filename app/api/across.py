@@ -6,13 +6,13 @@ from typing import Any
 
 from flask import request
 
-from app.analysis import rows
-from app.api.answer import Answer, give_page, read_cursor, read_limit, read_number, read_word, refuse
-from app.api.runs import shown_state
-from app.db import get_reader, get_settings
-from app.queries import distinct_break, graph_breaks, overview, recompile_cause, recompiles, runs
-from app.queries.events import get_event, list_stack
-from app.queries.scope import Cells, Slot, list_slots
+from compileboard.app.analysis import rows
+from compileboard.app.api.answer import Answer, give_page, read_cursor, read_limit, read_number, read_word, refuse
+from compileboard.app.api.runs import shown_state
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import distinct_break, graph_breaks, overview, recompile_cause, recompiles, runs
+from compileboard.app.queries.events import get_event, list_stack
+from compileboard.app.queries.scope import Cells, Slot, list_slots
 
 
 def get_overview() -> Answer:

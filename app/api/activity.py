@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from flask import request
 
-from app.analysis import rows
-from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit
-from app.api.operation import Operation
-from app.api.parameters import PAGE
-from app.api.runs import shown_state
-from app.db import get_reader
-from app.queries import audit
-from app.queries.runs import list_tags
-from app.restoring import restore_deleted_run
+from compileboard.app.analysis import rows
+from compileboard.app.api.answer import Answer, find_run, give_page, read_cursor, read_limit
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import PAGE
+from compileboard.app.api.runs import shown_state
+from compileboard.app.db import get_reader
+from compileboard.app.queries import audit
+from compileboard.app.queries.runs import list_tags
+from compileboard.app.restoring import restore_deleted_run
 
 
 def list_deleted_runs() -> Answer:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from flask import abort, request
 
-from app.db import get_reader
-from app.queries import run_detail
-from app.queries.audit import describe_absence
-from app.queries.page import FilterError, Page, check_limit
-from app.queries.run_detail import RunDetail
+from compileboard.app.db import get_reader
+from compileboard.app.queries import run_detail
+from compileboard.app.queries.audit import describe_absence
+from compileboard.app.queries.page import FilterError, Page, check_limit
+from compileboard.app.queries.run_detail import RunDetail
 
 DEFAULT_LIMIT = 100
 MOST = 1000

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.analysis.aot_report import RunFinding, explain_graphs, report_run
-from app.analysis.explored_rows import graph_row
-from app.analysis.rows import plain_row
-from app.api.answer import Answer, find_run, read_cursor, read_limit
-from app.api.operation import Operation
-from app.api.parameters import PAGE
-from app.db import get_reader
-from app.queries.aot_graphs import list_aot_graphs
+from compileboard.app.analysis.aot_report import RunFinding, explain_graphs, report_run
+from compileboard.app.analysis.explored_rows import graph_row
+from compileboard.app.analysis.rows import plain_row
+from compileboard.app.api.answer import Answer, find_run, read_cursor, read_limit
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import PAGE
+from compileboard.app.db import get_reader
+from compileboard.app.queries.aot_graphs import list_aot_graphs
 
 
 def get_aot(run_id: str) -> Answer:

@@ -6,16 +6,25 @@ from typing import Any
 
 from flask import request
 
-from app.analysis.artifact_diff import compare_artifacts
-from app.analysis.artifact_words import describe_state
-from app.analysis.explored_rows import artifact_row
-from app.analysis.text_diff import Fold
-from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_number, read_word, refuse
-from app.api.operation import Operation
-from app.api.parameters import PAGE
-from app.db import get_reader
-from app.queries import artifacts
-from app.queries.page import FilterError, check_limit
+from compileboard.app.analysis.artifact_diff import compare_artifacts
+from compileboard.app.analysis.artifact_words import describe_state
+from compileboard.app.analysis.explored_rows import artifact_row
+from compileboard.app.analysis.text_diff import Fold
+from compileboard.app.api.answer import (
+    Answer,
+    find_run,
+    give_page,
+    read_cursor,
+    read_limit,
+    read_number,
+    read_word,
+    refuse,
+)
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import PAGE
+from compileboard.app.db import get_reader
+from compileboard.app.queries import artifacts
+from compileboard.app.queries.page import FilterError, check_limit
 
 MOST_CONTEXT = 1000
 _RUN = "/runs/<run_id>/artifacts"

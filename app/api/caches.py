@@ -6,16 +6,16 @@ from typing import Any
 
 from flask import request
 
-from app.analysis.cache_keys import ComponentChange
-from app.analysis.cache_report import LookupReport, read_lookup, summarize_diff
-from app.analysis.rows import cache_lookup_row, plain_row
-from app.api.answer import Answer, find_run, read_cursor, read_limit, read_number, refuse
-from app.api.operation import Operation
-from app.api.parameters import PAGE
-from app.db import get_reader
-from app.queries import run_events
-from app.queries.cache_keys import get_lookup
-from app.queries.page import FilterError
+from compileboard.app.analysis.cache_keys import ComponentChange
+from compileboard.app.analysis.cache_report import LookupReport, read_lookup, summarize_diff
+from compileboard.app.analysis.rows import cache_lookup_row, plain_row
+from compileboard.app.api.answer import Answer, find_run, read_cursor, read_limit, read_number, refuse
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import PAGE
+from compileboard.app.db import get_reader
+from compileboard.app.queries import run_events
+from compileboard.app.queries.cache_keys import get_lookup
+from compileboard.app.queries.page import FilterError
 
 _RUN = "/runs/<run_id>/caches"
 MOST_COMPARED = 20  # misses of one answer; each is compared with hundreds of keys

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from app.analysis.gates.model import Distinct, Options, Side
-from app.api.answer import Answer, give_page, read_cursor, read_limit, read_number, read_word, refuse
-from app.api.operation import Operation
-from app.api.parameters import PAGE
-from app.checks.decide import compare
-from app.checks.find import find_baseline, find_run, is_file
-from app.checks.flaky import list_flaky
-from app.checks.sides import choose_both, load_run, load_side
-from app.checks.tables import CannotCompare
-from app.checks.write_json import make_json
-from app.db import get_reader
-from app.queries.baselines import BaselineRow
-from app.queries.baselines import get_baseline as find_stored
-from app.queries.baselines import list_baselines as list_stored
-from app.queries.page import FilterError
+from compileboard.app.analysis.gates.model import Distinct, Options, Side
+from compileboard.app.api.answer import Answer, give_page, read_cursor, read_limit, read_number, read_word, refuse
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import PAGE
+from compileboard.app.checks.decide import compare
+from compileboard.app.checks.find import find_baseline, find_run, is_file
+from compileboard.app.checks.flaky import list_flaky
+from compileboard.app.checks.sides import choose_both, load_run, load_side
+from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.checks.write_json import make_json
+from compileboard.app.db import get_reader
+from compileboard.app.queries.baselines import BaselineRow
+from compileboard.app.queries.baselines import get_baseline as find_stored
+from compileboard.app.queries.baselines import list_baselines as list_stored
+from compileboard.app.queries.page import FilterError
 
 _CHOICES = ("suite", "mode", "dtype", "device", "backend")
 _NUMBERS = ("batch_size", "world_size")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from flask import request
 
-from app.analysis.comparison_rows import comparison_row
-from app.analysis.comparison_sides import read_comparison
-from app.api.answer import Answer, read_word, refuse
-from app.api.operation import Operation
-from app.db import get_reader
-from app.queries.page import FilterError
-from app.queries.sides import find_default
+from compileboard.app.analysis.comparison_rows import comparison_row
+from compileboard.app.analysis.comparison_sides import read_comparison
+from compileboard.app.api.answer import Answer, read_word, refuse
+from compileboard.app.api.operation import Operation
+from compileboard.app.db import get_reader
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.sides import find_default
 
 
 def get_comparison() -> Answer:

@@ -7,16 +7,16 @@ from typing import Any
 
 from flask import request
 
-from app.analysis.finding_rows import finding_detail_row, finding_row
-from app.api.answer import Answer, give_page, read_cursor, read_limit, refuse
-from app.api.operation import Operation
-from app.api.parameters import FINDINGS, PAGE
-from app.api.schemas_findings import SAY
-from app.db import get_reader, writing
-from app.queries import findings as queries
-from app.queries.finding_filter import read_finding_filter
-from app.queries.page import FilterError
-from collectors.store.findings import WHO_LIMIT, say_of_finding
+from compileboard.app.analysis.finding_rows import finding_detail_row, finding_row
+from compileboard.app.api.answer import Answer, give_page, read_cursor, read_limit, refuse
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import FINDINGS, PAGE
+from compileboard.app.api.schemas_findings import SAY
+from compileboard.app.db import get_reader, writing
+from compileboard.app.queries import findings as queries
+from compileboard.app.queries.finding_filter import read_finding_filter
+from compileboard.app.queries.page import FilterError
+from compileboard.collectors.store.findings import WHO_LIMIT, say_of_finding
 
 
 def list_findings() -> Answer:

@@ -6,16 +6,16 @@ from typing import Any
 
 from flask import request
 
-from app.analysis.explored_rows import guard_set_row
-from app.analysis.guard_diff import GuardChange, compare_guards
-from app.analysis.guard_sums import advise, list_origins, sum_guards
-from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_number, refuse
-from app.api.operation import Operation
-from app.api.parameters import PAGE
-from app.db import get_reader
-from app.queries import guard_sets
-from app.queries.artifacts import check_artifact_id, get_artifact
-from collectors.payloads import GuardNode, GuardTree, parse_guards, walk
+from compileboard.app.analysis.explored_rows import guard_set_row
+from compileboard.app.analysis.guard_diff import GuardChange, compare_guards
+from compileboard.app.analysis.guard_sums import advise, list_origins, sum_guards
+from compileboard.app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_number, refuse
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import PAGE
+from compileboard.app.db import get_reader
+from compileboard.app.queries import guard_sets
+from compileboard.app.queries.artifacts import check_artifact_id, get_artifact
+from compileboard.collectors.payloads import GuardNode, GuardTree, parse_guards, walk
 
 _RUN = "/runs/<run_id>/guards"
 NODE_FIELDS = (

@@ -7,11 +7,11 @@ from typing import Any
 
 from flask import request
 
-from app.api.answer import Answer, read_limit, refuse
-from app.api.operation import Operation
-from app.db import get_settings, request_origin
-from app.imports.desk import accept
-from app.imports.shelf import MOST_KEPT, Import, Shelf
+from compileboard.app.api.answer import Answer, read_limit, refuse
+from compileboard.app.api.operation import Operation
+from compileboard.app.db import get_settings, request_origin
+from compileboard.app.imports.desk import accept
+from compileboard.app.imports.shelf import MOST_KEPT, Import, Shelf
 
 _WISHES = ("filename", "name_import", "suite_import", "tags", "payloads", "redact_source", "again")
 

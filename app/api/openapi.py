@@ -6,8 +6,8 @@ import re
 from functools import cache
 from typing import Any
 
-from app import __version__
-from app.api import (
+from compileboard.app import __version__
+from compileboard.app.api import (
     schemas_across,
     schemas_activity,
     schemas_aot,
@@ -28,11 +28,11 @@ from app.api import (
     schemas_timeline,
     schemas_trends,
 )
-from app.api.operation import Operation
-from app.api.operations import OPERATIONS
-from app.api.parameters import PARAMETERS, PATH_PARAMETERS
-from app.api.schema import Schema, record, ref, rows, text, whole
-from app.api.schemas_imports import UPLOAD
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.operations import OPERATIONS
+from compileboard.app.api.parameters import PARAMETERS, PATH_PARAMETERS
+from compileboard.app.api.schema import Schema, record, ref, rows, text, whole
+from compileboard.app.api.schemas_imports import UPLOAD
 
 PREFIX = "/api/v1"
 _ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.

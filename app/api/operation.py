@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from flask import Response
 
-from app.api.answer import Answer
-from app.api.schema import Schema
+from compileboard.app.api.answer import Answer
+from compileboard.app.api.schema import Schema
 
 
 class Operation(NamedTuple):

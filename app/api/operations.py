@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api import (
+from compileboard.app.api import (
     across,
     activity,
     aot,
@@ -23,8 +23,8 @@ from app.api import (
     timeline,
     trends,
 )
-from app.api.operation import Operation
-from app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
 
 _RUN = "/runs/<run_id>"
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.analysis.model_table import ORDERS as MODEL_ORDERS
-from app.analysis.summaries import DEFINITIONS
-from app.analysis.trend_lines import CHOICES as METRICS
-from app.analysis.trends import AXES
-from app.api.answer import DEFAULT_LIMIT, MOST
-from app.queries import compiles, findings, graph_breaks, guard_sets, models, recompiles, runs
-from app.queries.finding_filter import HANDLING_CHOICES, STATE_CHOICES
-from app.queries.scope import RUN_FILTERS
-from app.queries.sides import FORMS
-from collectors.categories import CATEGORIES
-from collectors.store.search_texts import KINDS
+from compileboard.app.analysis.model_table import ORDERS as MODEL_ORDERS
+from compileboard.app.analysis.summaries import DEFINITIONS
+from compileboard.app.analysis.trend_lines import CHOICES as METRICS
+from compileboard.app.analysis.trends import AXES
+from compileboard.app.api.answer import DEFAULT_LIMIT, MOST
+from compileboard.app.queries import compiles, findings, graph_breaks, guard_sets, models, recompiles, runs
+from compileboard.app.queries.finding_filter import HANDLING_CHOICES, STATE_CHOICES
+from compileboard.app.queries.scope import RUN_FILTERS
+from compileboard.app.queries.sides import FORMS
+from compileboard.collectors.categories import CATEGORIES
+from compileboard.collectors.store.search_texts import KINDS
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string", "maxLength": 200}

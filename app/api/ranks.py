@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from flask import request
 
-from app.analysis.explored_rows import ranks_row
-from app.api.answer import Answer, find_run
-from app.api.operation import Operation
-from app.db import get_reader
-from app.queries.page import FilterError
+from compileboard.app.analysis.explored_rows import ranks_row
+from compileboard.app.api.answer import Answer, find_run
+from compileboard.app.api.operation import Operation
+from compileboard.app.db import get_reader
+from compileboard.app.queries.page import FilterError
 
 
 def get_ranks(run_id: str) -> Answer:

@@ -6,16 +6,16 @@ from typing import Any
 
 from flask import request
 
-from app.analysis import rows
-from app.analysis.model_history import ModelSeries, split_series
-from app.analysis.model_table import DEFAULT_ORDER, cut_page, sort_results
-from app.analysis.name_paths import read_name
-from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_word, refuse
-from app.api.operation import Operation
-from app.api.parameters import MODELS, PAGE
-from app.db import get_reader
-from app.queries.models import list_history, list_models, read_model_filter
-from app.queries.results import list_results as read_results
+from compileboard.app.analysis import rows
+from compileboard.app.analysis.model_history import ModelSeries, split_series
+from compileboard.app.analysis.model_table import DEFAULT_ORDER, cut_page, sort_results
+from compileboard.app.analysis.name_paths import read_name
+from compileboard.app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_word, refuse
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import MODELS, PAGE
+from compileboard.app.db import get_reader
+from compileboard.app.queries.models import list_history, list_models, read_model_filter
+from compileboard.app.queries.results import list_results as read_results
 
 
 def list_results(run_id: str) -> Answer:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from flask import Blueprint, Response, jsonify
 
-from app.api.answer import check_query
-from app.api.openapi import PREFIX, get_document
-from app.api.operation import Operation
-from app.api.operations import OPERATIONS
-from app.api.parameters import name_parameter
+from compileboard.app.api.answer import check_query
+from compileboard.app.api.openapi import PREFIX, get_document
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.operations import OPERATIONS
+from compileboard.app.api.parameters import name_parameter
 
 blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from flask import request
 
-from app.analysis import rows
-from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_number, read_word
-from app.db import get_reader
-from app.queries import compiles, run_breaks, run_events, run_pages, run_recompiles
-from app.queries.page import FilterError
+from compileboard.app.analysis import rows
+from compileboard.app.api.answer import Answer, find_run, give_page, read_cursor, read_limit, read_number, read_word
+from compileboard.app.db import get_reader
+from compileboard.app.queries import compiles, run_breaks, run_events, run_pages, run_recompiles
+from compileboard.app.queries.page import FilterError
 
 _YES_NO = {"": None, "yes": True, "no": False}
 

@@ -6,16 +6,16 @@ import time
 
 from flask import request
 
-from app.analysis import config_diff, rows
-from app.analysis.diagnosis import diagnose
-from app.analysis.evidence import read_evidence
-from app.analysis.run_states import describe_state
-from app.api.answer import Answer, find_run, read_cursor, read_limit, read_number, refuse
-from app.db import get_reader, get_settings
-from app.queries import compiles, events, logs, run_breaks, run_detail, run_events, run_recompiles, runs
-from app.queries.run_filter import read_run_filter
-from app.queries.runs import RunRow
-from app.queries.trace_files import list_trace_files
+from compileboard.app.analysis import config_diff, rows
+from compileboard.app.analysis.diagnosis import diagnose
+from compileboard.app.analysis.evidence import read_evidence
+from compileboard.app.analysis.run_states import describe_state
+from compileboard.app.api.answer import Answer, find_run, read_cursor, read_limit, read_number, refuse
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import compiles, events, logs, run_breaks, run_detail, run_events, run_recompiles, runs
+from compileboard.app.queries.run_filter import read_run_filter
+from compileboard.app.queries.runs import RunRow
+from compileboard.app.queries.trace_files import list_trace_files
 
 
 def shown_state(run: RunRow) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api.schema import (
+from compileboard.app.api.schema import (
     Schema,
     count,
     duration_us,
@@ -17,7 +17,7 @@ from app.api.schema import (
     time_us,
     whole,
 )
-from app.api.schemas_parts import (
+from compileboard.app.api.schemas_parts import (
     AFFECTED_RUN,
     BREAK,
     CATEGORY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, count, maybe, record, text, time_us, whole, word
+from compileboard.app.api.schema import Schema, count, maybe, record, text, time_us, whole, word
 
 CHANNELS = ("page", "api", "command", "server")
 DELETED_RUN = record(

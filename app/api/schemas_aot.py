@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, count, flag, maybe, record, rows, text, whole
-from app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, ID, PLACE, PROCESS_ID, RANK
+from compileboard.app.api.schema import Schema, count, flag, maybe, record, rows, text, whole
+from compileboard.app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, ID, PLACE, PROCESS_ID, RANK
 
 _FINDING = record(
     "One thing that a wrapper does.",

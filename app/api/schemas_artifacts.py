@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, anything, count, extend, flag, maybe, record, ref, rows, text, time_us, whole, word
-from app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, ID, PROCESS_ID, RANK
+from compileboard.app.api.schema import (
+    Schema,
+    anything,
+    count,
+    extend,
+    flag,
+    maybe,
+    record,
+    ref,
+    rows,
+    text,
+    time_us,
+    whole,
+    word,
+)
+from compileboard.app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, ID, PROCESS_ID, RANK
 
 ARTIFACT = record(
     "One record that torch or another program wrote into a log under a name.",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, count, extend, maybe, record, rows, text, time_us, whole
-from app.api.schemas_events import CACHE_LOOKUP
-from app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, FILE, FUNCTION, ID, LINE, RANK
-from app.api.schemas_run import CACHE_RESULT
+from compileboard.app.api.schema import Schema, count, extend, maybe, record, rows, text, time_us, whole
+from compileboard.app.api.schemas_events import CACHE_LOOKUP
+from compileboard.app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, FILE, FUNCTION, ID, LINE, RANK
+from compileboard.app.api.schemas_run import CACHE_RESULT
 
 _DIFFERS = maybe(text("What differs from the nearest earlier key, in a line; null where it was not compared."))
 _VALUE = maybe(text("Its text; null where it is not there, or bytes."))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.analysis.gates import RULES
-from app.analysis.gates.model import FAIL, IMPROVED, NOTE, PASS
-from app.api.schema import (
+from compileboard.app.analysis.gates import RULES
+from compileboard.app.analysis.gates.model import FAIL, IMPROVED, NOTE, PASS
+from compileboard.app.api.schema import (
     Schema,
     anything,
     count,
@@ -20,7 +20,7 @@ from app.api.schema import (
     whole,
     word,
 )
-from app.api.schemas_parts import FILE, FUNCTION, LINE
+from compileboard.app.api.schemas_parts import FILE, FUNCTION, LINE
 
 ROW = record(
     "A stored baseline.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.analysis.comparison_distinct import WORDS
-from app.analysis.comparison_verdicts import METHODS, VERDICTS
-from app.api.schema import (
+from compileboard.app.analysis.comparison_distinct import WORDS
+from compileboard.app.analysis.comparison_verdicts import METHODS, VERDICTS
+from compileboard.app.api.schema import (
     Schema,
     count,
     decimal,
@@ -21,8 +21,8 @@ from app.api.schema import (
     time_us,
     word,
 )
-from app.api.schemas_parts import FILE, FUNCTION, LINE
-from app.api.schemas_results import SERIES
+from compileboard.app.api.schemas_parts import FILE, FUNCTION, LINE
+from compileboard.app.api.schemas_results import SERIES
 
 _TEXTS: Schema = {"type": "string"}
 _RUNS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.api.schema import (
+from compileboard.app.api.schema import (
     Schema,
     count,
     duration_us,
@@ -19,7 +19,7 @@ from app.api.schema import (
     whole,
     word,
 )
-from app.api.schemas_parts import (
+from compileboard.app.api.schemas_parts import (
     BREAK,
     CATEGORY,
     COMPILE_ID,
@@ -38,7 +38,7 @@ from app.api.schemas_parts import (
     SOURCE_LINE,
     STACK,
 )
-from collectors.fields import FIELDS
+from compileboard.collectors.fields import FIELDS
 
 _UNITS = {
     "us": "Microseconds.",

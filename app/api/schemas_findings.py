@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, count, decimal, extend, flag, maybe, record, rows, text, time_us, word
-from app.queries.findings import DIRECTIONS, HANDLINGS, KINDS, STATES, SUBJECTS
-from collectors.store.findings import ACTIONS, TEXT_LIMIT, WHO_LIMIT
+from compileboard.app.api.schema import Schema, count, decimal, extend, flag, maybe, record, rows, text, time_us, word
+from compileboard.app.queries.findings import DIRECTIONS, HANDLINGS, KINDS, STATES, SUBJECTS
+from compileboard.collectors.store.findings import ACTIONS, TEXT_LIMIT, WHO_LIMIT
 
 _OPEN: Schema = {"type": "object"}  # detection's own JSON; it may learn to say more
 _SIDE = _OPEN | {"description": "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known."}

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, count, decimal, extend, mapping, maybe, record, ref, rows, text, whole, word
-from app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, ID, PLACE, PROCESS_ID, RANK, SOURCE_LINE
+from compileboard.app.api.schema import (
+    Schema,
+    count,
+    decimal,
+    extend,
+    mapping,
+    maybe,
+    record,
+    ref,
+    rows,
+    text,
+    whole,
+    word,
+)
+from compileboard.app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, ID, PLACE, PROCESS_ID, RANK, SOURCE_LINE
 
 _KINDS = mapping({"type": "integer"}, "Guards by torch's name of their kind, the most frequent first.")
 _ROOTS = rows(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, count, flag, mapping, maybe, record, text, time_us, whole, word
-from app.imports.shelf import STATES
-from collectors.rejects import KINDS
+from compileboard.app.api.schema import Schema, count, flag, mapping, maybe, record, text, time_us, whole, word
+from compileboard.app.imports.shelf import STATES
+from compileboard.collectors.rejects import KINDS
 
 IMPORT = record(
     "One import of logs that were sent.",

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, anything, count, duration_us, flag, maybe, record, rows, text, time_us, whole, word
-from app.queries.compiles import OUTCOMES
-from app.queries.compiles import PHASES as PHASE_NAMES
+from compileboard.app.api.schema import (
+    Schema,
+    anything,
+    count,
+    duration_us,
+    flag,
+    maybe,
+    record,
+    rows,
+    text,
+    time_us,
+    whole,
+    word,
+)
+from compileboard.app.queries.compiles import OUTCOMES
+from compileboard.app.queries.compiles import PHASES as PHASE_NAMES
 
 ID = whole("Number of the row in this database.")
 RANK = maybe(whole("Rank of the process in a distributed job."))

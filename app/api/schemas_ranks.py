@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.analysis.ranks import ASPECTS, DIFFERS, NOT_COMPARED, NOT_RECORDED, SAME
-from app.api.schema import Schema, count, duration_us, mapping, maybe, record, ref, rows, text, whole, word
-from app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, FUNCTION, OUTCOME, PHASES
+from compileboard.app.analysis.ranks import ASPECTS, DIFFERS, NOT_COMPARED, NOT_RECORDED, SAME
+from compileboard.app.api.schema import Schema, count, duration_us, mapping, maybe, record, ref, rows, text, whole, word
+from compileboard.app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, FUNCTION, OUTCOME, PHASES
 
 _RANK = whole("A rank.")
 _RANKS = rows(_RANK, "Ranks.")

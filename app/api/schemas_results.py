@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, count, decimal, flag, maybe, record, ref, rows, text, time_us, whole, word
-from app.queries.models import STATUSES
+from compileboard.app.api.schema import (
+    Schema,
+    count,
+    decimal,
+    flag,
+    maybe,
+    record,
+    ref,
+    rows,
+    text,
+    time_us,
+    whole,
+    word,
+)
+from compileboard.app.queries.models import STATUSES
 
 SERIES = {
     "suite": text("The suite that the model is of."),

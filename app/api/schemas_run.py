@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api.schema import (
+from compileboard.app.api.schema import (
     Schema,
     anything,
     count,
@@ -18,9 +18,9 @@ from app.api.schema import (
     whole,
     word,
 )
-from app.api.schemas_imports import LOG, REJECT
-from app.api.schemas_parts import FILE, FUNCTION, JSON, LINE, PHASES, PROCESS_ID
-from app.queries.runs import STATES
+from compileboard.app.api.schemas_imports import LOG, REJECT
+from compileboard.app.api.schemas_parts import FILE, FUNCTION, JSON, LINE, PHASES, PROCESS_ID
+from compileboard.app.queries.runs import STATES
 
 _TEXTS = mapping({"type": "string"}, "Text by name.")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, count, flag, maybe, record, ref, rows, text, whole, word
-from app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, FUNCTION
-from collectors.store.search_texts import KINDS
+from compileboard.app.api.schema import Schema, count, flag, maybe, record, ref, rows, text, whole, word
+from compileboard.app.api.schemas_parts import COMPILE_ID, COMPILE_KEY, FUNCTION
+from compileboard.collectors.store.search_texts import KINDS
 
 KIND = word("What kind of text it is.", KINDS)
 SCHEMAS: dict[str, Schema] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, count, flag, maybe, record, ref, rows, text, whole
-from app.api.schemas_parts import COMPILE_ID, FILE, FUNCTION, LINE, OUTCOME, RANK, SOURCE_LINE, STACK
+from compileboard.app.api.schema import Schema, count, flag, maybe, record, ref, rows, text, whole
+from compileboard.app.api.schemas_parts import COMPILE_ID, FILE, FUNCTION, LINE, OUTCOME, RANK, SOURCE_LINE, STACK
 
 _PLACE = {"file": FILE, "line": LINE, "source_line": SOURCE_LINE, "stack": STACK}
 GUARD = record(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.analysis.directory import ENDINGS
-from app.api.schema import Schema, count, duration_us, flag, mapping, maybe, record, rows, text, whole
+from compileboard.app.analysis.directory import ENDINGS
+from compileboard.app.api.schema import Schema, count, duration_us, flag, mapping, maybe, record, rows, text, whole
 
 FRAME = record(
     "One frame of the stacks of compiles and of records outside them, shared by all that came through it.",

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from app.api.schema import Schema, anything, count, flag, mapping, maybe, record, rows, text, time_us, whole
+from compileboard.app.api.schema import (
+    Schema,
+    anything,
+    count,
+    flag,
+    mapping,
+    maybe,
+    record,
+    rows,
+    text,
+    time_us,
+    whole,
+)
 
 _NUMBERS = {"type": "integer"}
 _EVENT: Schema = {

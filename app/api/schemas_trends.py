@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.analysis.summaries import DEFINITIONS
-from app.analysis.trends import AXES, ENVIRONMENT
-from app.api.schema import Schema, count, decimal, flag, maybe, record, rows, text, time_us, word
-from app.api.schemas_results import SERIES
+from compileboard.app.analysis.summaries import DEFINITIONS
+from compileboard.app.analysis.trends import AXES, ENVIRONMENT
+from compileboard.app.api.schema import Schema, count, decimal, flag, maybe, record, rows, text, time_us, word
+from compileboard.app.api.schemas_results import SERIES
 
 _SET = {name: schema for name, schema in SERIES.items() if name != "batch_size"}
 _RUN = {

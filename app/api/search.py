@@ -6,13 +6,13 @@ from typing import Any
 
 from flask import request
 
-from app.analysis.search_lines import find_lines
-from app.api.answer import Answer, find_run, read_cursor, read_limit
-from app.api.operation import Operation
-from app.db import get_reader
-from app.queries import search
-from app.queries.page import FilterError
-from app.queries.search_terms import Terms, read_terms
+from compileboard.app.analysis.search_lines import find_lines
+from compileboard.app.api.answer import Answer, find_run, read_cursor, read_limit
+from compileboard.app.api.operation import Operation
+from compileboard.app.db import get_reader
+from compileboard.app.queries import search
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.search_terms import Terms, read_terms
 
 _HIT = ("run_id", "run_name", "kind", "ref_id", "compile_key", "compile_id", "function", "title")
 MOST = 100  # texts of one page: each is read and looked through

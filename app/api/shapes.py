@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from app.analysis.shape_rows import shapes_row
-from app.analysis.shapes import build_shapes
-from app.api.answer import Answer, find_run, give_page, read_cursor, read_limit
-from app.api.operation import Operation
-from app.api.parameters import PAGE
-from app.db import get_reader
-from app.queries.shapes import list_shape_compiles
+from compileboard.app.analysis.shape_rows import shapes_row
+from compileboard.app.analysis.shapes import build_shapes
+from compileboard.app.api.answer import Answer, find_run, give_page, read_cursor, read_limit
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import PAGE
+from compileboard.app.db import get_reader
+from compileboard.app.queries.shapes import list_shape_compiles
 
 
 def list_shapes(run_id: str) -> Answer:

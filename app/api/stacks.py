@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from app.analysis.explored_rows import no_stack_row, read_stack_tree, stack_row
-from app.api.answer import Answer, find_run, read_cursor, read_limit
-from app.api.operation import Operation
-from app.api.parameters import PAGE
-from app.db import get_reader
-from app.queries.page import decode_cursor, encode_cursor
-from app.queries.stacks import list_codes
+from compileboard.app.analysis.explored_rows import no_stack_row, read_stack_tree, stack_row
+from compileboard.app.api.answer import Answer, find_run, read_cursor, read_limit
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import PAGE
+from compileboard.app.db import get_reader
+from compileboard.app.queries.page import decode_cursor, encode_cursor
+from compileboard.app.queries.stacks import list_codes
 
 
 def list_trie(run_id: str) -> Answer:

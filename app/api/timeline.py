@@ -10,16 +10,16 @@ from itertools import islice
 import orjson
 from flask import Response, request
 
-from app.analysis.timeline import make_events, name_processes, number_processes
-from app.api.answer import Answer, find_run
-from app.api.operation import Operation
-from app.db import get_reader, get_settings
-from app.queries import timeline
-from app.queries.page import FilterError
-from app.queries.run_detail import RunDetail
-from app.queries.timeline import Lane
-from app.web.timeline import read_idle, read_lanes, read_whole, read_window
-from collectors.store.connect import open_reader
+from compileboard.app.analysis.timeline import make_events, name_processes, number_processes
+from compileboard.app.api.answer import Answer, find_run
+from compileboard.app.api.operation import Operation
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import timeline
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_detail import RunDetail
+from compileboard.app.queries.timeline import Lane
+from compileboard.app.web.timeline import read_idle, read_lanes, read_whole, read_window
+from compileboard.collectors.store.connect import open_reader
 
 MOST_COLUMNS = 100_000
 _CHUNK = 2000  # events

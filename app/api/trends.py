@@ -7,22 +7,22 @@ from typing import Any
 
 from flask import request
 
-from app.analysis.ancestry import Parents
-from app.analysis.headline import list_suited
-from app.analysis.kept import keep_ancestry
-from app.analysis.metrics import Metric
-from app.analysis.rows import plain_row
-from app.analysis.summaries import DEFINITIONS, Definition
-from app.analysis.trend_lines import draw_counts, draw_models, draw_suite, find_metric
-from app.analysis.trends import AXES, TrendLine, lay_out
-from app.api.answer import Answer, find_run, read_word, refuse
-from app.api.operation import Operation
-from app.api.parameters import SETS
-from app.db import get_reader
-from app.queries.page import FilterError
-from app.queries.run_counts import count_guard_failures, count_runs
-from app.queries.trend_filter import read_choice, read_ids, read_last, read_trend_filter
-from app.queries.trends import (
+from compileboard.app.analysis.ancestry import Parents
+from compileboard.app.analysis.headline import list_suited
+from compileboard.app.analysis.kept import keep_ancestry
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.analysis.rows import plain_row
+from compileboard.app.analysis.summaries import DEFINITIONS, Definition
+from compileboard.app.analysis.trend_lines import draw_counts, draw_models, draw_suite, find_metric
+from compileboard.app.analysis.trends import AXES, TrendLine, lay_out
+from compileboard.app.api.answer import Answer, find_run, read_word, refuse
+from compileboard.app.api.operation import Operation
+from compileboard.app.api.parameters import SETS
+from compileboard.app.db import get_reader
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_counts import count_guard_failures, count_runs
+from compileboard.app.queries.trend_filter import read_choice, read_ids, read_last, read_trend_filter
+from compileboard.app.queries.trends import (
     MOST_RUNS,
     KeptSummary,
     ModelSet,
@@ -31,7 +31,7 @@ from app.queries.trends import (
     list_model_rows,
     list_trend_runs,
 )
-from collectors.categories import CATEGORIES
+from compileboard.collectors.categories import CATEGORIES
 
 _COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Guard failures"}
 

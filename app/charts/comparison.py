@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.analysis.comparison_model import Delta, Pair
-from app.analysis.comparison_table import show_change, show_ratio, show_value
-from app.analysis.comparison_verdicts import METHODS, VERDICTS
-from app.analysis.metrics import Metric
-from app.charts.base import Chart, finish
+from compileboard.app.analysis.comparison_model import Delta, Pair
+from compileboard.app.analysis.comparison_table import show_change, show_ratio, show_value
+from compileboard.app.analysis.comparison_verdicts import METHODS, VERDICTS
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.charts.base import Chart, finish
 
 _COLORS = {
     "worse": "state-bad",

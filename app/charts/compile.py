@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.analysis.words import PHASES
-from app.charts.base import Chart, duration_axis, finish
-from app.format import format_duration
-from app.queries.compiles import Compilation
+from compileboard.app.analysis.words import PHASES
+from compileboard.app.charts.base import Chart, duration_axis, finish
+from compileboard.app.format import format_duration
+from compileboard.app.queries.compiles import Compilation
 
 KINDS = {"forward": "forward", "backward": "backward", "runtime": "runtime (first calls)"}
 

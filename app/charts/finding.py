@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from app.analysis.finding_line import Levels
-from app.analysis.finding_words import describe_finding
-from app.analysis.metrics import Metric
-from app.analysis.trends import Axis, TrendLine
-from app.charts.base import Chart, finish
-from app.charts.metric_trends import POINTS_ID, chart_metric
-from app.queries.findings import Finding
+from compileboard.app.analysis.finding_line import Levels
+from compileboard.app.analysis.finding_words import describe_finding
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.analysis.trends import Axis, TrendLine
+from compileboard.app.charts.base import Chart, finish
+from compileboard.app.charts.metric_trends import POINTS_ID, chart_metric
+from compileboard.app.queries.findings import Finding
 
 _MARKS = {
     "worse": ("triangle-up", "state-bad"),

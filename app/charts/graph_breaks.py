@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.charts.base import Chart
-from app.charts.trends import chart_history, chart_trend
-from app.queries.distinct_break import HistoryPoint
-from app.queries.scope import Slot, Sums
+from compileboard.app.charts.base import Chart
+from compileboard.app.charts.trends import chart_history, chart_trend
+from compileboard.app.queries.distinct_break import HistoryPoint
+from compileboard.app.queries.scope import Slot, Sums
 
 
 def chart_kinds(kinds: Sequence[Sums], slots: Sequence[Slot]) -> Chart:

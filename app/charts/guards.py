@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.analysis.guard_words import describe_kind
-from app.charts.base import Chart, count_axis, finish
-from app.format import format_count, format_percent
+from compileboard.app.analysis.guard_words import describe_kind
+from compileboard.app.charts.base import Chart, count_axis, finish
+from compileboard.app.format import format_count, format_percent
 
 _SHOWN = 12
 _LONGEST_LABEL = 32

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.analysis.metrics import Metric, format_value
-from app.analysis.trends import Axis, TrendLine, TrendPoint, describe_run
-from app.charts.base import Chart, count_axis, escape, finish
-from app.format import format_time
+from compileboard.app.analysis.metrics import Metric, format_value
+from compileboard.app.analysis.trends import Axis, TrendLine, TrendPoint, describe_run
+from compileboard.app.charts.base import Chart, count_axis, escape, finish
+from compileboard.app.format import format_time
 
 POINTS_ID = "points"
 MOST_TWINS = 200  # rows of the table; the API has all

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.analysis.metrics import BY_NAME, Metric, get_value
-from app.analysis.model_history import Point
-from app.analysis.result_words import describe_missing
-from app.charts.base import Chart, count_axis, finish, times
-from app.format import format_number, format_time
-from app.queries.result_rows import ResultRow
+from compileboard.app.analysis.metrics import BY_NAME, Metric, get_value
+from compileboard.app.analysis.model_history import Point
+from compileboard.app.analysis.result_words import describe_missing
+from compileboard.app.charts.base import Chart, count_axis, finish, times
+from compileboard.app.format import format_number, format_time
+from compileboard.app.queries.result_rows import ResultRow
 
 _FEWEST_BINS, _MOST_BINS = 24, 120
 

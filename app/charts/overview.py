@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.analysis.trend import rolling_median
-from app.charts.base import Chart, count_axis, duration_axis, finish, times
-from app.format import format_count, format_duration, format_time
-from app.queries.overview import TrendPoint
+from compileboard.app.analysis.trend import rolling_median
+from compileboard.app.charts.base import Chart, count_axis, duration_axis, finish, times
+from compileboard.app.format import format_count, format_duration, format_time
+from compileboard.app.queries.overview import TrendPoint
 
 _HOUR_US = 3_600_000_000
 _STATE_COLORS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.analysis.ranks import RankSummary
-from app.analysis.words import PHASES
-from app.charts.base import Chart, duration_axis, finish
-from app.format import format_count, format_duration
+from compileboard.app.analysis.ranks import RankSummary
+from compileboard.app.analysis.words import PHASES
+from compileboard.app.charts.base import Chart, duration_axis, finish
+from compileboard.app.format import format_count, format_duration
 
 MOST_BARS = 128
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.charts.base import Chart
-from app.charts.trends import chart_history, chart_trend
-from app.queries.distinct_break import HistoryPoint
-from app.queries.scope import Slot, Sums
-from collectors.categories import describe
+from compileboard.app.charts.base import Chart
+from compileboard.app.charts.trends import chart_history, chart_trend
+from compileboard.app.queries.distinct_break import HistoryPoint
+from compileboard.app.queries.scope import Slot, Sums
+from compileboard.collectors.categories import describe
 
 
 def chart_categories(categories: Sequence[Sums], slots: Sequence[Slot]) -> Chart:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from app.analysis.phases import sum_phases
-from app.analysis.words import PHASES
-from app.charts.base import Chart, duration_axis, finish
-from app.format import format_duration
-from app.queries.compiles import CompileRow
+from compileboard.app.analysis.phases import sum_phases
+from compileboard.app.analysis.words import PHASES
+from compileboard.app.charts.base import Chart, duration_axis, finish
+from compileboard.app.format import format_duration
+from compileboard.app.queries.compiles import CompileRow
 
 _LONGEST_LABEL = 34
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.charts.base import Chart, count_axis, finish
-from app.format import format_number, format_time
-from app.queries.distinct_break import HistoryPoint
-from app.queries.scope import Slot
+from compileboard.app.charts.base import Chart, count_axis, finish
+from compileboard.app.format import format_number, format_time
+from compileboard.app.queries.distinct_break import HistoryPoint
+from compileboard.app.queries.scope import Slot
 
 _MOST_SERIES = 7  # an eighth colour is for all the others together
 _OTHERS = "all others"

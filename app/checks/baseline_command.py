@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
-from app.analysis.gates.model import Side
-from app.checks.find import find_run
-from app.checks.keep import list_changes, merge, shorten
-from app.checks.outputs import write_outputs
-from app.checks.sides import dump_side, load_run, load_side
-from app.checks.tables import CannotCompare
-from app.checks.write_table import one_line
-from app.format import format_plural, format_time
-from app.queries.baselines import Baseline, get_baseline, list_baselines
-from app.reports.output import write_file
-from app.settings import load_settings
-from collectors.store.audit import command_origin, record_action
-from collectors.store.baselines import delete_baseline, replace_baseline, save_baseline
-from collectors.store.connect import checkpoint, open_reader, open_writer
-from collectors.store.errors import StoreError, explain
+from compileboard.app.analysis.gates.model import Side
+from compileboard.app.checks.find import find_run
+from compileboard.app.checks.keep import list_changes, merge, shorten
+from compileboard.app.checks.outputs import write_outputs
+from compileboard.app.checks.sides import dump_side, load_run, load_side
+from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.checks.write_table import one_line
+from compileboard.app.format import format_plural, format_time
+from compileboard.app.queries.baselines import Baseline, get_baseline, list_baselines
+from compileboard.app.reports.output import write_file
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.audit import command_origin, record_action
+from compileboard.collectors.store.baselines import delete_baseline, replace_baseline, save_baseline
+from compileboard.collectors.store.connect import checkpoint, open_reader, open_writer
+from compileboard.collectors.store.errors import StoreError, explain
 
 EPILOG = """\
 examples:

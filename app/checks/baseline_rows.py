@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from app.checks.sides import load_side
-from app.queries.result_rows import ResultRow, fill
-from collectors.store.rows_bench import NUMBERS, REALS
+from compileboard.app.checks.sides import load_side
+from compileboard.app.queries.result_rows import ResultRow, fill
+from compileboard.collectors.store.rows_bench import NUMBERS, REALS
 
 _NONE: dict[str, Any] = {it.name: None for it in fields(ResultRow)}
 _NONE |= {"run_id": "", "id": 0, "time_us": 0, "dynamic": False, "world_size": 1, "status": "measured"}

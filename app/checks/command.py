@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
-from app.analysis.gates import DEFAULT, RULES, pr_time
-from app.analysis.gates.model import IMPROVED, NOTE, PASS, Options, Side
-from app.checks.decide import NOT_COMPARED, Report, compare
-from app.checks.find import find_baseline, find_run, is_file
-from app.checks.flaky import list_flaky
-from app.checks.outputs import check_targets, write_outputs
-from app.checks.sides import choose_both, load_run, name_field
-from app.checks.tables import CannotCompare, read_table
-from app.checks.write_json import make_json
-from app.checks.write_junit import write_junit
-from app.checks.write_markdown import write_markdown
-from app.checks.write_table import write_table
-from app.settings import load_settings
-from collectors.store.connect import open_reader
-from collectors.store.errors import StoreError, explain
+from compileboard.app.analysis.gates import DEFAULT, RULES, pr_time
+from compileboard.app.analysis.gates.model import IMPROVED, NOTE, PASS, Options, Side
+from compileboard.app.checks.decide import NOT_COMPARED, Report, compare
+from compileboard.app.checks.find import find_baseline, find_run, is_file
+from compileboard.app.checks.flaky import list_flaky
+from compileboard.app.checks.outputs import check_targets, write_outputs
+from compileboard.app.checks.sides import choose_both, load_run, name_field
+from compileboard.app.checks.tables import CannotCompare, read_table
+from compileboard.app.checks.write_json import make_json
+from compileboard.app.checks.write_junit import write_junit
+from compileboard.app.checks.write_markdown import write_markdown
+from compileboard.app.checks.write_table import write_table
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.errors import StoreError, explain
 
 EPILOG = """\
 what to compare with (--baseline):

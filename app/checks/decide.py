@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from app.analysis.gates import DEFAULT, find_rules
-from app.analysis.gates.model import FAIL, IMPROVED, Options, Rule, Side, Verdict, in_order
-from app.analysis.gates.pairing import Ambiguous, pair
-from app.checks.tables import CannotCompare
+from compileboard.app.analysis.gates import DEFAULT, find_rules
+from compileboard.app.analysis.gates.model import FAIL, IMPROVED, Options, Rule, Side, Verdict, in_order
+from compileboard.app.analysis.gates.pairing import Ambiguous, pair
+from compileboard.app.checks.tables import CannotCompare
 
 PASSED, FAILED, NOT_COMPARED = 0, 1, 2  # the exit codes
 

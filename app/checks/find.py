@@ -7,12 +7,12 @@ import re
 import sqlite3
 from collections.abc import Callable
 
-from app.analysis.gates.model import Side
-from app.checks.sides import load_run, load_side
-from app.checks.tables import CannotCompare, read_table
-from app.queries.baselines import get_baseline, list_baselines
-from app.queries.run_lookup import find_run_ids
-from app.queries.runs import RunFilter, RunRow, get_latest, get_other, get_run, list_runs
+from compileboard.app.analysis.gates.model import Side
+from compileboard.app.checks.sides import load_run, load_side
+from compileboard.app.checks.tables import CannotCompare, read_table
+from compileboard.app.queries.baselines import get_baseline, list_baselines
+from compileboard.app.queries.run_lookup import find_run_ids
+from compileboard.app.queries.runs import RunFilter, RunRow, get_latest, get_other, get_run, list_runs
 
 PREFIX = "baseline:"
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from app.analysis.gates.model import OpenFinding, Row
-from app.analysis.gates.pairing import FIELDS, TIE_BREAKERS
-from app.queries.findings import NOT_WITHDRAWN, Finding, FindingFilter, get_detection, list_findings
-from app.queries.runs import RunRow
+from compileboard.app.analysis.gates.model import OpenFinding, Row
+from compileboard.app.analysis.gates.pairing import FIELDS, TIE_BREAKERS
+from compileboard.app.queries.findings import NOT_WITHDRAWN, Finding, FindingFilter, get_detection, list_findings
+from compileboard.app.queries.runs import RunRow
 
 MOST = 1000  # of one suite
 

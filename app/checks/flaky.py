@@ -6,9 +6,9 @@ import json
 from functools import cache
 from pathlib import Path
 
-import collectors
+from compileboard.start import PACKAGE
 
-FILE = Path(collectors.__file__).parent / "bench" / "model_facts.json"
+FILE = Path(PACKAGE) / "collectors" / "bench" / "model_facts.json"
 
 
 @cache

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from app.analysis.gates.model import Distinct, Row, Side
-from app.checks.tables import CannotCompare
+from compileboard.app.analysis.gates.model import Distinct, Row, Side
+from compileboard.app.checks.tables import CannotCompare
 
 
 @dataclass(frozen=True)

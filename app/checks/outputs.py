@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 
-from app.checks.tables import CannotCompare
-from app.reports.output import write_file
+from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.reports.output import write_file
 
 STDOUT = "-"
 

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from app.analysis.gates.model import Distinct, Row, Side
-from app.analysis.gates.pairing import FIELDS, TIE_BREAKERS, name_configuration
-from app.checks.findings import load_findings
-from app.checks.tables import CannotCompare
-from app.format import format_plural
-from app.queries import check_parts
-from app.queries.check_parts import TaskDistinct
-from app.queries.comparison import load_repeats
-from app.queries.result_rows import Measured, ResultRow, merge_with_parts
-from app.queries.results import list_measured
-from app.queries.runs import RunRow
+from compileboard.app.analysis.gates.model import Distinct, Row, Side
+from compileboard.app.analysis.gates.pairing import FIELDS, TIE_BREAKERS, name_configuration
+from compileboard.app.checks.findings import load_findings
+from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.format import format_plural
+from compileboard.app.queries import check_parts
+from compileboard.app.queries.check_parts import TaskDistinct
+from compileboard.app.queries.comparison import load_repeats
+from compileboard.app.queries.result_rows import Measured, ResultRow, merge_with_parts
+from compileboard.app.queries.results import list_measured
+from compileboard.app.queries.runs import RunRow
 
 VERSION = 1
 # Upstream's column -> ours. What judges accuracy counts too: upstream's counters are the accuracy file's.

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.analysis.gates import pr_time
-from app.analysis.gates.model import Row, Side
+from compileboard.app.analysis.gates import pr_time
+from compileboard.app.analysis.gates.model import Row, Side
 
 # pandas.read_csv takes these for NaN.
 _EMPTY = frozenset(

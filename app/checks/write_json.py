@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.checks.decide import Report
+from compileboard.app.checks.decide import Report
 
 
 def make_json(report: Report) -> dict[str, Any]:

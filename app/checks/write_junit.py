@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from app.analysis.gates.model import Verdict
-from app.checks.decide import Report, RuleReport
+from compileboard.app.analysis.gates.model import Verdict
+from compileboard.app.checks.decide import Report, RuleReport
 
 # What XML 1.0 cannot say at all, escaped or not.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

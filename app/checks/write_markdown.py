@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.analysis.gates.model import PASS, Verdict
-from app.checks.decide import Report
-from app.checks.write_table import what_to_do
-from app.reports.markdown_words import code, prose, table
+from compileboard.app.analysis.gates.model import PASS, Verdict
+from compileboard.app.checks.decide import Report
+from compileboard.app.checks.write_table import what_to_do
+from compileboard.app.reports.markdown_words import code, prose, table
 
 _MOST_ROWS = 200  # GitHub takes 1 MiB of a step's summary
 _DETAIL = 400

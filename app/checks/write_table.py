@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from app.analysis.gates import findings
-from app.analysis.gates.model import IMPROVED, PASS, Verdict
-from app.checks.decide import Report, RuleReport
+from compileboard.app.analysis.gates import findings
+from compileboard.app.analysis.gates.model import IMPROVED, PASS, Verdict
+from compileboard.app.checks.decide import Report, RuleReport
 
 _MOST_WIDTH = 60
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from app.checks.write_table import one_line
-from app.format import format_plural, format_time
-from app.queries.findings import (
+from compileboard.app.checks.write_table import one_line
+from compileboard.app.format import format_plural, format_time
+from compileboard.app.queries.findings import (
     HANDLINGS,
     STATES,
     Finding,
@@ -21,11 +21,11 @@ from app.queries.findings import (
     list_finding_words,
     list_findings,
 )
-from app.settings import load_settings
-from collectors.store.audit import command_origin, record_action
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.errors import StoreError, explain
-from collectors.store.findings import ACTIONS, say_of_finding
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.audit import command_origin, record_action
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.findings import ACTIONS, say_of_finding
 
 EPILOG = """\
 examples:
@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _update(path: str, arguments: argparse.Namespace) -> int:
-    from app.findings.update import update_findings  # numpy, which no other action needs
+    from compileboard.app.findings.update import update_findings  # numpy, which no other action needs
 
     done = update_findings(path, everything=arguments.everything)
     _say_line(
@@ -104,7 +104,7 @@ def _update(path: str, arguments: argparse.Namespace) -> int:
 
 
 def _list(path: str, arguments: argparse.Namespace) -> int:
-    from app.analysis.finding_words import describe_finding, describe_series
+    from compileboard.app.analysis.finding_words import describe_finding, describe_series
 
     if not 1 <= arguments.limit <= 10_000:
         return _fail(f"--limit is {arguments.limit}; expected 1 to 10000", 2)
@@ -134,7 +134,7 @@ def _name_state(it: Finding) -> str:
 
 
 def _show(path: str, arguments: argparse.Namespace) -> int:
-    from app.analysis.finding_words import (
+    from compileboard.app.analysis.finding_words import (
         describe_cause,
         describe_confidence,
         describe_finding,

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from app.analysis.drift import OF_MODEL, OF_SUITE, Drift, detect_drift, find_changes, is_vanished
-from app.analysis.metrics import is_better
-from app.analysis.step_noise import Ints
-from app.analysis.step_search import stands_out
-from app.analysis.step_series import prepare
-from app.analysis.steps import Step, detect_steps
-from app.findings.series import Line, Presence, make_place
-from app.queries.findings import Finding
+from compileboard.app.analysis.drift import OF_MODEL, OF_SUITE, Drift, detect_drift, find_changes, is_vanished
+from compileboard.app.analysis.metrics import is_better
+from compileboard.app.analysis.step_noise import Ints
+from compileboard.app.analysis.step_search import stands_out
+from compileboard.app.analysis.step_series import prepare
+from compileboard.app.analysis.steps import Step, detect_steps
+from compileboard.app.findings.series import Line, Presence, make_place
+from compileboard.app.queries.findings import Finding
 
 _SETTLED_COUNT = 20  # as in app.analysis.steps
 _FINDING_COUNT = 2  # a step may be found with so many points after it, noise may ask for more

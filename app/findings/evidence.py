@@ -10,20 +10,27 @@ from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 from typing import Any
 
-from app.analysis.chains import label_category
-from app.analysis.comparison import compare
-from app.analysis.comparison_distinct import WORDS
-from app.analysis.comparison_model import CompareSide, Comparison, DistinctChange, DistinctDiff, Entry, Pair
-from app.analysis.comparison_pairs import moved_by_eager
-from app.analysis.comparison_sides import load_side
-from app.analysis.metrics import format_value
-from app.analysis.trends import find_changes
-from app.findings.detect import Found
-from app.queries.commits import list_commit_range
-from app.queries.comparison import find_distinct_ids
-from app.queries.page import FilterError
-from app.queries.sides import find_side
-from app.queries.trends import TrendRun, list_trend_runs
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.comparison import compare
+from compileboard.app.analysis.comparison_distinct import WORDS
+from compileboard.app.analysis.comparison_model import (
+    CompareSide,
+    Comparison,
+    DistinctChange,
+    DistinctDiff,
+    Entry,
+    Pair,
+)
+from compileboard.app.analysis.comparison_pairs import moved_by_eager
+from compileboard.app.analysis.comparison_sides import load_side
+from compileboard.app.analysis.metrics import format_value
+from compileboard.app.analysis.trends import find_changes
+from compileboard.app.findings.detect import Found
+from compileboard.app.queries.commits import list_commit_range
+from compileboard.app.queries.comparison import find_distinct_ids
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.sides import find_side
+from compileboard.app.queries.trends import TrendRun, list_trend_runs
 
 MOST_CAUSES = 12
 MOST_COMMITS = 20

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from app.findings.detect import Found
-from app.findings.series import make_place
-from app.queries.findings import Finding
-from collectors.store.findings import SERIES
+from compileboard.app.findings.detect import Found
+from compileboard.app.findings.series import make_place
+from compileboard.app.queries.findings import Finding
+from compileboard.collectors.store.findings import SERIES
 
 _ID_BYTES = 10
 

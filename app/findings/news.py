@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.queries.findings import get_detection
-from app.queries.series_points import PointRun, get_newest, list_point_runs, list_runs_with_results_since
+from compileboard.app.queries.findings import get_detection
+from compileboard.app.queries.series_points import PointRun, get_newest, list_point_runs, list_runs_with_results_since
 
 VERSION = 2  # of the detector: one more when it would find otherwise, then everything is looked at again
 

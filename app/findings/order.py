@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from app.analysis.ancestry import Parents, order_commits
-from app.analysis.kept import keep_ancestry
-from app.queries.series_points import PointRun
+from compileboard.app.analysis.ancestry import Parents, order_commits
+from compileboard.app.analysis.kept import keep_ancestry
+from compileboard.app.queries.series_points import PointRun
 
 
 def rank_runs(connection: sqlite3.Connection, runs: Sequence[PointRun]) -> Mapping[str, int]:

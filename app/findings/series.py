@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from app.analysis.metrics import METRICS, PASSES, RUN_METRICS, SUMMARY_METRICS, Metric
-from app.analysis.step_noise import Floats
-from app.analysis.summaries import HUD, SUMMARIZE_PERF
-from app.queries.series_points import (
+from compileboard.app.analysis.metrics import METRICS, PASSES, RUN_METRICS, SUMMARY_METRICS, Metric
+from compileboard.app.analysis.step_noise import Floats
+from compileboard.app.analysis.summaries import HUD, SUMMARIZE_PERF
+from compileboard.app.queries.series_points import (
     ModelPoints,
     PointRun,
     list_model_points,
     list_run_points,
     list_suite_points,
 )
-from app.queries.usual import find_usual, is_incomplete
-from collectors.store.findings import SERIES
-from collectors.store.run_summaries import SET
-from collectors.store.summaries import HUD_PASSING
+from compileboard.app.queries.usual import find_usual, is_incomplete
+from compileboard.collectors.store.findings import SERIES
+from compileboard.collectors.store.run_summaries import SET
+from compileboard.collectors.store.summaries import HUD_PASSING
 
 FEWEST_POINTS = 5
 _NUMBERS = tuple(it.name for it in METRICS)

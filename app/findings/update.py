@@ -10,12 +10,12 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from app.findings.detect import Found, detect, detect_vanished, is_loud
-from app.findings.evidence import Evidence
-from app.findings.match import match, place_of
-from app.findings.news import VERSION, News, find_news
-from app.findings.order import rank_runs
-from app.findings.series import (
+from compileboard.app.findings.detect import Found, detect, detect_vanished, is_loud
+from compileboard.app.findings.evidence import Evidence
+from compileboard.app.findings.match import match, place_of
+from compileboard.app.findings.news import VERSION, News, find_news
+from compileboard.app.findings.order import rank_runs
+from compileboard.app.findings.series import (
     Line,
     Places,
     Presence,
@@ -26,14 +26,14 @@ from app.findings.series import (
     read_run_lines,
     read_suite_lines,
 )
-from app.queries.findings import Finding, load_findings
-from app.queries.series_points import (
+from compileboard.app.queries.findings import Finding, load_findings
+from compileboard.app.queries.series_points import (
     list_names_of,
     list_series_of,
     list_suites_of,
 )
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.findings import FOUND, save_findings
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.findings import FOUND, save_findings
 
 _TAIL_RUNS = 80  # of a branch, in which something new is looked for; what is found there is looked at whole
 _WITHOUT_EVIDENCE = tuple(name for name in FOUND if name not in ("evidence", "confirmed_us"))

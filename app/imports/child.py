@@ -18,14 +18,14 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from app.imports.shelf import Import, Lane, Slot
-from app.imports.wishes import Wishes
-from app.settings import Settings
-from collectors.events import RunEnded
-from collectors.own import own_command
-from collectors.store.connect import open_writer
-from collectors.store.errors import StoreError
-from collectors.store.ingest import Ingestor
+from compileboard.app.imports.shelf import Import, Lane, Slot
+from compileboard.app.imports.wishes import Wishes
+from compileboard.app.settings import Settings
+from compileboard.collectors.events import RunEnded
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.start import own_command
 
 CONFINE = Path(__file__).with_name("confine.py")
 MIB = 1 << 20
@@ -49,7 +49,7 @@ def build_command(settings: Settings, wishes: Wishes, target: str) -> list[str]:
     ]
     return [
         *(sys.executable, "-I", "-S", str(CONFINE), *map(str, bounds)),
-        *own_command("collectors", "import", f"--db={database}", "--progress-lines"),
+        *own_command("compileboard.collectors", "import", f"--db={database}", "--progress-lines"),
         *(*map(str, limits), "--names", "names.json", *wishes.options(), "--", target),
     ]
 

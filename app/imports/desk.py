@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from app.imports import child
-from app.imports.receive import Received, clean_path, drain, receive, too_large
-from app.imports.refusal import Refused
-from app.imports.shelf import Import, Shelf, Slot
-from app.imports.wishes import Wishes, read_wishes
-from app.settings import Settings
-from collectors.store.audit import Origin, record_action
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.errors import StoreError
+from compileboard.app.imports import child
+from compileboard.app.imports.receive import Received, clean_path, drain, receive, too_large
+from compileboard.app.imports.refusal import Refused
+from compileboard.app.imports.shelf import Import, Shelf, Slot
+from compileboard.app.imports.wishes import Wishes, read_wishes
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.audit import Origin, record_action
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.errors import StoreError
 
 MIB = child.MIB
 AUDIT_PATIENCE_MS = 60_000
@@ -85,7 +85,7 @@ def _work(slot: Slot, received: Received, wishes: Wishes, settings: Settings, or
                 lane.enter_second()
                 child.run(slot, child.build_command(settings, wishes, received.target), settings)
     except Exception:
-        logging.getLogger("app.imports").exception("import %s failed", slot.it.id)
+        logging.getLogger("compileboard.app.imports").exception("import %s failed", slot.it.id)
         slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")
     finally:
         accepted.join()
@@ -100,4 +100,4 @@ def _audit(action: str, subject: str, label: str, settings: Settings, origin: Or
         with closing(open_writer(settings.db, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
             record_action(writer, action, subject, origin, detail=label)
     except (StoreError, sqlite3.Error):
-        logging.getLogger("app.imports").exception("%s of %s is not kept", action, subject)
+        logging.getLogger("compileboard.app.imports").exception("%s of %s is not kept", action, subject)

@@ -17,7 +17,7 @@ from werkzeug.formparser import FormDataParser
 from werkzeug.http import parse_options_header
 from werkzeug.wsgi import get_content_length, get_input_stream
 
-from app.imports.refusal import Refused
+from compileboard.app.imports.refusal import Refused
 
 MOST_FILES = 1000
 FIELD_BYTES = 500_000  # also werkzeug's buffer, which must hold more than its 64 KiB blocks

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from app.imports.refusal import Refused
+from compileboard.app.imports.refusal import Refused
 
 STATES = ("receiving", "waiting", "running", "done", "failed")
 ENDED = ("done", "failed")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.imports.refusal import Refused
+from compileboard.app.imports.refusal import Refused
 
 FIELDS = ("name", "suite", "tags", "payloads", "redact_source", "again")
 _MOST_CHARACTERS = 200

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.queries.page import Page, decode_cursor, make_page
-from collectors.payloads import WRAPPER_ARTIFACTS
-from collectors.store.codec import unpack
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.collectors.payloads import WRAPPER_ARTIFACTS
+from compileboard.collectors.store.codec import unpack
 
 CONFIG_ARTIFACT = "torch._functorch.config"
 _MOST = 20_000

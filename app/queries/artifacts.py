@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.queries.page import FilterError, Page, decode_cursor, make_page
-from collectors.store.codec import unpack
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.collectors.store.codec import unpack
 
 # One a tensor that torch looked at: hundreds a compile, so lists count them and paging from text to text passes them.
 DESCRIPTIONS = ("describe_source", "describe_storage", "describe_tensor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, decode_cursor, make_page
 
 AUDIT_SQL = """
 select id, time_us, action, subject, detail, channel, actor, address, user_agent

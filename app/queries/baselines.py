@@ -7,8 +7,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.page import Page, decode_cursor, make_page
-from collectors.store.codec import unpack
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.collectors.store.codec import unpack
 
 LIST_SQL = """
 select name, run_id, note, created_us, changed_us

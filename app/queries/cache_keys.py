@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.queries.events import get_event
-from collectors.store.codec import unpack
+from compileboard.app.queries.events import get_event
+from compileboard.collectors.store.codec import unpack
 
 # An earlier key costs 0.2 ms to unpack and compare: so many keep a page below 150 ms.
 MOST_OF_FUNCTION = 100

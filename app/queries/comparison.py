@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from collectors.store.codec import unpack
+from compileboard.collectors.store.codec import unpack
 
 _WANTED = "from json_each(:run_ids) as wanted"
 REPEATS_SQL = f"""

@@ -6,8 +6,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.events import find_start, load_body
-from app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.events import find_start, load_body
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
 
 OUTCOMES = ("compiled", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
 # How a compile ended, told finer than by its outcome: whether it went on after a graph break, or began again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, decode_cursor, make_page
 
 STATES = ("waiting", "sending", "sent", "failed", "unknown", "dropped")
 MOST_WAITING = 10_000

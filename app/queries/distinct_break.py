@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from app.queries.graph_breaks import DistinctBreak, to_break
-from app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.graph_breaks import DistinctBreak, to_break
+from compileboard.app.queries.page import Page, decode_cursor, make_page
 
 GET_SQL = """
 select

@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.store.codec import unpack
+from compileboard.collectors.store.codec import unpack
 
 # How far before a compile's first record its start is looked for; a start is the event right before it.
 _MOST_STEPS = 5000

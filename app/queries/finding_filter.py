@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.queries.findings import (
+from compileboard.app.queries.findings import (
     DIRECTIONS,
     HANDLINGS,
     KINDS,
@@ -14,9 +14,9 @@ from app.queries.findings import (
     SUBJECTS,
     FindingFilter,
 )
-from app.queries.page import FilterError
-from app.queries.run_filter import read_date
-from app.queries.trend_filter import check_keys, read_choice, read_text
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_filter import read_date
+from compileboard.app.queries.trend_filter import check_keys, read_choice, read_text
 
 FILTERS = (
     "state",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import orjson
 
-from app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, decode_cursor, make_page
 
 STATES = ("suspected", "confirmed", "withdrawn")
 HANDLINGS = ("open", "acknowledged", "ignored")

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.page import FilterError, Page, decode_cursor, make_page
-from app.queries.runs import RunFilter
-from app.queries.scope import WANTED, WANTED_SLOTS, Cells, Slot, add_up, bind_runs, bind_slots, read_filter
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.runs import RunFilter
+from compileboard.app.queries.scope import WANTED, WANTED_SLOTS, Cells, Slot, add_up, bind_runs, bind_slots, read_filter
 
 FILTERS = ("q", "gb", "kind", "function")
 # What the list may be ordered by; each is never null.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
 
 # What the list may be ordered by; each is never null.
 ORDERS = {"latency": ("coalesce(g.latency_us, -1.0)", float), "guards": ("coalesce(g.guard_count, -1)", int)}

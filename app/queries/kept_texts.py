@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collectors.store.codec import unpack
+from compileboard.collectors.store.codec import unpack
 
 MOST_TEXTS = 100_000
 

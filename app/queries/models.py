@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from app.queries.page import FilterError
-from app.queries.result_rows import Key, Measured, ResultRow, merge_results, merge_with_parts
-from app.queries.results import COLUMNS, MOST_RESULTS, list_measured, read_measured
-from collectors.store.summaries import HUD_PASSING
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.result_rows import Key, Measured, ResultRow, merge_results, merge_with_parts
+from compileboard.app.queries.results import COLUMNS, MOST_RESULTS, list_measured, read_measured
+from compileboard.collectors.store.summaries import HUD_PASSING
 
 STATUSES = ("measured", "failed", "skipped", "not_run")
 ACCURACIES = ("pass", "fail", "skipped", "not_measured")

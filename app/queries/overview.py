@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from app.queries.recorded import recorded_us
+from compileboard.app.queries.recorded import recorded_us
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from collectors.store.codec import unpack
+from compileboard.collectors.store.codec import unpack
 
 MOST_PROCESSES = 4096
 MOST_ROWS = 400_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from app.queries.recompiles import RecompileCause
-from app.queries.recorded import recorded_us
+from compileboard.app.queries.recompiles import RecompileCause
+from compileboard.app.queries.recorded import recorded_us
 
 GET_SQL = f"""
 select

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.page import FilterError, Page, decode_cursor, make_page
-from app.queries.recorded import recorded_us
-from app.queries.runs import RunFilter
-from app.queries.scope import WANTED, WANTED_SLOTS, Cells, Slot, add_up, bind_runs, bind_slots, read_filter
-from collectors.categories import BY_NAME, describe
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.recorded import recorded_us
+from compileboard.app.queries.runs import RunFilter
+from compileboard.app.queries.scope import WANTED, WANTED_SLOTS, Cells, Slot, add_up, bind_runs, bind_slots, read_filter
+from compileboard.collectors.categories import BY_NAME, describe
 
 FILTERS = ("q", "category", "function")
 # What the list may be ordered by; each is never null.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.store.result_rows import (
+from compileboard.collectors.store.result_rows import (
     LEADING,
     Key,
     Measured,

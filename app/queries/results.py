@@ -7,10 +7,10 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.result_rows import Measured, ResultRow, merge_results, merge_with_parts
-from collectors.events import BenchMeasured, load_event
-from collectors.store.codec import unpack
-from collectors.store.result_rows import COLUMNS, read_measured
+from compileboard.app.queries.result_rows import Measured, ResultRow, merge_results, merge_with_parts
+from compileboard.collectors.events import BenchMeasured, load_event
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.result_rows import COLUMNS, read_measured
 
 __all__ = [
     "COLUMNS",

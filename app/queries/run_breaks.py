@@ -7,8 +7,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.events import list_stack, load_body
-from app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.events import list_stack, load_body
+from compileboard.app.queries.page import Page, decode_cursor, make_page
 
 
 @dataclass(frozen=True)

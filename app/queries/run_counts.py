@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from app.queries import distinct_break
-from app.queries.distinct_break import HistoryPoint
+from compileboard.app.queries import distinct_break
+from compileboard.app.queries.distinct_break import HistoryPoint
 
 # Runs of the same suite and name that do not have the function count as 0, as in distinct_break.HISTORY_SQL.
 FUNCTION_SQL = """

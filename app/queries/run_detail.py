@@ -7,9 +7,9 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries import runs
-from app.queries.runs import RunRow
-from collectors.store.codec import unpack
+from compileboard.app.queries import runs
+from compileboard.app.queries.runs import RunRow
+from compileboard.collectors.store.codec import unpack
 
 
 @dataclass(frozen=True)

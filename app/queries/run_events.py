@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from app.queries.events import load_body
-from app.queries.page import Page, decode_cursor, make_page
-from app.queries.run_breaks import list_distinct_breaks, list_graph_breaks
-from app.queries.run_recompiles import list_recompiles
+from compileboard.app.queries.events import load_body
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.run_breaks import list_distinct_breaks, list_graph_breaks
+from compileboard.app.queries.run_recompiles import list_recompiles
 
 __all__ = [
     "count_cache_results",

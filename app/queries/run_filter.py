@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
-from app.queries.page import FilterError
-from app.queries.runs import STATES, RunFilter
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.runs import STATES, RunFilter
 
 FILTERS = ("q", "name", "suite", "tag", "host", "gpu", "torch", "commit", "state", "since", "until")
 _OTHERS = ("sort", "cursor", "limit", "done")

@@ -6,11 +6,11 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from app.queries.events import load_body
-from app.queries.page import Page, decode_cursor, make_page
-from app.queries.recorded import recorded_us
-from app.queries.run_detail import ProcessRow, to_process
-from app.queries.run_recompiles import LimitHit, RunCause
+from compileboard.app.queries.events import load_body
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.recorded import recorded_us
+from compileboard.app.queries.run_detail import ProcessRow, to_process
+from compileboard.app.queries.run_recompiles import LimitHit, RunCause
 
 PROCESSES_SQL = """
 select

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, decode_cursor, make_page
 
 
 @dataclass(frozen=True)

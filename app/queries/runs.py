@@ -6,8 +6,8 @@ import sqlite3
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.queries.page import FilterError, Page, decode_cursor, make_page
-from app.queries.recorded import recorded_us
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.recorded import recorded_us
 
 STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.queries.page import FilterError
-from app.queries.run_filter import FILTERS, read_run_filter
-from app.queries.runs import _SOURCE, _WHERE, RunFilter, _bind
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_filter import FILTERS, read_run_filter
+from compileboard.app.queries.runs import _SOURCE, _WHERE, RunFilter, _bind
 
 MOST_SLOTS = 48
 RUN_FILTERS = tuple(key for key in FILTERS if key != "q")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from app.queries.page import FilterError, decode_cursor, encode_cursor
-from app.queries.search_terms import Terms
-from collectors.store.search import kind_tag, list_pending, read_text, run_tag
-from collectors.store.search_texts import KINDS
+from compileboard.app.queries.page import FilterError, decode_cursor, encode_cursor
+from compileboard.app.queries.search_terms import Terms
+from compileboard.collectors.store.search import kind_tag, list_pending, read_text, run_tag
+from compileboard.collectors.store.search_texts import KINDS
 
 COUNTED = 500  # texts of a kind; beyond it the answer is "500 or more", so that a common word costs no more
 SAMPLE = 4  # of each kind, where all kinds are shown

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from app.queries.recorded import recorded_us
-from collectors.store.findings import SERIES
-from collectors.store.result_rows import LEADING
-from collectors.store.run_summaries import NUMBERS, SET
+from compileboard.app.queries.recorded import recorded_us
+from compileboard.collectors.store.findings import SERIES
+from compileboard.collectors.store.result_rows import LEADING
+from compileboard.collectors.store.run_summaries import NUMBERS, SET
 
 RUN_NUMBERS = ("compile_s", "compile_count", "recompile_count", "graph_break_count", "recompile_limit_count")
 

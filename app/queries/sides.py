@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.queries.baselines import Baseline, get_baseline, list_baselines
-from app.queries.page import FilterError
-from app.queries.run_detail import RunDetail, get_run
-from app.queries.run_lookup import find_run_ids
-from app.queries.runs import get_latest, get_other
+from compileboard.app.queries.baselines import Baseline, get_baseline, list_baselines
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_detail import RunDetail, get_run
+from compileboard.app.queries.run_lookup import find_run_ids
+from compileboard.app.queries.runs import get_latest, get_other
 
 KINDS = ("commit", "branch", "torch", "baseline")
 FORMS = "the beginning of a run's id, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME"

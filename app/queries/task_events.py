@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.events import GraphBroke, load_event
-from collectors.store.codec import unpack
+from compileboard.collectors.events import GraphBroke, load_event
+from compileboard.collectors.store.codec import unpack
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from app.queries.page import FilterError
-from app.queries.trends import MOST_RUNS, ModelSet, TrendFilter, list_sets, list_sets_of
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.trends import MOST_RUNS, ModelSet, TrendFilter, list_sets, list_sets_of
 
 WORDS = ("suite", "mode", "dtype", "device", "hardware", "backend", "branch")
 FILTERS = (*WORDS, "dynamic", "world_size")

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from app.queries.result_rows import ResultRow, merge_results
-from app.queries.usual import find_usual, is_incomplete
-from collectors.store.result_rows import COLUMNS, read_measured
-from collectors.store.run_summaries import NUMBERS, SET
+from compileboard.app.queries.result_rows import ResultRow, merge_results
+from compileboard.app.queries.usual import find_usual, is_incomplete
+from compileboard.collectors.store.result_rows import COLUMNS, read_measured
+from compileboard.collectors.store.run_summaries import NUMBERS, SET
 
 MOST_RUNS = 2_000
 _WORDS = SET[:-2]  # '' in the store where unknown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from app.queries.runs import RunRow
+from compileboard.app.queries.runs import RunRow
 
 MOST = 20
 _MOST_OPEN = 100

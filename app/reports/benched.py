@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis.model_table import cut_page, find_alike, list_alike
-from app.analysis.rows import plain_row, result_row
-from app.analysis.summaries import DEFINITIONS, SuiteSummary, summarize
-from app.queries.page import Page
-from app.queries.result_rows import Measured, ResultRow, merge_results
-from app.queries.results import ResultParts, get_result_parts, list_measured
-from app.reports.source import select_source
-from app.reports.table import Row, Table
+from compileboard.app.analysis.model_table import cut_page, find_alike, list_alike
+from compileboard.app.analysis.rows import plain_row, result_row
+from compileboard.app.analysis.summaries import DEFINITIONS, SuiteSummary, summarize
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.result_rows import Measured, ResultRow, merge_results
+from compileboard.app.queries.results import ResultParts, get_result_parts, list_measured
+from compileboard.app.reports.source import select_source
+from compileboard.app.reports.table import Row, Table
 
 MOST_SHOWN = 300
 MOST_FAILURES = 20

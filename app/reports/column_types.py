@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from app.queries.artifacts import ArtifactRow
-from app.queries.compiles import Compilation
-from app.queries.guard_sets import GuardSet
-from app.queries.logs import RejectSum
-from app.queries.result_rows import ResultRow
-from app.queries.run_breaks import GraphBreakRow
-from app.queries.run_recompiles import Guard, RecompileRow
-from app.queries.timeline import NameTotal
-from app.reports.csv import COLUMNS
-from collectors.fields import FIELDS
+from compileboard.app.queries.artifacts import ArtifactRow
+from compileboard.app.queries.compiles import Compilation
+from compileboard.app.queries.guard_sets import GuardSet
+from compileboard.app.queries.logs import RejectSum
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.queries.run_breaks import GraphBreakRow
+from compileboard.app.queries.run_recompiles import Guard, RecompileRow
+from compileboard.app.queries.timeline import NameTotal
+from compileboard.app.reports.csv import COLUMNS
+from compileboard.collectors.fields import FIELDS
 
 # Columns in µs since the epoch; every other one in µs is a length of time.
 MOMENTS = frozenset(("start_us", "started_us", "time_us", "start_time_us", "end_time_us", "longest_begin_us"))

@@ -10,19 +10,19 @@ import time
 from contextlib import closing
 from typing import Any
 
-from app.format import format_plural
-from app.queries.page import FilterError
-from app.queries.run_detail import get_run
-from app.queries.run_lookup import find_run_ids
-from app.queries.runs import get_latest
-from app.queries.sides import name_runs
-from app.reports import FOLDERS, FORMATS, SUITE_TABLES, TABULAR
-from app.reports.csv import COLUMNS, DEFAULT_TABLE
-from app.reports.output import fail, write_output
-from app.reports.suite_command import add_suite_options, export_suite, list_given
-from app.settings import load_settings
-from collectors.store.connect import open_reader
-from collectors.store.errors import StoreError, explain
+from compileboard.app.format import format_plural
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_detail import get_run
+from compileboard.app.queries.run_lookup import find_run_ids
+from compileboard.app.queries.runs import get_latest
+from compileboard.app.queries.sides import name_runs
+from compileboard.app.reports import FOLDERS, FORMATS, SUITE_TABLES, TABULAR
+from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
+from compileboard.app.reports.output import fail, write_output
+from compileboard.app.reports.suite_command import add_suite_options, export_suite, list_given
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.errors import StoreError, explain
 
 EPILOG = """\
 formats:
@@ -160,8 +160,8 @@ def _refuse_others(arguments: argparse.Namespace) -> str | None:
 
 def _compare(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
     # Imported here, as templates and charts are.
-    from app.analysis.comparison_sides import read_comparison
-    from app.reports.comparison import write_comparison
+    from compileboard.app.analysis.comparison_sides import read_comparison
+    from compileboard.app.reports.comparison import write_comparison
 
     try:
         base, new = name_runs(reader, *arguments.compare)
@@ -177,7 +177,7 @@ def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
     if arguments.run is None:
         return export_suite(reader, arguments)
     # Imported here: templates and charts, which no other command needs.
-    from app.reports.formats import write_report
+    from compileboard.app.reports.formats import write_report
 
     found = _find(reader, arguments.run)
     if len(found) > 1:
@@ -202,10 +202,10 @@ def _find(reader: sqlite3.Connection, text: str) -> list[str]:
 
 
 def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.Namespace) -> int:
-    from app.queries.results import load_measured
-    from app.queries.task_events import load_task_breaks
-    from collectors.formats.write import write_directory
-    from collectors.formats.write_tables import is_written
+    from compileboard.app.queries.results import load_measured
+    from compileboard.app.queries.task_events import load_task_breaks
+    from compileboard.collectors.formats.write import write_directory
+    from compileboard.collectors.formats.write_tables import is_written
 
     results = load_measured(reader, run_id)
     if not results:

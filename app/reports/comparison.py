@@ -7,13 +7,13 @@ import io
 import re
 from collections.abc import Iterator
 
-from app.analysis.comparison_model import Comparison
-from app.analysis.comparison_rows import COLUMNS, comparison_row, list_lines
-from app.format import format_iso_time
-from app.reports.comparison_markdown import render_markdown
-from app.reports.csv import cell
-from app.reports.json import dump
-from app.resources import __version__
+from compileboard.app.analysis.comparison_model import Comparison
+from compileboard.app.analysis.comparison_rows import COLUMNS, comparison_row, list_lines
+from compileboard.app.format import format_iso_time
+from compileboard.app.reports.comparison_markdown import render_markdown
+from compileboard.app.reports.csv import cell
+from compileboard.app.reports.json import dump
+from compileboard.app.resources import __version__
 
 SCHEMA, VERSION = "compileboard.comparison", 1
 
@@ -25,12 +25,12 @@ def write_comparison(found: Comparison, format: str, written_us: int) -> Iterato
     elif format == "csv":
         yield from _write_csv(found)
     elif format == "parquet":
-        from app.reports.parquet import write_comparison_parquet
+        from compileboard.app.reports.parquet import write_comparison_parquet
 
         yield from write_comparison_parquet(found, written_us)
     elif format == "html":
         # Imported here: templates, which no other format needs.
-        from app.reports.comparison_html import write_html
+        from compileboard.app.reports.comparison_html import write_html
 
         yield from write_html(found, written_us)
     else:

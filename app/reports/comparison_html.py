@@ -6,18 +6,25 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from app.analysis.chains import label_category
-from app.analysis.comparison_distinct import WORDS
-from app.analysis.comparison_headline import list_headlines
-from app.analysis.comparison_metrics import GROUPS
-from app.analysis.comparison_model import Comparison
-from app.analysis.comparison_pairs import describe_entry, list_shown
-from app.analysis.comparison_table import DEFAULT_ORDER, Choice, choose, show_change, show_share, show_value
-from app.analysis.comparison_verdicts import ACCURACY_CHANGES, KINDS, METHODS, RULE, VERDICTS
-from app.charts.base import Chart
-from app.charts.comparison import chart_changes
-from app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
-from app.resources import __version__
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.comparison_distinct import WORDS
+from compileboard.app.analysis.comparison_headline import list_headlines
+from compileboard.app.analysis.comparison_metrics import GROUPS
+from compileboard.app.analysis.comparison_model import Comparison
+from compileboard.app.analysis.comparison_pairs import describe_entry, list_shown
+from compileboard.app.analysis.comparison_table import (
+    DEFAULT_ORDER,
+    Choice,
+    choose,
+    show_change,
+    show_share,
+    show_value,
+)
+from compileboard.app.analysis.comparison_verdicts import ACCURACY_CHANGES, KINDS, METHODS, RULE, VERDICTS
+from compileboard.app.charts.base import Chart
+from compileboard.app.charts.comparison import chart_changes
+from compileboard.app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
+from compileboard.app.resources import __version__
 
 MOST_MODELS, MOST_FUNCTIONS = 250, 100
 TEMPLATE_WORDS: dict[str, Any] = {  # of the page too

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.analysis.chains import label_category
-from app.analysis.comparison_distinct import WORDS
-from app.analysis.comparison_environment import DIFFERS, REFUSES, WARNS
-from app.analysis.comparison_headline import list_headlines
-from app.analysis.comparison_model import CompareSide, Comparison, DistinctChange, DistinctDiff, Pair
-from app.analysis.comparison_pairs import describe_entry, list_shown
-from app.analysis.comparison_table import show_change, show_share, show_value
-from app.analysis.comparison_verdicts import ACCURACY_CHANGES, CHANGED, METHODS, RULE, VERDICTS
-from app.reports.markdown_words import code, prose, table
-from app.resources import __version__
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.comparison_distinct import WORDS
+from compileboard.app.analysis.comparison_environment import DIFFERS, REFUSES, WARNS
+from compileboard.app.analysis.comparison_headline import list_headlines
+from compileboard.app.analysis.comparison_model import CompareSide, Comparison, DistinctChange, DistinctDiff, Pair
+from compileboard.app.analysis.comparison_pairs import describe_entry, list_shown
+from compileboard.app.analysis.comparison_table import show_change, show_share, show_value
+from compileboard.app.analysis.comparison_verdicts import ACCURACY_CHANGES, CHANGED, METHODS, RULE, VERDICTS
+from compileboard.app.reports.markdown_words import code, prose, table
+from compileboard.app.resources import __version__
 
 MOST_ROWS = 60
 

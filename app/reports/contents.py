@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis import config_diff
-from app.analysis.chains import Step, build_steps, shorten_steps
-from app.analysis.diagnosis import Finding, diagnose
-from app.analysis.evidence import read_evidence
-from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
-from app.queries.explored import Explored, get_explored
-from app.queries.run_detail import RunDetail
-from app.queries.unfinished import count_unfinished
-from app.reports.benched import ShownResults, read_shown
-from app.reports.explored import Section, read_sections
-from app.reports.source import select_source, without_source
+from compileboard.app.analysis import config_diff
+from compileboard.app.analysis.chains import Step, build_steps, shorten_steps
+from compileboard.app.analysis.diagnosis import Finding, diagnose
+from compileboard.app.analysis.evidence import read_evidence
+from compileboard.app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
+from compileboard.app.queries.explored import Explored, get_explored
+from compileboard.app.queries.run_detail import RunDetail
+from compileboard.app.queries.unfinished import count_unfinished
+from compileboard.app.reports.benched import ShownResults, read_shown
+from compileboard.app.reports.explored import Section, read_sections
+from compileboard.app.reports.source import select_source, without_source
 
 MOST_COMPILES = 200
 MOST_FINDINGS = 100

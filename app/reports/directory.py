@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from app.analysis.directory import Entry, build_entries
-from app.queries import artifacts, compiles, directory
-from app.queries.artifacts import ArtifactRow
-from app.queries.kept_texts import KeptText, find_payloads, list_kept_texts, read_text
+from compileboard.app.analysis.directory import Entry, build_entries
+from compileboard.app.queries import artifacts, compiles, directory
+from compileboard.app.queries.artifacts import ArtifactRow
+from compileboard.app.queries.kept_texts import KeptText, find_payloads, list_kept_texts, read_text
 
 MOST_ENTRIES = 100  # compiles of a report without texts: what it says of one is ≈ 2 KB
 MOST_ENTRIES_WITH_TEXTS = 5_000

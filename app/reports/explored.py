@@ -10,25 +10,25 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from app.analysis import stack_tree
-from app.analysis.aot_report import explain_graphs, report_run
-from app.analysis.cache_report import read_lookup, summarize_diff
-from app.analysis.flame_strip import DRAWN, draw_strips
-from app.analysis.guard_sums import advise, list_origins, sum_guards
-from app.analysis.guard_words import describe_kind
-from app.analysis.rank_parting import read_parting
-from app.analysis.rank_report import read_comparison
-from app.analysis.rank_words import describe_differences, describe_times, list_verdicts, name_ranks
-from app.analysis.ranks import ASPECTS
-from app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
-from app.analysis.timeline import LEGEND, find_phase
-from app.queries import guard_sets, run_events, shapes, stacks, timeline
-from app.queries.aot_graphs import list_aot_graphs
-from app.queries.cache_keys import get_lookup
-from app.queries.explored import Explored
-from app.queries.logs import sum_rejects
-from app.reports.source import select_source
-from collectors.rejects import KINDS
+from compileboard.app.analysis import stack_tree
+from compileboard.app.analysis.aot_report import explain_graphs, report_run
+from compileboard.app.analysis.cache_report import read_lookup, summarize_diff
+from compileboard.app.analysis.flame_strip import DRAWN, draw_strips
+from compileboard.app.analysis.guard_sums import advise, list_origins, sum_guards
+from compileboard.app.analysis.guard_words import describe_kind
+from compileboard.app.analysis.rank_parting import read_parting
+from compileboard.app.analysis.rank_report import read_comparison
+from compileboard.app.analysis.rank_words import describe_differences, describe_times, list_verdicts, name_ranks
+from compileboard.app.analysis.ranks import ASPECTS
+from compileboard.app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
+from compileboard.app.analysis.timeline import LEGEND, find_phase
+from compileboard.app.queries import guard_sets, run_events, shapes, stacks, timeline
+from compileboard.app.queries.aot_graphs import list_aot_graphs
+from compileboard.app.queries.cache_keys import get_lookup
+from compileboard.app.queries.explored import Explored
+from compileboard.app.queries.logs import sum_rejects
+from compileboard.app.reports.source import select_source
+from compileboard.collectors.rejects import KINDS
 
 MOST_NAMES = 60
 MOST_BLOCKS = 60

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from app.analysis.aot_report import explain_graphs
-from app.analysis.explored_rows import (
+from compileboard.app.analysis.aot_report import explain_graphs
+from compileboard.app.analysis.explored_rows import (
     artifact_row,
     graph_row,
     guard_set_row,
@@ -15,13 +15,13 @@ from app.analysis.explored_rows import (
     span_name_row,
     stack_row,
 )
-from app.analysis.rows import plain_row
-from app.analysis.shape_rows import shapes_row
-from app.analysis.shapes import build_shapes
-from app.queries import artifacts, guard_sets, logs, shapes, stacks, timeline
-from app.queries.aot_graphs import list_aot_graphs
-from app.queries.page import Page
-from app.reports.table import Table
+from compileboard.app.analysis.rows import plain_row
+from compileboard.app.analysis.shape_rows import shapes_row
+from compileboard.app.analysis.shapes import build_shapes
+from compileboard.app.queries import artifacts, guard_sets, logs, shapes, stacks, timeline
+from compileboard.app.queries.aot_graphs import list_aot_graphs
+from compileboard.app.queries.page import Page
+from compileboard.app.reports.table import Table
 
 
 def _list_names(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:

@@ -6,13 +6,13 @@ import re
 import sqlite3
 from collections.abc import Iterator
 
-from app.queries.run_detail import RunDetail
-from app.reports import TABULAR
-from app.reports.contents import read_contents
-from app.reports.csv import write_csv
-from app.reports.html import write_html
-from app.reports.json import write_json
-from app.reports.markdown import render_markdown
+from compileboard.app.queries.run_detail import RunDetail
+from compileboard.app.reports import TABULAR
+from compileboard.app.reports.contents import read_contents
+from compileboard.app.reports.csv import write_csv
+from compileboard.app.reports.html import write_html
+from compileboard.app.reports.json import write_json
+from compileboard.app.reports.markdown import render_markdown
 
 
 def write_report(
@@ -32,7 +32,7 @@ def write_report(
         yield from write_csv(connection, detail, table, source)
     elif format == "parquet":
         # Imported here, as few ask for it; it loads pyarrow when the file is written.
-        from app.reports.parquet import write_run_parquet
+        from compileboard.app.reports.parquet import write_run_parquet
 
         yield from write_run_parquet(connection, detail, table, source, written_us)
     else:

@@ -7,17 +7,17 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from app.analysis import result_words, words
-from app.analysis.artifact_words import describe_name
-from app.analysis.chains import label_category
-from app.analysis.phases import list_shares, sum_phases
-from app.analysis.run_states import describe_recorded_state
-from app.charts.base import Chart
-from app.charts.run import chart_compiles
-from app.reports import contents as limits
-from app.reports import directory
-from app.reports.contents import Contents
-from app.reports.page import (
+from compileboard.app.analysis import result_words, words
+from compileboard.app.analysis.artifact_words import describe_name
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.phases import list_shares, sum_phases
+from compileboard.app.analysis.run_states import describe_recorded_state
+from compileboard.app.charts.base import Chart
+from compileboard.app.charts.run import chart_compiles
+from compileboard.app.reports import contents as limits
+from compileboard.app.reports import directory
+from compileboard.app.reports.contents import Contents
+from compileboard.app.reports.page import (
     BENCH_STYLES,
     EXPLORED_STYLES,
     STYLES,
@@ -26,7 +26,7 @@ from app.reports.page import (
     make_policy,
     read_static,
 )
-from app.resources import __version__
+from compileboard.app.resources import __version__
 
 CHARTED = 24
 _CHUNK_CHARACTERS = 64 * 1024

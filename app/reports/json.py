@@ -8,14 +8,14 @@ from typing import Any
 
 import orjson
 
-from app.analysis.explored_rows import ranks_row
-from app.analysis.rows import run_detail_row
-from app.format import format_iso_time
-from app.json_text import dump_json
-from app.queries.run_detail import RunDetail
-from app.reports.source import clean_row
-from app.reports.tables import TABLES, read_rows
-from app.resources import __version__
+from compileboard.app.analysis.explored_rows import ranks_row
+from compileboard.app.analysis.rows import run_detail_row
+from compileboard.app.format import format_iso_time
+from compileboard.app.json_text import dump_json
+from compileboard.app.queries.run_detail import RunDetail
+from compileboard.app.reports.source import clean_row
+from compileboard.app.reports.tables import TABLES, read_rows
+from compileboard.app.resources import __version__
 
 SCHEMA = "compileboard.report"
 VERSION = 1

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.analysis import words
-from app.analysis.chains import label_category
-from app.analysis.diagnosis import Finding
-from app.analysis.run_states import list_problems
-from app.format import format_count, format_duration, format_percent, format_plural, format_time
-from app.queries.run_breaks import DistinctBreak
-from app.queries.runs import RunRow
-from app.reports.contents import Contents
-from app.reports.markdown_explored import write_sections
-from app.reports.markdown_results import write_results
-from app.reports.markdown_words import MOST_ROWS, code, prose, table
-from app.resources import __version__
+from compileboard.app.analysis import words
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.diagnosis import Finding
+from compileboard.app.analysis.run_states import list_problems
+from compileboard.app.format import format_count, format_duration, format_percent, format_plural, format_time
+from compileboard.app.queries.run_breaks import DistinctBreak
+from compileboard.app.queries.runs import RunRow
+from compileboard.app.reports.contents import Contents
+from compileboard.app.reports.markdown_explored import write_sections
+from compileboard.app.reports.markdown_results import write_results
+from compileboard.app.reports.markdown_words import MOST_ROWS, code, prose, table
+from compileboard.app.resources import __version__
 
 
 def render_markdown(contents: Contents) -> str:

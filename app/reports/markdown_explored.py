@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from app.format import format_count, format_duration, format_plural
-from app.reports.explored import Section
-from app.reports.markdown_words import MOST_ROWS, code, prose, table
+from compileboard.app.format import format_count, format_duration, format_plural
+from compileboard.app.reports.explored import Section
+from compileboard.app.reports.markdown_words import MOST_ROWS, code, prose, table
 
 
 def write_sections(sections: Mapping[str, Section]) -> Iterator[list[str]]:

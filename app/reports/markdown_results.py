@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.analysis.result_words import describe_missing, describe_speedup, describe_status, describe_verdict
-from app.analysis.summaries import SuiteSummary
-from app.format import format_count, format_duration, format_percent, format_ratio
-from app.queries.result_rows import ResultRow
-from app.reports.benched import ShownResults
-from app.reports.markdown_words import prose, table
+from compileboard.app.analysis.result_words import describe_missing, describe_speedup, describe_status, describe_verdict
+from compileboard.app.analysis.summaries import SuiteSummary
+from compileboard.app.format import format_count, format_duration, format_percent, format_ratio
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.reports.benched import ShownResults
+from compileboard.app.reports.markdown_words import prose, table
 
 MOST_ROWS = 60
 _COLUMNS = ("Model", "Status", "Speedup>", "95 % interval>", "Compile time>", "Breaks>", "Recompiles>", "Ops>")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from app.format import NOT_RECORDED
+from compileboard.app.format import NOT_RECORDED
 
 MOST_ROWS = 10
 _LONGEST = 200

@@ -11,8 +11,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from app import format
-from app.resources import resource_folder
+from compileboard.app import format
+from compileboard.app.resources import resource_folder
 
 STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css", "css/print.css")
 # For what comes from torch's own logs; other reports are as small as they were.

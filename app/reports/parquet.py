@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from app.format import format_iso_time
-from app.queries.page import FilterError
-from app.reports.column_types import COMPARISON_TYPES, find_types
-from app.reports.csv import COLUMNS, flatten_row, flatten_value
-from app.reports.tables import BY_NAME, read_rows
-from app.resources import __version__
+from compileboard.app.format import format_iso_time
+from compileboard.app.queries.page import FilterError
+from compileboard.app.reports.column_types import COMPARISON_TYPES, find_types
+from compileboard.app.reports.csv import COLUMNS, flatten_row, flatten_value
+from compileboard.app.reports.tables import BY_NAME, read_rows
+from compileboard.app.resources import __version__
 
 if TYPE_CHECKING:
-    from app.analysis.comparison_model import Comparison
-    from app.analysis.suite_period import SuitePeriod
-    from app.queries.run_detail import RunDetail
+    from compileboard.app.analysis.comparison_model import Comparison
+    from compileboard.app.analysis.suite_period import SuitePeriod
+    from compileboard.app.queries.run_detail import RunDetail
 
 Row = Mapping[str, Any]
 REST = "of_other_type"
@@ -57,8 +57,8 @@ def write_run_parquet(
 
 def write_comparison_parquet(found: Comparison, written_us: int) -> Iterator[bytes]:
     """Yield a comparison in pieces: a row a model and metric."""
-    from app.analysis.comparison_rows import COLUMNS as COMPARED
-    from app.analysis.comparison_rows import list_lines
+    from compileboard.app.analysis.comparison_rows import COLUMNS as COMPARED
+    from compileboard.app.analysis.comparison_rows import list_lines
 
     what = {"report": "comparison", "base": found.base.asked, "new": found.new.asked}
     return write_parquet(COMPARED, COMPARISON_TYPES, list_lines(found), what, written_us)
@@ -66,7 +66,7 @@ def write_comparison_parquet(found: Comparison, written_us: int) -> Iterator[byt
 
 def write_suite_parquet(found: SuitePeriod, table: str, written_us: int) -> Iterator[bytes]:
     """Yield one table of a suite over a period in pieces."""
-    from app.analysis.suite_tables import SUITE_TABLES
+    from compileboard.app.analysis.suite_tables import SUITE_TABLES
 
     kind = SUITE_TABLES[table]
     what: dict[str, Any] = {"report": "suite", "table": table, "set": found.chosen.fields, "branch": found.branch}

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from app.format import format_plural
-from app.queries.page import FilterError
-from app.queries.trends import ModelSet, TrendFilter, list_sets, list_summaries
-from app.reports import FORMATS, SUITE_TABLES
-from app.reports.output import fail, write_file
-from app.settings import load_settings
-from collectors.store.connect import open_reader
-from collectors.store.errors import StoreError, explain
-from collectors.store.summaries import DEFINITIONS
+from compileboard.app.format import format_plural
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.trends import ModelSet, TrendFilter, list_sets, list_summaries
+from compileboard.app.reports import FORMATS, SUITE_TABLES
+from compileboard.app.reports.output import fail, write_file
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.summaries import DEFINITIONS
 
 if TYPE_CHECKING:
-    from app.analysis.period import Period
+    from compileboard.app.analysis.period import Period
 
 DEFAULT_LAST = "7d"
 EPILOG = """\
@@ -77,7 +77,7 @@ def report(arguments: argparse.Namespace) -> int:
     try:
         period = _read_days(arguments, time.time_ns() // 1000)
         if "parquet" in (arguments.format or ()):
-            from app.reports.parquet import check_available
+            from compileboard.app.reports.parquet import check_available
 
             check_available()
         with closing(open_reader(path)) as reader:
@@ -93,7 +93,7 @@ def report(arguments: argparse.Namespace) -> int:
 def _read_days(arguments: argparse.Namespace, now_us: int) -> Period:
     """Read a period of whole days: a command that runs again that day writes the same files."""
     # Imported here, as all that only this command needs.
-    from app.analysis.period import DAY_US, read_period
+    from compileboard.app.analysis.period import DAY_US, read_period
 
     period = read_period(None, arguments.until, arguments.last, now_us // DAY_US * DAY_US)
     if not period.is_days:
@@ -135,8 +135,8 @@ def _fail_empty(arguments: argparse.Namespace, period: Period, chosen: Sequence[
 def _write_one(
     reader: sqlite3.Connection, arguments: argparse.Namespace, period: Period, one: ModelSet, name: str
 ) -> int:
-    from app.analysis.suite_period import read_suite_period
-    from app.reports.suite import write_suite
+    from compileboard.app.analysis.suite_period import read_suite_period
+    from compileboard.app.reports.suite import write_suite
 
     code = 0
     found = read_suite_period(reader, TrendFilter(branch=arguments.branch).narrow(one), period, arguments.definition)
@@ -154,7 +154,7 @@ def _write_one(
 
 def name_sets(sets: Sequence[ModelSet]) -> list[str]:
     """Name what suites were measured as: the suite alone, or with what tells several ways of one apart; each once."""
-    from app.reports.suite import name_part
+    from compileboard.app.reports.suite import name_part
 
     names: list[str] = []
     for one in sets:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from collectors.withhold import withhold_source
+from compileboard.collectors.withhold import withhold_source
 
 Row = TypeVar("Row")
 

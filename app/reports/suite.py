@@ -8,13 +8,13 @@ import io
 import re
 from collections.abc import Iterator
 
-from app.analysis.suite_period import SuitePeriod
-from app.analysis.suite_tables import SUITE_TABLES, suite_period_row
-from app.format import format_iso_time
-from app.reports import TABULAR
-from app.reports.csv import cell
-from app.reports.json import dump
-from app.resources import __version__
+from compileboard.app.analysis.suite_period import SuitePeriod
+from compileboard.app.analysis.suite_tables import SUITE_TABLES, suite_period_row
+from compileboard.app.format import format_iso_time
+from compileboard.app.reports import TABULAR
+from compileboard.app.reports.csv import cell
+from compileboard.app.reports.json import dump
+from compileboard.app.resources import __version__
 
 SCHEMA, VERSION = "compileboard.suite", 1
 
@@ -26,16 +26,16 @@ def write_suite(found: SuitePeriod, format: str, written_us: int, table: str) ->
     elif format == "csv":
         yield _write_csv(found, table)
     elif format == "parquet":
-        from app.reports.parquet import write_suite_parquet
+        from compileboard.app.reports.parquet import write_suite_parquet
 
         yield from write_suite_parquet(found, table, written_us)
     elif format == "html":
         # Imported here: templates, which no other format needs.
-        from app.reports.suite_html import write_html
+        from compileboard.app.reports.suite_html import write_html
 
         yield write_html(found, written_us)
     else:
-        from app.reports.suite_markdown import render_markdown
+        from compileboard.app.reports.suite_markdown import render_markdown
 
         yield render_markdown(found, written_us).encode("utf-8", "replace")
 

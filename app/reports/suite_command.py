@@ -7,11 +7,11 @@ import sqlite3
 import sys
 import time
 
-from app.queries.page import FilterError
-from app.queries.trends import TrendFilter
-from app.reports import SUITE_TABLES
-from app.reports.output import fail, write_output
-from collectors.store.summaries import DEFINITIONS
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.trends import TrendFilter
+from compileboard.app.reports import SUITE_TABLES
+from compileboard.app.reports.output import fail, write_output
+from compileboard.collectors.store.summaries import DEFINITIONS
 
 SET_OPTIONS = ("mode", "dtype", "device", "hardware", "backend", "branch")
 _OPTIONS = ("since", "until", "last", *SET_OPTIONS, "dynamic", "world_size", "definition")
@@ -48,9 +48,9 @@ def read_wanted(arguments: argparse.Namespace) -> TrendFilter:
 def export_suite(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
     """Write a suite over a period; return the exit code."""
     # Imported here, as templates and charts are.
-    from app.analysis.period import read_period
-    from app.analysis.suite_period import read_suite_period
-    from app.reports.suite import write_suite
+    from compileboard.app.analysis.period import read_period
+    from compileboard.app.analysis.suite_period import read_suite_period
+    from compileboard.app.reports.suite import write_suite
 
     now_us = time.time_ns() // 1000
     period = read_period(arguments.since, arguments.until, arguments.last, now_us)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.analysis import finding_words
-from app.analysis.comparison_metrics import GROUPS
-from app.analysis.comparison_model import Comparison
-from app.analysis.comparison_pairs import describe_entry, list_shown
-from app.analysis.comparison_table import DEFAULT_ORDER, Choice, choose
-from app.analysis.headline import show_number
-from app.analysis.metrics import SUMMARY_METRICS, Metric
-from app.analysis.result_words import describe_accuracy
-from app.analysis.suite_period import SuitePeriod
-from app.analysis.trend_lines import draw_suite
-from app.analysis.trends import TrendLine
-from app.charts.metric_trends import chart_metric, list_twin, share_runs
-from app.reports.comparison_html import TEMPLATE_WORDS
-from app.reports.page import (
+from compileboard.app.analysis import finding_words
+from compileboard.app.analysis.comparison_metrics import GROUPS
+from compileboard.app.analysis.comparison_model import Comparison
+from compileboard.app.analysis.comparison_pairs import describe_entry, list_shown
+from compileboard.app.analysis.comparison_table import DEFAULT_ORDER, Choice, choose
+from compileboard.app.analysis.headline import show_number
+from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric
+from compileboard.app.analysis.result_words import describe_accuracy
+from compileboard.app.analysis.suite_period import SuitePeriod
+from compileboard.app.analysis.trend_lines import draw_suite
+from compileboard.app.analysis.trends import TrendLine
+from compileboard.app.charts.metric_trends import chart_metric, list_twin, share_runs
+from compileboard.app.reports.comparison_html import TEMPLATE_WORDS
+from compileboard.app.reports.page import (
     BENCH_STYLES,
     STYLES,
     TREND_STYLES,
@@ -26,7 +26,7 @@ from app.reports.page import (
     make_policy,
     read_static,
 )
-from app.resources import __version__
+from compileboard.app.resources import __version__
 
 MOST_MOVED, MOST_RUNS, MOST_FAILURES, MOST_COMMITS, MOST_FINDINGS, MOST_CHANGES = 50, 200, 200, 200, 100, 50
 TILES = (

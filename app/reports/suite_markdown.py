@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.analysis.finding_words import DIRECTION_WORDS, describe_finding, describe_state
-from app.analysis.headline import show_number
-from app.analysis.suite_period import SuitePeriod
-from app.format import format_plural, format_time
-from app.queries.trends import TrendRun
-from app.reports.comparison_markdown import distinct_lines, left_out_lines, metric_lines, model_lines
-from app.reports.markdown_words import code, prose, table
-from app.reports.suite_html import FAILURE_WORDS
-from app.resources import __version__
+from compileboard.app.analysis.finding_words import DIRECTION_WORDS, describe_finding, describe_state
+from compileboard.app.analysis.headline import show_number
+from compileboard.app.analysis.suite_period import SuitePeriod
+from compileboard.app.format import format_plural, format_time
+from compileboard.app.queries.trends import TrendRun
+from compileboard.app.reports.comparison_markdown import distinct_lines, left_out_lines, metric_lines, model_lines
+from compileboard.app.reports.markdown_words import code, prose, table
+from compileboard.app.reports.suite_html import FAILURE_WORDS
+from compileboard.app.resources import __version__
 
 MOST_ROWS = 40
 

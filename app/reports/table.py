@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from app.queries.page import Page
+from compileboard.app.queries.page import Page
 
 Row = dict[str, Any]
 List = Callable[..., Page[Any]]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from app.analysis import rows
-from app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
-from app.queries.page import Page
-from app.reports.benched import BENCH_TABLES
-from app.reports.explored_tables import EXPLORED_TABLES
-from app.reports.source import clean_row
-from app.reports.table import Row, Table
+from compileboard.app.analysis import rows
+from compileboard.app.queries import compiles, run_breaks, run_detail, run_events, run_recompiles
+from compileboard.app.queries.page import Page
+from compileboard.app.reports.benched import BENCH_TABLES
+from compileboard.app.reports.explored_tables import EXPLORED_TABLES
+from compileboard.app.reports.source import clean_row
+from compileboard.app.reports.table import Row, Table
 
 PAGE = 200
 

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, urlencode
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import MapAdapter
 
-from app.analysis.model_history import FIELDS
-from app.queries.trend_filter import FILTERS
+from compileboard.app.analysis.model_history import FIELDS
+from compileboard.app.queries.trend_filter import FILTERS
 
 # Parts of the dashboard that are forms, files or the machine's.
 _SERVER_PARTS = frozenset(

@@ -11,10 +11,10 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from app.reports.command import add_parser as add_reports
-from app.settings import load_settings
-from collectors.store.connect import open_reader
-from collectors.store.errors import StoreError, explain
+from compileboard.app.reports.command import add_parser as add_reports
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.errors import StoreError, explain
 
 DEFAULT_RUNS = 200
 DEFAULT_PAGES = 10_000
@@ -58,8 +58,8 @@ def _export(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> i
             "--payloads and --no-source exclude each other: graphs and code have lines of the program inside", 2
         )
     # Imported here: pages, templates and charts, which no other command needs.
-    from app.site.export import Wishes, export_site
-    from app.site.folder import FolderError
+    from compileboard.app.site.export import Wishes, export_site
+    from compileboard.app.site.folder import FolderError
 
     settings = load_settings(os.environ, {"db": arguments.db})
     wishes = Wishes(

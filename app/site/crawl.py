@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from flask.testing import FlaskClient
 
-from app.site.address import name_file, normalize
-from app.site.choose import Choice, Chooser, name_kind
-from app.site.folder import Stage
-from app.site.render import fetch
-from app.site.rewrite import list_links
+from compileboard.app.site.address import name_file, normalize
+from compileboard.app.site.choose import Choice, Chooser, name_kind
+from compileboard.app.site.folder import Stage
+from compileboard.app.site.render import fetch
+from compileboard.app.site.rewrite import list_links
 
 
 @dataclass

@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 import orjson
 from flask.testing import FlaskClient
 
-from app.analysis.model_history import label_fields
-from app.queries.trend_filter import address_set
-from app.queries.trends import list_sets
-from app.reports.source import clean_row
-from app.site.address import name_file, normalize
-from app.site.folder import Stage
-from app.site.render import fetch
+from compileboard.app.analysis.model_history import label_fields
+from compileboard.app.queries.trend_filter import address_set
+from compileboard.app.queries.trends import list_sets
+from compileboard.app.reports.source import clean_row
+from compileboard.app.site.address import name_file, normalize
+from compileboard.app.site.folder import Stage
+from compileboard.app.site.render import fetch
 
 FOLDER = "data"
 _API = "/api/v1"

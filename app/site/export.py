@@ -14,19 +14,19 @@ from pathlib import Path
 from flask import render_template
 from flask.testing import FlaskClient
 
-from app import __version__
-from app.queries.overview import get_health
-from app.queries.runs import list_runs
-from app.resources import resource_folder
-from app.settings import Settings
-from app.site.address import name_file
-from app.site.choose import Chooser
-from app.site.crawl import Crawled, crawl
-from app.site.data import FOLDER, write_data
-from app.site.folder import FolderError, Stage, publish, read_written, staging
-from app.site.render import bind, fetch, make_copying_app
-from app.site.rewrite import Page, rewrite
-from app.site.scripts import bundle
+from compileboard.app import __version__
+from compileboard.app.queries.overview import get_health
+from compileboard.app.queries.runs import list_runs
+from compileboard.app.resources import resource_folder
+from compileboard.app.settings import Settings
+from compileboard.app.site.address import name_file
+from compileboard.app.site.choose import Chooser
+from compileboard.app.site.crawl import Crawled, crawl
+from compileboard.app.site.data import FOLDER, write_data
+from compileboard.app.site.folder import FolderError, Stage, publish, read_written, staging
+from compileboard.app.site.render import bind, fetch, make_copying_app
+from compileboard.app.site.rewrite import Page, rewrite
+from compileboard.app.site.scripts import bundle
 
 ABOUT, MISSING = "/copy", "/404"
 INDEX = f"{FOLDER}/index.json"

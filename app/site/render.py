@@ -12,9 +12,9 @@ from flask.testing import FlaskClient
 from jinja2 import Template
 from werkzeug.routing import MapAdapter
 
-from app import create_app
-from app.reports.source import clean_row
-from app.settings import Settings
+from compileboard.app import create_app
+from compileboard.app.reports.source import clean_row
+from compileboard.app.settings import Settings
 
 # What Flask puts into every page; templates look at addresses there.
 _FLASKS = frozenset(("g", "request", "session", "config"))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from app.site.address import normalize, relate
+from compileboard.app.site.address import normalize, relate
 
 LEFT_OUT = "Not in this copy"
 # What leads to something that is left out and only makes sense as a button: it goes with its words.

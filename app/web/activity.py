@@ -5,11 +5,11 @@ from __future__ import annotations
 from flask import Blueprint, redirect, render_template, request
 from werkzeug.wrappers import Response
 
-from app.db import get_reader, get_settings
-from app.queries.audit import list_audit, list_deleted_runs
-from app.queries.page import check_limit
-from app.restoring import restore_deleted_run
-from app.web.filters import run_url
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.audit import list_audit, list_deleted_runs
+from compileboard.app.queries.page import check_limit
+from compileboard.app.restoring import restore_deleted_run
+from compileboard.app.web.filters import run_url
 
 blueprint = Blueprint("activity", __name__)
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 from flask import Blueprint, render_template, request
 
-from app.alerts import words
-from app.alerts.example import EXAMPLE
-from app.alerts.read_rules import load_rules
-from app.alerts.rules import Rule, Rules, RulesError
-from app.alerts.send import list_due
-from app.analysis.finding_words import describe_finding
-from app.db import get_reader, get_settings
-from app.queries.deliveries import STATES, Delivery, count_deliveries, list_deliveries, list_waiting
-from app.queries.findings import Finding, get_finding
-from app.queries.page import check_limit
-from app.queries.trend_filter import check_keys, read_choice
+from compileboard.app.alerts import words
+from compileboard.app.alerts.example import EXAMPLE
+from compileboard.app.alerts.read_rules import load_rules
+from compileboard.app.alerts.rules import Rule, Rules, RulesError
+from compileboard.app.alerts.send import list_due
+from compileboard.app.analysis.finding_words import describe_finding
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.deliveries import STATES, Delivery, count_deliveries, list_deliveries, list_waiting
+from compileboard.app.queries.findings import Finding, get_finding
+from compileboard.app.queries.page import check_limit
+from compileboard.app.queries.trend_filter import check_keys, read_choice
 
 blueprint = Blueprint("alerts", __name__)
 

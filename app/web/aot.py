@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from flask import Blueprint, request
 
-from app.analysis.aot_report import explain_graphs, report_run
-from app.db import get_reader
-from app.queries.aot_graphs import list_aot_graphs
-from app.queries.page import check_limit, encode_cursor
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis.aot_report import explain_graphs, report_run
+from compileboard.app.db import get_reader
+from compileboard.app.queries.aot_graphs import list_aot_graphs
+from compileboard.app.queries.page import check_limit, encode_cursor
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("aot", __name__)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, abort, current_app, request, url_for
 
-from app.analysis import words
-from app.analysis.artifact_diff import compare_artifacts
-from app.analysis.artifact_view import view_text
-from app.analysis.artifact_words import GUARDS, describe_name, describe_state, list_metadata
-from app.analysis.chains import label_category
-from app.analysis.compile_changes import COMPARED, compare_pairs, list_missing
-from app.analysis.guard_words import describe_kind
-from app.db import get_reader
-from app.queries import artifacts, compiles, run_recompiles
-from app.queries.artifacts import Artifact, ArtifactRow
-from app.queries.page import FilterError
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis import words
+from compileboard.app.analysis.artifact_diff import compare_artifacts
+from compileboard.app.analysis.artifact_view import view_text
+from compileboard.app.analysis.artifact_words import GUARDS, describe_name, describe_state, list_metadata
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.compile_changes import COMPARED, compare_pairs, list_missing
+from compileboard.app.analysis.guard_words import describe_kind
+from compileboard.app.db import get_reader
+from compileboard.app.queries import artifacts, compiles, run_recompiles
+from compileboard.app.queries.artifacts import Artifact, ArtifactRow
+from compileboard.app.queries.page import FilterError
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("artifacts", __name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from flask import Blueprint, abort, request
 
-from app.analysis import words
-from app.analysis.cache_nearest import group_components
-from app.analysis.cache_report import read_lookup
-from app.db import get_reader
-from app.queries.cache_keys import RUNS_BACK, get_lookup
-from app.queries.page import FilterError
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis import words
+from compileboard.app.analysis.cache_nearest import group_components
+from compileboard.app.analysis.cache_report import read_lookup
+from compileboard.app.db import get_reader
+from compileboard.app.queries.cache_keys import RUNS_BACK, get_lookup
+from compileboard.app.queries.page import FilterError
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("caches", __name__)
 

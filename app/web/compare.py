@@ -9,28 +9,28 @@ from urllib.parse import quote, urlencode
 
 from flask import Blueprint, Response, abort, render_template, request, url_for
 
-from app.analysis.comparison_headline import Headline, list_headlines
-from app.analysis.comparison_metrics import COMPARED, GROUPS
-from app.analysis.comparison_model import Comparison, DistinctDiff, Entry, Pair
-from app.analysis.comparison_pairs import describe_entry, list_shown
-from app.analysis.comparison_sides import read_comparison
-from app.analysis.comparison_table import (
+from compileboard.app.analysis.comparison_headline import Headline, list_headlines
+from compileboard.app.analysis.comparison_metrics import COMPARED, GROUPS
+from compileboard.app.analysis.comparison_model import Comparison, DistinctDiff, Entry, Pair
+from compileboard.app.analysis.comparison_pairs import describe_entry, list_shown
+from compileboard.app.analysis.comparison_sides import read_comparison
+from compileboard.app.analysis.comparison_table import (
     DEFAULT_ORDER,
     choose,
 )
-from app.analysis.model_history import FIELDS
-from app.analysis.model_table import cut_page
-from app.charts.comparison import chart_changes
-from app.db import get_reader, get_settings
-from app.queries.comparison import find_distinct_ids
-from app.queries.models import list_model_choices
-from app.queries.page import FilterError, check_limit
-from app.queries.sides import find_default, list_side_choices
-from app.reports.comparison import file_name, write_comparison
-from app.reports.comparison_html import TEMPLATE_WORDS, policy_of
-from app.web.filters import url_with
-from app.web.report_answer import check_format, send_report
-from app.web.run_shell import REPORTS
+from compileboard.app.analysis.model_history import FIELDS
+from compileboard.app.analysis.model_table import cut_page
+from compileboard.app.charts.comparison import chart_changes
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.comparison import find_distinct_ids
+from compileboard.app.queries.models import list_model_choices
+from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.queries.sides import find_default, list_side_choices
+from compileboard.app.reports.comparison import file_name, write_comparison
+from compileboard.app.reports.comparison_html import TEMPLATE_WORDS, policy_of
+from compileboard.app.web.filters import url_with
+from compileboard.app.web.report_answer import check_format, send_report
+from compileboard.app.web.run_shell import REPORTS
 
 blueprint = Blueprint("compare", __name__)
 

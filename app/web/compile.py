@@ -7,20 +7,20 @@ from typing import Any
 
 from flask import Blueprint, abort, current_app, render_template, url_for
 
-from app.analysis import words
-from app.analysis.artifact_words import GUARDS, describe_name
-from app.analysis.chains import label_category
-from app.analysis.directory import Entry, build_entries
-from app.analysis.phases import list_shares, sum_phases
-from app.analysis.timeline import find_phase
-from app.charts.compile import chart_phases
-from app.db import get_reader
-from app.format import format_bytes, format_count, format_duration, format_number, format_time
-from app.queries import compiles, directory, events, run_breaks, run_events, run_recompiles
-from app.queries.explored import get_explored
-from app.queries.unfinished import list_unfinished
-from app.web.run_shell import find_run
-from collectors.fields import FIELDS
+from compileboard.app.analysis import words
+from compileboard.app.analysis.artifact_words import GUARDS, describe_name
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.directory import Entry, build_entries
+from compileboard.app.analysis.phases import list_shares, sum_phases
+from compileboard.app.analysis.timeline import find_phase
+from compileboard.app.charts.compile import chart_phases
+from compileboard.app.db import get_reader
+from compileboard.app.format import format_bytes, format_count, format_duration, format_number, format_time
+from compileboard.app.queries import compiles, directory, events, run_breaks, run_events, run_recompiles
+from compileboard.app.queries.explored import get_explored
+from compileboard.app.queries.unfinished import list_unfinished
+from compileboard.app.web.run_shell import find_run
+from compileboard.collectors.fields import FIELDS
 
 blueprint = Blueprint("compile", __name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from flask import Blueprint, current_app, request
 
-from app.analysis import words
-from app.analysis.artifact_words import describe_name
-from app.analysis.directory import ENDINGS, LEGEND, build_entries
-from app.db import get_reader
-from app.queries import artifacts, compiles, directory
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis import words
+from compileboard.app.analysis.artifact_words import describe_name
+from compileboard.app.analysis.directory import ENDINGS, LEGEND, build_entries
+from compileboard.app.db import get_reader
+from compileboard.app.queries import artifacts, compiles, directory
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("directory", __name__)
 

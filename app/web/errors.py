@@ -7,10 +7,17 @@ import sqlite3
 from flask import Flask, Response, jsonify, make_response, render_template, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from app.db import get_settings
-from app.imports.refusal import Refused
-from app.queries.page import FilterError
-from collectors.store.errors import NotAStore, StoreError, StoreNotReadable, StoreReadOnly, StoreRefused, explain
+from compileboard.app.db import get_settings
+from compileboard.app.imports.refusal import Refused
+from compileboard.app.queries.page import FilterError
+from compileboard.collectors.store.errors import (
+    NotAStore,
+    StoreError,
+    StoreNotReadable,
+    StoreReadOnly,
+    StoreRefused,
+    explain,
+)
 
 TITLES = {
     400: "That request cannot be answered",

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 from flask import Blueprint, Response, request, url_for
 
-from app.alerts.message import clean
-from app.analysis.finding_words import (
+from compileboard.app.alerts.message import clean
+from compileboard.app.analysis.finding_words import (
     describe_cause,
     describe_confidence,
     describe_finding,
@@ -19,11 +19,11 @@ from app.analysis.finding_words import (
     describe_series,
     describe_state,
 )
-from app.db import get_reader, get_settings
-from app.format import format_iso_time
-from app.queries.finding_filter import read_finding_filter
-from app.queries.findings import Finding, list_findings
-from app.queries.page import FilterError, Page, check_limit
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.format import format_iso_time
+from compileboard.app.queries.finding_filter import read_finding_filter
+from compileboard.app.queries.findings import Finding, list_findings
+from compileboard.app.queries.page import FilterError, Page, check_limit
 
 blueprint = Blueprint("feed", __name__)
 

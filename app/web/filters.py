@@ -10,8 +10,8 @@ from flask import Flask, current_app, request, url_for
 from jinja2 import StrictUndefined
 from markupsafe import Markup
 
-from app import __version__, format
-from app.db import get_settings
+from compileboard.app import __version__, format
+from compileboard.app.db import get_settings
 
 NAVIGATION = (
     ("Overview", "overview.index"),

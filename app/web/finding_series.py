@@ -8,18 +8,24 @@ from typing import Any
 
 from flask import url_for
 
-from app.analysis.finding_line import choose_runs, find_levels, make_model_line, make_runs_line, make_suite_line
-from app.analysis.finding_words import find_metric_of
-from app.analysis.metrics import PASSES
-from app.analysis.summaries import HUD, SUMMARIZE_PERF
-from app.analysis.trend_lines import find_choice
-from app.analysis.trends import TrendLine, lay_out
-from app.charts.base import Chart
-from app.charts.finding import chart_finding
-from app.charts.metric_trends import list_twin, share_runs
-from app.queries.findings import Finding
-from app.queries.series_points import list_run_points
-from app.queries.trends import TrendFilter, TrendRun, list_model_rows, list_summaries, list_trend_runs
+from compileboard.app.analysis.finding_line import (
+    choose_runs,
+    find_levels,
+    make_model_line,
+    make_runs_line,
+    make_suite_line,
+)
+from compileboard.app.analysis.finding_words import find_metric_of
+from compileboard.app.analysis.metrics import PASSES
+from compileboard.app.analysis.summaries import HUD, SUMMARIZE_PERF
+from compileboard.app.analysis.trend_lines import find_choice
+from compileboard.app.analysis.trends import TrendLine, lay_out
+from compileboard.app.charts.base import Chart
+from compileboard.app.charts.finding import chart_finding
+from compileboard.app.charts.metric_trends import list_twin, share_runs
+from compileboard.app.queries.findings import Finding
+from compileboard.app.queries.series_points import list_run_points
+from compileboard.app.queries.trends import TrendFilter, TrendRun, list_model_rows, list_summaries, list_trend_runs
 
 _SAID = ("suite", "mode", "dtype", "device", "hardware", "backend")
 

@@ -7,11 +7,11 @@ from typing import Any
 from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.analysis import finding_cells, finding_words
-from app.analysis.finding_groups import SHOWN, group_findings
-from app.db import get_reader, get_settings, writing
-from app.queries.finding_filter import FILTERS, read_finding_filter
-from app.queries.findings import (
+from compileboard.app.analysis import finding_cells, finding_words
+from compileboard.app.analysis.finding_groups import SHOWN, group_findings
+from compileboard.app.db import get_reader, get_settings, writing
+from compileboard.app.queries.finding_filter import FILTERS, read_finding_filter
+from compileboard.app.queries.findings import (
     HANDLINGS,
     KINDS,
     STATES,
@@ -26,10 +26,10 @@ from app.queries.findings import (
     list_finding_words,
     list_findings,
 )
-from app.queries.models import list_bench_runs
-from app.queries.page import check_limit
-from app.web.finding_series import chart_series, link_finding
-from collectors.store.findings import TEXT_LIMIT, WHO_LIMIT, say_of_finding
+from compileboard.app.queries.models import list_bench_runs
+from compileboard.app.queries.page import check_limit
+from compileboard.app.web.finding_series import chart_series, link_finding
+from compileboard.collectors.store.findings import TEXT_LIMIT, WHO_LIMIT, say_of_finding
 
 blueprint = Blueprint("findings", __name__)
 _MORE = ("subject", "branch", "hardware", "run", "since", "until")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from flask import Blueprint, abort, render_template, request
 
-from app.analysis.words import describe_break_outcome, gb_url
-from app.charts.graph_breaks import chart_break, chart_kinds
-from app.charts.trends import make_spark
-from app.db import get_reader, get_settings
-from app.queries import distinct_break, graph_breaks
-from app.queries.affected_models import BREAKS_SQL, list_affected_models
-from app.queries.events import get_event, list_stack
-from app.queries.page import check_limit
-from app.queries.runs import list_choices
-from app.queries.scope import RUN_FILTERS, list_slots
+from compileboard.app.analysis.words import describe_break_outcome, gb_url
+from compileboard.app.charts.graph_breaks import chart_break, chart_kinds
+from compileboard.app.charts.trends import make_spark
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import distinct_break, graph_breaks
+from compileboard.app.queries.affected_models import BREAKS_SQL, list_affected_models
+from compileboard.app.queries.events import get_event, list_stack
+from compileboard.app.queries.page import check_limit
+from compileboard.app.queries.runs import list_choices
+from compileboard.app.queries.scope import RUN_FILTERS, list_slots
 
 blueprint = Blueprint("graph_breaks", __name__)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from flask import Blueprint, abort, request
 
-from app.analysis.guard_diff import compare_guards
-from app.analysis.guard_rows import filter_tree, list_rows, number_nodes, take_subtree
-from app.analysis.guard_sums import advise, list_origins, sum_guards
-from app.analysis.guard_tree import build_view, explain_cost
-from app.analysis.guard_words import describe_kind
-from app.charts.guards import chart_kinds
-from app.db import get_reader, get_settings
-from app.queries import guard_sets
-from app.queries.artifacts import Artifact, check_artifact_id, get_artifact
-from app.queries.guard_sets import GuardSet
-from app.queries.page import FilterError, check_limit
-from app.web.run_shell import find_run, render_run
-from collectors.payloads import GuardTree, parse_guards
+from compileboard.app.analysis.guard_diff import compare_guards
+from compileboard.app.analysis.guard_rows import filter_tree, list_rows, number_nodes, take_subtree
+from compileboard.app.analysis.guard_sums import advise, list_origins, sum_guards
+from compileboard.app.analysis.guard_tree import build_view, explain_cost
+from compileboard.app.analysis.guard_words import describe_kind
+from compileboard.app.charts.guards import chart_kinds
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import guard_sets
+from compileboard.app.queries.artifacts import Artifact, check_artifact_id, get_artifact
+from compileboard.app.queries.guard_sets import GuardSet
+from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.web.run_shell import find_run, render_run
+from compileboard.collectors.payloads import GuardTree, parse_guards
 
 blueprint = Blueprint("guards", __name__)
 

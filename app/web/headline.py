@@ -7,25 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.analysis.failures import list_failures
-from app.analysis.headline import Delta, compare, find_newest, keep_set, list_suited, show_number
-from app.analysis.kept import keep, keep_ancestry
-from app.analysis.metrics import SUMMARY_BY_NAME
-from app.analysis.model_history import label_fields
-from app.analysis.summaries import DEFINITIONS, Definition
-from app.analysis.trend_lines import draw_suite
-from app.analysis.trends import AXES, ENVIRONMENT, Axis, lay_out
-from app.charts.base import Chart
-from app.charts.metric_trends import chart_metric, list_twin
-from app.checks.baseline_rows import read_baseline_rows
-from app.checks.tables import CannotCompare
-from app.format import format_time
-from app.queries.baselines import get_baseline, list_baselines
-from app.queries.page import FilterError
-from app.queries.result_rows import ResultRow
-from app.queries.results import list_results
-from app.queries.trend_filter import choose_set, read_choice, read_last, read_text, read_trend_filter
-from app.queries.trends import (
+from compileboard.app.analysis.failures import list_failures
+from compileboard.app.analysis.headline import Delta, compare, find_newest, keep_set, list_suited, show_number
+from compileboard.app.analysis.kept import keep, keep_ancestry
+from compileboard.app.analysis.metrics import SUMMARY_BY_NAME
+from compileboard.app.analysis.model_history import label_fields
+from compileboard.app.analysis.summaries import DEFINITIONS, Definition
+from compileboard.app.analysis.trend_lines import draw_suite
+from compileboard.app.analysis.trends import AXES, ENVIRONMENT, Axis, lay_out
+from compileboard.app.charts.base import Chart
+from compileboard.app.charts.metric_trends import chart_metric, list_twin
+from compileboard.app.checks.baseline_rows import read_baseline_rows
+from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.format import format_time
+from compileboard.app.queries.baselines import get_baseline, list_baselines
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.queries.results import list_results
+from compileboard.app.queries.trend_filter import choose_set, read_choice, read_last, read_text, read_trend_filter
+from compileboard.app.queries.trends import (
     KeptSummary,
     ModelSet,
     TrendRun,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
 
-from app import __version__
-from app.db import get_reader
-from app.queries.overview import get_health
+from compileboard.app import __version__
+from compileboard.app.db import get_reader
+from compileboard.app.queries.overview import get_health
 
 blueprint = Blueprint("health", __name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.db import get_settings, request_origin
-from app.imports.desk import FORBIDDEN, accept
-from app.imports.shelf import ENDED, Shelf
-from app.web.security import READ_ONLY, is_writable
+from compileboard.app.db import get_settings, request_origin
+from compileboard.app.imports.desk import FORBIDDEN, accept
+from compileboard.app.imports.shelf import ENDED, Shelf
+from compileboard.app.web.security import READ_ONLY, is_writable
 
 blueprint = Blueprint("imports", __name__)
 SHOWN = 20

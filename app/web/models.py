@@ -9,10 +9,10 @@ from flask import Blueprint, abort, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from werkzeug.routing import PathConverter
 
-from app.analysis import finding_cells, finding_words
-from app.analysis.chains import label_category
-from app.analysis.model_history import FIELDS, ModelSeries, Point, choose_series, split_series
-from app.analysis.model_table import (
+from compileboard.app.analysis import finding_cells, finding_words
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.model_history import FIELDS, ModelSeries, Point, choose_series, split_series
+from compileboard.app.analysis.model_table import (
     DEFAULT_ORDER,
     SummedSet,
     count_answers,
@@ -23,8 +23,8 @@ from app.analysis.model_table import (
     part_sets,
     sort_results,
 )
-from app.analysis.name_paths import read_name, write_name
-from app.analysis.result_words import (
+from compileboard.app.analysis.name_paths import read_name, write_name
+from compileboard.app.analysis.result_words import (
     STATUSES,
     describe_accuracy,
     describe_missing,
@@ -33,17 +33,17 @@ from app.analysis.result_words import (
     describe_status,
     describe_verdict,
 )
-from app.analysis.summaries import DEFINITIONS, HUD, SUMMARIZE_PERF, summarize
-from app.charts.models import chart_history, chart_repeats
-from app.db import get_reader, get_settings
-from app.format import format_time
-from app.queries import models
-from app.queries.findings import Finding, list_series_findings
-from app.queries.page import FilterError, check_limit
-from app.queries.result_rows import ResultRow
-from app.queries.results import get_result_parts, list_results
-from app.queries.task_events import list_task_breaks, list_task_causes
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis.summaries import DEFINITIONS, HUD, SUMMARIZE_PERF, summarize
+from compileboard.app.charts.models import chart_history, chart_repeats
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.format import format_time
+from compileboard.app.queries import models
+from compileboard.app.queries.findings import Finding, list_series_findings
+from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.queries.results import get_result_parts, list_results
+from compileboard.app.queries.task_events import list_task_breaks, list_task_causes
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("models", __name__)
 

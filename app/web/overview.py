@@ -8,18 +8,18 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from app.analysis import finding_cells, finding_words
-from app.analysis.finding_groups import group_findings
-from app.analysis.run_states import describe_state
-from app.charts import overview as charts
-from app.charts.metric_trends import share_runs
-from app.db import get_reader, get_settings
-from app.queries import overview as queries
-from app.queries.findings import FindingFilter, count_findings, get_detection, list_findings
-from app.queries.runs import RunFilter, list_runs
-from app.queries.trend_filter import FILTERS, address_set, check_keys
-from app.queries.trends import ModelSet
-from app.web.headline import read_headline
+from compileboard.app.analysis import finding_cells, finding_words
+from compileboard.app.analysis.finding_groups import group_findings
+from compileboard.app.analysis.run_states import describe_state
+from compileboard.app.charts import overview as charts
+from compileboard.app.charts.metric_trends import share_runs
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import overview as queries
+from compileboard.app.queries.findings import FindingFilter, count_findings, get_detection, list_findings
+from compileboard.app.queries.runs import RunFilter, list_runs
+from compileboard.app.queries.trend_filter import FILTERS, address_set, check_keys
+from compileboard.app.queries.trends import ModelSet
+from compileboard.app.web.headline import read_headline
 
 blueprint = Blueprint("overview", __name__)
 _PARAMETERS = (*FILTERS, "name", "definition", "axis", "last", "baseline")

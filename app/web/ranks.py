@@ -6,23 +6,23 @@ from typing import Any
 
 from flask import Blueprint, request
 
-from app.analysis import words
-from app.analysis.chains import label_category
-from app.analysis.rank_parting import read_parting
-from app.analysis.rank_report import read_comparison
-from app.analysis.rank_words import (
+from compileboard.app.analysis import words
+from compileboard.app.analysis.chains import label_category
+from compileboard.app.analysis.rank_parting import read_parting
+from compileboard.app.analysis.rank_report import read_comparison
+from compileboard.app.analysis.rank_words import (
     describe_caches,
     describe_differences,
     describe_times,
     list_verdicts,
     name_ranks,
 )
-from app.analysis.ranks import ASPECTS, RankComparison
-from app.charts.ranks import chart_ranks
-from app.db import get_reader
-from app.queries.page import FilterError
-from app.queries.ranks import RankCompile, list_names
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis.ranks import ASPECTS, RankComparison
+from compileboard.app.charts.ranks import chart_ranks
+from compileboard.app.db import get_reader
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.ranks import RankCompile, list_names
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("ranks", __name__)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from flask import Blueprint, abort, render_template, request
 
-from app.charts.recompiles import chart_categories, chart_cause
-from app.charts.trends import make_spark
-from app.db import get_reader, get_settings
-from app.queries import distinct_break, recompile_cause, recompiles
-from app.queries.affected_models import CAUSES_SQL, list_affected_models
-from app.queries.page import check_limit
-from app.queries.runs import list_choices
-from app.queries.scope import RUN_FILTERS, list_slots
-from app.web.graph_breaks import read_id
-from collectors.categories import CATEGORIES, describe
+from compileboard.app.charts.recompiles import chart_categories, chart_cause
+from compileboard.app.charts.trends import make_spark
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import distinct_break, recompile_cause, recompiles
+from compileboard.app.queries.affected_models import CAUSES_SQL, list_affected_models
+from compileboard.app.queries.page import check_limit
+from compileboard.app.queries.runs import list_choices
+from compileboard.app.queries.scope import RUN_FILTERS, list_slots
+from compileboard.app.web.graph_breaks import read_id
+from compileboard.collectors.categories import CATEGORIES, describe
 
 blueprint = Blueprint("recompiles", __name__)
 

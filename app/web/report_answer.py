@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flask import Response, abort, request
 
-from app.reports import FORMATS
-from app.reports.page import read_plotly
-from app.reports.parquet import check_available
-from app.web.packing import pack_around
+from compileboard.app.reports import FORMATS
+from compileboard.app.reports.page import read_plotly
+from compileboard.app.reports.parquet import check_available
+from compileboard.app.web.packing import pack_around
 
 
 def check_format(format: str) -> None:

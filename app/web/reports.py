@@ -8,24 +8,24 @@ from contextlib import closing
 
 from flask import Blueprint, Response, request
 
-from app.analysis.period import read_period
-from app.analysis.suite_period import read_suite_period
-from app.analysis.summaries import DEFINITIONS
-from app.db import get_reader, get_settings
-from app.queries.page import FilterError
-from app.queries.run_detail import RunDetail
-from app.queries.trend_filter import FILTERS, check_keys, read_text, read_trend_filter
-from app.reports import FORMATS, SUITE_TABLES
-from app.reports.contents import Contents, read_contents
-from app.reports.csv import COLUMNS, DEFAULT_TABLE
-from app.reports.formats import file_name, write_report
-from app.reports.html import policy_of, write_html
-from app.reports.suite import file_name as suite_file_name
-from app.reports.suite import write_suite
-from app.reports.suite_html import policy_of as suite_policy
-from app.web.report_answer import check_format, pack_html, send_report
-from app.web.run_shell import find_run
-from collectors.store.connect import open_reader
+from compileboard.app.analysis.period import read_period
+from compileboard.app.analysis.suite_period import read_suite_period
+from compileboard.app.analysis.summaries import DEFINITIONS
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_detail import RunDetail
+from compileboard.app.queries.trend_filter import FILTERS, check_keys, read_text, read_trend_filter
+from compileboard.app.reports import FORMATS, SUITE_TABLES
+from compileboard.app.reports.contents import Contents, read_contents
+from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
+from compileboard.app.reports.formats import file_name, write_report
+from compileboard.app.reports.html import policy_of, write_html
+from compileboard.app.reports.suite import file_name as suite_file_name
+from compileboard.app.reports.suite import write_suite
+from compileboard.app.reports.suite_html import policy_of as suite_policy
+from compileboard.app.web.report_answer import check_format, pack_html, send_report
+from compileboard.app.web.run_shell import find_run
+from compileboard.collectors.store.connect import open_reader
 
 blueprint = Blueprint("reports", __name__)
 PERIOD = ("since", "until", "last")

@@ -7,21 +7,21 @@ from typing import Any
 
 from flask import Blueprint, abort, render_template, request
 
-from app.analysis import config_diff, words
-from app.analysis.chains import build_steps, label_category, shorten_steps
-from app.analysis.diagnosis import FIRST_FINDINGS, diagnose
-from app.analysis.evidence import read_evidence
-from app.analysis.phases import list_shares, sum_phases
-from app.charts.run import chart_compiles
-from app.db import get_reader, get_settings
-from app.queries import compiles, events, logs, run_breaks, run_detail, run_events, run_recompiles
-from app.queries.findings import DIRECTIONS, NOT_IGNORED, NOT_WITHDRAWN, FindingFilter, count_ranges
-from app.queries.page import FilterError, check_limit
-from app.queries.run_detail import RunDetail
-from app.queries.trace_files import list_trace_files
-from app.queries.unfinished import count_unfinished
-from app.web.run_shell import find_run, render_run
-from collectors.rejects import KINDS
+from compileboard.app.analysis import config_diff, words
+from compileboard.app.analysis.chains import build_steps, label_category, shorten_steps
+from compileboard.app.analysis.diagnosis import FIRST_FINDINGS, diagnose
+from compileboard.app.analysis.evidence import read_evidence
+from compileboard.app.analysis.phases import list_shares, sum_phases
+from compileboard.app.charts.run import chart_compiles
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import compiles, events, logs, run_breaks, run_detail, run_events, run_recompiles
+from compileboard.app.queries.findings import DIRECTIONS, NOT_IGNORED, NOT_WITHDRAWN, FindingFilter, count_ranges
+from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.queries.run_detail import RunDetail
+from compileboard.app.queries.trace_files import list_trace_files
+from compileboard.app.queries.unfinished import count_unfinished
+from compileboard.app.web.run_shell import find_run, render_run
+from compileboard.collectors.rejects import KINDS
 
 blueprint = Blueprint("run", __name__)
 

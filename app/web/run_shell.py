@@ -9,13 +9,13 @@ from typing import Any
 
 from flask import abort, current_app, render_template, url_for
 
-from app.analysis.run_states import describe_state
-from app.db import get_reader, get_settings
-from app.queries import logs, run_detail, run_events
-from app.queries.audit import describe_absence
-from app.queries.explored import Explored, get_explored
-from app.queries.run_detail import RunDetail
-from app.reports.parquet import is_available
+from compileboard.app.analysis.run_states import describe_state
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import logs, run_detail, run_events
+from compileboard.app.queries.audit import describe_absence
+from compileboard.app.queries.explored import Explored, get_explored
+from compileboard.app.queries.run_detail import RunDetail
+from compileboard.app.reports.parquet import is_available
 
 REPORTS: tuple[tuple[str, str], ...] = (("html", "HTML"), ("json", "JSON"), ("csv", "CSV"), ("md", "Markdown"))
 if is_available():

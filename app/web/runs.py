@@ -7,14 +7,14 @@ import time
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.analysis.run_states import describe_state
-from app.db import get_reader, get_settings, writing
-from app.queries import runs
-from app.queries.page import check_limit
-from app.queries.run_filter import FILTERS, read_run_filter
-from app.web.filters import run_url
-from collectors.store.annotations import annotate
-from collectors.store.trash import delete_run
+from compileboard.app.analysis.run_states import describe_state
+from compileboard.app.db import get_reader, get_settings, writing
+from compileboard.app.queries import runs
+from compileboard.app.queries.page import check_limit
+from compileboard.app.queries.run_filter import FILTERS, read_run_filter
+from compileboard.app.web.filters import run_url
+from compileboard.collectors.store.annotations import annotate
+from compileboard.collectors.store.trash import delete_run
 
 blueprint = Blueprint("runs", __name__)
 

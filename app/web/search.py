@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from flask import Blueprint, current_app, render_template, request, url_for
 
-from app.analysis.search_lines import Line, find_lines
-from app.analysis.search_words import KIND_WORDS
-from app.db import get_reader, get_settings
-from app.queries import search
-from app.queries.page import check_limit
-from app.queries.search_terms import Terms, read_terms
-from app.web.filters import run_url
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis.search_lines import Line, find_lines
+from compileboard.app.analysis.search_words import KIND_WORDS
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries import search
+from compileboard.app.queries.page import check_limit
+from compileboard.app.queries.search_terms import Terms, read_terms
+from compileboard.app.web.filters import run_url
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("search", __name__)
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from flask import Flask, Request, Response, abort, request
 
-from app.settings import Settings
+from compileboard.app.settings import Settings
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (

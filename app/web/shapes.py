@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from flask import Blueprint, request
 
-from app.analysis.kept import keep
-from app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
-from app.analysis.words import describe_outcome
-from app.db import get_reader
-from app.queries.page import check_limit
-from app.queries.shapes import count_kinds, list_lines, list_shape_compiles
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis.kept import keep
+from compileboard.app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
+from compileboard.app.analysis.words import describe_outcome
+from compileboard.app.db import get_reader
+from compileboard.app.queries.page import check_limit
+from compileboard.app.queries.shapes import count_kinds, list_lines, list_shape_compiles
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("shapes", __name__)
 

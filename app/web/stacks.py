@@ -8,8 +8,8 @@ from typing import Any
 
 from flask import Blueprint, abort, request
 
-from app.analysis.directory import ENDINGS
-from app.analysis.stack_tree import (
+from compileboard.app.analysis.directory import ENDINGS
+from compileboard.app.analysis.stack_tree import (
     Place,
     StackTree,
     build_tree,
@@ -23,11 +23,17 @@ from app.analysis.stack_tree import (
     list_shares,
     name_ending,
 )
-from app.analysis.words import Word
-from app.db import get_reader
-from app.queries.page import FilterError
-from app.queries.stacks import StackCompile, list_codes, list_loose_records, list_nodes, list_stack_compiles
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis.words import Word
+from compileboard.app.db import get_reader
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.stacks import (
+    StackCompile,
+    list_codes,
+    list_loose_records,
+    list_nodes,
+    list_stack_compiles,
+)
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("stacks", __name__)
 

@@ -6,13 +6,13 @@ import sqlite3
 
 from flask import Blueprint, request
 
-from app.analysis.kept import keep
-from app.analysis.timeline import LEGEND, describe_lanes, find_phase, write_window
-from app.db import get_reader
-from app.queries import timeline
-from app.queries.page import FilterError
-from app.queries.timeline import Lane
-from app.web.run_shell import find_run, render_run
+from compileboard.app.analysis.kept import keep
+from compileboard.app.analysis.timeline import LEGEND, describe_lanes, find_phase, write_window
+from compileboard.app.db import get_reader
+from compileboard.app.queries import timeline
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.timeline import Lane
+from compileboard.app.web.run_shell import find_run, render_run
 
 blueprint = Blueprint("timeline", __name__)
 

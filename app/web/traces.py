@@ -7,9 +7,9 @@ from contextlib import closing
 
 from flask import Blueprint, Response, abort
 
-from app.db import get_reader, get_settings
-from app.queries.trace_files import get_trace_file, read_trace_file
-from collectors.store.connect import open_reader
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.trace_files import get_trace_file, read_trace_file
+from compileboard.collectors.store.connect import open_reader
 
 blueprint = Blueprint("traces", __name__)
 

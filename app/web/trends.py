@@ -9,23 +9,30 @@ from typing import Any
 
 from flask import Blueprint, abort, render_template, request, url_for
 
-from app.analysis.finding_words import describe_finding
-from app.analysis.headline import list_suited
-from app.analysis.kept import keep_ancestry
-from app.analysis.metrics import Metric
-from app.analysis.model_history import label_fields
-from app.analysis.summaries import DEFINITIONS
-from app.analysis.trend_lines import CHOICES, draw_counts, draw_models, draw_suite, find_metric, read_choices
-from app.analysis.trends import AXES, TrendLine, lay_out, pad
-from app.charts.finding import mark_findings
-from app.charts.metric_trends import chart_metric, list_twin, share_runs
-from app.db import get_reader
-from app.format import format_time
-from app.queries.findings import Finding, list_series_findings
-from app.queries.overview import TopBreak, list_top_breaks, list_top_functions
-from app.queries.page import FilterError
-from app.queries.run_counts import count_guard_failures, count_runs
-from app.queries.trend_filter import (
+from compileboard.app.analysis.finding_words import describe_finding
+from compileboard.app.analysis.headline import list_suited
+from compileboard.app.analysis.kept import keep_ancestry
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.analysis.model_history import label_fields
+from compileboard.app.analysis.summaries import DEFINITIONS
+from compileboard.app.analysis.trend_lines import (
+    CHOICES,
+    draw_counts,
+    draw_models,
+    draw_suite,
+    find_metric,
+    read_choices,
+)
+from compileboard.app.analysis.trends import AXES, TrendLine, lay_out, pad
+from compileboard.app.charts.finding import mark_findings
+from compileboard.app.charts.metric_trends import chart_metric, list_twin, share_runs
+from compileboard.app.db import get_reader
+from compileboard.app.format import format_time
+from compileboard.app.queries.findings import Finding, list_series_findings
+from compileboard.app.queries.overview import TopBreak, list_top_breaks, list_top_functions
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_counts import count_guard_failures, count_runs
+from compileboard.app.queries.trend_filter import (
     FILTERS,
     address_set,
     check_keys,
@@ -35,7 +42,7 @@ from app.queries.trend_filter import (
     read_last,
     read_trend_filter,
 )
-from app.queries.trends import (
+from compileboard.app.queries.trends import (
     KeptSummary,
     ModelSet,
     TrendFilter,
@@ -46,8 +53,8 @@ from app.queries.trends import (
     list_sets,
     list_trend_runs,
 )
-from app.web.run_shell import REPORTS
-from collectors.categories import CATEGORIES
+from compileboard.app.web.run_shell import REPORTS
+from compileboard.collectors.categories import CATEGORIES
 
 blueprint = Blueprint("trends", __name__)
 MOST_MODELS, MOST_METRICS, MOST_COUNTED = 6, 8, 6

@@ -9,7 +9,7 @@ import orjson
 from flask import Flask, Response, request
 from flask.json.provider import JSONProvider
 
-from app.json_text import OPTIONS, dump_json
+from compileboard.app.json_text import OPTIONS, dump_json
 
 _COMPRESSED_TYPES = ("text/", "application/json", "application/atom+xml", "application/javascript", "image/svg+xml")
 _WORTH_COMPRESSING_BYTES = 1400  # below this an answer is one packet anyway

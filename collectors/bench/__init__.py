@@ -13,7 +13,7 @@ def model(function: F | None = None, *, name: str | None = None, batch_size: int
     """Mark a function that takes a batch size and returns a module and its example inputs.
 
     Use it bare (`@model`) or with words (`@model(name="Mine", batch_size=4)`). The function may also return a
-    `collectors.bench.loaded.Loaded`, which says more: a loss, other shapes.
+    `compileboard.collectors.bench.loaded.Loaded`, which says more: a loss, other shapes.
 
     Raises: ValueError for a name that `--only path:FILE,model:NAME` could not tell from its path.
     """

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 
-from collectors.argument_types import count, maybe_pair
-from collectors.bench.experiments import EXPERIMENTS
-from collectors.bench.gone import GONE, Gone
-from collectors.bench.settings import DTYPES, Settings
-from collectors.bench.suites import SUITES
+from compileboard.collectors.argument_types import count, maybe_pair
+from compileboard.collectors.bench.experiments import EXPERIMENTS
+from compileboard.collectors.bench.gone import GONE, Gone
+from compileboard.collectors.bench.settings import DTYPES, Settings
+from compileboard.collectors.bench.suites import SUITES
 
 EXAMPLES = """examples:
   %(prog)s                                          the built-in suite: performance, inference
@@ -55,7 +55,7 @@ def _add_models(bench: argparse.ArgumentParser) -> None:
         "--only",
         metavar="MODEL",
         help="one model: its name, path:/abs/file.py,class:NAME as upstream takes it, or path:/abs/file.py for the "
-        "functions marked with @collectors.bench.model",
+        "functions marked with @compileboard.bench.model",
     )
     group.add_argument(
         "--filter", "-k", action="append", metavar="REGEX", help="only models whose name fits; repeatable"

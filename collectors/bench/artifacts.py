@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from collectors.bench.workbench import Workbench, eagerly
+from compileboard.collectors.bench.workbench import Workbench, eagerly
 
 
 def output_path(bench: Workbench, kind: str, suffix: str) -> Path:

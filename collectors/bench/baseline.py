@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from collectors.bench.outcome import Outcome
-from collectors.bench.plan import Planned
-from collectors.formats.read import read_results
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.plan import Planned
+from compileboard.collectors.formats.read import read_results
 
 
 def read_baseline(path: str | None) -> dict[str, float]:

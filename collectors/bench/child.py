@@ -12,15 +12,15 @@ import signal
 import sys
 import traceback
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from collectors.bench.models import ModelRef
-from collectors.bench.outcome import Outcome
-from collectors.bench.settings import Settings, load_settings
-from collectors.bench.stages import Stages
-from collectors.own import import_own
-from collectors.stack_room import call_with_room, widen_backward
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.settings import Settings, load_settings
+from compileboard.collectors.bench.stages import Stages
+from compileboard.collectors.stack_room import call_with_room, widen_backward
 
 TASK, RESULT = "task.json", "result.json"
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
@@ -79,19 +79,19 @@ def main(folder_name: str) -> None:
 
 
 def _measure(task: Task, stages: Stages) -> Outcome:
-    from collectors.bench.surroundings import arrange, prepare_environment
+    from compileboard.collectors.bench.surroundings import arrange, prepare_environment
 
     prepare_environment(task)  # before torch is imported: it reads some of it then
     stages.begin("import torch")
     import torch._dynamo.testing  # noqa: F401
 
     stages.begin("import the harness")
-    from collectors.bench.workbench import Workbench
+    from compileboard.collectors.bench.workbench import Workbench
 
     arrange(task)
     bench = Workbench(task.ref, task.settings, stages)
     bench.load()
-    module = import_own(f"collectors.bench.experiments.{task.experiment}")
+    module = import_module(f"compileboard.collectors.bench.experiments.{task.experiment}")
     has_room = not task.settings.no_stack_room
     if has_room:
         widen_backward()
@@ -104,7 +104,7 @@ def _measure(task: Task, stages: Stages) -> Outcome:
 
 def failure(error: BaseException) -> Outcome:
     """Say what a failure means, in upstream's words."""
-    from collectors.bench.suites.not_available import NotAvailable
+    from compileboard.collectors.bench.suites.not_available import NotAvailable
 
     reason = getattr(error, "reason", None)
     cause = error.__cause__ if type(error).__name__ == "StageFailed" and error.__cause__ is not None else error

@@ -11,20 +11,20 @@ import sys
 import tempfile
 from collections.abc import Mapping
 
-from collectors.bench import suites
-from collectors.bench.backends import check_backend
-from collectors.bench.baseline import read_baseline
-from collectors.bench.diff_branch import measure_both
-from collectors.bench.measuring import Job, Place, Say, finish, measure
-from collectors.bench.models import ModelRef
-from collectors.bench.plan import make_plan, plan_hash
-from collectors.bench.preflight import check_settings
-from collectors.bench.resume import find_before
-from collectors.bench.selection import select
-from collectors.bench.settings import Settings, for_experiments, list_torch_variables
-from collectors.bench.suites.user import parse_only
-from collectors.record import hints
-from collectors.record.launch import Request
+from compileboard.collectors.bench import suites
+from compileboard.collectors.bench.backends import check_backend
+from compileboard.collectors.bench.baseline import read_baseline
+from compileboard.collectors.bench.diff_branch import measure_both
+from compileboard.collectors.bench.measuring import Job, Place, Say, finish, measure
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.plan import make_plan, plan_hash
+from compileboard.collectors.bench.preflight import check_settings
+from compileboard.collectors.bench.resume import find_before
+from compileboard.collectors.bench.selection import select
+from compileboard.collectors.bench.settings import Settings, for_experiments, list_torch_variables
+from compileboard.collectors.bench.suites.user import parse_only
+from compileboard.collectors.record import hints
+from compileboard.collectors.record.launch import Request
 
 
 def bench_command(arguments: argparse.Namespace, say: Say) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collectors.bench.progress import REASONS
-from collectors.events import BenchMeasured
-from collectors.record.progress import count_text
-from collectors.store.summaries import geomean
+from compileboard.collectors.bench.progress import REASONS
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.record.progress import count_text
+from compileboard.collectors.store.summaries import geomean
 
 HEADINGS = ("model", "speedup base → new", "latency ms", "compile s", "breaks", "")
 LOW, HIGH = "speedup_low", "speedup_high"

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 import torch._inductor.utils
 
-from collectors.bench.child import take_hooks_out
-from collectors.bench.compile_samples import COLD, WARM, keep_samples
-from collectors.bench.memory import peak_gb, reset_peak
-from collectors.bench.outcome import Outcome
-from collectors.bench.workbench import WARM_UPS, Workbench
+from compileboard.collectors.bench.child import take_hooks_out
+from compileboard.collectors.bench.compile_samples import COLD, WARM, keep_samples
+from compileboard.collectors.bench.memory import peak_gb, reset_peak
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.workbench import WARM_UPS, Workbench
 
 
 def compile_again(bench: Workbench, step: Callable[..., Any], outcome: Outcome) -> list[float]:

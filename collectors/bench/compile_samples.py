@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.outcome import Outcome
 
 # In a fresh process, the compiler's own start with it: what upstream's harness calls compilation_latency.
 FIRST = "first_compilation_latency"

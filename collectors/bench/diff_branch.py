@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from collectors.bench.comparison import compare
-from collectors.bench.isolate import PACKAGE_ROOT
-from collectors.bench.measuring import Job, Place, Say, finish, measure
-from collectors.bench.suites.user import read_only
-from collectors.bench.worktree import Commit, find_commit, moved, moved_environment, worktree
+from compileboard.collectors.bench.comparison import compare
+from compileboard.collectors.bench.isolate import PACKAGE_ROOT
+from compileboard.collectors.bench.measuring import Job, Place, Say, finish, measure
+from compileboard.collectors.bench.suites.user import read_only
+from compileboard.collectors.bench.worktree import Commit, find_commit, moved, moved_environment, worktree
 
 TAG, REF_TAG = "diff_branch", "diff_branch_ref"
 MakeJob = Callable[[argparse.Namespace, Place, dict[str, str]], Job]

@@ -6,8 +6,8 @@ import torch
 import torch._dynamo
 from torch.utils import _pytree
 
-from collectors.bench.suites.not_available import NotAvailable
-from collectors.bench.workbench import Workbench
+from compileboard.collectors.bench.suites.not_available import NotAvailable
+from compileboard.collectors.bench.workbench import Workbench
 
 
 def batch_dimension(tensor: torch.Tensor, batch_size: int) -> int | None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from collectors.bench.progress import plain
-from collectors.store.connect import open_reader
+from compileboard.collectors.bench.progress import plain
+from compileboard.collectors.store.connect import open_reader
 
 OUR_STEP = "collectors/bench/steps.py"
 SHORT_LIST, MOST = 10, 1000  # how many are listed unasked, and at most

@@ -7,20 +7,17 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.bench.child import RESULT, Task
-from collectors.bench.outcome import Outcome, load_outcome
-from collectors.bench.suites.user import BUILD, read_only
-from collectors.decode.clean import clean_text
-from collectors.own import SHARED, shared_words
+from compileboard.collectors.bench.child import RESULT, Task
+from compileboard.collectors.bench.outcome import Outcome, load_outcome
+from compileboard.collectors.decode.clean import clean_text
+from compileboard.start import shared_command
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent
-BOOT = SHARED
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
 STEP_S = 0.1
 END_PATIENCE_S = 2.0
@@ -69,15 +66,9 @@ def run_task(
 def _start(task: Task, folder: Path, environment: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
-    code = os.path.dirname(read_only(task.ref.argument).path) if task.ref.builder == BUILD and task.ref.argument else ""
     with (folder / "output.txt").open("wb") as output:
         return subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                BOOT,
-                *shared_words("bench.child:start", str(os.getpid()), str(folder), folder=code),
-            ],
+            shared_command("compileboard.collectors.bench.child:start", str(os.getpid()), str(folder)),
             env={**environment, **caches(folder, environment)},
             cwd=cwd,
             stdin=subprocess.DEVNULL,

@@ -10,26 +10,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collectors.bench import suites
-from collectors.bench.baseline import compare_with
-from collectors.bench.child import Task
-from collectors.bench.experiments import settings_for
-from collectors.bench.found_breaks import list_breaks, say_breaks
-from collectors.bench.isolate import Done, clear, run_task
-from collectors.bench.outcome import Outcome
-from collectors.bench.plan import Planned, repeat_command
-from collectors.bench.progress import Progress
-from collectors.bench.recorded import BenchRun
-from collectors.bench.resume import Before
-from collectors.bench.settings import Settings
-from collectors.bench.start import CACHES_ON, measure_warm_starts, wants_warm_start
-from collectors.bench.summary import summarize
-from collectors.bench.upstream_files import write_upstream_files
-from collectors.events import BenchMeasured
-from collectors.record import hints
-from collectors.record.launch import Request
-from collectors.record.progress import count_text
-from collectors.store.errors import StoreError
+from compileboard.collectors.bench import suites
+from compileboard.collectors.bench.baseline import compare_with
+from compileboard.collectors.bench.child import Task
+from compileboard.collectors.bench.experiments import settings_for
+from compileboard.collectors.bench.found_breaks import list_breaks, say_breaks
+from compileboard.collectors.bench.isolate import Done, clear, run_task
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.plan import Planned, repeat_command
+from compileboard.collectors.bench.progress import Progress
+from compileboard.collectors.bench.recorded import BenchRun
+from compileboard.collectors.bench.resume import Before
+from compileboard.collectors.bench.settings import Settings
+from compileboard.collectors.bench.start import CACHES_ON, measure_warm_starts, wants_warm_start
+from compileboard.collectors.bench.summary import summarize
+from compileboard.collectors.bench.upstream_files import write_upstream_files
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.record import hints
+from compileboard.collectors.record.launch import Request
+from compileboard.collectors.record.progress import count_text
+from compileboard.collectors.store.errors import StoreError
 
 Say = Callable[[str], None]
 FAILED, INTERRUPTED = 1, 130

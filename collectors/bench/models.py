@@ -10,7 +10,7 @@ class ModelRef:
     """Name a model, and the function that builds it in a child process.
 
     `builder` is "module:function"; it is called with the batch size and, where there is one, `argument`, and returns a
-    collectors.bench.loaded.Loaded.
+    compileboard.collectors.bench.loaded.Loaded.
     """
 
     suite: str

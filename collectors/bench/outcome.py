@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from collectors.decode.clean import clean
+from compileboard.collectors.decode.clean import clean
 
 
 @dataclass

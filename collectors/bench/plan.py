@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from collectors.bench.experiments import find
-from collectors.bench.model_facts import facts_for
-from collectors.bench.models import ModelRef
-from collectors.bench.settings import DIGEST, Settings
+from compileboard.collectors.bench.experiments import find
+from compileboard.collectors.bench.model_facts import facts_for
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.settings import DIGEST, Settings
 
 
 @dataclass(frozen=True)

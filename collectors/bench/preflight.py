@@ -7,8 +7,8 @@ import subprocess
 import sys
 from functools import cache
 
-from collectors.bench.settings import Settings, load_settings
-from collectors.own import SHARED, shared_words
+from compileboard.collectors.bench.settings import Settings, load_settings
+from compileboard.start import shared_command
 
 ALWAYS_THERE = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # modes of any torch
 ASK_TIMEOUT_S = 120.0
@@ -16,7 +16,7 @@ ASK_TIMEOUT_S = 120.0
 
 def answer(dumped: str) -> None:
     """Print what is wrong with settings, as JSON; in a child."""
-    from collectors.bench.surroundings import check
+    from compileboard.collectors.bench.surroundings import check
 
     try:
         check(load_settings(dumped))
@@ -41,7 +41,7 @@ def check_settings(settings: Settings) -> None:
         return
     try:
         done = subprocess.run(
-            [sys.executable, "-c", SHARED, *shared_words("bench.preflight:answer", settings.dump())],
+            shared_command(f"{__name__}:answer", settings.dump()),
             capture_output=True,
             text=True,
             errors="replace",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 
-from collectors.bench.plan import Planned
-from collectors.bench.settings import Settings
-from collectors.events import BenchMeasured
+from compileboard.collectors.bench.plan import Planned
+from compileboard.collectors.bench.settings import Settings
+from compileboard.collectors.events import BenchMeasured
 
 REASONS = {
     "OOM": "out of memory",

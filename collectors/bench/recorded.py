@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collectors.bench.isolate import Done
-from collectors.bench.plan import Planned
-from collectors.bench.resume import PLAN
-from collectors.bench.settings import Settings, changed
-from collectors.events import BenchMeasured
-from collectors.record.launch import TRACE_NAME, Request, child_environment
-from collectors.record.opening import describe_run, make_spool, spool_folder
-from collectors.record.progress import count_text
-from collectors.record.recording import Recording
-from collectors.record.said import say_event
+from compileboard.collectors.bench.isolate import Done
+from compileboard.collectors.bench.plan import Planned
+from compileboard.collectors.bench.resume import PLAN
+from compileboard.collectors.bench.settings import Settings, changed
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.record.launch import TRACE_NAME, Request, child_environment
+from compileboard.collectors.record.opening import describe_run, make_spool, spool_folder
+from compileboard.collectors.record.progress import count_text
+from compileboard.collectors.record.recording import Recording
+from compileboard.collectors.record.said import say_event
 
 COUNT_RECOMPILES = """
 select count(*)
@@ -49,7 +49,7 @@ class BenchRun:
         cwd = self.cwd or os.getcwd()
         manifest = describe_run(
             self.environment,
-            argv=self.argv or ["python", "-m", "collectors", *sys.argv[1:]],
+            argv=self.argv or ["python", "-m", "compileboard.collectors", *sys.argv[1:]],
             cwd=cwd,
             code_folder=cwd,
             run_id=self.run_id,

@@ -7,10 +7,10 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 
-from collectors.events import BenchMeasured, load_event
-from collectors.store.codec import unpack
-from collectors.store.connect import open_reader
-from collectors.store.errors import StoreMissing
+from compileboard.collectors.events import BenchMeasured, load_event
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.errors import StoreMissing
 
 PLAN = "COMPILEBOARD_BENCH_PLAN"  # among what is kept of a run's environment: which models, and how
 NAMED = "select id from runs where id >= :start and id < :end and source = 'bench' order by id limit 2"

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-from collectors.bench.models import ModelRef
+from compileboard.collectors.bench.models import ModelRef
 
 
 class SelectionError(ValueError):

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from collectors.bench.child import Task
-from collectors.bench.compile_samples import FIRST, WARM, keep_samples
-from collectors.bench.isolate import CACHE_VARIABLE, Done, cache_folder, clear, run_task
-from collectors.bench.settings import with_changes
+from compileboard.collectors.bench.child import Task
+from compileboard.collectors.bench.compile_samples import FIRST, WARM, keep_samples
+from compileboard.collectors.bench.isolate import CACHE_VARIABLE, Done, cache_folder, clear, run_task
+from compileboard.collectors.bench.settings import with_changes
 
 SUFFIX = "warm_start"  # of the second process's task: its breaks and recompiles are not the result's
 # The caches that a second process can read. On from torch 2.6 on by themselves; before, they have to be asked for.

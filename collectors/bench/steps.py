@@ -15,9 +15,9 @@ from torch._dynamo.testing import collect_results
 from torch._dynamo.utils import clone_inputs
 from torch.utils import _pytree
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.model_facts import ModelFacts
-from collectors.bench.settings import Settings
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.model_facts import ModelFacts
+from compileboard.collectors.bench.settings import Settings
 
 LEARNING_RATE = 0.01
 AMP_DTYPES = {"cpu": torch.bfloat16, "cuda": torch.float16}

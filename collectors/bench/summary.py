@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from collectors.bench.progress import REASONS, plain
-from collectors.events import BenchMeasured
-from collectors.record.progress import count_text
-from collectors.store.summaries import geomean
+from compileboard.collectors.bench.progress import REASONS, plain
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.record.progress import count_text
+from compileboard.collectors.store.summaries import geomean
 
 PASSING = ("pass", "pass_due_to_skip", "eager_variation")
 

@@ -8,8 +8,8 @@ import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collectors.bench.child import Task
-    from collectors.bench.settings import Settings
+    from compileboard.collectors.bench.child import Task
+    from compileboard.collectors.bench.settings import Settings
 
 SEED = 1337
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch._dynamo.testing import reset_rng_state
 
-from collectors.bench.loaded import Inputs
-from collectors.bench.page_faults import count_page_faults
-from collectors.bench.workbench import Workbench, eagerly
+from compileboard.collectors.bench.loaded import Inputs
+from compileboard.collectors.bench.page_faults import count_page_faults
+from compileboard.collectors.bench.workbench import Workbench, eagerly
 
 
 @dataclass

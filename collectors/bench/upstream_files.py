@@ -8,11 +8,11 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 
-from collectors.events import BenchMeasured, GraphBroke, load_event
-from collectors.formats.write import write_directory
-from collectors.record.progress import count_text
-from collectors.store.codec import unpack
-from collectors.store.connect import open_reader
+from compileboard.collectors.events import BenchMeasured, GraphBroke, load_event
+from compileboard.collectors.formats.write import write_directory
+from compileboard.collectors.record.progress import count_text
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connect import open_reader
 
 LOAD_RESULTS = """
 select body

@@ -7,6 +7,7 @@ import copy
 import gc
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -14,14 +15,13 @@ import torch._dynamo
 import torch._dynamo.utils
 from torch._dynamo.testing import reset_rng_state
 
-from collectors.bench.loaded import Inputs, Loaded
-from collectors.bench.model_facts import ModelFacts, facts_for
-from collectors.bench.models import ModelRef
-from collectors.bench.outcome import Outcome
-from collectors.bench.settings import Settings
-from collectors.bench.stages import Stages
-from collectors.bench.steps import Steps, cast, cast_inputs, move_inputs
-from collectors.own import import_own
+from compileboard.collectors.bench.loaded import Inputs, Loaded
+from compileboard.collectors.bench.model_facts import ModelFacts, facts_for
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.settings import Settings
+from compileboard.collectors.bench.stages import Stages
+from compileboard.collectors.bench.steps import Steps, cast, cast_inputs, move_inputs
 
 # A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench, which ends it.
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
@@ -170,13 +170,13 @@ class Workbench:
 def build(ref: ModelRef, batch_size: int) -> Loaded:
     """Call a model's builder.
 
-    Raises: StageFailed; collectors.bench.suites.not_available.NotAvailable where the library lacks the model.
+    Raises: StageFailed; NotAvailable where the library lacks the model.
     """
-    from collectors.bench.suites.not_available import NotAvailable
+    from compileboard.collectors.bench.suites.not_available import NotAvailable
 
     module, _, function = ref.builder.partition(":")
     try:
-        builder = getattr(import_own(module), function)
+        builder = getattr(import_module(module), function)
         reset_rng_state()
         loaded = builder(batch_size) if ref.argument is None else builder(batch_size, ref.argument)
     except NotAvailable:
@@ -185,7 +185,7 @@ def build(ref: ModelRef, batch_size: int) -> Loaded:
         raise StageFailed("model_fail_to_load") from error
     if not isinstance(loaded, Loaded):
         raise StageFailed("model_fail_to_load") from TypeError(
-            f"{ref.builder} returned {type(loaded).__name__}; expected collectors.bench.loaded.Loaded"
+            f"{ref.builder} returned {type(loaded).__name__}; expected compileboard.collectors.bench.loaded.Loaded"
         )
     return loaded
 

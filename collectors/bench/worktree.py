@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.record.git import ask_git
+from compileboard.collectors.record.git import ask_git
 
 
 @dataclass(frozen=True)

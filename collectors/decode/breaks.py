@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectors.decode import registry
-from collectors.decode.hashing import fingerprint, normalise_values, source_hash
-from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
-from collectors.decode.stacks import Frame, named_stack, parse_traceback, user_frame
+from compileboard.collectors.decode import registry
+from compileboard.collectors.decode.hashing import fingerprint, normalise_values, source_hash
+from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
+from compileboard.collectors.decode.stacks import Frame, named_stack, parse_traceback, user_frame
 
 _PLACE = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d+)$", re.MULTILINE)
 _REASON = re.compile(r"^(?:Graph Break )?Reason: ", re.MULTILINE)

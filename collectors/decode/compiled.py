@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from collectors.decode.hashing import config_hash
-from collectors.decode.metrics import duration_source, duration_us, end_us, phases_us, start_us
-from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
+from compileboard.collectors.decode.hashing import config_hash
+from compileboard.collectors.decode.metrics import duration_source, duration_us, end_us, phases_us, start_us
+from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 
 CONFIGS = {
     "dynamo_config": "dynamo",

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from collectors import events
-from collectors.decode import caches, compiled, failures, guards, live
-from collectors.decode.breaks import parse_break
-from collectors.decode.captured import Captured
-from collectors.decode.clean import clean, clean_text
-from collectors.decode.fit import Notes, fit_event, fit_metrics
-from collectors.decode.names import CACHES, METRICS, SPAN, is_event
-from collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
-from collectors.decode.stacks import named_stack, parse_frames, parse_traceback
-from collectors.decode.traced import decode_logged, make_artifact, make_plain_span
+from compileboard.collectors import events
+from compileboard.collectors.decode import caches, compiled, failures, guards, live
+from compileboard.collectors.decode.breaks import parse_break
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.clean import clean, clean_text
+from compileboard.collectors.decode.fit import Notes, fit_event, fit_metrics
+from compileboard.collectors.decode.names import CACHES, METRICS, SPAN, is_event
+from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
+from compileboard.collectors.decode.stacks import named_stack, parse_frames, parse_traceback
+from compileboard.collectors.decode.traced import decode_logged, make_artifact, make_plain_span
 
 _BREAK = "artifact:dynamo_graph_break_reason"
 _ARTIFACT = "artifact:"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from collectors.decode.paths import PathNamer, Qualify, function_name, is_torch, qualified_name
-from collectors.decode.stacks import Frame, parse_traceback, user_frame
+from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, is_torch, qualified_name
+from compileboard.collectors.decode.stacks import Frame, parse_traceback, user_frame
 
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 PHASES = ("compile", "forward", "backward", "wrapper", "program")

@@ -14,8 +14,8 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
 
-from collectors.decode.clean import clean, clean_text
-from collectors.fields import FIELDS
+from compileboard.collectors.decode.clean import clean, clean_text
+from compileboard.collectors.fields import FIELDS
 
 _LARGEST = 2**63 - 1
 _SHOWN = 60  # characters of a value in a note

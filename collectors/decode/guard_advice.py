@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from collectors.decode.paths import is_torch
+from compileboard.collectors.decode.paths import is_torch
 
 _BLANK = re.compile(r"\{(s|dim|expected|symbol)\}")
 _STACK_VALUE = re.compile(r"\b___stack\d+")  # dynamo's name for what lay on the stack at a break; no user has it

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from collectors.categories import BY_NAME, CATEGORIES, Category
+from compileboard.collectors.categories import BY_NAME, CATEGORIES, Category
 
 __all__ = ["BY_NAME", "CATEGORIES", "Category"]

@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable
 
-from collectors.decode.guard_advice import Finding
+from compileboard.collectors.decode.guard_advice import Finding
 
 _LOCAL = re.compile(r"L\[\s*(['\"])([^'\"\n]*)\1\s*\]")
 _TYPED = re.compile(r",\s*type=(?P<type><.*>|[\w.]+)\s*$", re.DOTALL)

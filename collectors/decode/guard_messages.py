@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from collectors.decode.guard_advice import Finding
+from compileboard.collectors.decode.guard_advice import Finding
 
 _TENSOR = re.compile(
     r"^tensor '(?P<source>.+?)' "

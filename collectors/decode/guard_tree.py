@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectors.decode.guards import find_place, split_verbose
-from collectors.decode.stacks import parse_frames, user_frame
+from compileboard.collectors.decode.guards import find_place, split_verbose
+from compileboard.collectors.decode.stacks import parse_frames, user_frame
 
 MAXIMUM_DEPTH = 200  # a real model's tree is some 40 deep; whoever walks deeper ones by recursion must not fail
 _HEADING = "TREE_GUARD_MANAGER:"

@@ -10,14 +10,14 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from collectors.decode.guard_advice import Finding, suggest
-from collectors.decode.guard_categories import BY_NAME, CATEGORIES, Category
-from collectors.decode.guard_expressions import classify_expression, strip_local_scope
-from collectors.decode.guard_messages import classify_message
-from collectors.decode.hashing import fingerprint
-from collectors.decode.paths import PathNamer
-from collectors.decode.stacks import Frame, parse_traceback, user_frame
-from collectors.events import GuardFailure
+from compileboard.collectors.decode.guard_advice import Finding, suggest
+from compileboard.collectors.decode.guard_categories import BY_NAME, CATEGORIES, Category
+from compileboard.collectors.decode.guard_expressions import classify_expression, strip_local_scope
+from compileboard.collectors.decode.guard_messages import classify_message
+from compileboard.collectors.decode.hashing import fingerprint
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.decode.stacks import Frame, parse_traceback, user_frame
+from compileboard.collectors.events import GuardFailure
 
 __all__ = ["BY_NAME", "CATEGORIES", "Category", "classify", "parse_reason", "parse_reasons", "reason_texts"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from collectors import events
-from collectors.decode.captured import Captured
+from compileboard.collectors import events
+from compileboard.collectors.decode.captured import Captured
 
 NAMES: dict[str, type[events.Event]] = {
     "process_started": events.ProcessStarted,

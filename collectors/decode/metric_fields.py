@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from collectors.fields import FIELDS, Field
+from compileboard.collectors.fields import FIELDS, Field
 
 __all__ = ["FIELDS", "Field"]

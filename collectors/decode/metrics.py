@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from collectors.decode.metric_fields import FIELDS, Field
+from compileboard.collectors.decode.metric_fields import FIELDS, Field
 
 __all__ = ["FIELDS", "PHASES", "Field", "duration_source", "duration_us", "end_us", "phases_us", "start_us"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.decode.paths import PathNamer, function_name, is_library, is_torch
+from compileboard.collectors.decode.paths import PathNamer, function_name, is_library, is_torch
 
 _FILE = re.compile(r'^(?P<indent>\s*)File "(?P<path>.*?)", line (?P<line>\d+)(?:, in (?P<name>.*))?$')
 _MARKS = re.compile(r"^[\s^~]+$")

@@ -7,14 +7,14 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from collectors import events
-from collectors.decode.aot import parse_metadata, summarize
-from collectors.decode.captured import Captured, Logged
-from collectors.decode.clean import clean, clean_text
-from collectors.decode.guard_tree import count_guards
-from collectors.decode.names import AOT_METADATA, GUARDS, SPAN, SYMBOLS
-from collectors.decode.paths import PathNamer
-from collectors.decode.stacks import named_stack, parse_frames, user_frame
+from compileboard.collectors import events
+from compileboard.collectors.decode.aot import parse_metadata, summarize
+from compileboard.collectors.decode.captured import Captured, Logged
+from compileboard.collectors.decode.clean import clean, clean_text
+from compileboard.collectors.decode.guard_tree import count_guards
+from compileboard.collectors.decode.names import AOT_METADATA, GUARDS, SPAN, SYMBOLS
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.decode.stacks import named_stack, parse_frames, user_frame
 
 _ARTIFACT = "artifact:"
 _TITLES = ("filename", "name", "url", "url_name", "op")

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from collectors.demo_history.history import HistoryStopped, end, find_setup, measure_history
-from collectors.demo_history.repository import NoRepository
-from collectors.record import hints
-from collectors.store.errors import StoreError
+from compileboard.collectors.demo_history.history import HistoryStopped, end, find_setup, measure_history
+from compileboard.collectors.demo_history.repository import NoRepository
+from compileboard.collectors.record import hints
+from compileboard.collectors.store.errors import StoreError
 
 INTERRUPTED = 130
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from collectors.demo_history.measured import SUITE, describe_run, list_measured
-from collectors.demo_history.repository import Repository
-from collectors.demo_history.versions import VERSIONS, Version
-from collectors.own import own_command
+from compileboard.collectors.demo_history.measured import SUITE, describe_run, list_measured
+from compileboard.collectors.demo_history.repository import Repository
+from compileboard.collectors.demo_history.versions import VERSIONS, Version
+from compileboard.start import own_command
 
 Say = Callable[[str], None]
 FINISHED = (0, 1)  # of bench: 1 is that every model failed, which a version may
@@ -115,7 +115,7 @@ def _measure(setup: Setup, flags: Sequence[str], folder: str, go_on: Callable[[]
 
     Raises: HistoryStopped in the benchmark's words.
     """
-    command = own_command("collectors", *setup.command(flags), "--only", f"path:{folder}/bench_models.py")
+    command = own_command("compileboard.collectors", *setup.command(flags), "--only", f"path:{folder}/bench_models.py")
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         bench = subprocess.Popen(

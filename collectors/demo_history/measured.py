@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from collectors.store.connect import open_reader
-from collectors.store.errors import StoreMissing
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.errors import StoreMissing
 
 SUITE = "demo_history"
 

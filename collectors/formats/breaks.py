@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from collectors.decode.breaks import parse_break
-from collectors.decode.paths import PathNamer
-from collectors.events import GraphBroke
-from collectors.formats.csv_text import Row
-from collectors.formats.results import BreakRow, ResultFile
+from compileboard.collectors.decode.breaks import parse_break
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.events import GraphBroke
+from compileboard.collectors.formats.csv_text import Row
+from compileboard.collectors.formats.results import BreakRow, ResultFile
 
 _FRAME = re.compile(r"<FrameSummary file (?P<file>.*?), line (?P<line>\d{1,9}) in (?P<name>.*?)>(?=, <FrameSummary |$)")
 

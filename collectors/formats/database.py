@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from collectors.events import BenchMeasured
-from collectors.formats import words
-from collectors.formats.csv_text import clean
-from collectors.formats.file_names import Named, read_name, stem_of
-from collectors.formats.json_text import read_objects
-from collectors.formats.results import Addition, ResultFile, task_of
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.formats import words
+from compileboard.collectors.formats.csv_text import clean
+from compileboard.collectors.formats.file_names import Named, read_name, stem_of
+from compileboard.collectors.formats.json_text import read_objects
+from compileboard.collectors.formats.results import Addition, ResultFile, task_of
 
 METRICS_FILE = "_compilation_metrics"
 _PLAIN = (str, int, float, bool)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from collectors.read.rejects import Rejects
+from compileboard.collectors.read.rejects import Rejects
 
 _BETWEEN = re.compile(r"[\s,\[\]\ufeff]*")
 _DECODER = json.JSONDecoder()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from collectors.events import BenchMeasured
-from collectors.formats import words
-from collectors.formats.breaks import read_break
-from collectors.formats.csv_text import Row, clean, decode, read_rows, read_table
-from collectors.formats.database import METRICS_FILE, read_database
-from collectors.formats.file_names import read_timings_name, stem_of
-from collectors.formats.npy import is_npy, read_timings, to_repeats
-from collectors.formats.results import Addition, ResultFile, count_lines, task_of
-from collectors.formats.tables import IDENTITY, METRICS, read_row
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.formats import words
+from compileboard.collectors.formats.breaks import read_break
+from compileboard.collectors.formats.csv_text import Row, clean, decode, read_rows, read_table
+from compileboard.collectors.formats.database import METRICS_FILE, read_database
+from compileboard.collectors.formats.file_names import read_timings_name, stem_of
+from compileboard.collectors.formats.npy import is_npy, read_timings, to_repeats
+from compileboard.collectors.formats.results import Addition, ResultFile, count_lines, task_of
+from compileboard.collectors.formats.tables import IDENTITY, METRICS, read_row
 
 _SUFFIX = re.compile(r"\.(?:csv|json|jsonl|npy)(?:\.(?:gz|zst|xz|bz2))?$", re.IGNORECASE)
 _TABLE = re.compile(

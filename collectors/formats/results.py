@@ -9,9 +9,9 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-from collectors.events import BenchMeasured
-from collectors.formats.file_names import Named, read_name, stem_of
-from collectors.read.rejects import Rejects
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.formats.file_names import Named, read_name, stem_of
+from compileboard.collectors.read.rejects import Rejects
 
 MOST_ROWS = 100_000  # of one file, which takes minutes; a suite of upstream's in every configuration has some thousand
 _RECORDS_OF_RESULT = 16  # of the benchmark database's JSON: one a metric

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from collectors.events import BenchMeasured
-from collectors.formats import words
-from collectors.formats.csv_text import Row
-from collectors.formats.file_names import Named
-from collectors.formats.results import ResultFile, task_of
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.formats import words
+from compileboard.collectors.formats.csv_text import Row
+from compileboard.collectors.formats.file_names import Named
+from compileboard.collectors.formats.results import ResultFile, task_of
 
 # Columns that say which series a row belongs to; each by every name that upstream and HUD give it.
 IDENTITY = {

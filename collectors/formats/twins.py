@@ -11,11 +11,11 @@ from datetime import datetime, timezone
 from statistics import median
 from typing import Any
 
-from collectors.events import BenchMeasured
-from collectors.formats import words
-from collectors.formats.database import METRICS_FILE
-from collectors.formats.file_names import damaged, read_timings_name
-from collectors.formats.results import ResultFile, task_of
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.formats import words
+from compileboard.collectors.formats.database import METRICS_FILE
+from compileboard.collectors.formats.file_names import damaged, read_timings_name
+from compileboard.collectors.formats.results import ResultFile, task_of
 
 _DIGITS = re.compile(r"\d{9,17}(?:\.\d+)?")
 

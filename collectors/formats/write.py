@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from collectors.decode.breaks import reason_text, user_stack
-from collectors.events import BenchMeasured, GraphBroke
-from collectors.formats.file_names import damaged
-from collectors.formats.npy import write_timings
-from collectors.formats.write_tables import (
+from compileboard.collectors.decode.breaks import reason_text, user_stack
+from compileboard.collectors.events import BenchMeasured, GraphBroke
+from compileboard.collectors.formats.file_names import damaged
+from compileboard.collectors.formats.npy import write_timings
+from compileboard.collectors.formats.write_tables import (
     Cell,
     Table,
     identity,

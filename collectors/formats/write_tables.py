@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectors.events import BenchMeasured
-from collectors.formats.words import COUNTS, FLOATS
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.formats.words import COUNTS, FLOATS
 
 Cell = str | int | float
 

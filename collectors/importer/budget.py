@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Callable
 from types import FrameType
 
-from collectors.importer.loader import Progress
-from collectors.read.sources import LimitExceeded, Limits
+from compileboard.collectors.importer.loader import Progress
+from compileboard.collectors.read.sources import LimitExceeded, Limits
 
 PAUSE_SIGNAL = signal.SIGUSR1
 

@@ -13,19 +13,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from collectors.importer.budget import Budget
-from collectors.importer.follow import await_log
-from collectors.importer.follow import follow as go_on
-from collectors.importer.lines import ProgressLines
-from collectors.importer.loader import APART_US, Imported, Loader, Options, Progress
-from collectors.importer.results import load_results
-from collectors.read.rejects import Reject
-from collectors.read.sources import NO_LIMITS, NO_NAMES, Limits, LogSource, NoSuchLog, SourceGroup, find_sources
-from collectors.record import hints
-from collectors.record.indexing import index_after
-from collectors.rejects import KINDS
-from collectors.store.connect import open_writer
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.importer.budget import Budget
+from compileboard.collectors.importer.follow import await_log
+from compileboard.collectors.importer.follow import follow as go_on
+from compileboard.collectors.importer.lines import ProgressLines
+from compileboard.collectors.importer.loader import APART_US, Imported, Loader, Options, Progress
+from compileboard.collectors.importer.results import load_results
+from compileboard.collectors.read.rejects import Reject
+from compileboard.collectors.read.sources import (
+    NO_LIMITS,
+    NO_NAMES,
+    Limits,
+    LogSource,
+    NoSuchLog,
+    SourceGroup,
+    find_sources,
+)
+from compileboard.collectors.record import hints
+from compileboard.collectors.record.indexing import index_after
+from compileboard.collectors.rejects import KINDS
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.migrations import migrate_connection
 
 REJECTED = 1
 SLOW_BYTES = 4 << 20  # files of results above this are said to take a while

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from collectors.importer.loader import Loader, Progress
-from collectors.read.sources import NoSuchLog, SourceGroup
+from compileboard.collectors.importer.loader import Loader, Progress
+from compileboard.collectors.read.sources import NoSuchLog, SourceGroup
 
 INTERVAL_S = 0.5
 HEARTBEAT_S = 5.0

@@ -6,9 +6,9 @@ import json
 import time
 from typing import Any, TextIO
 
-from collectors.importer.budget import Paused
-from collectors.importer.loader import Imported, Progress
-from collectors.read.sources import LimitExceeded, SourceGroup
+from compileboard.collectors.importer.budget import Paused
+from compileboard.collectors.importer.loader import Imported, Progress
+from compileboard.collectors.read.sources import LimitExceeded, SourceGroup
 
 INTERVAL_S = 0.25
 

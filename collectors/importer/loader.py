@@ -8,21 +8,21 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
-from collectors.decode.captured import Captured
-from collectors.decode.decoder import Decoder
-from collectors.decode.paths import PathNamer, Qualify
-from collectors.events import Event, RunEnded, RunStarted
-from collectors.importer.reading import Reading
-from collectors.importer.withhold import withhold
-from collectors.read.head import HEAD_BYTES, Head, PeekedFile, read_head
-from collectors.read.rejects import Rejects
-from collectors.read.sources import LimitExceeded, LogSource, NoSuchLog, SourceGroup
-from collectors.read.trace_log import TraceLog
-from collectors.record.home import new_run_id
-from collectors.record.source_index import qualify
-from collectors.store.connect import checkpoint
-from collectors.store.ingest import Ingestor, IngestResult
-from collectors.store.logs import (
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.paths import PathNamer, Qualify
+from compileboard.collectors.events import Event, RunEnded, RunStarted
+from compileboard.collectors.importer.reading import Reading
+from compileboard.collectors.importer.withhold import withhold
+from compileboard.collectors.read.head import HEAD_BYTES, Head, PeekedFile, read_head
+from compileboard.collectors.read.rejects import Rejects
+from compileboard.collectors.read.sources import LimitExceeded, LogSource, NoSuchLog, SourceGroup
+from compileboard.collectors.read.trace_log import TraceLog
+from compileboard.collectors.record.home import new_run_id
+from compileboard.collectors.record.source_index import qualify
+from compileboard.collectors.store.connect import checkpoint
+from compileboard.collectors.store.ingest import Ingestor, IngestResult
+from compileboard.collectors.store.logs import (
     LEARNT_LATE,
     LogRow,
     complete_process,

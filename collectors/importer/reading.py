@@ -7,21 +7,21 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from collectors.decode.captured import Captured
-from collectors.events import CompileStarted, Event, ProcessStarted, Recompiled, SpanSeen
-from collectors.read.head import Head, PeekedFile, facts_of
-from collectors.read.log_clock import LogClock
-from collectors.read.rejects import Rejects
-from collectors.read.sources import LogSource, SourceDamaged
-from collectors.read.trace_log import ReadStats, TraceLog
-from collectors.record.traces import count_refused, list_rejects
-from collectors.rejects import OF_LAST_READING
-from collectors.store.connect import checkpoint
-from collectors.store.ingest import IngestResult
-from collectors.store.logs import LEARNT_LATE, LogRow, advance_log, complete_process, keep_rejects
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.events import CompileStarted, Event, ProcessStarted, Recompiled, SpanSeen
+from compileboard.collectors.read.head import Head, PeekedFile, facts_of
+from compileboard.collectors.read.log_clock import LogClock
+from compileboard.collectors.read.rejects import Rejects
+from compileboard.collectors.read.sources import LogSource, SourceDamaged
+from compileboard.collectors.read.trace_log import ReadStats, TraceLog
+from compileboard.collectors.record.traces import count_refused, list_rejects
+from compileboard.collectors.rejects import OF_LAST_READING
+from compileboard.collectors.store.connect import checkpoint
+from compileboard.collectors.store.ingest import IngestResult
+from compileboard.collectors.store.logs import LEARNT_LATE, LogRow, advance_log, complete_process, keep_rejects
 
 if TYPE_CHECKING:
-    from collectors.importer.loader import Loader, Progress
+    from compileboard.collectors.importer.loader import Loader, Progress
 
 BATCH_EVENTS = 2_000
 BATCH_BYTES = 8 << 20  # of texts

@@ -10,14 +10,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from collectors.events import BenchMeasured
-from collectors.formats.file_names import stem_of
-from collectors.formats.results import ResultFile, digest
-from collectors.formats.twins import Merged, commit_key
-from collectors.read.sources import LogSource
-from collectors.record.home import new_run_id
-from collectors.store.logs import find_logs
-from collectors.store.result_files import find_runs_of_any, list_result_files
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.formats.file_names import stem_of
+from compileboard.collectors.formats.results import ResultFile, digest
+from compileboard.collectors.formats.twins import Merged, commit_key
+from compileboard.collectors.read.sources import LogSource
+from compileboard.collectors.record.home import new_run_id
+from compileboard.collectors.store.logs import find_logs
+from compileboard.collectors.store.result_files import find_runs_of_any, list_result_files
 
 ALONE = "alone"  # salt of files without a measured time that come without one that has
 

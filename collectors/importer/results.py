@@ -9,21 +9,21 @@ from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 
-from collectors.decode.fit import fit_event
-from collectors.decode.paths import PathNamer
-from collectors.events import BenchMeasured, Event, ProcessStarted, RunEnded, RunStarted
-from collectors.formats.breaks import break_event
-from collectors.formats.read import read_results
-from collectors.formats.results import digest, task_of
-from collectors.formats.twins import Merged, merge, series_text, table_of_breaks, time_us_of
-from collectors.importer.loader import STATE, Imported, Options, Progress
-from collectors.importer.result_runs import ReadFile, ResultFolder, ResultRun, part_folders, plan_runs
-from collectors.read.rejects import Rejects
-from collectors.read.sources import LimitExceeded, LogSource, NoSuchLog, SourceDamaged, SourceGroup
-from collectors.record.traces import count_refused, list_rejects
-from collectors.store.ingest import Ingestor, IngestResult
-from collectors.store.logs import advance_log, find_logs, forget_deletion, replace_rejects
-from collectors.store.result_files import add_result_file, count_rows, find_result_runs
+from compileboard.collectors.decode.fit import fit_event
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.events import BenchMeasured, Event, ProcessStarted, RunEnded, RunStarted
+from compileboard.collectors.formats.breaks import break_event
+from compileboard.collectors.formats.read import read_results
+from compileboard.collectors.formats.results import digest, task_of
+from compileboard.collectors.formats.twins import Merged, merge, series_text, table_of_breaks, time_us_of
+from compileboard.collectors.importer.loader import STATE, Imported, Options, Progress
+from compileboard.collectors.importer.result_runs import ReadFile, ResultFolder, ResultRun, part_folders, plan_runs
+from compileboard.collectors.read.rejects import Rejects
+from compileboard.collectors.read.sources import LimitExceeded, LogSource, NoSuchLog, SourceDamaged, SourceGroup
+from compileboard.collectors.record.traces import count_refused, list_rejects
+from compileboard.collectors.store.ingest import Ingestor, IngestResult
+from compileboard.collectors.store.logs import advance_log, find_logs, forget_deletion, replace_rejects
+from compileboard.collectors.store.result_files import add_result_file, count_rows, find_result_runs
 
 MOST_BYTES = 256 << 20  # of one file; the phases of all models of a suite, upstream's largest, have some 40 MB
 _PIECE_BYTES = 1 << 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from collectors.decode.captured import Captured
-from collectors.decode.names import AOT_METADATA, GUARDS, SPAN, SYMBOLS, is_event
-from collectors.decode.redact import withhold_source
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.names import AOT_METADATA, GUARDS, SPAN, SYMBOLS, is_event
+from compileboard.collectors.decode.redact import withhold_source
 
 # Texts whose every form is known, so that what is the user's can be told from what is torch's. All others are dropped:
 # what cannot be redacted for certain is not stored.

@@ -319,7 +319,7 @@ def uninstall_hooks() -> bool:
 
 def current_of_other_copy() -> Hooks | None:
     """Return what another copy of this package, under its other name, has installed in this process."""
-    for name in ("collectors", "_compileboard"):
+    for name in ("compileboard.collectors", "_compileboard"):
         other = sys.modules.get(f"{name}.observe.hooks")
         if other is not None and other.__name__ != __name__ and hasattr(other, "current_of_other_copy"):
             installed: Hooks | None = other.current()

@@ -15,8 +15,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
-from collectors.read.streams import CHUNK_BYTES, Chunks, Gauge, LimitExceeded, SourceDamaged, clean_name, read_chunks
-from collectors.read.unpack import HEAD_BYTES, Unpack, damaged, peel, unpack_bzip2, unpack_deflate, unpack_zstd
+from compileboard.collectors.read.streams import (
+    CHUNK_BYTES,
+    Chunks,
+    Gauge,
+    LimitExceeded,
+    SourceDamaged,
+    clean_name,
+    read_chunks,
+)
+from compileboard.collectors.read.unpack import (
+    HEAD_BYTES,
+    Unpack,
+    damaged,
+    peel,
+    unpack_bzip2,
+    unpack_deflate,
+    unpack_zstd,
+)
 
 _LONG_NAME_BYTES = 1 << 20  # a header that claims a longer name would have it read into memory
 _UNPACK: dict[int, Unpack | None] = {0: None, 8: unpack_deflate, 12: unpack_bzip2, 93: unpack_zstd}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from collectors.read.rejects import Rejects
+from compileboard.collectors.read.rejects import Rejects
 
 BLOCK_BYTES = 512 << 10  # within a core's cache; 4 MiB take a third longer
 LARGEST_BYTES = 64 << 20

@@ -10,10 +10,10 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, BinaryIO
 
-from collectors.events import ArtifactSeen, Compiled, Event
-from collectors.read.blocks import LARGEST_BYTES
-from collectors.read.log_clock import LogClock
-from collectors.read.trace_log import PREFIX, pid_of
+from compileboard.collectors.events import ArtifactSeen, Compiled, Event
+from compileboard.collectors.read.blocks import LARGEST_BYTES
+from compileboard.collectors.read.log_clock import LogClock
+from compileboard.collectors.read.trace_log import PREFIX, pid_of
 
 HEAD_BYTES = 4 << 20  # the first compile's metrics are within this in every log seen so far
 _PID = re.compile(rb"^(?:\[rank\d+\]:)?[VDIWEC]\d{4} \S+ +(\d{1,20}) ", re.MULTILINE)

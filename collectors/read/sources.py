@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from collectors.formats.read import has_results_name, is_results
-from collectors.read.archives import Container, Listing, is_tar, is_zip, list_tar, list_zip
-from collectors.read.streams import (
+from compileboard.collectors.formats.read import has_results_name, is_results
+from compileboard.collectors.read.archives import Container, Listing, is_tar, is_zip, list_tar, list_zip
+from compileboard.collectors.read.streams import (
     CHUNK_BYTES,
     Chunks,
     Gauge,
@@ -28,7 +28,7 @@ from collectors.read.streams import (
     clean_name,
     read_chunks,
 )
-from collectors.read.unpack import HEAD_BYTES, find_unpack
+from compileboard.collectors.read.unpack import HEAD_BYTES, find_unpack
 
 __all__ = ["LimitExceeded", "Limits", "LogSource", "NoSuchLog", "SourceDamaged", "SourceGroup", "find_sources"]
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from collectors.decode.captured import Captured
-from collectors.decode.clean import clean_text
-from collectors.read.rejects import Rejects
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.clean import clean_text
+from compileboard.collectors.read.rejects import Rejects
 
 SUFFIX = ".jsonl"
 LOSSES_SUFFIX = ".losses"

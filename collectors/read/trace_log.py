@@ -14,13 +14,13 @@ from hashlib import blake2b, md5
 from pathlib import Path
 from typing import Any
 
-from collectors.decode.captured import Captured, Logged
-from collectors.decode.fit import show_value
-from collectors.decode.names import SPAN, STRING, is_event, needs_payload
-from collectors.fast_json import loads
-from collectors.read.blocks import BlockReader, Piece, Readable
-from collectors.read.log_clock import LogClock
-from collectors.read.rejects import Rejects
+from compileboard.collectors.decode.captured import Captured, Logged
+from compileboard.collectors.decode.fit import show_value
+from compileboard.collectors.decode.names import SPAN, STRING, is_event, needs_payload
+from compileboard.collectors.fast_json import loads
+from compileboard.collectors.read.blocks import BlockReader, Piece, Readable
+from compileboard.collectors.read.log_clock import LogClock
+from compileboard.collectors.read.rejects import Rejects
 
 # Behind the time stands the process; torch 2.4 writes the thread there.
 PREFIX = re.compile(

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from collectors.read.streams import CHUNK_BYTES, Chunks, SourceDamaged
+from compileboard.collectors.read.streams import CHUNK_BYTES, Chunks, SourceDamaged
 
 HEAD_BYTES = 512  # one tar header, more than any other magic needs
 _IN_BYTES = 64 * 1024

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 COLLECT = "compileboard-collect"
+OWN_MODULES = (("-m", "collectors"), ("-m", "compileboard.collectors"))
 
 
 def default_name(command: list[str]) -> str:
@@ -29,7 +30,7 @@ def default_name(command: list[str]) -> str:
 def _observed_inside(command: list[str]) -> list[str]:
     """Return what a `collectors run -- COMMAND` inside this command observes, if there is one."""
     own = os.path.basename(command[0]) == COLLECT or (
-        _is_python(command[0]) and ("-m", "collectors") in list(pairwise(command))[:4]
+        _is_python(command[0]) and any(pair in OWN_MODULES for pair in list(pairwise(command))[:4])
     )
     return command[command.index("--") + 1 :] if own and "--" in command else []
 

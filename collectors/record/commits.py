@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Callable
 from contextlib import closing
 
-from collectors.record.git import ask_git
-from collectors.record.history import read_commits
-from collectors.store.commits import Commit, count_commits, keep_commits
-from collectors.store.connect import checkpoint, open_reader, open_writer, write_transaction
+from compileboard.collectors.record.git import ask_git
+from compileboard.collectors.record.history import read_commits
+from compileboard.collectors.store.commits import Commit, count_commits, keep_commits
+from compileboard.collectors.store.connect import checkpoint, open_reader, open_writer, write_transaction
 
 MOST_COMMITS = 200_000  # linux and pytorch have fewer along first parents
 READ_MOST_S = 300.0

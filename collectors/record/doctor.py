@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collectors.record import hints
-from collectors.record.facts import gpu_facts
-from collectors.record.home import spool_root
-from collectors.record.opening import joined_run_id
-from collectors.record.set_aside import list_set_aside
-from collectors.store.connect import open_reader
-from collectors.store.errors import StoreError, StoreMissing
+from compileboard.collectors.record import hints
+from compileboard.collectors.record.facts import gpu_facts
+from compileboard.collectors.record.home import spool_root
+from compileboard.collectors.record.opening import joined_run_id
+from compileboard.collectors.record.set_aside import list_set_aside
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.errors import StoreError, StoreMissing
 
 OLDEST_TORCH, NEWEST_TORCH = (2, 4), (2, 13)
 LOW_DISK_BYTES = 1 << 30

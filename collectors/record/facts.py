@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collectors.scrub import scrub_text
+from compileboard.collectors.scrub import scrub_text
 
 ASK_TIMEOUT_S = 5.0
 

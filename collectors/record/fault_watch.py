@@ -16,7 +16,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.events import Compiled, CompileFailed, CompileStarted, Event, PageFaultsCounted, ProcessStarted
+from compileboard.collectors.events import (
+    Compiled,
+    CompileFailed,
+    CompileStarted,
+    Event,
+    PageFaultsCounted,
+    ProcessStarted,
+)
 
 WINDOW_S = 1.0
 CALM_S = 2.0  # after a process's last event

@@ -30,12 +30,12 @@ def _write(script: str, words: tuple[str, ...], database: str, then: str) -> str
 
 def _program(script: str) -> str:
     """Name the console script if one was invoked, or is on PATH beside a program of the person's own."""
-    module = f"-m {PACKAGES[script]}"
     invoked = sys.argv[0] if sys.argv else ""
     if os.path.basename(invoked) == "__main__.py":
         original = getattr(sys, "orig_argv", None) or ["python"]
-        return f"{shlex.quote(original[0])} {module}"
+        in_clone = any(package in original for package in PACKAGES.values())
+        return f"{shlex.quote(original[0])} -m {'' if in_clone else 'compileboard.'}{PACKAGES[script]}"
     if os.path.basename(invoked) in PACKAGES:
         folder = os.path.dirname(invoked)  # typed with its path, it is not on PATH, nor is the other one
         return shlex.quote(os.path.join(folder, script)) if folder and not shutil.which(script) else script
-    return script if shutil.which(script) else f"python {module}"
+    return script if shutil.which(script) else f"python -m compileboard.{PACKAGES[script]}"

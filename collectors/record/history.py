@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from collectors.events import CommitsSeen
-from collectors.record.git import ask_git
-from collectors.scrub import scrub_text
-from collectors.store.commits import Commit
+from compileboard.collectors.events import CommitsSeen
+from compileboard.collectors.record.git import ask_git
+from compileboard.collectors.scrub import scrub_text
+from compileboard.collectors.store.commits import Commit
 
 FIRST_PARENTS = 300  # more than a day of a busy repository: a run a day leaves no gap
 EVENT_BYTES = 40_000  # what they may take as an event; with long subjects it holds fewer commits

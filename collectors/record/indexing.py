@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from collectors.record import hints
-from collectors.record.summary import find_run
-from collectors.store.connect import checkpoint, open_reader, open_writer
-from collectors.store.errors import StoreError
-from collectors.store.search import Progress, index_run, list_pending
+from compileboard.collectors.record import hints
+from compileboard.collectors.record.summary import find_run
+from compileboard.collectors.store.connect import checkpoint, open_reader, open_writer
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.search import Progress, index_run, list_pending
 
 Say = Callable[[str], None]
 

@@ -7,13 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collectors.record.command import default_name
-from collectors.record.facts import program_folder
-from collectors.record.manifest import Manifest
-from collectors.record.opening import current_folder, describe_run, joined_run_id, kept_words, make_spool, spool_folder
-from collectors.record.program import Outcome, signal_name
-from collectors.record.recorder import Recorder
-from collectors.record.recording import Recording
+from compileboard.collectors.record.command import default_name
+from compileboard.collectors.record.facts import program_folder
+from compileboard.collectors.record.manifest import Manifest
+from compileboard.collectors.record.opening import (
+    current_folder,
+    describe_run,
+    joined_run_id,
+    kept_words,
+    make_spool,
+    spool_folder,
+)
+from compileboard.collectors.record.program import Outcome, signal_name
+from compileboard.collectors.record.recorder import Recorder
+from compileboard.collectors.record.recording import Recording
 
 INJECT = Path(__file__).resolve().parent.parent / "observe" / "inject"
 TRACE_NAME = "trace"

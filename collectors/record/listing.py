@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Iterable
 from datetime import datetime
 
-from collectors.decode.clean import clean
-from collectors.record import hints
-from collectors.record.summary import NOT_RECORDED, duration_text, printable
-from collectors.store.connect import open_reader
+from compileboard.collectors.decode.clean import clean
+from compileboard.collectors.record import hints
+from compileboard.collectors.record.summary import NOT_RECORDED, duration_text, printable
+from compileboard.collectors.store.connect import open_reader
 
 HEADER = ("run", "started", "name", "suite", "state", "compiles", "breaks", "recomp.", "compiling", "took")
 COMPILES, COMPILING = 5, 8  # columns: the first number, and what a narrow terminal goes without

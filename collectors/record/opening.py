@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from collectors.decode.redact import withhold_code
-from collectors.record.facts import git_facts, gpu_facts, host_facts
-from collectors.record.home import new_run_id, spool_root
-from collectors.record.manifest import RUN_ID, Manifest
-from collectors.record.problems import describe_error
-from collectors.scrub import scrub_argv, scrub_environment, scrub_values
-from collectors.store.errors import StoreError
+from compileboard.collectors.decode.redact import withhold_code
+from compileboard.collectors.record.facts import git_facts, gpu_facts, host_facts
+from compileboard.collectors.record.home import new_run_id, spool_root
+from compileboard.collectors.record.manifest import RUN_ID, Manifest
+from compileboard.collectors.record.problems import describe_error
+from compileboard.collectors.scrub import scrub_argv, scrub_environment, scrub_values
+from compileboard.collectors.store.errors import StoreError
 
 Fact = TypeVar("Fact")
 

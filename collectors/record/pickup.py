@@ -9,15 +9,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collectors.decode.clean import clean_text
-from collectors.read.spool import writers_alive
-from collectors.record.home import spool_root
-from collectors.record.manifest import NAME, read_manifest
-from collectors.record.problems import describe_error, may_pass
-from collectors.record.recorder import Recorder, SpoolLock
-from collectors.record.set_aside import set_aside
-from collectors.record.sidecar import spawn_sidecar
-from collectors.store.errors import StoreBusy
+from compileboard.collectors.decode.clean import clean_text
+from compileboard.collectors.read.spool import writers_alive
+from compileboard.collectors.record.home import spool_root
+from compileboard.collectors.record.manifest import NAME, read_manifest
+from compileboard.collectors.record.problems import describe_error, may_pass
+from compileboard.collectors.record.recorder import Recorder, SpoolLock
+from compileboard.collectors.record.set_aside import set_aside
+from compileboard.collectors.record.sidecar import spawn_sidecar
+from compileboard.collectors.store.errors import StoreBusy
 
 PATIENCE_MS = 1_000  # for each database: the command that was asked for waits behind this
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from collectors.store.errors import NotAStore, StoreError
+from compileboard.collectors.store.errors import NotAStore, StoreError
 
 NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # of the collector's extra
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from collectors.record.group import GroupWatch
+from compileboard.collectors.record.group import GroupWatch
 
 STEP_S = 0.2
 # Passed on to the program, unless the terminal has already sent them to it as well.

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collectors.record.recorder import Recorder
+    from compileboard.collectors.record.recorder import Recorder
 
 INTERVAL_S = 0.5
 LEAST_ROWS = 5

@@ -16,29 +16,35 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from collectors.decode import registry
-from collectors.decode.captured import Captured
-from collectors.decode.clean import clean, clean_text
-from collectors.decode.decoder import Decoder
-from collectors.decode.paths import PathNamer
-from collectors.events import Event, RecordsLost, RunEnded, RunStarted
-from collectors.read.spool import SUFFIX, SpoolReader, writers_alive
-from collectors.record.fault_watch import FaultWatch
-from collectors.record.history import say_history
-from collectors.record.manifest import NAME as MANIFEST
-from collectors.record.manifest import Manifest
-from collectors.record.problems import describe_error
-from collectors.record.said import NAME as SAID
-from collectors.record.said import SaidEvents
-from collectors.record.source_index import qualify
-from collectors.record.traces import TraceReader, list_rejects
-from collectors.store.connect import BUSY_TIMEOUT_MS, checkpoint, open_reader, open_writer, write_transaction
-from collectors.store.errors import StoreError, StoreMoved, explain
-from collectors.store.ingest import Ingestor
-from collectors.store.logs import keep_run_rejects
-from collectors.store.migrations import migrate_connection
-from collectors.store.search import index_run
-from collectors.store.trace_files import keep_trace_file
+from compileboard.collectors.decode import registry
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.clean import clean, clean_text
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.events import Event, RecordsLost, RunEnded, RunStarted
+from compileboard.collectors.read.spool import SUFFIX, SpoolReader, writers_alive
+from compileboard.collectors.record.fault_watch import FaultWatch
+from compileboard.collectors.record.history import say_history
+from compileboard.collectors.record.manifest import NAME as MANIFEST
+from compileboard.collectors.record.manifest import Manifest
+from compileboard.collectors.record.problems import describe_error
+from compileboard.collectors.record.said import NAME as SAID
+from compileboard.collectors.record.said import SaidEvents
+from compileboard.collectors.record.source_index import qualify
+from compileboard.collectors.record.traces import TraceReader, list_rejects
+from compileboard.collectors.store.connect import (
+    BUSY_TIMEOUT_MS,
+    checkpoint,
+    open_reader,
+    open_writer,
+    write_transaction,
+)
+from compileboard.collectors.store.errors import StoreError, StoreMoved, explain
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.logs import keep_run_rejects
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.search import index_run
+from compileboard.collectors.store.trace_files import keep_trace_file
 
 BATCH = 500
 HEARTBEAT_S = 5.0

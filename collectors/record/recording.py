@@ -10,13 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from collectors.read.spool import writers_alive
-from collectors.record.manifest import Manifest
-from collectors.record.problems import describe_error, may_pass
-from collectors.record.recorder import Recorder, SpoolLock
-from collectors.record.sidecar import spawn_sidecar
-from collectors.store.connect import BUSY_TIMEOUT_MS, set_patience
-from collectors.store.errors import StoreBusy, StoreError, StoreFull
+from compileboard.collectors.read.spool import writers_alive
+from compileboard.collectors.record.manifest import Manifest
+from compileboard.collectors.record.problems import describe_error, may_pass
+from compileboard.collectors.record.recorder import Recorder, SpoolLock
+from compileboard.collectors.record.sidecar import spawn_sidecar
+from compileboard.collectors.store.connect import BUSY_TIMEOUT_MS, set_patience
+from compileboard.collectors.store.errors import StoreBusy, StoreError, StoreFull
 
 PATIENCE_MS = 200  # for a database that another program holds: meanwhile signals are to be passed on
 

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from collectors.decode.fit import fit_event
-from collectors.events import Event, dump_event, load_event
-from collectors.read.spool import is_file
+from compileboard.collectors.decode.fit import fit_event
+from compileboard.collectors.events import Event, dump_event, load_event
+from compileboard.collectors.read.spool import is_file
 
 NAME = "said.events"
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.decode.clean import clean_text
-from collectors.record.home import home, spool_root
-from collectors.record.manifest import read_manifest
+from compileboard.collectors.decode.clean import clean_text
+from compileboard.collectors.record.home import home, spool_root
+from compileboard.collectors.record.manifest import read_manifest
 
 REASON = "reason.txt"
 

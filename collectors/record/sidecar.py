@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-from collectors.own import own_command
-from collectors.read.spool import writers_alive
-from collectors.record.manifest import read_manifest
-from collectors.record.recorder import Recorder, SpoolLock
-from collectors.store.errors import StoreError, StoreMoved
+from compileboard.collectors.read.spool import writers_alive
+from compileboard.collectors.record.manifest import read_manifest
+from compileboard.collectors.record.recorder import Recorder, SpoolLock
+from compileboard.collectors.store.errors import StoreError, StoreMoved
+from compileboard.start import own_command
 
 STEP_S = 0.2
 RETRY_S = 2.0
@@ -22,7 +22,7 @@ def spawn_sidecar(folder: Path) -> None:
     """Start a sidecar that outlives this process and its terminal."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_SPOOL")}
     subprocess.Popen(
-        own_command("collectors.record.sidecar", str(folder)),
+        own_command("compileboard.collectors.record.sidecar", str(folder)),
         cwd="/",  # it outlives the program, whose folder may be taken away
         env={**kept, "CUDA_VISIBLE_DEVICES": ""},
         stdin=subprocess.DEVNULL,

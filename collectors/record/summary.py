@@ -9,10 +9,10 @@ import textwrap
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from collectors.record import hints
-from collectors.record.home import ULID_ALPHABET
-from collectors.record.result_counts import count_outcomes, find_geomeans
-from collectors.store.connect import open_reader
+from compileboard.collectors.record import hints
+from compileboard.collectors.record.home import ULID_ALPHABET
+from compileboard.collectors.record.result_counts import count_outcomes, find_geomeans
+from compileboard.collectors.store.connect import open_reader
 
 TOP = 5
 NOT_RECORDED = "not recorded"

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from collectors.decode.captured import Captured
-from collectors.decode.clean import clean_text
-from collectors.decode.decoder import Decoder
-from collectors.events import ConfigSeen, Event, FrameContext
-from collectors.read.head import HEAD_BYTES, read_head
-from collectors.read.rejects import Rejects
-from collectors.read.trace_log import ReadStats, TraceLog
-from collectors.store.frames import FrameBook
-from collectors.store.ingest import HELD_WHOLE, Ingestor, IngestResult, Refused
-from collectors.store.logs import advance_log, find_logs, keep_rejects
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.clean import clean_text
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.events import ConfigSeen, Event, FrameContext
+from compileboard.collectors.read.head import HEAD_BYTES, read_head
+from compileboard.collectors.read.rejects import Rejects
+from compileboard.collectors.read.trace_log import ReadStats, TraceLog
+from compileboard.collectors.store.frames import FrameBook
+from compileboard.collectors.store.ingest import HELD_WHOLE, Ingestor, IngestResult, Refused
+from compileboard.collectors.store.logs import advance_log, find_logs, keep_rejects
 
 BATCH = 2_000
 

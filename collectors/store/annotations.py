@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 
-from collectors.store.connect import write_transaction
+from compileboard.collectors.store.connect import write_transaction
 
 TITLE_LIMIT = 200
 NOTE_LIMIT = 20_000

@@ -8,7 +8,7 @@ import sqlite3
 import time
 from dataclasses import asdict, dataclass
 
-from collectors.store.connect import write_transaction
+from compileboard.collectors.store.connect import write_transaction
 
 USER_AGENT_LIMIT = 300
 

@@ -8,8 +8,8 @@ import sqlite3
 import time
 from typing import Any
 
-from collectors.store.codec import pack
-from collectors.store.connect import write_transaction
+from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.connect import write_transaction
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+@/-]{0,98}[A-Za-z0-9._+@-])?")
 # What a name would hide, or be hidden by, where people say what to compare with.

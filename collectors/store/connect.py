@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from collectors.store.errors import (
+from compileboard.collectors.store.errors import (
     NotAStore,
     StoreMissing,
     StoreNeedsMigration,

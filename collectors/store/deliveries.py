@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from collectors.store.connect import write_transaction
+from compileboard.collectors.store.connect import write_transaction
 
 ERROR_LIMIT = 1000
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from collectors.store.connect import write_transaction
+from compileboard.collectors.store.connect import write_transaction
 
 ACTIONS = ("acknowledge", "ignore", "note", "reopen")
 # What an action makes of a finding's handling; a note leaves it.

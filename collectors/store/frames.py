@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field
 
-from collectors.events import FrameContext
+from compileboard.collectors.events import FrameContext
 
 
 @dataclass

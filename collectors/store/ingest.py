@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectors.events import (
+from compileboard.collectors.events import (
     ArtifactSeen,
     BenchMeasured,
     CommitsSeen,
@@ -28,16 +28,16 @@ from collectors.events import (
     dump_event,
     load_event,
 )
-from collectors.store.codec import pack, unpack
-from collectors.store.connect import write_transaction
-from collectors.store.errors import StoreError, explain
-from collectors.store.frames import FrameBook
-from collectors.store.rows import WRITERS
-from collectors.store.rows_shared import Batch
-from collectors.store.run_summaries import write_summaries
-from collectors.store.stacks import StackBook
-from collectors.store.totals import Totals
-from collectors.store.trace_rows import TraceRows
+from compileboard.collectors.store.codec import pack, unpack
+from compileboard.collectors.store.connect import write_transaction
+from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.frames import FrameBook
+from compileboard.collectors.store.rows import WRITERS
+from compileboard.collectors.store.rows_shared import Batch
+from compileboard.collectors.store.run_summaries import write_summaries
+from compileboard.collectors.store.stacks import StackBook
+from compileboard.collectors.store.totals import Totals
+from compileboard.collectors.store.trace_rows import TraceRows
 
 HELD_WHOLE: frozenset[type[Event]] = frozenset(
     (CommitsSeen, ConfigSeen, PageFaultsCounted, ArtifactSeen, SpanSeen, SymbolSeen)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.rejects import OF_LAST_READING
-from collectors.store.errors import StoreError
+from compileboard.collectors.rejects import OF_LAST_READING
+from compileboard.collectors.store.errors import StoreError
 
 
 class ReadElsewhere(StoreError):

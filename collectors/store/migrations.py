@@ -10,10 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from collectors.store.connect import APPLICATION_ID, DATABASE_VERSION, checkpoint, open_writer, write_transaction
-from collectors.store.errors import StoreError, explain
-from collectors.store.run_summaries import grow_summaries
-from collectors.store.stacks import grow_stacks
+from compileboard.collectors.store.connect import (
+    APPLICATION_ID,
+    DATABASE_VERSION,
+    checkpoint,
+    open_writer,
+    write_transaction,
+)
+from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.run_summaries import grow_summaries
+from compileboard.collectors.store.stacks import grow_stacks
 
 SCHEMA = Path(__file__).with_name("schema.sql")
 SCHEMA_2 = Path(__file__).with_name("schema_2.sql")

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from collectors.store.codec import pack_large
+from compileboard.collectors.store.codec import pack_large
 
 _REMEMBERED = 20_000  # texts whose row is known by heart
 _AT_ONCE_BYTES = 4 << 10  # a shorter text is packed before a thread would have begun

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 
-from collectors.events import (
+from compileboard.collectors.events import (
     ArtifactSeen,
     BenchMeasured,
     CacheLookedUp,
@@ -27,13 +27,13 @@ from collectors.events import (
     SpanSeen,
     SymbolSeen,
 )
-from collectors.store.codec import pack
-from collectors.store.commits import Commit, keep_commits
-from collectors.store.rows_bench import write_result
-from collectors.store.rows_compile import write_break, write_compiled, write_start
-from collectors.store.rows_recompile import write_recompile
-from collectors.store.rows_runtime import write_runtime_failure
-from collectors.store.rows_shared import Batch, pick
+from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.commits import Commit, keep_commits
+from compileboard.collectors.store.rows_bench import write_result
+from compileboard.collectors.store.rows_compile import write_break, write_compiled, write_start
+from compileboard.collectors.store.rows_recompile import write_recompile
+from compileboard.collectors.store.rows_runtime import write_runtime_failure
+from compileboard.collectors.store.rows_shared import Batch, pick
 
 Connection = sqlite3.Connection
 

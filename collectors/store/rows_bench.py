@@ -6,10 +6,10 @@ import json
 import math
 from typing import Any
 
-from collectors.events import BenchMeasured
-from collectors.store.codec import pack
-from collectors.store.result_rows import COUNTS
-from collectors.store.rows_shared import Batch, pick
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.result_rows import COUNTS
+from compileboard.collectors.store.rows_shared import Batch, pick
 
 # Upstream's column -> ours, which names its unit. A column that is not here is kept in result_values.
 REALS = {

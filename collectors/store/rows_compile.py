@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from collectors.events import Compiled, CompileStarted, GraphBroke
-from collectors.store.frames import Compile
-from collectors.store.rows_recompile import name_recompiles
-from collectors.store.rows_shared import Batch, find_function, pick
-from collectors.store.totals import BREAKS, CAUSES, FUNCTIONS, Totals
+from compileboard.collectors.events import Compiled, CompileStarted, GraphBroke
+from compileboard.collectors.store.frames import Compile
+from compileboard.collectors.store.rows_recompile import name_recompiles
+from compileboard.collectors.store.rows_shared import Batch, find_function, pick
+from compileboard.collectors.store.totals import BREAKS, CAUSES, FUNCTIONS, Totals
 
 Connection = sqlite3.Connection
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")

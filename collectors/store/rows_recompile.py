@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-from collectors.decode.guard_advice import suggest_in
-from collectors.events import Recompiled, load_event
-from collectors.store.codec import unpack
-from collectors.store.rows_shared import Batch, pick
-from collectors.store.totals import CAUSES, FUNCTIONS
+from compileboard.collectors.decode.guard_advice import suggest_in
+from compileboard.collectors.events import Recompiled, load_event
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.rows_shared import Batch, pick
+from compileboard.collectors.store.totals import CAUSES, FUNCTIONS
 
 Connection = sqlite3.Connection
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collectors.events import RuntimeFailed
-from collectors.store.rows_shared import Batch, find_function, pick
+from compileboard.collectors.events import RuntimeFailed
+from compileboard.collectors.store.rows_shared import Batch, find_function, pick
 
 
 def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:

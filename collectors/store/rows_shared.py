@@ -6,10 +6,10 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.store.frames import FrameBook
-from collectors.store.stacks import StackBook
-from collectors.store.totals import Totals
-from collectors.store.trace_rows import TraceRows
+from compileboard.collectors.store.frames import FrameBook
+from compileboard.collectors.store.stacks import StackBook
+from compileboard.collectors.store.totals import Totals
+from compileboard.collectors.store.trace_rows import TraceRows
 
 
 @dataclass(frozen=True)

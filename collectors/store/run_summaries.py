@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from collectors.store.result_rows import COLUMNS, ResultRow, merge_results, read_measured
-from collectors.store.summaries import DEFINITIONS, SuiteSummary, summarize
+from compileboard.collectors.store.result_rows import COLUMNS, ResultRow, merge_results, read_measured
+from compileboard.collectors.store.summaries import DEFINITIONS, SuiteSummary, summarize
 
 # What the models of one summary have in common: what tells series apart, but for the model and its batch size.
 SET = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")

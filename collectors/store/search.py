@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from collectors.store.codec import pack, unpack
-from collectors.store.connect import checkpoint, write_transaction
-from collectors.store.errors import explain
-from collectors.store.search_texts import Document, read_documents
+from compileboard.collectors.store.codec import pack, unpack
+from compileboard.collectors.store.connect import checkpoint, write_transaction
+from compileboard.collectors.store.errors import explain
+from compileboard.collectors.store.search_texts import Document, read_documents
 
 BATCH_CHARACTERS = 250_000  # 10 to 30 ms under the write lock
 BATCH_DOCUMENTS = 500

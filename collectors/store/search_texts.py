@@ -8,8 +8,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from collectors.decode.cache_keys import parse_components
-from collectors.store.codec import unpack
+from compileboard.collectors.decode.cache_keys import parse_components
+from compileboard.collectors.store.codec import unpack
 
 # Long and the same in every compile; the pages of caches and of the environment show them.
 CACHE_KEYS = frozenset(("fx_graph_cache_hit", "fx_graph_cache_miss", "aotautograd_cache_hit", "aotautograd_cache_miss"))

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectors.events import SpanSeen
-from collectors.fast_json import dumps
-from collectors.store.payload_rows import Pending
-from collectors.store.span_totals import SpanTotal, write_totals
+from compileboard.collectors.events import SpanSeen
+from compileboard.collectors.fast_json import dumps
+from compileboard.collectors.store.payload_rows import Pending
+from compileboard.collectors.store.span_totals import SpanTotal, write_totals
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from collectors.events import CompileStarted, load_event
-from collectors.store.codec import unpack
+from compileboard.collectors.events import CompileStarted, load_event
+from compileboard.collectors.store.codec import unpack
 
 _DEEPEST = 500  # a program that recurses without end has no more to tell below
 

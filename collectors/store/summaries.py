@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from collectors.store.result_rows import LEADING, ResultRow
+from compileboard.collectors.store.result_rows import LEADING, ResultRow
 
 HUD_PASSING = frozenset({"pass", "pass_due_to_skip", "eager_variation"})
 RUNNER_PASSING = frozenset({"pass", "pass_due_to_skip"})

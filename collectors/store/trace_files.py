@@ -6,7 +6,7 @@ import sqlite3
 import zlib
 from pathlib import Path
 
-from collectors.store.connect import write_transaction
+from compileboard.collectors.store.connect import write_transaction
 
 PIECE_BYTES = 1 << 20
 

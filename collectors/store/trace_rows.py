@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from collectors.events import ArtifactSeen, SymbolSeen
-from collectors.fast_json import dumps
-from collectors.store.codec import pack
-from collectors.store.payload_rows import PayloadRows, Pending
-from collectors.store.span_rows import SpanRows
+from compileboard.collectors.events import ArtifactSeen, SymbolSeen
+from compileboard.collectors.fast_json import dumps
+from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.payload_rows import PayloadRows, Pending
+from compileboard.collectors.store.span_rows import SpanRows
 
 
 class TraceRows:

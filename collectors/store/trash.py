@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collectors.store.connect import DATABASE_VERSION, checkpoint, write_transaction
-from collectors.store.errors import StoreError, explain
-from collectors.store.search import remove_run_words
+from compileboard.collectors.store.connect import DATABASE_VERSION, checkpoint, write_transaction
+from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.search import remove_run_words
 
 WEEK_US = 7 * 86_400 * 1_000_000
 REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew

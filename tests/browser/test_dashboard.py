@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.store.connect import open_writer
-from collectors.store.migrations import migrate
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.migrations import migrate
 from tests.browser.conftest import PAGE_SIZE
 from tests.tools.serving import serving
 from tests.tools.waiting import expect_count

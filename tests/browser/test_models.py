@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.store.connect import checkpoint, open_writer
-from collectors.store.migrations import migrate
+from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
 from tests.unit.app.benched import COMMAND, RUNS, bench_suite
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from collectors.store.connect import checkpoint, open_writer
-from collectors.store.migrations import migrate
+from compileboard.app.cli import main
+from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.collectors.store.migrations import migrate
 from tests.unit.app.benched import RUNS as BENCHED
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import explore

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
 from tests.tools.waiting import expect_count
 from tests.unit.app.recorded import RUN, list_events

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from collectors.store.migrations import migrate
+from compileboard.app.cli import main
+from compileboard.collectors.store.migrations import migrate
 from tests.unit.app.explored import explore
 
 Open = Callable[..., Any]

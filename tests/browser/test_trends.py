@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from collectors.store.connect import checkpoint, open_writer
-from collectors.store.migrations import migrate
+from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
 from tests.tools.waiting import expect_count
 from tests.unit.app.benched import HOSTILE, RUNS, bench_suite

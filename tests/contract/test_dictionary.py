@@ -4,7 +4,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from collectors.store import codec
+from compileboard.collectors.store import codec
 
 DICTIONARY = Path(codec.__file__).with_name("dictionary_2.txt")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import tomllib
 
-from app import create_app
-from app.cli import build_parser as app_parser
-from app.settings import SETTINGS, variable_name
-from collectors.options import build_parser as collector_parser
+from compileboard.app import create_app
+from compileboard.app.cli import build_parser as app_parser
+from compileboard.app.settings import SETTINGS, variable_name
+from compileboard.collectors.options import build_parser as collector_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]}

@@ -10,12 +10,12 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app import create_app
-from app.api.openapi import SCHEMAS
-from app.api.operations import OPERATIONS
-from app.settings import Settings
-from collectors.store.connect import open_writer
-from collectors.store.migrations import migrate
+from compileboard.app import create_app
+from compileboard.app.api.openapi import SCHEMAS
+from compileboard.app.api.operations import OPERATIONS
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.json_schema import list_faults
 from tests.unit.app.recorded import RUN, record_run
 

@@ -14,40 +14,52 @@ def import_with_blocked(statement: str, *blocked: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.parametrize(
-    "module", ["collectors", "collectors.events", "collectors.decode.decoder", "collectors.observe.hooks"]
+    "module",
+    [
+        "compileboard",
+        "compileboard.collectors.events",
+        "compileboard.collectors.decode.decoder",
+        "compileboard.collectors.observe.hooks",
+    ],
 )
 def test_observed_process_needs_the_standard_library_alone(module):
-    done = import_with_blocked(f"import {module}", *SERVER, "torch", "app", "sqlite3")
+    done = import_with_blocked(f"import {module}", *SERVER, "torch", "compileboard.app", "sqlite3")
     assert done.returncode == 0, done.stderr
 
 
 def test_collector_command_line_needs_no_server_package():
-    done = import_with_blocked("import collectors.cli, collectors.record.launch", *SERVER, "torch", "app")
+    statement = "from compileboard.collectors import cli; from compileboard.collectors.record import launch"
+    done = import_with_blocked(statement, *SERVER, "torch", "compileboard.app")
     assert done.returncode == 0, done.stderr
 
 
 def test_app_needs_no_torch_and_no_hooks():
     done = import_with_blocked(
-        "import app; app.create_app()", "torch", "collectors.observe", "collectors.record.launch"
+        "from compileboard import app; app.create_app()",
+        "torch",
+        "compileboard.collectors.observe",
+        "compileboard.collectors.record.launch",
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_importing_collectors_loads_nothing_else():
     done = import_with_blocked(
-        "before = set(sys.modules)\nimport collectors\n"
-        "print(sorted(n for n in set(sys.modules) - before if n.startswith(('collectors', 'torch', 'sqlite'))))"
+        "before = set(sys.modules)\nimport compileboard\n"
+        "print(sorted(n for n in set(sys.modules) - before if n.startswith(('compileboard', 'torch', 'sqlite'))))"
     )
-    assert done.stdout.strip() == "['collectors']"
+    assert done.stdout.strip() == "['compileboard']"
 
 
 def test_a_missing_attribute_says_what_there_is():
-    done = import_with_blocked("import collectors; collectors.instal")
-    assert "it has Run, install, observe, stack_room, uninstall" in done.stderr
+    done = import_with_blocked("import compileboard; compileboard.instal")
+    assert "it has Run, bench, install, observe, stack_room, uninstall" in done.stderr
 
 
 def test_what_is_not_installed_is_named_in_one_sentence(tmp_path):
     words = ["import", "--db", str(tmp_path / "t.db"), "-"]
-    done = import_with_blocked(f"from collectors.cli import main; sys.exit(main({words!r}))", "sqlite_utils")
+    done = import_with_blocked(
+        f"from compileboard.collectors.cli import main; sys.exit(main({words!r}))", "sqlite_utils"
+    )
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "sqlite-utils is not installed; pip install 'compileboard[collector]'" in done.stderr

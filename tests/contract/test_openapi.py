@@ -13,13 +13,13 @@ from urllib.parse import quote
 import pytest
 from flask.testing import FlaskClient
 
-from app import create_app
-from app.api.openapi import get_document, write_path
-from app.api.operations import OPERATIONS
-from app.cli import main as keep_baseline
-from app.imports.shelf import Shelf
-from app.settings import Settings
-from collectors.store.connect import open_writer
+from compileboard.app import create_app
+from compileboard.app.api.openapi import get_document, write_path
+from compileboard.app.api.operations import OPERATIONS
+from compileboard.app.cli import main as keep_baseline
+from compileboard.app.imports.shelf import Shelf
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.connect import open_writer
 from tests.tools.json_schema import list_faults
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db

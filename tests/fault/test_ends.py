@@ -116,9 +116,8 @@ def test_a_pipeline_and_an_environment_stay_as_typed(place: Workplace) -> None:
 
 
 def test_a_closed_stdout_is_the_programs_own_matter(place: Workplace) -> None:
-    command = (
-        f"{sys.executable} -m collectors run --quiet --db {place.database} -- yes | head -1; echo ${{PIPESTATUS[0]}}"
-    )
+    observe = f"{sys.executable} -m compileboard.collectors run --quiet"
+    command = f"{observe} --db {place.database} -- yes | head -1; echo ${{PIPESTATUS[0]}}"
     done = place.plain("bash", "-c", command)
     assert done.stdout == "y\n141\n"
     assert done.stderr == ""
@@ -127,7 +126,9 @@ def test_a_closed_stdout_is_the_programs_own_matter(place: Workplace) -> None:
 @pytest.mark.parametrize("stderr", ["2>&-", "2>&1 >/dev/null | true"])
 def test_a_stderr_that_nobody_reads_is_no_reason_to_stop(place: Workplace, stderr: str) -> None:
     path = place.write("import time\ntime.sleep(0.5)\nopen('done', 'w').close()\nprint('out')\n")
-    command = f"{sys.executable} -m collectors run --db {place.database} -- {sys.executable} {path} {stderr}"
+    command = (
+        f"{sys.executable} -m compileboard.collectors run --db {place.database} -- {sys.executable} {path} {stderr}"
+    )
     done = place.plain("bash", "-c", command)
     assert (done.returncode, done.stdout) == (0, "out\n" if "|" not in stderr else "")
     assert (place.folder / "done").exists()
@@ -135,7 +136,7 @@ def test_a_stderr_that_nobody_reads_is_no_reason_to_stop(place: Workplace, stder
 
 
 def test_a_run_inside_a_run_is_a_run_of_its_own(place: Workplace) -> None:
-    inner = [sys.executable, "-m", "collectors", "run", "--db", place.database, "--name", "inner", "--"]
+    inner = [sys.executable, "-m", "compileboard.collectors", "run", "--db", place.database, "--name", "inner", "--"]
     done = place.run(*inner, sys.executable, "-c", "import sys; print(sys.path[1:])", options=("--name", "outer"))
     plain = place.plain(sys.executable, "-c", "import sys; print(sys.path[1:])")
     assert (done.returncode, done.stdout) == (0, plain.stdout)

@@ -22,7 +22,8 @@ except ImportError as error:
 print(sorted(name for name in sys.modules if "compileboard" in name or "collectors" in name))
 print([entry for entry in sys.path_importer_cache if "inject" in entry])
 """
-MAIN = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from collectors.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+MAIN += "from compileboard.collectors.cli import main; sys.exit(main(sys.argv[1:]))"
 THEIRS = {
     "works": "MARK = 1\nprint('hello from theirs')",
     "raises": "MARK = 1\nraise ValueError('broken theirs')",
@@ -59,12 +60,12 @@ def test_their_own_pythonpath_is_kept_in_its_order(place: Workplace) -> None:
 
 
 def test_their_modules_may_be_called_as_ours(place: Workplace) -> None:
-    place.write("print('their collectors')", "collectors.py")
-    place.write("print('their app')", "app.py")
-    path = place.write("import app, collectors\nprint(collectors.__file__)\n")
-    command = [sys.executable, "-P", "-m", "collectors", "run", "--quiet", "--db", place.database, "--"]
+    place.write("print('their collectors')", "compileboard.collectors.py")
+    place.write("print('their app')", "compileboard.app.py")
+    path = place.write("from compileboard import app, collectors\nprint(collectors.__file__)\n")
+    command = [sys.executable, "-P", "-m", "compileboard.collectors", "run", "--quiet", "--db", place.database, "--"]
     done = place.plain(*command, sys.executable, path)
-    assert done.stdout == f"their app\ntheir collectors\n{place.folder / 'collectors.py'}\n"
+    assert done.stdout == f"their app\ntheir collectors\n{place.folder / 'compileboard.collectors.py'}\n"
 
 
 @pytest.mark.parametrize("switch", ["-I", "-S", "-E"])

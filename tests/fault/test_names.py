@@ -1,20 +1,23 @@
-"""A project with packages of its own called `app` and `collectors`: theirs are theirs, and ours work beside them."""
+"""The wheel in an environment of its own, beside a project with packages called `app` and `collectors`."""
 
 from __future__ import annotations
 
 import ast
 import lzma
+import re
+import subprocess
+import sys
 import urllib.request
+import venv
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tools.observed import PYTHON, ROOT, Workplace
+from tests.tools.observed import ROOT, Workplace
 from tests.tools.serving import serving
 from tests.tools.uploading import send_and_wait
 
-ENTRY = ROOT / "compileboard.py"
 THEIRS = """
 import app, collectors, collectors.observe, app.settings
 assert (app.NAME, app.settings.NAME) == ("app", "settings")
@@ -36,52 +39,89 @@ class Model(torch.nn.Linear):
 """
 
 
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel and install it alone; what it depends on comes from this interpreter's environment."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    tree = folder / "tree"
+    subprocess.run(["git", "clone", "--quiet", ROOT, tree], check=True)
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(tree)]
+    subprocess.run([*pip, *build], check=True, capture_output=True)
+    venv.create(folder / "env", with_pip=False)
+    (wheel,) = folder.glob("*.whl")
+    python = str(folder / "env" / "bin" / "python")
+    subprocess.run([*pip, "--python", python, "install", "--no-deps", "--no-index", str(wheel)], check=True)
+    (packages,) = (folder / "env" / "lib").glob("python*/site-packages")
+    used = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (packages / "dependencies.pth").write_text("\n".join(used))
+    return folder / "env" / "bin"
+
+
 @pytest.fixture
-def project(place: Workplace) -> Workplace:
+def project(place: Workplace, environment: Path) -> Workplace:
     for path, name in (("app/__init__", "app"), ("app/settings", "settings"), ("collectors/observe", "observe")):
         place.write(f"NAME = {name!r}", f"{path}.py")
     place.write("NAME = 'collectors'", "collectors/__init__.py")
-    # Everything of theirs is before ours, and ours is not on the path at all.
-    place.environment["PYTHONPATH"] = str(place.folder)
+    place.environment["PYTHONPATH"] = str(place.folder)  # all of theirs comes before ours
+    place.environment["BIN"] = str(environment)
     return place
 
 
-def console_script(module: str) -> str:
-    code = f"import importlib.util, sys; sys.argv[0] = 'compileboard-x'; sys.path.append({str(ROOT)!r})\n"
-    return code + f"import compileboard; sys.exit(compileboard.{module}())"
+def ours(project: Workplace, script: str, *arguments: Any, **rest: Any) -> Any:
+    return project.plain(f"{project.environment['BIN']}/{script}", *arguments, **rest)
 
 
-def ours(project: Workplace, module: str, *words: Any, **rest: Any) -> Any:
-    """Call a command as its console script does."""
-    return project.plain(PYTHON, "-c", console_script(module), *words, **rest)
+def python(project: Workplace, *arguments: Any, **rest: Any) -> Any:
+    return ours(project, "python", *arguments, **rest)
+
+
+def test_the_wheel_has_one_name_at_the_top(project: Workplace) -> None:
+    code = "import importlib.metadata as m; print(*{str(path).split('/')[0] for path in m.files('compileboard')})"
+    names = python(project, "-P", "-c", code).stdout.split()
+    assert {name for name in names if not name.endswith(".dist-info") and name != ".."} == {"compileboard"}
+
+
+@pytest.mark.parametrize("script", ["compileboard", "compileboard-collect"])
+def test_every_command_of_the_wheel_starts(project: Workplace, script: str) -> None:
+    usage = ours(project, script, "--help").stdout
+    commands = re.search(r"\{([\w,-]+)\}", usage)
+    names = commands[1].split(",") if commands else re.findall(r"^ {4}([a-z][\w-]+)  ", usage, re.MULTILINE)
+    assert len(names) >= 8
+    for name in names:
+        done = ours(project, script, name, "--help")
+        assert (done.returncode, "usage: " in done.stdout.lower()) == (0, True), done.stderr
 
 
 def test_commands_find_ours_and_the_program_theirs(project: Workplace) -> None:
     program = project.write(THEIRS + "print('theirs')\n")
-    done = ours(project, "collect", "run", "--quiet", "--db", project.database, "--", PYTHON, program)
+    run_python = f"{project.environment['BIN']}/python"
+    collect, database = "compileboard-collect", ("--db", project.database)
+    done = ours(project, collect, "run", "--quiet", *database, "--", run_python, program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "theirs\n", "")
     run = project.only_run()["id"]
-    for words in (["list"], ["show", run], ["index"]):
-        done = ours(project, "collect", *words, "--db", project.database)
-        assert done.returncode == 0, done.stderr
     log = ROOT / "tests" / "data" / "trace"
-    assert ours(project, "collect", "import", "--db", project.database, log).stderr.count("Traceback") == 0
-    done = ours(
-        project, "dashboard", "export", "--db", project.database, "--run", run, "--format", "html", "--output", "r.html"
-    )
-    assert done.returncode == 0, done.stderr
+    for words in (["list"], ["show", run], ["index"], ["doctor"], ["import", log]):
+        done = ours(project, collect, *words, *database)
+        assert "Traceback" not in done.stderr and done.stdout
+    export = ("export", "--run", run, "--format", "html", "--output", "r.html")
+    for words in (export, ("check", "--rule", "speedup"), ("findings",), ("baseline", "list"), ("activity",)):
+        assert "Traceback" not in ours(project, "compileboard", *words, *database).stderr
+    assert (project.folder / "r.html").stat().st_size > 1000
 
 
 def test_a_process_of_our_own_finds_ours(project: Workplace) -> None:
-    for module, words in (("collectors", ["--version"]), ("app", ["--version"])):
-        done = project.plain(PYTHON, ENTRY, module, *words)
-        assert (done.returncode, "ompile" in done.stdout) == (0, True), done.stderr
+    command = "import subprocess, sys; from compileboard.start import own_command\n"
+    command += "subprocess.run(own_command(*sys.argv[1:]))"
+    for module in ("compileboard.collectors", "compileboard.app"):
+        done = python(project, "-c", command, module, "--version")
+        assert "ompile" in done.stdout and not done.stderr
 
 
 def test_serve_answers_and_imports_among_theirs(project: Workplace) -> None:
-    front = ("-c", console_script("dashboard"))
     log = lzma.decompress((ROOT / "tests" / "data" / "trace" / "torch2.13-breaks.log.xz").read_bytes())
-    with serving(project.database, front=front, PYTHONPATH=str(project.folder)) as server:
+    script = f"{project.environment['BIN']}/compileboard"
+    with serving(project.database, front=(script,), PYTHONPATH=str(project.folder)) as server:
         with urllib.request.urlopen(f"{server.address}/runs", timeout=10) as answer:
             assert answer.status == 200
         assert send_and_wait(server.address, [("a.log", log)])["state"] == "done"
@@ -92,18 +132,8 @@ def test_serve_answers_and_imports_among_theirs(project: Workplace) -> None:
 @pytest.mark.parametrize("switch", ["-P", "-B"])  # as `pytest` starts, without the folder; as `python -m pytest` does
 def test_pytest_gives_tests_their_packages_and_our_fixture(project: Workplace, switch: str) -> None:
     project.write(THEIRS + "\ndef test_theirs(compileboard):\n    assert compileboard.observe\n", "test_theirs.py")
-    code = f"import sys; sys.path.append({str(ROOT)!r}); import compileboard, pytest\n"
-    code += "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider'], plugins=[compileboard.plugin]))"
-    env = {"PYTHONPATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = project.plain(PYTHON, switch, "-c", code, env=env)
+    done = python(project, switch, "-m", "pytest", "-q", "-p", "no:cacheprovider", env={"PYTHONPATH": ""})
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
-
-
-def test_pytest_gets_our_plugin_beside_theirs(project: Workplace) -> None:
-    text = f"import sys; sys.path.append({str(ROOT)!r}); import compileboard; plugin = compileboard.plugin; "
-    text += "import collectors; print(plugin.__file__, collectors.NAME, 'app' in sys.modules)"
-    done = project.plain(PYTHON, "-c", text)
-    assert done.stdout.split() == [str(ROOT / "collectors" / "pytest_plugin.py"), "collectors", "False"], done.stderr
 
 
 def closure(start: Path) -> set[Path]:
@@ -125,50 +155,43 @@ def closure(start: Path) -> set[Path]:
     return seen
 
 
-def test_the_hooks_import_nothing_by_the_names_of_our_packages() -> None:
+def test_the_hooks_import_nothing_by_the_name_of_our_package() -> None:
     modules = closure(ROOT / "collectors" / "observe" / "hooks.py") | {ROOT / "collectors" / "__init__.py"}
     assert len(modules) >= 10
     for path in modules:
         for node in ast.walk(ast.parse(path.read_text())):
             named = [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
             named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            assert not [name for name in named if (name or "").partition(".")[0] in ("app", "collectors")], path
+            assert not [name for name in named if (name or "").startswith("compileboard")], path
 
 
 @pytest.mark.torch
 def test_observed_and_observing_programs_keep_their_own(project: Workplace) -> None:
     program = project.write(THEIRS + WORK)
-    done = ours(project, "collect", "run", "--quiet", "--db", project.database, "--", PYTHON, program)
+    words = ("run", "--quiet", "--db", project.database, "--", f"{project.environment['BIN']}/python", program)
+    done = ours(project, "compileboard-collect", *words)
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
     assert project.only_run()["compile_count"] == 1
-    path = project.write(f"import sys; sys.path.append({str(ROOT)!r})\nimport compileboard\n{THEIRS}")
-    path.write_text(
-        path.read_text()
-        + f"with compileboard.observe(db='two.db') as run:\n    {WORK.strip()!r}\n    exec({WORK!r})\n"
-        + THEIRS
-    )
-    done = project.plain(path)
+    block = f"with compileboard.observe(db='two.db') as run:\n    exec({WORK!r})\n"
+    done = python(project, project.write(f"import compileboard\n{THEIRS}{block}{THEIRS}"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
-    other = Workplace(project.folder)
-    listed = ours(project, "collect", "list", "--db", other.folder / "two.db")
+    listed = ours(project, "compileboard-collect", "list", "--db", project.folder / "two.db")
     assert "finished  " in listed.stdout and listed.stdout.splitlines()[1].split().count("1") >= 1
 
 
 @pytest.mark.torch
-def test_the_plugin_sees_what_hooks_under_our_usual_name_see(place: Workplace) -> None:
+def test_the_plugin_sees_what_observe_records(project: Workplace) -> None:
     text = """
-    import collectors, torch
+    import compileboard as board, torch
     def test_both(compileboard):
-        with collectors.observe(db="two.db"), compileboard.observe() as seen:
+        with board.observe(db="two.db"), compileboard.observe() as seen:
             torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-        assert len(seen.compiles) == 1 and compileboard.__module__ == "_compileboard.pytest_plugin"
+        assert len(seen.compiles) == 1
     """
-    place.write(text, "test_both.py")
-    code = "import compileboard, pytest, sys\n"
-    code += "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider'], plugins=[compileboard.plugin]))"
-    done = place.plain(PYTHON, "-c", code, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    project.write(text, "test_both.py")
+    done = python(project, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout + done.stderr
-    listed = place.collect("list", "--db", place.folder / "two.db").stdout.splitlines()[1]
+    listed = ours(project, "compileboard-collect", "list", "--db", project.folder / "two.db").stdout.splitlines()[1]
     assert "finished" in listed and " 1 " in listed
 
 
@@ -177,6 +200,6 @@ def test_the_plugin_sees_what_hooks_under_our_usual_name_see(place: Workplace) -
 def test_bench_measures_a_model_whose_file_imports_theirs(project: Workplace, only: str) -> None:
     path = project.write(MODELS.format(theirs=THEIRS), "models.py")
     words = ["--only", f"path:{path}{only}", "--backend", "eager", "--quick", "--device", "cpu"]
-    done = ours(project, "collect", "bench", "--db", project.database, *words, cwd=project.home)
+    done = ours(project, "compileboard-collect", "bench", "--db", project.database, *words, cwd=project.home)
     assert done.returncode == 0, done.stderr + done.stdout
     assert project.one("select status from results") == "measured"

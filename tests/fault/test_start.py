@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from collectors.cli import main
+from compileboard.collectors.cli import main
 from tests.tools.observed import ROOT, Workplace
 
 PROGRAM = [sys.executable, "-c", "import sys; sys.stdout.write('ran\\n'); sys.stderr.write('theirs\\n'); sys.exit(7)"]
@@ -95,7 +95,7 @@ def test_a_package_is_not_installed(place: Workplace, module: str) -> None:
 def test_the_current_folder_is_gone(place: Workplace) -> None:
     folder = place.folder / "gone"
     script = f"mkdir {folder} && cd {folder} && rmdir {folder} && "
-    observe = f"{sys.executable} -m collectors run --quiet --db "
+    observe = f"{sys.executable} -m compileboard.collectors run --quiet --db "
     for database in ("t.db", place.database):
         done = place.plain("bash", "-c", f"{script}{observe}{database} -- echo ran; exit $?")
         assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (0, "ran\n", False)
@@ -104,7 +104,7 @@ def test_the_current_folder_is_gone(place: Workplace) -> None:
 
 @pytest.mark.parametrize("most", [*range(6, 15), 20])
 def test_there_are_no_more_descriptors(place: Workplace, most: int) -> None:
-    command = [sys.executable, "-m", "collectors", "run", "--quiet", "--", "/bin/echo", "ran"]
+    command = [sys.executable, "-m", "compileboard.collectors", "run", "--quiet", "--", "/bin/echo", "ran"]
     done = place.plain("bash", "-c", 'ulimit -n "$0"; exec "$@"', most, *command)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
     assert "Traceback" not in done.stderr
@@ -141,45 +141,48 @@ def test_bytes_that_are_no_text(place: Workplace) -> None:
 
 
 STEPS = [
-    "collectors.record.pickup.pick_up_spools",
-    "collectors.record.pickup.spool_root",
-    "collectors.record.launch.describe_run",
-    "collectors.record.launch.joined_run_id",
-    "collectors.record.launch.default_name",
-    "collectors.record.launch.program_folder",
-    "collectors.record.launch.spool_folder",
-    "collectors.record.launch.make_spool",
-    "collectors.record.launch.child_environment",
-    "collectors.record.opening.git_facts",
-    "collectors.record.opening.gpu_facts",
-    "collectors.record.opening.host_facts",
-    "collectors.record.opening.scrub_environment",
-    "collectors.record.opening.scrub_argv",
-    "collectors.record.manifest.Manifest.write",
-    "collectors.record.recording.SpoolLock",
-    "collectors.record.recording.open_recorder",
-    "collectors.record.recording.writers_alive",
-    "collectors.record.recorder.open_writer",
-    "collectors.record.recorder.migrate_connection",
-    "collectors.record.recorder.Recorder.start",
-    "collectors.record.recorder.Recorder.step",
-    "collectors.record.recorder.Recorder.end",
-    "collectors.record.recorder.Recorder.close",
-    "collectors.record.recorder.Recorder.discard_spool",
-    "collectors.record.recorder.say_history",
-    "collectors.record.recorder.index_run",
-    "collectors.record.command.unreachable",
-    "collectors.record.summary.summarize",
-    "collectors.cli.progress_line",
+    "compileboard.collectors.record.pickup.pick_up_spools",
+    "compileboard.collectors.record.pickup.spool_root",
+    "compileboard.collectors.record.launch.describe_run",
+    "compileboard.collectors.record.launch.joined_run_id",
+    "compileboard.collectors.record.launch.default_name",
+    "compileboard.collectors.record.launch.program_folder",
+    "compileboard.collectors.record.launch.spool_folder",
+    "compileboard.collectors.record.launch.make_spool",
+    "compileboard.collectors.record.launch.child_environment",
+    "compileboard.collectors.record.opening.git_facts",
+    "compileboard.collectors.record.opening.gpu_facts",
+    "compileboard.collectors.record.opening.host_facts",
+    "compileboard.collectors.record.opening.scrub_environment",
+    "compileboard.collectors.record.opening.scrub_argv",
+    "compileboard.collectors.record.manifest.Manifest.write",
+    "compileboard.collectors.record.recording.SpoolLock",
+    "compileboard.collectors.record.recording.open_recorder",
+    "compileboard.collectors.record.recording.writers_alive",
+    "compileboard.collectors.record.recorder.open_writer",
+    "compileboard.collectors.record.recorder.migrate_connection",
+    "compileboard.collectors.record.recorder.Recorder.start",
+    "compileboard.collectors.record.recorder.Recorder.step",
+    "compileboard.collectors.record.recorder.Recorder.end",
+    "compileboard.collectors.record.recorder.Recorder.close",
+    "compileboard.collectors.record.recorder.Recorder.discard_spool",
+    "compileboard.collectors.record.recorder.say_history",
+    "compileboard.collectors.record.recorder.index_run",
+    "compileboard.collectors.record.command.unreachable",
+    "compileboard.collectors.record.summary.summarize",
+    "compileboard.collectors.cli.progress_line",
 ]
 # A task beside the recording is a reject of the run; what is closed or looked at last has nothing more to lose.
 SILENT = {
-    "collectors.record.recorder.say_history",
-    "collectors.record.recorder.index_run",
-    "collectors.record.recorder.Recorder.close",
-    "collectors.record.recording.writers_alive",
+    "compileboard.collectors.record.recorder.say_history",
+    "compileboard.collectors.record.recorder.index_run",
+    "compileboard.collectors.record.recorder.Recorder.close",
+    "compileboard.collectors.record.recording.writers_alive",
 }
-AFTER_THE_LAUNCH = SILENT | {"collectors.record.command.unreachable", "collectors.cli.progress_line"}
+AFTER_THE_LAUNCH = SILENT | {
+    "compileboard.collectors.record.command.unreachable",
+    "compileboard.collectors.cli.progress_line",
+}
 
 
 @pytest.fixture
@@ -216,7 +219,7 @@ def test_a_step_that_raises_is_one_line_and_the_program_runs(
 def test_what_could_not_be_asked_for_is_a_state_of_the_run(
     in_place: Workplace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("collectors.record.opening.gpu_facts", lambda _: 1 / 0)
+    monkeypatch.setattr("compileboard.collectors.record.opening.gpu_facts", lambda _: 1 / 0)
     assert main(["run", "--quiet", "--db", str(in_place.database), "--", *PROGRAM]) == 7
     words = "the GPUs cannot be asked for: ZeroDivisionError: division by zero"
     assert capfd.readouterr().err.splitlines() == [f"compileboard: {words}", "theirs"]
@@ -228,7 +231,7 @@ def test_no_further_process_can_be_started(place: Workplace, tmp_path: Path) -> 
     """Popen fails at fork alone: the program then takes our place, and its spool waits."""
     text = (
         "import errno, subprocess, sys\n"
-        "from collectors import cli\n"
+        "from compileboard.collectors import cli\n"
         "def fail(*a, **k): raise BlockingIOError(errno.EAGAIN, 'Resource temporarily unavailable')\n"
         "subprocess.Popen.__init__ = fail\n"
         f"sys.exit(cli.main(['run', '--quiet', '--db', {str(place.database)!r}, '--', *{PROGRAM!r}]))"

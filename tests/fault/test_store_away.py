@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from collectors.store.migrations import migrate
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import PROGRAMS, Workplace, wait_for
 
 SPOOLING = PROGRAMS / "spooling.py"
@@ -105,7 +105,18 @@ def resize(disk: Path, size: str) -> None:
 def test_a_full_database_disk_is_said_and_the_spool_keeps_the_run(place: Workplace, small_disk: Path) -> None:
     database = small_disk / "t.db"
     resize(small_disk, "1m")
-    command = [sys.executable, "-m", "collectors", "run", "--db", database, "--", sys.executable, SPOOLING, "3000"]
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.collectors",
+        "run",
+        "--db",
+        database,
+        "--",
+        sys.executable,
+        SPOOLING,
+        "3000",
+    ]
     done = place.plain(*command)
     assert (done.returncode, done.stdout.split()[1]) == (0, "done")
     assert "is full" in done.stderr
@@ -192,8 +203,8 @@ def test_a_child_that_outlives_the_program_goes_on_being_recorded(place: Workpla
 
 
 def test_a_run_that_was_deleted_while_it_ran_stays_deleted(place: Workplace) -> None:
-    from collectors.store.connect import open_writer
-    from collectors.store.trash import delete_run
+    from compileboard.collectors.store.connect import open_writer
+    from compileboard.collectors.store.trash import delete_run
 
     started = begin(place)
     wait_for(lambda: place.rows("select 1 from compiles"))

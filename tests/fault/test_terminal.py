@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from collectors.record.progress import ProgressLine, progress_line
+from compileboard.collectors.record.progress import ProgressLine, progress_line
 from tests.tools.observed import Workplace
 from tests.tools.screen import Screen
 
@@ -86,7 +86,7 @@ def watch(place: Workplace, command: list[str], do: Callable[[Any, Screen], None
 
 def collect(place: Workplace, text: str) -> list[str]:
     path = place.write(text)
-    start = [sys.executable, "-m", "collectors", "run", "--db", str(place.database), "--"]
+    start = [sys.executable, "-m", "compileboard.collectors", "run", "--db", str(place.database), "--"]
     return [*start, sys.executable, str(path)]
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from collectors.decode.guard_advice import suggest_in
-from collectors.decode.guards import parse_reason
-from collectors.events import GuardFailure
+from compileboard.collectors.decode.guard_advice import suggest_in
+from compileboard.collectors.decode.guards import parse_reason
+from compileboard.collectors.events import GuardFailure
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

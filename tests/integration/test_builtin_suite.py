@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from collectors.bench.models import ModelRef
-from collectors.bench.suites.builtin import MODELS
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.suites.builtin import MODELS
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

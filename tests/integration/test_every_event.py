@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.decode.names import EVENTS, SPAN, STRING, SYMBOLS
+from compileboard.collectors.decode.names import EVENTS, SPAN, STRING, SYMBOLS
 from tests.tools.observed import PROGRAMS, Workplace
 from tests.unit.importer.loading import one, rows
 

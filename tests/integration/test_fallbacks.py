@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 def emitted(monkeypatch):
     import torch._dynamo
 
-    from collectors.observe.fallbacks import ListReader
+    from compileboard.collectors.observe.fallbacks import ListReader
 
     torch._dynamo.reset()
     reader, events = ListReader((2, 4)), []

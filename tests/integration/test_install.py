@@ -11,8 +11,8 @@ pytestmark = pytest.mark.torch
 INSTALL = """
 import sys, warnings
 import torch
-import collectors
-from collectors.observe import hooks, torch_compat
+import compileboard
+from compileboard.collectors.observe import hooks, torch_compat
 
 NAMES = ("trace_structured", "log_compilation_event", "log_cudagraph_skip_and_bump_counter")
 
@@ -36,18 +36,18 @@ before = held()
 work(1)
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    run = collectors.install(db=sys.argv[1], name="<b>late</b>", tags={"k": "v"})
-    again = collectors.install(db=sys.argv[1])
+    run = compileboard.install(db=sys.argv[1], name="<b>late</b>", tags={"k": "v"})
+    again = compileboard.install(db=sys.argv[1])
 print(again is run, [str(w.message) for w in said])
 work(2)
 print(restored())
-collectors.uninstall()
+compileboard.uninstall()
 print(restored(), hooks.current())
 work(3)
-with collectors.observe(name="second", db=sys.argv[1]) as second:
+with compileboard.observe(name="second", db=sys.argv[1]) as second:
     work(4)
 try:
-    with collectors.observe(name="third", db=sys.argv[1]) as third:
+    with compileboard.observe(name="third", db=sys.argv[1]) as third:
         work(5)
         raise ValueError("theirs")
 except ValueError as error:
@@ -56,7 +56,7 @@ print(run._repr_html_())
 print(" ".join(str(second).split()))
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    print(collectors.uninstall(), [str(w.message) for w in said])
+    print(compileboard.uninstall(), [str(w.message) for w in said])
 """
 
 
@@ -94,38 +94,40 @@ NESTED = """
 import sys, warnings
 {order}
 import torch
-import collectors
+import compileboard
 
 def work(k):
     scope = {{}}
     exec(f"def function_{{k}}(x):\\n    return x + {{k}}", scope)
     torch.compile(scope[f"function_{{k}}"], backend="eager")(torch.ones(2))
 
-outer = collectors.install(db=sys.argv[1], name="outer", tags={{"hf_token": "hunter2Xyzzy", "model": "m"}})
+outer = compileboard.install(db=sys.argv[1], name="outer", tags={{"hf_token": "hunter2Xyzzy", "model": "m"}})
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    with collectors.observe(name="inner", db=sys.argv[1], capture_env=("HOME",)) as inner:  # here
+    with compileboard.observe(name="inner", db=sys.argv[1], capture_env=("HOME",)) as inner:  # here
         work(1)
-    again = collectors.install(db=sys.argv[1])  # there
+    again = compileboard.install(db=sys.argv[1])  # there
 work(2)
 print(inner is outer, again is outer)
 lines = open(sys.argv[0]).read().splitlines()
 for one in said:
     print(one.filename == sys.argv[0], lines[one.lineno - 1].split("# ")[-1], str(one.message).split("; ")[1])
-collectors.uninstall()
+compileboard.uninstall()
 print(repr(outer))
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    with collectors.observe(name="own", db=sys.argv[1]):  # late
+    with compileboard.observe(name="own", db=sys.argv[1]):  # late
         work(3)
 for one in said:
     print(one.filename == sys.argv[0], lines[one.lineno - 1].split("# ")[-1])
-import collectors.observe.hooks
-print(collectors.observe.__module__, collectors.observe.__name__)
+import compileboard.collectors.observe.hooks
+print(compileboard.observe.__module__, compileboard.observe.__name__)
 """
 
 
-@pytest.mark.parametrize("order", ["", "import torch, collectors.observe.hooks", "from collectors import observe"])
+@pytest.mark.parametrize(
+    "order", ["", "import torch, compileboard.collectors.observe.hooks", "from compileboard import observe"]
+)
 def test_observe_inside_install_joins_it_and_ends_nothing(place: Workplace, order: str) -> None:
     done = place.plain(place.write(NESTED.format(order=order)), place.database)
     assert done.returncode == 0, done.stderr
@@ -137,7 +139,7 @@ def test_observe_inside_install_joins_it_and_ends_nothing(place: Workplace, orde
         f"True there {goes_on}",
         f"<Run {run_id} 'outer', finished: 2 compiles, 0 graph breaks, 0 recompiles; in {place.database}>",
         "True late",
-        "collectors.api observe",
+        "compileboard.collectors.api observe",
     ]
     rows = place.rows(
         "select name, compile_count from runs join run_totals on run_totals.run_id = runs.id order by started_us"
@@ -148,8 +150,8 @@ def test_observe_inside_install_joins_it_and_ends_nothing(place: Workplace, orde
 
 
 INSIDE = """
-import collectors, torch
-run = collectors.install()
+import compileboard, torch
+run = compileboard.install()
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 print(run.id)
 """
@@ -167,8 +169,8 @@ def test_install_inside_an_observed_program_says_so_and_records_once(place: Work
 
 
 ENDING = """
-import collectors, os, signal, sys, torch
-collectors.install(db=sys.argv[1])
+import compileboard, os, signal, sys, torch
+compileboard.install(db=sys.argv[1])
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 if sys.argv[2] == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
@@ -187,7 +189,7 @@ WITHOUT_PLACE = """
 import warnings, sys, torch, collectors
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    with collectors.observe(db=sys.argv[1]) as run:
+    with compileboard.observe(db=sys.argv[1]) as run:
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 print(len(said), said[0].message, repr(run)[:5])
 """

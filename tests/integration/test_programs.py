@@ -169,7 +169,7 @@ def test_show_and_list_print_the_run(mixed: tuple[Workplace, Any]) -> None:
     place, _ = mixed
     shown = place.collect("show", place.only_run()["id"][:8], "--db", place.database).stdout
     assert "scenarios.py\n  finished (exit code 0) · started " in shown
-    assert f"-m app serve --db {place.database}" in shown
+    assert f"-m compileboard.app serve --db {place.database}" in shown
     assert place.only_run()["id"] in place.collect("list", "--db", place.database).stdout
 
 

@@ -87,7 +87,18 @@ def _pytest(folder: Path, *more: str, front: tuple[str, ...] = ()) -> subprocess
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "COMPILEBOARD_HOME": str(folder / "home"),
     }
-    command = [sys.executable, *front, "-m", "pytest", "-p", "collectors.pytest_plugin", "-q", "-rf", "-W", "error"]
+    command = [
+        sys.executable,
+        *front,
+        "-m",
+        "pytest",
+        "-p",
+        "compileboard.collectors.pytest_plugin",
+        "-q",
+        "-rf",
+        "-W",
+        "error",
+    ]
     return subprocess.run(
         [*command, "-p", "no:cacheprovider", *more],
         cwd=folder,
@@ -151,7 +162,7 @@ def test_workers_of_xdist_write_one_file(project: Path) -> None:
 @pytest.mark.torch
 def test_a_test_that_is_recorded_at_once_is_seen_too(project: Path) -> None:
     pytest.importorskip("sqlite_utils")
-    run = ("-m", "collectors", "run", "--db", str(project / "x.db"), "--", sys.executable)
+    run = ("-m", "compileboard.collectors", "run", "--db", str(project / "x.db"), "--", sys.executable)
     done = _pytest(project, "--compileboard-update", front=run)
     assert _failed(done) == FAILING, done.stdout + done.stderr
     assert "graph breaks" in done.stderr, "the run is recorded as well"
@@ -160,7 +171,8 @@ def test_a_test_that_is_recorded_at_once_is_seen_too(project: Path) -> None:
 def test_a_suite_that_does_not_use_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "test_own.py").write_text(
         "import sys\n\ndef test_own():\n"
-        "    assert not {'torch', 'numpy', 'pandas', 'collectors.watch', 'collectors.api'} & set(sys.modules)\n"
+        "    ours = {f'compileboard.collectors.{name}' for name in ('watch', 'api')}\n"
+        "    assert not {'torch', 'numpy', 'pandas', *ours} & set(sys.modules)\n"
     )
     done = _pytest(tmp_path)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
@@ -180,7 +192,7 @@ def test_without_torch_one_line_says_what_to_do(tmp_path: Path, more: tuple[str,
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"test": ["x"]}', "<<<<<<< HEAD"])
 def test_a_damaged_baseline_is_said(tmp_path: Path, text: str) -> None:
-    from collectors.pytest_plugin import _load, _update
+    from compileboard.collectors.pytest_plugin import _load, _update
 
     path = tmp_path / "graph_breaks.json"
     path.write_text(text)

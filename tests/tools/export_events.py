@@ -7,9 +7,9 @@ import sqlite3
 import sys
 from contextlib import closing
 
-from collectors.events import ConfigSeen, dump_event
-from collectors.store.codec import unpack
-from collectors.store.connect import open_reader
+from compileboard.collectors.events import ConfigSeen, dump_event
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connect import open_reader
 
 CONFIGS = """
 select process_id, config_hash, configs.kind, body

@@ -12,12 +12,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from collectors.decode.decoder import Decoder
-from collectors.events import Compiled, Event, ProcessStarted, RunEnded, RunStarted, load_event
-from collectors.read.trace_log import read_trace_log
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.events import Compiled, Event, ProcessStarted, RunEnded, RunStarted, load_event
+from compileboard.collectors.read.trace_log import read_trace_log
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 

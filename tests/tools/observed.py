@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collectors.store.codec import unpack
+from compileboard.collectors.store.codec import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
@@ -66,7 +66,7 @@ class Workplace:
 
     def collect(self, *arguments: Any, env: dict[str, str] | None = None, **options: Any) -> Any:
         """Run one command of the collector to its end."""
-        command = [PYTHON, "-m", "collectors", *map(str, arguments)]
+        command = [PYTHON, "-m", "compileboard.collectors", *map(str, arguments)]
         options = {"capture_output": True, "text": True, "timeout": 200, "cwd": self.folder, **options}
         return subprocess.run(command, env=self.environ(**(env or {})), **options)
 
@@ -81,7 +81,17 @@ class Workplace:
 
     def start(self, *command: Any, options: tuple[str, ...] = (), **rest: Any) -> subprocess.Popen[str]:
         """Observe a command and do not wait for it."""
-        whole = [PYTHON, "-m", "collectors", "run", "--db", str(self.database), *options, "--", *program(command)]
+        whole = [
+            PYTHON,
+            "-m",
+            "compileboard.collectors",
+            "run",
+            "--db",
+            str(self.database),
+            *options,
+            "--",
+            *program(command),
+        ]
         rest = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": self.folder, **rest}
         return subprocess.Popen(whole, env=self.environ(), **rest)
 

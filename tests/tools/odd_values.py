@@ -12,10 +12,10 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
-from collectors.importer.loader import Imported, Loader, Options
-from collectors.read.sources import find_sources
-from collectors.store.connect import open_writer
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.importer.loader import Imported, Loader, Options
+from compileboard.collectors.read.sources import find_sources
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.migrations import migrate_connection
 
 # As JSON writes them: Python's own reader takes them all.
 ODD_VALUES = {

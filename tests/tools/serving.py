@@ -37,15 +37,18 @@ def server_environ(home: Path, **changes: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT), "COMPILEBOARD_HOME": str(home)} | changes
 
 
+FRONT = (sys.executable, "-m", "compileboard.app")
+
+
 @contextmanager
-def serving(database: Path, *options: str, front: tuple[str, ...] = ("-m", "app"), **settings: str) -> Iterator[Server]:
+def serving(database: Path, *options: str, front: tuple[str, ...] = FRONT, **settings: str) -> Iterator[Server]:
     """Serve a database on a free port until the block ends; `settings` are environment variables.
 
-    `front` is how Python starts the dashboard.
+    `front` starts the dashboard's command line.
 
     Raises: AssertionError with the server's own output if it ends before it serves.
     """
-    command = [sys.executable, *front, "serve", "--db", str(database), "--port", "0", *options]
+    command = [*front, "serve", "--db", str(database), "--port", "0", *options]
     environ = server_environ(database.parent / "home", **settings)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=database.parent, env=environ

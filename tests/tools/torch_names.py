@@ -10,8 +10,8 @@ import re
 import sys
 import zipfile
 
-from collectors.observe.tap import WANTED_ARTIFACTS
-from collectors.observe.torch_compat import NAMES
+from compileboard.collectors.observe.tap import WANTED_ARTIFACTS
+from compileboard.collectors.observe.torch_compat import NAMES
 
 SOURCES = re.compile(
     r"^torch/(_dynamo|_inductor|_functorch|_logging|_guards|utils)[\w/]*\.py$|^torch/(_guards|autograd/function)\.py$"

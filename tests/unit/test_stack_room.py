@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.stack_room import SLOW_FAULTS, in_fresh_thread, measure_depths
-from collectors import stack_room
-from collectors.stack_room import call_with_room
+from compileboard import stack_room
+from compileboard.collectors.stack_room import call_with_room
 
 
 def slow_depths(depths) -> list[int]:
@@ -89,7 +89,7 @@ def test_stack_room_refuses_functions_that_another_stack_resumes() -> None:
 
 
 def test_stack_room_is_a_decorator_however_its_module_was_imported() -> None:
-    import collectors.stack_room
+    import compileboard.collectors.stack_room
 
-    assert collectors.stack_room is stack_room and callable(collectors.stack_room)
-    assert sys.modules["collectors.stack_room"].call_with_room is call_with_room
+    assert compileboard.stack_room is stack_room and callable(compileboard.stack_room)
+    assert sys.modules["compileboard.collectors.stack_room"].call_with_room is call_with_room

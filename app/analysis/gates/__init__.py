@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.analysis.gates import (
+from compileboard.app.analysis.gates import (
     accuracy,
     csv_pass,
     findings,
@@ -22,7 +22,7 @@ from app.analysis.gates import (
     speedup,
     vanished,
 )
-from app.analysis.gates.model import Rule
+from compileboard.app.analysis.gates.model import Rule
 
 RULES: tuple[Rule, ...] = (
     accuracy.RULE,

@@ -5,7 +5,18 @@ Source: pytorch benchmarks/dynamo/check_accuracy.py at 005a514
 
 from __future__ import annotations
 
-from app.analysis.gates.model import FAIL, IMPROVED, NOTE, PASS, Options, Rule, Side, Verdict, need_columns, show
+from compileboard.app.analysis.gates.model import (
+    FAIL,
+    IMPROVED,
+    NOTE,
+    PASS,
+    Options,
+    Rule,
+    Side,
+    Verdict,
+    need_columns,
+    show,
+)
 
 
 def check(actual: Side, expected: Side, options: Options) -> list[Verdict]:

@@ -5,7 +5,7 @@ Source: pytorch benchmarks/dynamo/check_csv.py at 4fadce9
 
 from __future__ import annotations
 
-from app.analysis.gates.model import FAIL, PASS, Options, Rule, Side, Verdict, is_empty, need_columns
+from compileboard.app.analysis.gates.model import FAIL, PASS, Options, Rule, Side, Verdict, is_empty, need_columns
 
 
 def check(actual: Side, _expected: Side, _options: Options) -> list[Verdict]:

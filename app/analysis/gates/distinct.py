@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from app.analysis.gates.model import Distinct, Options, Rule, Side, Verdict
+from compileboard.app.analysis.gates.model import Distinct, Options, Rule, Side, Verdict
 
 
 def compare(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.analysis.finding_words import describe_change, describe_range, name_subject
-from app.analysis.gates.model import FAIL, NOTE, PASS, OpenFinding, Options, Rule, Side, Verdict
+from compileboard.app.analysis.finding_words import describe_change, describe_range, name_subject
+from compileboard.app.analysis.gates.model import FAIL, NOTE, PASS, OpenFinding, Options, Rule, Side, Verdict
 
 
 def check(actual: Side, _expected: Side, _options: Options) -> list[Verdict]:

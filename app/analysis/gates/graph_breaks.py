@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from app.analysis.gates.model import (
+from compileboard.app.analysis.gates.model import (
     FAIL,
     IMPROVED,
     NOTE,

@@ -5,8 +5,8 @@ Source: pytorch benchmarks/dynamo/check_graph_breaks.py at 021f677
 
 from __future__ import annotations
 
-from app.analysis.gates.graph_breaks import WORDS
-from app.analysis.gates.model import (
+from compileboard.app.analysis.gates.graph_breaks import WORDS
+from compileboard.app.analysis.gates.model import (
     Options,
     Rule,
     Side,

@@ -8,8 +8,8 @@ Source: pytorch benchmarks/dynamo/check_memory_compression_ratio.py at 20e7b45
 
 from __future__ import annotations
 
-from app.analysis.comparison_verdicts import decide
-from app.analysis.gates.model import (
+from compileboard.app.analysis.comparison_verdicts import decide
+from compileboard.app.analysis.gates.model import (
     FAIL,
     NOTE,
     PASS,
@@ -22,7 +22,7 @@ from app.analysis.gates.model import (
     read_number,
     show,
 )
-from app.analysis.metrics import BY_NAME
+from compileboard.app.analysis.metrics import BY_NAME
 
 SHARE = 0.95
 COLUMN = "compression_ratio"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from app.analysis.comparison_verdicts import Measurement, pick_samples
-from app.analysis.metrics import BY_NAME
-from app.queries.findings import Finding
+from compileboard.app.analysis.comparison_verdicts import Measurement, pick_samples
+from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.app.queries.findings import Finding
 
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.analysis.gates.distinct import compare, need_recorded
-from app.analysis.gates.model import FAIL, NOTE, PASS, Options, Rule, Side, Verdict
+from compileboard.app.analysis.gates.distinct import compare, need_recorded
+from compileboard.app.analysis.gates.model import FAIL, NOTE, PASS, Options, Rule, Side, Verdict
 
 
 def check(actual: Side, expected: Side, _options: Options) -> list[Verdict]:

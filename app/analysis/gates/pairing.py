@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.analysis.gates.model import Distinct, Row, Side
+from compileboard.app.analysis.gates.model import Distinct, Row, Side
 
 FIELDS = ("suite", "mode", "dtype", "device", "backend", "dynamic", "world_size")
 # Not part of what a model is: another batch size or machine is said, not a vanished model. They tell twins apart.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from app.analysis.gates.model import (
+from compileboard.app.analysis.gates.model import (
     FAIL,
     IMPROVED,
     PASS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.analysis.gates.model import (
+from compileboard.app.analysis.gates.model import (
     FAIL,
     IMPROVED,
     NOTE,

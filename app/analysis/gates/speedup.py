@@ -6,9 +6,20 @@ neither (upstream's CSVs), the tolerance alone decides. Fewer than three repeats
 
 from __future__ import annotations
 
-from app.analysis.comparison_verdicts import decide
-from app.analysis.gates.model import FAIL, NOTE, PASS, Options, Row, Rule, Side, Verdict, need_columns, read_number
-from app.analysis.metrics import BY_NAME
+from compileboard.app.analysis.comparison_verdicts import decide
+from compileboard.app.analysis.gates.model import (
+    FAIL,
+    NOTE,
+    PASS,
+    Options,
+    Row,
+    Rule,
+    Side,
+    Verdict,
+    need_columns,
+    read_number,
+)
+from compileboard.app.analysis.metrics import BY_NAME
 
 WORDS = {"worse": "SLOWER", "better": "FASTER", "single": "FEW_SAMPLES"}
 

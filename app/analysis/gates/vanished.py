@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.analysis.gates.model import FAIL, NOTE, PASS, Options, Rule, Side, Verdict
+from compileboard.app.analysis.gates.model import FAIL, NOTE, PASS, Options, Rule, Side, Verdict
 
 
 def check(actual: Side, expected: Side, _options: Options) -> list[Verdict]:

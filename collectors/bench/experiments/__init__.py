@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from collectors.bench.settings import Settings
+from compileboard.collectors.bench.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Experiment:
 
     @property
     def module(self) -> str:
-        return f"collectors.bench.experiments.{self.name}"
+        return f"compileboard.collectors.bench.experiments.{self.name}"
 
 
 EXPERIMENTS = (

@@ -15,13 +15,13 @@ import torch
 from torch._dynamo.testing import reset_rng_state
 from torch._dynamo.utils import calculate_time_spent, clone_inputs, counters, same
 
-from collectors.bench.counters import counted_since, dynamo_counts
-from collectors.bench.difference import describe_difference
-from collectors.bench.dynamic import mark_batch
-from collectors.bench.model_facts import tolerance_for
-from collectors.bench.outcome import Outcome
-from collectors.bench.steps import cast_inputs
-from collectors.bench.workbench import FAILURES, StageFailed, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.difference import describe_difference
+from compileboard.collectors.bench.dynamic import mark_batch
+from compileboard.collectors.bench.model_facts import tolerance_for
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.steps import cast_inputs
+from compileboard.collectors.bench.workbench import FAILURES, StageFailed, Workbench, eagerly, failing_as
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from collectors.bench.memory_bound import bounded
-from collectors.bench.outcome import Outcome
-from collectors.bench.steps import Steps, cast, move_inputs
-from collectors.bench.workbench import TORCH_DTYPES, Workbench, build, eagerly, is_oom
+from compileboard.collectors.bench.memory_bound import bounded
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.steps import Steps, cast, move_inputs
+from compileboard.collectors.bench.workbench import TORCH_DTYPES, Workbench, build, eagerly, is_oom
 
 FIRST = 1024
 

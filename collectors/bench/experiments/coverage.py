@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from collectors.bench.counters import counted_since, dynamo_counts
-from collectors.bench.dynamic import mark_batch
-from collectors.bench.outcome import Outcome
-from collectors.bench.workbench import Workbench, eagerly, failing_as
+from compileboard.collectors.bench.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.dynamic import mark_batch
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.workbench import Workbench, eagerly, failing_as
 
 CAPTURED = "compileboard: captured"
 WARM_UPS = 2

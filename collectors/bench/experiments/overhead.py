@@ -6,9 +6,9 @@ Source: --overhead of upstream's benchmarks/dynamo/common.py.
 
 from __future__ import annotations
 
-from collectors.bench.experiments import performance
-from collectors.bench.outcome import Outcome
-from collectors.bench.workbench import Workbench
+from compileboard.collectors.bench.experiments import performance
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.workbench import Workbench
 
 
 def run(bench: Workbench) -> Outcome:

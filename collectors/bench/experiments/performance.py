@@ -9,16 +9,16 @@ from typing import Any
 import torch
 import torch._dynamo.utils
 
-from collectors.bench.artifacts import export_profile, memory_snapshot
-from collectors.bench.compile_again import compile_again
-from collectors.bench.compile_samples import COLD, FIRST
-from collectors.bench.counters import counted_since, dynamo_counts
-from collectors.bench.dynamic import mark_batch
-from collectors.bench.memory import peak_gb, peak_of, reset_peak
-from collectors.bench.outcome import Outcome
-from collectors.bench.statistics import noise_of, speedup_of
-from collectors.bench.timing import interleave
-from collectors.bench.workbench import WARM_UPS, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.artifacts import export_profile, memory_snapshot
+from compileboard.collectors.bench.compile_again import compile_again
+from compileboard.collectors.bench.compile_samples import COLD, FIRST
+from compileboard.collectors.bench.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.dynamic import mark_batch
+from compileboard.collectors.bench.memory import peak_gb, peak_of, reset_peak
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.statistics import noise_of, speedup_of
+from compileboard.collectors.bench.timing import interleave
+from compileboard.collectors.bench.workbench import WARM_UPS, Workbench, eagerly, failing_as
 
 LOOKUP_EVENT = "TorchDynamo Cache Lookup"
 

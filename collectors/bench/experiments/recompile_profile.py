@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from collectors.bench.dynamic import batch_dimension, mark_batch
-from collectors.bench.loaded import Inputs
-from collectors.bench.outcome import Outcome
-from collectors.bench.recompile_watch import RecompileWatch, Seen, without_limit
-from collectors.bench.workbench import Workbench, eagerly, failing_as
+from compileboard.collectors.bench.dynamic import batch_dimension, mark_batch
+from compileboard.collectors.bench.loaded import Inputs
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.recompile_watch import RecompileWatch, Seen, without_limit
+from compileboard.collectors.bench.workbench import Workbench, eagerly, failing_as
 
 MOST_SIZES, MOST_REASONS, LONGEST_REASON = 4, 20, 500
 Change = Callable[[], contextlib.AbstractContextManager[Inputs]]
@@ -137,7 +137,7 @@ def _with_gradients(bench: Workbench) -> Iterator[Inputs]:
 
 @contextlib.contextmanager
 def _in_bfloat16(bench: Workbench) -> Iterator[Inputs]:
-    from collectors.bench.steps import cast_inputs
+    from compileboard.collectors.bench.steps import cast_inputs
 
     bench.module.to(torch.bfloat16)
     try:

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from collectors.bench.counters import counted_since, dynamo_counts
-from collectors.bench.loaded import Inputs
-from collectors.bench.outcome import Outcome
-from collectors.bench.recompile_watch import RecompileWatch
-from collectors.bench.statistics import speedup_of
-from collectors.bench.timing import interleave
-from collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.loaded import Inputs
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.recompile_watch import RecompileWatch
+from compileboard.collectors.bench.statistics import speedup_of
+from compileboard.collectors.bench.timing import interleave
+from compileboard.collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
 
 
 def run(bench: Workbench) -> Outcome:

@@ -13,11 +13,11 @@ from torch._dynamo.testing import reset_rng_state
 from torch._dynamo.utils import clone_inputs
 from torch.utils import _pytree
 
-from collectors.bench.counters import counted_since, dynamo_counts
-from collectors.bench.dynamic import mark_batch
-from collectors.bench.outcome import Outcome
-from collectors.bench.steps import move_inputs
-from collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.dynamic import mark_batch
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.steps import move_inputs
+from compileboard.collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
 
 REFERENCE_DEVICE = "cpu"
 

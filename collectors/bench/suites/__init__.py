@@ -7,8 +7,7 @@ import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from collectors.bench.models import ModelRef
-from collectors.own import import_own
+from compileboard.collectors.bench.models import ModelRef
 
 # No builder downloads anything; these make the hub's client fail at once instead of trying.
 OFFLINE = {
@@ -36,7 +35,7 @@ class Suite:
 
     @property
     def catalogue(self) -> str:
-        return f"collectors.bench.suites.{self.name}"
+        return f"compileboard.collectors.bench.suites.{self.name}"
 
     @property
     def install(self) -> str:
@@ -70,7 +69,7 @@ def list_models(suites: Iterable[str]) -> list[ModelRef]:
     """
     found: list[ModelRef] = []
     for name in dict.fromkeys(suites):
-        models: tuple[ModelRef, ...] = import_own(find_suite(name).catalogue).MODELS
+        models: tuple[ModelRef, ...] = importlib.import_module(find_suite(name).catalogue).MODELS
         found += models
     return found
 

@@ -6,9 +6,9 @@ fill a 40 GB GPU; these fit a test box, and --batch-size replaces them.
 
 from __future__ import annotations
 
-from collectors.bench.models import ModelRef
+from compileboard.collectors.bench.models import ModelRef
 
-BUILD = "collectors.bench.suites.timm_build:build"
+BUILD = "compileboard.collectors.bench.suites.timm_build:build"
 
 # family: {name: batch size}
 CATALOGUE = {

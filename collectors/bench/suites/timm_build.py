@@ -8,8 +8,8 @@ import timm
 import torch
 from timm.data import resolve_model_data_config
 
-from collectors.bench.loaded import Inputs, Loaded
-from collectors.bench.suites.not_available import NotAvailable
+from compileboard.collectors.bench.loaded import Inputs, Loaded
+from compileboard.collectors.bench.suites.not_available import NotAvailable
 
 
 def build(batch_size: int, name: str) -> Loaded:

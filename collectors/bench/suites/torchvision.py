@@ -6,9 +6,9 @@ random weights are empty or not, by chance.
 
 from __future__ import annotations
 
-from collectors.bench.models import ModelRef
+from compileboard.collectors.bench.models import ModelRef
 
-BUILD = "collectors.bench.suites.torchvision_build:build"
+BUILD = "compileboard.collectors.bench.suites.torchvision_build:build"
 
 # family: {name: batch size}
 CATALOGUE = {

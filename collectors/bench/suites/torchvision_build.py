@@ -7,8 +7,8 @@ from typing import Any
 import torch
 import torchvision
 
-from collectors.bench.loaded import Inputs, Loaded
-from collectors.bench.suites.not_available import NotAvailable
+from compileboard.collectors.bench.loaded import Inputs, Loaded
+from compileboard.collectors.bench.suites.not_available import NotAvailable
 
 VIDEO = ("mc3_18", "r3d_18")
 VIDEO_FRAMES = 8

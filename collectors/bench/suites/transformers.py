@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectors.bench.models import ModelRef
+from compileboard.collectors.bench.models import ModelRef
 
-BUILD = "collectors.bench.suites.transformers_build:build"
+BUILD = "compileboard.collectors.bench.suites.transformers_build:build"
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 import transformers
 
-from collectors.bench.loaded import Inputs, Loaded
-from collectors.bench.suites import transformers_inputs
-from collectors.bench.suites.not_available import NotAvailable
-from collectors.bench.suites.transformers import RECIPES, Recipe
+from compileboard.collectors.bench.loaded import Inputs, Loaded
+from compileboard.collectors.bench.suites import transformers_inputs
+from compileboard.collectors.bench.suites.not_available import NotAvailable
+from compileboard.collectors.bench.suites.transformers import RECIPES, Recipe
 
 # Small enough that nothing is dropped, and not 0: the dropout itself stays in the graph, as upstream does it.
 NO_DROPOUT = 1e-30

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.bench.models import ModelRef
-from collectors.bench.suites import LOCAL
-from collectors.bench.suites.user_class import check_class
-from collectors.bench.suites.user_list import LIST_TIMEOUT_S, Marked, OnlyError, list_marked
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.suites import LOCAL
+from compileboard.collectors.bench.suites.user_class import check_class
+from compileboard.collectors.bench.suites.user_list import LIST_TIMEOUT_S, Marked, OnlyError, list_marked
 
-BUILD = "collectors.bench.suites.user_build:build"
+BUILD = "compileboard.collectors.bench.suites.user_build:build"
 FORMS = "path:/abs/file.py,class:Name or path:/abs/file.py,model:Name or path:/abs/file.py"
 # The last ",class:" counts, so that a path may have commas and colons; a name has neither, nor a slash.
 PATH_FIRST = re.compile(r"path:(?P<path>.*?)(?:,(?P<kind>class|model):(?P<name>[^,:/]*))?", re.DOTALL)
@@ -69,7 +69,7 @@ def parse_only(text: str, suite: str | None = None, *, timeout_s: float = LIST_T
     marked = list_marked(asked.path, timeout_s)
     if not marked:
         raise OnlyError(
-            f"{asked.path} marks no function with @collectors.bench.model; mark one, or name a class: "
+            f"{asked.path} marks no function with @compileboard.bench.model; mark one, or name a class: "
             f"--only path:{asked.path},class:Name"
         )
     if asked.kind == "model":

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from collectors.bench.loaded import Inputs, Loaded
-from collectors.bench.suites.user import read_only
-from collectors.bench.suites.user_file import import_file, marked_functions
-from collectors.bench.suites.user_list import OnlyError
+from compileboard.collectors.bench.loaded import Inputs, Loaded
+from compileboard.collectors.bench.suites.user import read_only
+from compileboard.collectors.bench.suites.user_file import import_file, marked_functions
+from compileboard.collectors.bench.suites.user_list import OnlyError
 
-RETURNS = "(module, inputs) or collectors.bench.loaded.Loaded"
+RETURNS = "(module, inputs) or compileboard.collectors.bench.loaded.Loaded"
 
 
 def build(batch_size: int, only: str) -> Loaded:

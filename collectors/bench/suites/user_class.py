@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from collectors.bench.suites.user_list import OnlyError
+from compileboard.collectors.bench.suites.user_list import OnlyError
 
 # With one of these a module may have names that its text does not show; then building it says what is missing.
 HIDING = frozenset(("*", "exec", "globals", "locals", "vars", "setattr", "modules", "__dict__", "__getattr__"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from collectors.bench import MARK
+from compileboard.collectors.bench import MARK
 
 
 def import_file(path: str) -> ModuleType:

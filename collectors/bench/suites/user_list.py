@@ -1,4 +1,4 @@
-"""Ask a file which of its functions are marked with `@collectors.bench.model`, in a child: importing it runs it."""
+"""Ask a file which of its functions are marked with `@compileboard.bench.model`, in a child: importing it runs it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import traceback
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collectors.own import SHARED, shared_words
+from compileboard.start import shared_command
 
 LIST_TIMEOUT_S = 120.0
 TAIL_LINES = 12  # of what the child wrote when it died
@@ -50,12 +49,7 @@ def list_marked(path: str, timeout_s: float = LIST_TIMEOUT_S) -> list[Marked]:
 
 def _ask(path: str, timeout_s: float) -> tuple[int, str, str]:
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            SHARED,
-            *shared_words("bench.suites.user_list:main", path, folder=os.path.dirname(path)),
-        ],
+        shared_command(f"{__name__}:main", path),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -78,7 +72,7 @@ def _ask(path: str, timeout_s: float) -> tuple[int, str, str]:
 
 
 def _answer(path: str) -> dict[str, Any]:
-    from collectors.bench.suites.user_file import import_file, marked_functions
+    from compileboard.collectors.bench.suites.user_file import import_file, marked_functions
 
     try:
         functions = marked_functions(import_file(path))

@@ -1,9 +1,9 @@
 """What of this project is measured: `compileboard-collect bench --only path:$PWD/bench_models.py`."""
 
-import collectors.bench
+import compileboard
 
 
-@collectors.bench.model(batch_size=4)
+@compileboard.bench.model(batch_size=4)
 def encoder(batch_size):
     """Embed queries of 24 words."""
     import torch
@@ -12,7 +12,7 @@ def encoder(batch_size):
     return Encoder().eval(), (torch.randn(batch_size, 24, 32),)
 
 
-@collectors.bench.model(batch_size=64)
+@compileboard.bench.model(batch_size=64)
 def ranker(batch_size):
     """Score a query's candidates."""
     import torch

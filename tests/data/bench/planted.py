@@ -7,7 +7,7 @@ import time
 import torch
 from torch import nn
 
-import collectors.bench
+import compileboard
 
 
 class Fine(nn.Module):
@@ -86,7 +86,7 @@ class NeedsALibrary(Fine):
         import a_library_that_is_not_there  # noqa: F401
 
 
-@collectors.bench.model(name="Marked", batch_size=6)
+@compileboard.bench.model(name="Marked", batch_size=6)
 def marked(batch_size):
     return nn.Linear(8, 8), (torch.randn(batch_size, 8),)
 
@@ -95,7 +95,7 @@ def _make(net):
     def make(batch_size):
         return net(), (torch.randn(batch_size, 16),)
 
-    return collectors.bench.model(name=net.__name__, batch_size=4)(make)
+    return compileboard.bench.model(name=net.__name__, batch_size=4)(make)
 
 
 fine, breaks, wrong, unsteady = map(_make, (Fine, Breaks, WrongAnswer, Unsteady))

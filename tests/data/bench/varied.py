@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-import collectors.bench
-from collectors.bench.loaded import Loaded
+import compileboard
+from compileboard.collectors.bench.loaded import Loaded
 
 
 class Layer(nn.Module):
@@ -47,7 +47,7 @@ class FixedInputs(Layer):
         return (torch.randn(3, 8),)
 
 
-@collectors.bench.model(batch_size=4)
+@compileboard.bench.model(batch_size=4)
 def sized(batch_size):
     return Loaded(
         Layer(),
@@ -58,12 +58,12 @@ def sized(batch_size):
     )
 
 
-@collectors.bench.model
+@compileboard.bench.model
 def unbatched(batch_size):
     return Loaded(Layer(), (torch.randn(5, 8),), batch_size=7)
 
 
-@collectors.bench.model
+@compileboard.bench.model
 def hungry(batch_size):
     if batch_size > 10:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
@@ -74,7 +74,7 @@ def _make(net):
     def make(batch_size):
         return net(), (torch.randn(batch_size, 8),)
 
-    return collectors.bench.model(name=net.__name__, batch_size=4)(make)
+    return compileboard.bench.model(name=net.__name__, batch_size=4)(make)
 
 
 half, by_mode, not_a_number, small = map(_make, (HalfCaptured, ByMode, NotANumberCompiled, SmallOnly))

@@ -22,8 +22,8 @@ from torch._functorch.aot_autograd import aot_function, make_boxed_compiler
 from torch._inductor.utils import fresh_cache
 from torch.testing._internal.two_tensor import TwoTensor
 
-from collectors.decode.aot import ARTIFACT as NAME
-from collectors.decode.aot import WRAPPER_ARTIFACTS
+from compileboard.collectors.decode.aot import ARTIFACT as NAME
+from compileboard.collectors.decode.aot import WRAPPER_ARTIFACTS
 
 CASES, LINES, SEEN = [], [], {}
 TORCH = torch.__version__.split("+")[0]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from collectors.bench.settings import list_torch_variables
-from collectors.store.codec import unpack
+from compileboard.collectors.bench.settings import list_torch_variables
+from compileboard.collectors.store.codec import unpack
 from tests.tools.observed import ROOT, Workplace
 
 pytestmark = pytest.mark.torch
@@ -25,7 +25,7 @@ QUICK = ["--quick", "--backend", "aot_eager", "--device", "cpu"]
 
 
 def bench(place: Workplace, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "collectors", "bench", "--db", str(place.database), *QUICK, *words]
+    command = [sys.executable, "-m", "compileboard.collectors", "bench", "--db", str(place.database), *QUICK, *words]
     return subprocess.run(
         command, env=place.environ(), cwd=place.folder, capture_output=True, text=True, check=False, timeout=560
     )
@@ -146,7 +146,7 @@ def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
     place = planted[0]
     before = len(rows(place, "select id from runs"))
     done = subprocess.run(
-        [sys.executable, "-m", "collectors", *words[words.index("bench") :], "--db", str(place.database)],
+        [sys.executable, "-m", "compileboard.collectors", *words[words.index("bench") :], "--db", str(place.database)],
         env=place.environ(), cwd=place.folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

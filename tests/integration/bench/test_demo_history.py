@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from collectors.demo_history.history import Setup, measure_history
-from collectors.demo_history.versions import VERSIONS, Edit, read_project
+from compileboard.collectors.demo_history.history import Setup, measure_history
+from compileboard.collectors.demo_history.versions import VERSIONS, Edit, read_project
 from tests.tools.observed import Workplace
 
 pytestmark = pytest.mark.torch
 
-_, ENCODER, RANKER = read_project()["bench_models.py"].split("@collectors.bench.model")
-FIRST = replace(VERSIONS[0], edits=(Edit("bench_models.py", "@collectors.bench.model" + RANKER, ""),))
+_, ENCODER, RANKER = read_project()["bench_models.py"].split("@compileboard.bench.model")
+FIRST = replace(VERSIONS[0], edits=(Edit("bench_models.py", "@compileboard.bench.model" + RANKER, ""),))
 PRINTS = next(it for it in VERSIONS if "print the largest" in it.subject)
 FOUND = """
 select runs.git_subject, runs.git_branch, results.status, results.graph_breaks,

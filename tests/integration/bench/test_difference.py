@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 torch = pytest.importorskip("torch")
-difference = pytest.importorskip("collectors.bench.difference")
+difference = pytest.importorskip("compileboard.collectors.bench.difference")
 pytestmark = pytest.mark.torch
 
 

@@ -19,13 +19,14 @@ import importlib, json, sys, tempfile
 from dataclasses import asdict
 from pathlib import Path
 import torch
-from collectors.bench.child import failure
-from collectors.bench.experiments import settings_for
-from collectors.bench.models import ModelRef
-from collectors.bench.settings import Settings
-from collectors.bench.stages import Stages
-from collectors.bench.suites.user import BUILD
-from collectors.bench.workbench import Workbench
+from compileboard.collectors.bench import experiments
+from compileboard.collectors.bench.child import failure
+from compileboard.collectors.bench.experiments import settings_for
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.settings import Settings
+from compileboard.collectors.bench.stages import Stages
+from compileboard.collectors.bench.suites.user import BUILD
+from compileboard.collectors.bench.workbench import Workbench
 
 for only, experiment, changes in json.loads(sys.argv[1]):
     torch._dynamo.reset()
@@ -35,7 +36,7 @@ for only, experiment, changes in json.loads(sys.argv[1]):
     bench = Workbench(ref, settings, Stages(Path(tempfile.mkdtemp())))
     try:
         bench.load()
-        outcome = bench.describe(importlib.import_module(f"collectors.bench.experiments.{experiment}").run(bench))
+        outcome = bench.describe(importlib.import_module(f"{experiments.__name__}.{experiment}").run(bench))
     except Exception as error:
         outcome = failure(error)
     print("OUTCOME" + json.dumps(asdict(outcome)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from collectors.formats.read import read_results
+from compileboard.collectors.formats.read import read_results
 from tests.integration.bench.test_bench import PLANTED, label, rows
 from tests.tools.observed import Workplace, wait_for
 from tests.tools.repository import commit, git
@@ -43,7 +43,16 @@ class Hangs(Net):
 
 
 def bench(place: Workplace, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "collectors", "bench", "--db", str(place.database), "--backend", "eager"]
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.collectors",
+        "bench",
+        "--db",
+        str(place.database),
+        "--backend",
+        "eager",
+    ]
     return subprocess.Popen(
         [*command, "--quick", "--device", "cpu", *words],
         env=place.environ(),

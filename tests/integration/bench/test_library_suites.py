@@ -13,8 +13,8 @@ import sys
 
 import pytest
 
-from collectors.bench import suites
-from collectors.bench.models import ModelRef
+from compileboard.collectors.bench import suites
+from compileboard.collectors.bench.models import ModelRef
 
 pytestmark = pytest.mark.torch
 
@@ -68,10 +68,10 @@ def test_a_model_that_the_library_lost_is_said_to_be_unavailable(suite: str) -> 
     if importlib.util.find_spec(suite) is None:
         pytest.skip(f"{suite} is not installed")
     program = (
-        "from collectors.bench.suites import transformers\n"
+        "from compileboard.collectors.bench.suites import transformers\n"
         "transformers.RECIPES['GoneForCausalLM'] = transformers.RECIPES['LlamaForCausalLM']\n"
-        "from collectors.bench.suites.not_available import NotAvailable\n"
-        f"from collectors.bench.suites.{suite}_build import build\n"
+        "from compileboard.collectors.bench.suites.not_available import NotAvailable\n"
+        f"from compileboard.collectors.bench.suites.{suite}_build import build\n"
         "try: build(1, 'GoneForCausalLM')\nexcept NotAvailable as error: print(error.reason)"
     )
     environment = {**os.environ, **suites.environment(suite)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.bench import preflight
-from collectors.bench.settings import Settings
+from compileboard.collectors.bench import preflight
+from compileboard.collectors.bench.settings import Settings
 
 
 @pytest.mark.torch

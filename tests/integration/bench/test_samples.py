@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from benchmarks.stack_room import SLOW_FAULTS, in_fresh_thread, measure_depths
-from collectors.bench.settings import list_torch_variables
-from collectors.store.codec import unpack
+from compileboard.collectors.bench.settings import list_torch_variables
+from compileboard.collectors.store.codec import unpack
 from tests.integration.bench.test_bench import rows
 from tests.tools.observed import PROGRAMS, Workplace
 
@@ -42,7 +42,7 @@ class Wide(torch.nn.Linear):
 
 
 def bench(place: Workplace, model: Path, *words: str, name: str = "Wide") -> None:
-    command = [sys.executable, "-m", "collectors", "bench", "--db", str(place.database), "--device", "cpu"]
+    command = [sys.executable, "-m", "compileboard.collectors", "bench", "--db", str(place.database), "--device", "cpu"]
     only = f"path:{model},class:{name}"
     subprocess.run([*command, "--only", only, *words], env=place.environ(), cwd=place.folder, check=True, timeout=560)
 

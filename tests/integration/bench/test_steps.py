@@ -7,9 +7,9 @@ import contextlib
 import pytest
 import torch
 
-from collectors.bench.model_facts import facts_for
-from collectors.bench.settings import Settings
-from collectors.bench.steps import Steps
+from compileboard.collectors.bench.model_facts import facts_for
+from compileboard.collectors.bench.settings import Settings
+from compileboard.collectors.bench.steps import Steps
 
 pytestmark = pytest.mark.torch
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from collectors.bench.suites.user import parse_only
+from compileboard.collectors.bench.suites.user import parse_only
 
 pytestmark = pytest.mark.torch
 
@@ -20,8 +20,8 @@ import torch
 from dataclasses import dataclass
 from torch import nn
 from beside import WIDTH
-from collectors.bench import model
-from collectors.bench.loaded import Loaded
+from compileboard.collectors.bench import model
+from compileboard.collectors.bench.loaded import Loaded
 
 class Net(nn.Module):
     def __init__(self):
@@ -65,8 +65,8 @@ def swapped(batch_size):
 # Builds models as a child of the bench command does, and says what came of each.
 BUILD = """
 import json, sys
-from collectors.bench.suites.user import read_only
-from collectors.bench.suites.user_build import build
+from compileboard.collectors.bench.suites.user import read_only
+from compileboard.collectors.bench.suites.user_build import build
 
 def describe(only, batch_size):
     try:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from collectors.events import (
+from compileboard.collectors.events import (
     BenchMeasured,
     CompileStarted,
     Event,
@@ -24,7 +24,7 @@ from collectors.events import (
     RunEnded,
     RunStarted,
 )
-from collectors.store.ingest import Ingestor
+from compileboard.collectors.store.ingest import Ingestor
 from tests.unit.app.seed import START_US
 
 DAY_US = 86_400_000_000
@@ -98,7 +98,7 @@ def add_results(store: sqlite3.Connection, run_id: str, *events: BenchMeasured, 
         name="bench",
         source="bench",
         suite=events[0].suite,
-        argv=["python", "-m", "collectors", "bench"],
+        argv=["python", "-m", "compileboard.collectors", "bench"],
         git={
             "commit": hashlib.sha256(run_id.encode()).hexdigest()[:40],
             "branch": "main",

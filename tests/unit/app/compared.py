@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from app.analysis.comparison_model import CompareSide, Distinct, Entry
+from compileboard.app.analysis.comparison_model import CompareSide, Distinct, Entry
 
 SERIES: dict[str, Any] = {
     "suite": "builtin",

@@ -9,10 +9,10 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app import create_app
-from app.settings import Settings
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.migrations import migrate
+from compileboard.app import create_app
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.make_db import main as make_db
 from tests.unit.app.explored import explore
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from collectors.store.audit import Origin, record_action
-from collectors.store.trash import delete_run
+from compileboard.collectors.store.audit import Origin, record_action
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.seed import add_run
 
 

@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collectors.importer.command import import_paths
-from collectors.importer.loader import Options
+from compileboard.collectors.importer.command import import_paths
+from compileboard.collectors.importer.loader import Options
 from tests.tools.make_db import DATA
 
 LOGS = {name: DATA / "explored" / f"{name}.xz" for name in ("zoo_recompiles", "zoo_graph_breaks", "torch2.13-shapes")}

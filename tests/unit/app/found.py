@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
-from collectors.store.findings import save_findings
+from compileboard.collectors.store.findings import save_findings
 from tests.unit.app.benched import RUNS
 from tests.unit.app.seed import START_US
 

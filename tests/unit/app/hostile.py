@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from collectors.events import (
+from compileboard.collectors.events import (
     CacheLookedUp,
     Compiled,
     CompileFailed,
@@ -21,7 +21,7 @@ from collectors.events import (
     RuntimeFailed,
     SnapshotTaken,
 )
-from collectors.store.ingest import Ingestor
+from compileboard.collectors.store.ingest import Ingestor
 
 RUN = "01HOST11E00000000000000000"
 FORMULA = '=HYPERLINK("http://evil","x")'

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from app.analysis.steps import detect_steps
+from compileboard.app.analysis.steps import detect_steps
 
 Make = Callable[[np.random.Generator], list[float]]
 # Normal noise of 1, rounded to 1/64 so that scaling by a power of two is exact.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from app.analysis import model_table
-from app.queries import graph_breaks, guard_sets, recompiles, runs
-from app.web.run import FILLS
+from compileboard.app.analysis import model_table
+from compileboard.app.queries import graph_breaks, guard_sets, recompiles, runs
+from compileboard.app.web.run import FILLS
 
 
 def _one(reader: sqlite3.Connection, sql: str) -> str:

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
-from collectors.events import (
+from compileboard.collectors.events import (
     CacheLookedUp,
     Compiled,
     CompileFailed,
@@ -23,7 +23,7 @@ from collectors.events import (
     RunStarted,
     SnapshotTaken,
 )
-from collectors.store.ingest import Ingestor
+from compileboard.collectors.store.ingest import Ingestor
 
 RUN = "01J00000000000000000000001"
 PROCESS = "a" * 32

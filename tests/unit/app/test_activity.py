@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from app import create_app
-from app.cli import main
-from app.settings import Settings
+from compileboard.app import create_app
+from compileboard.app.cli import main
+from compileboard.app.settings import Settings
 from tests.unit.app.seed import add_run
 
 
 @pytest.fixture(autouse=True)
 def run(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     add_run(store, "R1", name="my <b>run</b>")
-    monkeypatch.setattr("app.restoring.start_indexing", lambda _path: 0)
+    monkeypatch.setattr("compileboard.app.restoring.start_indexing", lambda _path: 0)
 
 
 def test_a_deleted_run_is_on_no_page_and_comes_back_from_activity(client: FlaskClient) -> None:

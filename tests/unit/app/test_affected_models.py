@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from app.queries.affected_models import BREAKS_SQL, CAUSES_SQL, list_affected_models
+from compileboard.app.queries.affected_models import BREAKS_SQL, CAUSES_SQL, list_affected_models
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.plan import assert_no_scan
 

@@ -19,15 +19,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.alerts.channels import send_message
-from app.alerts.mail import make_mail, send_mail, write_html
-from app.alerts.message import Message, make_message, make_test_message
-from app.alerts.outcome import NotSent, Unknown
-from app.alerts.post import post_json
-from app.alerts.rules import Channel
-from app.alerts.slack import MOST_BLOCKS, SECTION_LIMIT, make_slack
-from app.alerts.webhook import make_json
-from app.queries.findings import FindingFilter, list_findings
+from compileboard.app.alerts.channels import send_message
+from compileboard.app.alerts.mail import make_mail, send_mail, write_html
+from compileboard.app.alerts.message import Message, make_message, make_test_message
+from compileboard.app.alerts.outcome import NotSent, Unknown
+from compileboard.app.alerts.post import post_json
+from compileboard.app.alerts.rules import Channel
+from compileboard.app.alerts.slack import MOST_BLOCKS, SECTION_LIMIT, make_slack
+from compileboard.app.alerts.webhook import make_json
+from compileboard.app.queries.findings import FindingFilter, list_findings
 from tests.unit.app.found import EVIDENCE, keep, keep_one_of_each, make_finding
 from tests.unit.app.hostile import BAD
 from tests.unit.app.receiver import Mailbox, receive_http, receive_mail

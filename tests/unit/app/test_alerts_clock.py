@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.alerts.clock import (
+from compileboard.app.alerts.clock import (
     Digest,
     Quiet,
     find_digest_after,

@@ -10,13 +10,13 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app.alerts.command import describe_report
-from app.alerts.example import EXAMPLE
-from app.alerts.send import send_due
-from app.cli import main
-from app.settings import Settings
-from collectors.store.deliveries import start_rule
-from collectors.store.findings import save_findings
+from compileboard.app.alerts.command import describe_report
+from compileboard.app.alerts.example import EXAMPLE
+from compileboard.app.alerts.send import send_due
+from compileboard.app.cli import main
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.deliveries import start_rule
+from compileboard.collectors.store.findings import save_findings
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.found import keep, keep_one_of_each, make_finding
 from tests.unit.app.hostile import BAD
@@ -232,6 +232,6 @@ def test_a_pattern_that_fits_no_series_is_noted(
 def test_the_example_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("example") == 0
     assert capsys.readouterr().out == EXAMPLE
-    from app.alerts.send import SendReport
+    from compileboard.app.alerts.send import SendReport
 
     assert describe_report(SendReport()) == ["messages: nothing was due"]

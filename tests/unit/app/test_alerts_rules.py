@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.alerts.clock import Digest, Quiet
-from app.alerts.example import EXAMPLE
-from app.alerts.read_rules import load_rules, read_rules
-from app.alerts.rules import RulesError
+from compileboard.app.alerts.clock import Digest, Quiet
+from compileboard.app.alerts.example import EXAMPLE
+from compileboard.app.alerts.read_rules import load_rules, read_rules
+from compileboard.app.alerts.rules import RulesError
 from tests.tools.observed import ROOT
 
 CHANNELS = '[channels.team]\nkind = "slack"\nurl_env = "TEAM"\n'

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from app.alerts.clock import DAYS
-from app.alerts.send import ATTEMPTS, CLAIM_LIMIT_US, DAY_US, MINUTE_US, SendReport, send_due
-from app.queries.deliveries import count_deliveries, list_deliveries
-from collectors.store.findings import save_findings, say_of_finding
+from compileboard.app.alerts.clock import DAYS
+from compileboard.app.alerts.send import ATTEMPTS, CLAIM_LIMIT_US, DAY_US, MINUTE_US, SendReport, send_due
+from compileboard.app.queries.deliveries import count_deliveries, list_deliveries
+from compileboard.collectors.store.findings import save_findings, say_of_finding
 from tests.tools.observed import ROOT
 from tests.unit.app.found import keep, make_finding
 from tests.unit.app.receiver import Hook, receive_http
@@ -31,7 +31,8 @@ timeout_s = {}
 name = "slower"
 channels = ["team"]
 """
-SEND = "import os, sys; from app.alerts.send import send_due; send_due(*sys.argv[1:3], os.environ, int(sys.argv[3]))"
+SEND = """import os, sys; from compileboard.app.alerts.send import send_due
+send_due(*sys.argv[1:3], os.environ, int(sys.argv[3]))"""
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.ancestry import Parents, order_commits
+from compileboard.app.analysis.ancestry import Parents, order_commits
 
 
 def make_chain(count: int, times: list[int] | None = None, name: str = "c") -> dict[str, tuple[str | None, int]]:

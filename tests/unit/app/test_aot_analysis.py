@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.aot import DECISIVE, Finding, explain_graph, list_unknown, name_numbers
-from collectors.decode.aot import WRAPPER_ARTIFACTS, add_wrappers, parse_metadata, summarize
+from compileboard.app.analysis.aot import DECISIVE, Finding, explain_graph, list_unknown, name_numbers
+from compileboard.collectors.decode.aot import WRAPPER_ARTIFACTS, add_wrappers, parse_metadata, summarize
 
 RECORDED = Path(__file__).parents[2] / "data" / "trace" / "aot-metadata.jsonl.xz"
 # A wrapper that torch wrote → how the titles of its findings begin.

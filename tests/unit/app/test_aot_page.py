@@ -9,9 +9,9 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.aot import explain_graph
-from app.analysis.aot_report import explain_graphs, report_run
-from app.queries.aot_graphs import list_aot_graphs
+from compileboard.app.analysis.aot import explain_graph
+from compileboard.app.analysis.aot_report import explain_graphs, report_run
+from compileboard.app.queries.aot_graphs import list_aot_graphs
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.traced import RUN, aot_text, record_traced_run
 

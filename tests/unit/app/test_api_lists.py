@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app import create_app
-from app.api.operations import OPERATIONS
-from app.api.parameters import PARAMETERS
-from app.queries import run_pages
-from app.settings import Settings
-from collectors.store.baselines import save_baseline
-from collectors.store.codec import unpack
-from collectors.store.connect import open_reader, open_writer
+from compileboard.app import create_app
+from compileboard.app.api.operations import OPERATIONS
+from compileboard.app.api.parameters import PARAMETERS
+from compileboard.app.queries import run_pages
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.baselines import save_baseline
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connect import open_reader, open_writer
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.benched import RUNS as BENCH_RUNS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from collectors.fields import FIELDS
+from compileboard.collectors.fields import FIELDS
 from tests.unit.app.recorded import MARKUP, PROCESS, RUN, record_run
 from tests.unit.app.seed import START_US, add_run
 

@@ -9,9 +9,9 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis import artifact_view, compile_changes
-from app.analysis.artifact_words import NAMES, STATES, break_call, guess_language
-from collectors.store.codec import pack_large
+from compileboard.app.analysis import artifact_view, compile_changes
+from compileboard.app.analysis.artifact_words import NAMES, STATES, break_call, guess_language
+from compileboard.collectors.store.codec import pack_large
 from tests.unit.app.artifacts import artifacts as recorded_texts
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.seed import add_run, insert

@@ -6,9 +6,9 @@ import sqlite3
 
 import pytest
 
-from app.queries import artifacts
-from app.queries.artifacts import ArtifactFilter, list_artifacts
-from collectors.store.codec import pack
+from compileboard.app.queries import artifacts
+from compileboard.app.queries.artifacts import ArtifactFilter, list_artifacts
+from compileboard.collectors.store.codec import pack
 from tests.unit.app.seed import add_run, insert
 
 

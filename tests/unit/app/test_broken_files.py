@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from app import create_app
-from app.settings import Settings
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.errors import StoreError, StoreMissing, StoreRefused, explain
+from compileboard.app import create_app
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.errors import StoreError, StoreMissing, StoreRefused, explain
 from tests.tools.observed import ROOT
 from tests.unit.app.recorded import RUN, record_run
 
@@ -76,8 +76,8 @@ def test_a_file_that_vanished_is_not_made_anew(tmp_path: Path) -> None:
 # A mount of its own, as a person has it: neither permissions nor patches stop root, or look like a full disk.
 MOUNTED = """
 import sys
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.errors import StoreError
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.errors import StoreError
 for open_store in (open_reader, open_writer):
     try:
         store = open_store(sys.argv[1])

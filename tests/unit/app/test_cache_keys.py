@@ -7,10 +7,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.cache_keys import compare_keys, nearest_earlier, print_key
-from app.analysis.component_words import explain_component
-from app.analysis.fields import FieldChange, read_fields, split_arguments
-from collectors.payloads import Component
+from compileboard.app.analysis.cache_keys import compare_keys, nearest_earlier, print_key
+from compileboard.app.analysis.component_words import explain_component
+from compileboard.app.analysis.fields import FieldChange, read_fields, split_arguments
+from compileboard.collectors.payloads import Component
 from tests.unit.decode.test_cache_keys import components
 
 BASE = "fx_graph 2.13 base"

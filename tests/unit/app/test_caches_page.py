@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.cache_keys import compare_keys
-from app.analysis.cache_nearest import find_nearest, group_components, measure_likeness, read_lines
-from app.analysis.cache_report import read_lookup, summarize_diff
-from app.queries.cache_keys import get_lookup, list_runs_before
-from collectors.payloads import parse_components
+from compileboard.app.analysis.cache_keys import compare_keys
+from compileboard.app.analysis.cache_nearest import find_nearest, group_components, measure_likeness, read_lines
+from compileboard.app.analysis.cache_report import read_lookup, summarize_diff
+from compileboard.app.queries.cache_keys import get_lookup, list_runs_before
+from compileboard.collectors.payloads import parse_components
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.traced import RUN, record_traced_run
 

@@ -16,14 +16,14 @@ from xml.etree import ElementTree
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.gates.model import Row, Side
-from app.checks.sides import dump_side, load_side
-from app.cli import main
-from collectors.cli import main as collect
-from collectors.events import GraphBroke, GuardFailure, ProcessStarted, Recompiled
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.trash import delete_run
+from compileboard.app.analysis.gates.model import Row, Side
+from compileboard.app.checks.sides import dump_side, load_side
+from compileboard.app.cli import main
+from compileboard.collectors.cli import main as collect
+from compileboard.collectors.events import GraphBroke, GuardFailure, ProcessStarted, Recompiled
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.benched import ACCURACY, add_results, measure
 from tests.unit.app.seed import START_US
 
@@ -244,7 +244,7 @@ def test_the_github_summary_is_appended(
 def test_a_reader_that_has_read_enough_is_no_error(more: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "app", "check", *more]
+    command = [sys.executable, "-m", "compileboard.app", "check", *more]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=DATA.parents[2], timeout=120)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.cli import main
-from collectors.store.findings import say_of_finding
+from compileboard.app.cli import main
+from compileboard.collectors.store.findings import say_of_finding
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.found import keep, make_finding
 

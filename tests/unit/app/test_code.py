@@ -13,8 +13,8 @@ from flask import Flask, render_template_string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis import code
-from app.analysis.code import LANGUAGES, highlight, indent_json
+from compileboard.app.analysis import code
+from compileboard.app.analysis.code import LANGUAGES, highlight, indent_json
 from tests.tools.observed import ROOT
 from tests.unit.app.artifacts import artifacts
 

@@ -6,10 +6,10 @@ import sqlite3
 
 import pytest
 
-from app.analysis.kept import keep_ancestry
-from app.queries import commits
-from app.queries.commits import list_commit_range
-from collectors.store.commits import Commit, keep_commits
+from compileboard.app.analysis.kept import keep_ancestry
+from compileboard.app.queries import commits
+from compileboard.app.queries.commits import list_commit_range
+from compileboard.collectors.store.commits import Commit, keep_commits
 from tests.unit.app.plan import list_scans
 
 DAY_US = 86_400_000_000

@@ -16,12 +16,12 @@ import pytest
 from flask.testing import FlaskClient
 from markupsafe import escape
 
-from app.analysis.comparison_sides import read_comparison
-from app.analysis.comparison_table import show_share
-from app.analysis.metrics import BY_NAME
-from app.charts.base import MAX_CHART_BYTES
-from app.charts.comparison import chart_changes
-from app.cli import main
+from compileboard.app.analysis.comparison_sides import read_comparison
+from compileboard.app.analysis.comparison_table import show_share
+from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.app.charts.base import MAX_CHART_BYTES
+from compileboard.app.charts.comparison import chart_changes
+from compileboard.app.cli import main
 from tests.unit.app.benched import DAY_US, HOSTILE, MLP, RUNS, add_results, bench_suite, list_suite, measure
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.test_hostile_text import _Seen

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.comparison import compare, sum_metrics
-from app.analysis.comparison_metrics import COMPARED
-from app.analysis.comparison_model import CompareSide, Entry
-from app.analysis.comparison_pairs import pair_entries
-from app.analysis.comparison_verdicts import METHODS, VERDICTS, Measurement, decide, judge
-from app.analysis.metrics import BY_NAME, Metric
+from compileboard.app.analysis.comparison import compare, sum_metrics
+from compileboard.app.analysis.comparison_metrics import COMPARED
+from compileboard.app.analysis.comparison_model import CompareSide, Entry
+from compileboard.app.analysis.comparison_pairs import pair_entries
+from compileboard.app.analysis.comparison_verdicts import METHODS, VERDICTS, Measurement, decide, judge
+from compileboard.app.analysis.metrics import BY_NAME, Metric
 from tests.unit.app.compared import broke, entry, repeats, side
 
 SPEEDUP, LATENCY, COLD = (BY_NAME[name] for name in ("speedup", "abs_latency_ms", "compilation_latency_s"))

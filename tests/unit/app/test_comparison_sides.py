@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from app.analysis.comparison_sides import load_side, read_comparison
-from app.cli import main
-from app.queries.page import FilterError
-from app.queries.sides import find_default, find_side, list_side_choices, name_runs
-from collectors.store.ingest import Ingestor
+from compileboard.app.analysis.comparison_sides import load_side, read_comparison
+from compileboard.app.cli import main
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.sides import find_default, find_side, list_side_choices, name_runs
+from compileboard.collectors.store.ingest import Ingestor
 from tests.unit.app.benched import ACCURACY, DAY_US, MLP, RUNS, add_results, bench_suite, list_break, measure
 from tests.unit.app.seed import START_US, add_run
 

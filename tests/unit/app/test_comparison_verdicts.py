@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.analysis.comparison_model import Delta, Entry
-from app.analysis.comparison_verdicts import judge, judge_values
-from app.analysis.metrics import BY_NAME
+from compileboard.app.analysis.comparison_model import Delta, Entry
+from compileboard.app.analysis.comparison_verdicts import judge, judge_values
+from compileboard.app.analysis.metrics import BY_NAME
 from tests.unit.app.compared import entry, repeats
 
 SPEEDUP, LATENCY, BREAKS = (BY_NAME[name] for name in ("speedup", "abs_latency_ms", "graph_breaks"))

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from app.web.compile import write_value
+from compileboard.app.web.compile import write_value
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 
 

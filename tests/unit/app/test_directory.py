@@ -10,11 +10,11 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app.analysis.directory import ENDINGS, build_entries, name_ending, split_attempts
-from app.queries import compiles, directory
-from app.queries.compiles import CompileFilter
-from app.queries.directory import Step
-from app.settings import Settings
+from compileboard.app.analysis.directory import ENDINGS, build_entries, name_ending, split_attempts
+from compileboard.app.queries import compiles, directory
+from compileboard.app.queries.compiles import CompileFilter
+from compileboard.app.queries.directory import Step
+from compileboard.app.settings import Settings
 from tests.unit.app.explored import explore
 from tests.unit.app.seed import add_run
 

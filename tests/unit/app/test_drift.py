@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.analysis.drift import detect_drift, find_changes, is_vanished
+from compileboard.app.analysis.drift import detect_drift, find_changes, is_vanished
 from tests.unit.app.noisy import flat, make_flat, make_stepped
 from tests.unit.app.test_steps import ANY
 

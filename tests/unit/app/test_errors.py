@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from collectors.store import connect
+from compileboard.collectors.store import connect
 from tests.unit.app.seed import add_run
 
 SPOILT = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
+from compileboard.app.cli import main
 from tests.unit.formats.files import MADE, RECORDED
 from tests.unit.importer.loading import one
 from tests.unit.importer.test_results import run_import

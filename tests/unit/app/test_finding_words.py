@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.finding_words import describe_confidence, describe_range
-from app.format import format_times
-from app.queries.findings import Finding, load_findings
+from compileboard.app.analysis.finding_words import describe_confidence, describe_range
+from compileboard.app.format import format_times
+from compileboard.app.queries.findings import Finding, load_findings
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.found import AFTER, keep, make_finding
 from tests.unit.app.seed import START_US

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.finding_groups import SHOWN, find_leads, group_findings
-from app.queries.findings import (
+from compileboard.app.analysis.finding_groups import SHOWN, find_leads, group_findings
+from compileboard.app.queries.findings import (
     FindingFilter,
     RangeCount,
     count_findings,
@@ -22,7 +22,7 @@ from app.queries.findings import (
     list_series_findings,
     load_findings,
 )
-from collectors.store.findings import WHO_LIMIT, say_of_finding
+from compileboard.collectors.store.findings import WHO_LIMIT, say_of_finding
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.found import EVIDENCE, keep, keep_one_of_each, make_finding
 from tests.unit.app.hostile import BAD

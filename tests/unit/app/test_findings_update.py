@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.finding_words import describe_cause, describe_finding, describe_range
-from app.analysis.metrics import BY_NAME
-from app.findings.detect import Found, detect
-from app.findings.match import make_id, match
-from app.findings.series import Line
-from app.findings.update import UpdateReport, update_findings
-from app.queries.findings import Finding, list_finding_words, load_findings
-from collectors.events import BenchMeasured
-from collectors.store.findings import SERIES, say_of_finding
-from collectors.store.ingest import Ingestor
-from collectors.store.trash import delete_run
+from compileboard.app.analysis.finding_words import describe_cause, describe_finding, describe_range
+from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.app.findings.detect import Found, detect
+from compileboard.app.findings.match import make_id, match
+from compileboard.app.findings.series import Line
+from compileboard.app.findings.update import UpdateReport, update_findings
+from compileboard.app.queries.findings import Finding, list_finding_words, load_findings
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.store.findings import SERIES, say_of_finding
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.benched import DAY_US, START_US, add_results, list_break, measure
 from tests.unit.app.noisy import NOISE
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app import follow as following
-from app.cli import main
-from app.findings.update import update_findings
-from app.queries.findings import load_findings
-from collectors.store.connect import DATABASE_VERSION
+from compileboard.app import follow as following
+from compileboard.app.cli import main
+from compileboard.app.findings.update import update_findings
+from compileboard.app.queries.findings import load_findings
+from compileboard.collectors.store.connect import DATABASE_VERSION
 from tests.tools.observed import processes_of, wait_for
 from tests.tools.serving import serving
 from tests.unit.app.test_findings_update import STEPPED, record

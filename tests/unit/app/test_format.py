@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import format
-from app.web.filters import FORMATS, recorded
+from compileboard.app import format
+from compileboard.app.web.filters import FORMATS, recorded
 
 NUMBERS = st.one_of(
     st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18)

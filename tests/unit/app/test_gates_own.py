@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.comparison_metrics import SAMPLES
-from app.analysis.comparison_verdicts import Measurement, decide
-from app.analysis.gates import DEFAULT, RULES, find_rules
-from app.analysis.gates.model import FAIL, Distinct, Options, Row, Side
-from app.analysis.metrics import BY_NAME
+from compileboard.app.analysis.comparison_metrics import SAMPLES
+from compileboard.app.analysis.comparison_verdicts import Measurement, decide
+from compileboard.app.analysis.gates import DEFAULT, RULES, find_rules
+from compileboard.app.analysis.gates.model import FAIL, Distinct, Options, Row, Side
+from compileboard.app.analysis.metrics import BY_NAME
 
 
 def _row(name: str, **cells: Any) -> Row:

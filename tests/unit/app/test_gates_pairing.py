@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.gates.model import Distinct, Options, Row, Side
-from app.analysis.gates.pairing import Ambiguous, pair
-from app.checks.decide import compare
-from app.checks.flaky import list_flaky
-from app.checks.sides import choose, dump_side, load_side
+from compileboard.app.analysis.gates.model import Distinct, Options, Row, Side
+from compileboard.app.analysis.gates.pairing import Ambiguous, pair
+from compileboard.app.checks.decide import compare
+from compileboard.app.checks.flaky import list_flaky
+from compileboard.app.checks.sides import choose, dump_side, load_side
 
 SERIES = {
     "suite": "s",

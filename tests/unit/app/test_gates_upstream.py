@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.gates import find_rules, pr_time
-from app.analysis.gates.model import FAIL, IMPROVED, Options, Row, Side
-from app.checks.tables import read_table
+from compileboard.app.analysis.gates import find_rules, pr_time
+from compileboard.app.analysis.gates.model import FAIL, IMPROVED, Options, Row, Side
+from compileboard.app.checks.tables import read_table
 
 DATA = Path(__file__).parents[2] / "data" / "checks"
 RECORDED: list[dict[str, Any]] = json.loads((DATA / "upstream_verdicts.json").read_text())

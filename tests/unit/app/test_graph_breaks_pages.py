@@ -9,9 +9,9 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from app.queries import distinct_break, graph_breaks
-from app.queries.graph_breaks import ORDERS, read_break_filter
-from app.queries.scope import MOST_SLOTS, list_slots
+from compileboard.app.queries import distinct_break, graph_breaks
+from compileboard.app.queries.graph_breaks import ORDERS, read_break_filter
+from compileboard.app.queries.scope import MOST_SLOTS, list_slots
 from tests.unit.app.seed import START_US, add_distinct_break, add_function, add_run, insert
 
 ALL = read_break_filter({})

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.fields import FieldChange
-from app.analysis.guard_diff import compare_guards
-from app.analysis.guard_tree import ViewNode, build_view, explain_cost
-from collectors.payloads import GuardTree, parse_guards
+from compileboard.app.analysis.fields import FieldChange
+from compileboard.app.analysis.guard_diff import compare_guards
+from compileboard.app.analysis.guard_tree import ViewNode, build_view, explain_cost
+from compileboard.collectors.payloads import GuardTree, parse_guards
 from tests.unit.decode.test_guard_tree import NAMES, texts, tree
 
 

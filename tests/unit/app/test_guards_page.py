@@ -8,12 +8,12 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.guard_rows import filter_tree, list_rows, number_nodes, take_subtree
-from app.analysis.guard_sums import advise, find_origin, list_origins, sum_guards
-from app.analysis.guard_tree import build_view
-from app.queries import guard_sets
-from collectors.decode.guard_tree import count_guards
-from collectors.payloads import is_check, walk
+from compileboard.app.analysis.guard_rows import filter_tree, list_rows, number_nodes, take_subtree
+from compileboard.app.analysis.guard_sums import advise, find_origin, list_origins, sum_guards
+from compileboard.app.analysis.guard_tree import build_view
+from compileboard.app.queries import guard_sets
+from compileboard.collectors.decode.guard_tree import count_guards
+from compileboard.collectors.payloads import is_check, walk
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.traced import RUN, record_traced_run
 from tests.unit.decode.test_guard_tree import NAMES, texts, tree

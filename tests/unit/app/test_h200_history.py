@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from app.analysis.comparison_sides import read_comparison
-from app.analysis.finding_words import describe_finding
-from app.findings.update import update_findings
-from app.queries.findings import Finding, load_findings
-from collectors.store.connect import open_reader, open_writer
-from collectors.store.migrations import migrate
+from compileboard.app.analysis.comparison_sides import read_comparison
+from compileboard.app.analysis.finding_words import describe_finding
+from compileboard.app.findings.update import update_findings
+from compileboard.app.queries.findings import Finding, load_findings
+from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.migrations import migrate
 from tests.unit.app.test_h200_suite import ingest_recorded
 
 RECORDED = Path(__file__).parents[2] / "data" / "history" / "h200.jsonl.xz"

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from app.analysis.comparison_sides import load_side
-from app.analysis.summaries import HUD, geomean, summarize
-from app.queries.models import ModelFilter, list_models
-from app.queries.sides import find_side
-from app.queries.task_events import list_task_breaks
-from app.settings import Settings
-from collectors.events import RunStarted, load_event
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate_connection
+from compileboard.app.analysis.comparison_sides import load_side
+from compileboard.app.analysis.summaries import HUD, geomean, summarize
+from compileboard.app.queries.models import ModelFilter, list_models
+from compileboard.app.queries.sides import find_side
+from compileboard.app.queries.task_events import list_task_breaks
+from compileboard.app.settings import Settings
+from compileboard.collectors.events import RunStarted, load_event
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
 
 DATA = Path(__file__).parents[2] / "data" / "bench"
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.headline import Delta, compare
-from app.analysis.metrics import SUMMARY_BY_NAME
-from app.analysis.summaries import DEFINITIONS, HUD
-from app.queries.result_rows import ResultRow, fill
+from compileboard.app.analysis.headline import Delta, compare
+from compileboard.app.analysis.metrics import SUMMARY_BY_NAME
+from compileboard.app.analysis.summaries import DEFINITIONS, HUD
+from compileboard.app.queries.result_rows import ResultRow, fill
 from tests.unit.app.test_summaries import ROW
 
 SPEEDS = st.lists(st.floats(0.1, 9), min_size=1, max_size=40)

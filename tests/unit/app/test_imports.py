@@ -18,18 +18,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.imports import child, desk
-from app.imports.receive import Received, clean_path, receive
-from app.imports.refusal import Refused
-from app.imports.shelf import KEEP_US, STOPPED, Shelf, Slot
-from app.imports.wishes import Wishes, read_wishes
-from app.queries.audit import list_audit
-from app.settings import Settings
 from benchmarks.many_rows import count_rows, write_log
-from collectors.importer.reading import BATCH_PARTS
-from collectors.store.audit import Origin
-from collectors.store.connect import open_reader
-from collectors.store.migrations import migrate
+from compileboard.app.imports import child, desk
+from compileboard.app.imports.receive import Received, clean_path, receive
+from compileboard.app.imports.refusal import Refused
+from compileboard.app.imports.shelf import KEEP_US, STOPPED, Shelf, Slot
+from compileboard.app.imports.wishes import Wishes, read_wishes
+from compileboard.app.queries.audit import list_audit
+from compileboard.app.settings import Settings
+from compileboard.collectors.importer.reading import BATCH_PARTS
+from compileboard.collectors.store.audit import Origin
+from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.make_db import DATA
 from tests.tools.uploading import BOUNDARY, write_form
 
@@ -284,9 +284,11 @@ def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: Shelf) -> None
     (slot.folder / "names.json").write_text(json.dumps({"0001": LOG.name}))
     known = Settings(db=str(shelf.root.with_name("team.db")))
     command = child.build_command(known, Wishes(), "files/0001")
-    pausing = "import collectors.importer.budget as b; b.Budget.listen = lambda self: self._pause(0, None); "
-    code = pausing + "import sys; from collectors.cli import main; sys.exit(main(sys.argv[1:]))"
-    at = command.index("collectors")
+    pausing = (
+        "import compileboard.collectors.importer.budget as b; b.Budget.listen = lambda self: self._pause(0, None); "
+    )
+    code = pausing + "import sys; from compileboard.collectors.cli import main; sys.exit(main(sys.argv[1:]))"
+    at = command.index("compileboard.collectors")
     assert child.run(slot, [*command[: at - 1], "-c", code, *command[at + 1 :]], known)
     assert not child.run(slot, command, known)
     slot.close()

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import pytest
 
-from app.analysis.metrics import BY_NAME, METRICS, SUMMARY_BY_NAME, format_value, is_better
-from app.queries.result_rows import ResultRow
-from collectors.store.rows_bench import NUMBERS
+from compileboard.app.analysis.metrics import BY_NAME, METRICS, SUMMARY_BY_NAME, format_value, is_better
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.collectors.store.rows_bench import NUMBERS
 
 
 def test_every_number_of_a_result_is_a_metric_or_an_end_of_an_interval() -> None:

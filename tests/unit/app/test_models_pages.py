@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.model_history import split_series
-from app.charts.base import MAX_CHART_BYTES
-from app.charts.models import chart_history, chart_repeats
-from app.queries.models import list_history
+from compileboard.app.analysis.model_history import split_series
+from compileboard.app.charts.base import MAX_CHART_BYTES
+from compileboard.app.charts.models import chart_history, chart_repeats
+from compileboard.app.queries.models import list_history
 from tests.unit.app.benched import ACCURACY, COMMAND, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import add_run
 from tests.unit.app.test_hostile_text import _Seen

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.name_paths import read_name, write_name
+from compileboard.app.analysis.name_paths import read_name, write_name
 from tests.unit.app.benched import MLP, add_results, measure
 
 NAMES = ("/lead", "two\nlines", "a//b", "a/../b", "..", "tail/", "~2F", "~", "timm/resnet.a1", "a b%20?c#d")

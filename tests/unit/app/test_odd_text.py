@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from app.cli import main
-from collectors.store.codec import PLAIN, pack, pack_large, unpack
-from collectors.store.connect import checkpoint
+from compileboard.app.cli import main
+from compileboard.collectors.store.codec import PLAIN, pack, pack_large, unpack
+from compileboard.collectors.store.connect import checkpoint
 from tests.unit.app.hostile import RUN, record_hostile_run
 from tests.unit.app.seed import insert
 from tests.unit.app.test_hostile_text import LISTS, PAGES

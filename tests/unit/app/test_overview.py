@@ -15,10 +15,10 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from app.charts import overview as charts
-from app.charts.base import MAX_CHART_BYTES, Chart
-from app.queries import overview
-from app.queries.runs import STATES
+from compileboard.app.charts import overview as charts
+from compileboard.app.charts.base import MAX_CHART_BYTES, Chart
+from compileboard.app.queries import overview
+from compileboard.app.queries.runs import STATES
 from tests.unit.app.seed import START_US, add_run
 
 HOUR_US = 3_600_000_000

@@ -9,8 +9,8 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.reports.page import read_plotly
-from app.web.packing import pack_around
+from compileboard.app.reports.page import read_plotly
+from compileboard.app.web.packing import pack_around
 from tests.unit.app.recorded import RUN, record_run
 
 _TEXTS = st.binary(max_size=200)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.queries.page import FilterError, check_limit, decode_cursor, encode_cursor, make_page
+from compileboard.app.queries.page import FilterError, check_limit, decode_cursor, encode_cursor, make_page
 
 
 def key(row: int) -> tuple[int, str]:

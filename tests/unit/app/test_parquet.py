@@ -19,14 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from app.analysis.comparison_sides import read_comparison
-from app.queries.run_detail import get_run
-from app.reports import SUITE_TABLES
-from app.reports import parquet as ours
-from app.reports.comparison import write_comparison
-from app.reports.csv import COLUMNS, cell
-from app.reports.formats import write_report
-from app.reports.parquet import REST, write_parquet
+from compileboard.app.analysis.comparison_sides import read_comparison
+from compileboard.app.queries.run_detail import get_run
+from compileboard.app.reports import SUITE_TABLES
+from compileboard.app.reports import parquet as ours
+from compileboard.app.reports.comparison import write_comparison
+from compileboard.app.reports.csv import COLUMNS, cell
+from compileboard.app.reports.formats import write_report
+from compileboard.app.reports.parquet import REST, write_parquet
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.recorded import RUN, record_run
 from tests.unit.app.seed import START_US
@@ -131,8 +131,8 @@ def test_without_pyarrow_one_sentence_says_what_to_install(
 
 def test_no_page_loads_pyarrow(tmp_path: Path) -> None:
     code = (
-        "import sys; from app import create_app; from app.settings import Settings; from app.cli import main; "
-        f"main(['migrate', '--db', {str(tmp_path / 'x.db')!r}]); "
+        "import sys; from compileboard.app import cli, create_app, settings; "
+        f"cli.main(['migrate', '--db', {str(tmp_path / 'x.db')!r}]); "
         f"client = create_app(Settings(db={str(tmp_path / 'x.db')!r})).test_client(); "
         "[client.get(it) for it in ('/', '/trends', '/compare', '/runs')]; "
         "sys.exit('pyarrow' in sys.modules)"

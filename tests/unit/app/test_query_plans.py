@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from collectors.store import connect
+from compileboard.collectors.store import connect
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.found import keep_one_of_each
 from tests.unit.app.pages import list_benched, list_explored, list_pages

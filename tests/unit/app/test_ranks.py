@@ -11,10 +11,16 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.rank_report import read_comparison
-from app.analysis.rank_words import describe_caches, describe_divergence, describe_times, list_verdicts, name_ranks
-from app.analysis.ranks import compare_ranks, list_odd, list_unclear, normalize
-from app.queries.ranks import TEXTS, Place, RankCompile, RankSequence
+from compileboard.app.analysis.rank_report import read_comparison
+from compileboard.app.analysis.rank_words import (
+    describe_caches,
+    describe_divergence,
+    describe_times,
+    list_verdicts,
+    name_ranks,
+)
+from compileboard.app.analysis.ranks import compare_ranks, list_odd, list_unclear, normalize
+from compileboard.app.queries.ranks import TEXTS, Place, RankCompile, RankSequence
 from tests.unit.app.hostile import BAD
 from tests.unit.app.recorded import RUN, record_run
 

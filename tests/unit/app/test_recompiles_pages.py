@@ -9,9 +9,9 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from app.queries import distinct_break, recompile_cause, recompiles
-from app.queries.recompiles import ORDERS, read_cause_filter
-from app.queries.scope import list_slots
+from compileboard.app.queries import distinct_break, recompile_cause, recompiles
+from compileboard.app.queries.recompiles import ORDERS, read_cause_filter
+from compileboard.app.queries.scope import list_slots
 from tests.unit.app.seed import START_US, add_function, add_run, insert
 
 ALL = read_cause_filter({})

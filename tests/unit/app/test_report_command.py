@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.queries.trends import ModelSet
-from app.reports.schedule import name_sets
-from collectors.store.connect import checkpoint
+from compileboard.app.cli import main
+from compileboard.app.queries.trends import ModelSet
+from compileboard.app.reports.schedule import name_sets
+from compileboard.collectors.store.connect import checkpoint
 from tests.unit.app.benched import MLP, add_results, measure
 from tests.unit.app.seed import START_US
 
@@ -106,7 +106,16 @@ def test_what_cannot_be_written_does_not_stop_the_others(
 
 
 def test_two_at_once_leave_whole_files_and_nothing_else(database: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "app", "report", "--db", str(database), "--folder", str(tmp_path / "r")]
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.app",
+        "report",
+        "--db",
+        str(database),
+        "--folder",
+        str(tmp_path / "r"),
+    ]
     both = [subprocess.Popen([*command, "--until", LAST_DAY], env=os.environ) for _ in range(2)]
     assert [it.wait(120) for it in both] == [0, 0]
     files = list((tmp_path / "r").iterdir())

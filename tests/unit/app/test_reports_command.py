@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.reports import FORMATS
-from collectors.store.connect import checkpoint
+from compileboard.app.cli import main
+from compileboard.app.reports import FORMATS
+from compileboard.collectors.store.connect import checkpoint
 from tests.unit.app.recorded import RUN, record_run
 from tests.unit.app.seed import add_run
 
@@ -45,7 +45,19 @@ def _mask() -> int:
 
 
 def test_export_goes_to_stdout_and_survives_a_closed_pipe(database: Path) -> None:
-    command = [sys.executable, "-m", "app", "export", "--db", str(database), "--run", RUN, "--output", "-", "--format"]
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.app",
+        "export",
+        "--db",
+        str(database),
+        "--run",
+        RUN,
+        "--output",
+        "-",
+        "--format",
+    ]
     whole = subprocess.run([*command, "json"], capture_output=True, check=True)
     assert json.loads(whole.stdout)["run"]["id"] == RUN
     with subprocess.Popen([*command, "html"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as cut:

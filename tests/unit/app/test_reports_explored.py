@@ -15,12 +15,12 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app.cli import main
-from app.queries.kept_texts import PAYLOADS_SQL, TEXTS_SQL
-from app.reports.directory import choose_texts, iterate_texts
-from app.settings import Settings
-from collectors.store.codec import pack
-from collectors.store.connect import checkpoint, open_writer
+from compileboard.app.cli import main
+from compileboard.app.queries.kept_texts import PAYLOADS_SQL, TEXTS_SQL
+from compileboard.app.reports.directory import choose_texts, iterate_texts
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.connect import checkpoint, open_writer
 from tests.unit.app.hostile import BAD, FORMULA
 from tests.unit.app.plan import assert_no_scan
 from tests.unit.app.recorded import RUN, record_run

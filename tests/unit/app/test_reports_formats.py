@@ -11,11 +11,11 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from app.reports import FORMATS
-from app.reports.csv import cell
-from app.reports.json import dump
-from app.reports.markdown import code, prose
-from collectors.events import Compiled
+from compileboard.app.reports import FORMATS
+from compileboard.app.reports.csv import cell
+from compileboard.app.reports.json import dump
+from compileboard.app.reports.markdown import code, prose
+from compileboard.collectors.events import Compiled
 from tests.unit.app.recorded import RUN, list_events, record_run
 
 SECRET = "print('"  # begins the recorded source line

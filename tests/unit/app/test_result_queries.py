@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import fields
 
-from app.queries.result_rows import ResultRow
-from app.queries.results import get_result_parts, list_results, load_measured
+from compileboard.app.queries.result_rows import ResultRow
+from compileboard.app.queries.results import get_result_parts, list_results, load_measured
 from tests.unit.app.benched import ACCURACY, MLP, add_results, measure
 
 

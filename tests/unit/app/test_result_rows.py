@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from app.analysis.model_table import ORDERS, cut_page, sort_results
-from app.analysis.result_words import describe_accuracy, describe_missing, describe_speedup, describe_status
-from app.queries.page import FilterError
-from app.queries.result_rows import Measured, ResultRow, merge_results
+from compileboard.app.analysis.model_table import ORDERS, cut_page, sort_results
+from compileboard.app.analysis.result_words import (
+    describe_accuracy,
+    describe_missing,
+    describe_speedup,
+    describe_status,
+)
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.result_rows import Measured, ResultRow, merge_results
 
 _NOTHING: dict[str, Any] = {it.name: None for it in fields(Measured)}
 

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import plotly.graph_objects as go
 
-from app.analysis.chains import shorten_steps
-from app.analysis.config_diff import compare_texts, list_changes
-from app.analysis.diagnosis import Evidence, diagnose
-from app.analysis.phases import list_shares, sum_phases
-from app.analysis.words import PHASES, describe_losses, describe_outcome, gb_url, is_capable
-from app.charts.run import chart_compiles
-from app.queries.compiles import CompileRow, Phases
-from app.queries.run_breaks import DistinctBreak
-from app.queries.run_events import CacheResult, FailureGroup
-from app.queries.run_recompiles import LimitHit, RunCause
+from compileboard.app.analysis.chains import shorten_steps
+from compileboard.app.analysis.config_diff import compare_texts, list_changes
+from compileboard.app.analysis.diagnosis import Evidence, diagnose
+from compileboard.app.analysis.phases import list_shares, sum_phases
+from compileboard.app.analysis.words import PHASES, describe_losses, describe_outcome, gb_url, is_capable
+from compileboard.app.charts.run import chart_compiles
+from compileboard.app.queries.compiles import CompileRow, Phases
+from compileboard.app.queries.run_breaks import DistinctBreak
+from compileboard.app.queries.run_events import CacheResult, FailureGroup
+from compileboard.app.queries.run_recompiles import LimitHit, RunCause
 
 
 def _break(

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from app.queries import compiles, events, run_breaks, run_detail, run_events, run_recompiles
-from app.queries.page import FilterError
+from compileboard.app.queries import compiles, events, run_breaks, run_detail, run_events, run_recompiles
+from compileboard.app.queries.page import FilterError
 from tests.unit.app.recorded import MARKUP, PROCESS, RUN, START_US, record_run
 
 BIG_TABLES = ("compiles", "compilations", "graph_breaks", "recompiles", "guard_failures", "events", "cache_lookups")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.result_words import describe_status
-from app.analysis.run_states import describe_recorded_state
-from app.queries.result_rows import Measured, fill
-from app.queries.runs import get_run
+from compileboard.app.analysis.result_words import describe_status
+from compileboard.app.analysis.run_states import describe_recorded_state
+from compileboard.app.queries.result_rows import Measured, fill
+from compileboard.app.queries.runs import get_run
 from tests.unit.app.seed import add_distinct_break, add_run, insert
 
 

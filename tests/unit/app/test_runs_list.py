@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.queries.page import FilterError
-from app.queries.run_filter import read_run_filter
-from app.queries.runs import ORDERS, list_runs
-from collectors.store.annotations import annotate
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_filter import read_run_filter
+from compileboard.app.queries.runs import ORDERS, list_runs
+from compileboard.collectors.store.annotations import annotate
 from tests.unit.app.seed import START_US, add_run
 
 DAY_US = 86_400_000_000

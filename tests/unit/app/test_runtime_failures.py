@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.comparison_sides import load_side
-from app.analysis.diagnosis import diagnose
-from app.analysis.evidence import read_evidence
-from app.analysis.run_states import describe_recorded_state
-from app.queries import run_detail, run_events
-from app.queries.sides import find_side
-from collectors.cli import closing_line
-from collectors.events import RuntimeFailed
-from collectors.record.summary import summarize
-from collectors.store.ingest import Ingestor
+from compileboard.app.analysis.comparison_sides import load_side
+from compileboard.app.analysis.diagnosis import diagnose
+from compileboard.app.analysis.evidence import read_evidence
+from compileboard.app.analysis.run_states import describe_recorded_state
+from compileboard.app.queries import run_detail, run_events
+from compileboard.app.queries.sides import find_side
+from compileboard.collectors.cli import closing_line
+from compileboard.collectors.events import RuntimeFailed
+from compileboard.collectors.record.summary import summarize
+from compileboard.collectors.store.ingest import Ingestor
 from tests.unit.app.recorded import MARKUP, PROCESS, RUN, START_US, record_run
 
 RAISED: dict[str, Any] = {

@@ -12,13 +12,13 @@ from flask.testing import FlaskClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.analysis.search_lines import find_lines
-from app.analysis.search_words import KIND_WORDS
-from app.queries.search import search
-from app.queries.search_terms import read_terms
-from collectors.store.search import index_run
-from collectors.store.search_texts import KINDS, READERS
-from collectors.store.trash import delete_run
+from compileboard.app.analysis.search_lines import find_lines
+from compileboard.app.analysis.search_words import KIND_WORDS
+from compileboard.app.queries.search import search
+from compileboard.app.queries.search_terms import read_terms
+from compileboard.collectors.store.search import index_run
+from compileboard.collectors.store.search_texts import KINDS, READERS
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app import recorded
 from tests.unit.app.hostile import MARKUP, RUN, record_hostile_run
 from tests.unit.app.recorded import record_run

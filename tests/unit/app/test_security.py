@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from app import create_app
-from app.settings import Settings
-from app.web.security import CONTENT_SECURITY_POLICY, HEADERS, is_loopback
+from compileboard.app import create_app
+from compileboard.app.settings import Settings
+from compileboard.app.web.security import CONTENT_SECURITY_POLICY, HEADERS, is_loopback
 from tests.unit.app.seed import add_run
 
 PIN = "/runs/R1/annotate"

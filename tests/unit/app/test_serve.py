@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.connect import open_reader, open_writer
 from tests.tools.killing import running
 from tests.tools.observed import PROGRAMS, Workplace, wait_for
 from tests.tools.serving import server_environ, serving
@@ -28,7 +28,7 @@ def _get(address: str) -> str:
 
 def _refused(database: Path, *options: str, **settings: str) -> str:
     """Try to serve; return the one line that is said instead."""
-    command = [sys.executable, "-m", "app", "serve", "--db", str(database), *options]
+    command = [sys.executable, "-m", "compileboard.app", "serve", "--db", str(database), *options]
     environ = server_environ(database.parent / "home", **settings)
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environ)
     assert done.returncode == 1

@@ -7,8 +7,8 @@ from dataclasses import fields
 
 import pytest
 
-from app.cli import SERVE_SETTINGS, build_parser
-from app.settings import SETTINGS, Setting, SettingError, Settings, load_settings, variable_name
+from compileboard.app.cli import SERVE_SETTINGS, build_parser
+from compileboard.app.settings import SETTINGS, Setting, SettingError, Settings, load_settings, variable_name
 from tests.tools.observed import ROOT
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
-from app.queries.shapes import ShapeCompile, SymbolRecord, list_lines, list_shape_compiles
-from collectors.store.codec import pack
+from compileboard.app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
+from compileboard.app.queries.shapes import ShapeCompile, SymbolRecord, list_lines, list_shape_compiles
+from compileboard.collectors.store.codec import pack
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.site.address import PAGE, name_file, normalize, relate
+from compileboard.app.site.address import PAGE, name_file, normalize, relate
 
 TEXT = st.text(max_size=60).map(lambda it: it.encode("utf-8", "replace").decode())
 QUERIES = st.lists(st.tuples(TEXT, TEXT), max_size=3)

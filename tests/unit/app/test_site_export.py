@@ -14,10 +14,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from flask.testing import FlaskClient
 
-from app.cli import main
-from app.site import crawl
-from app.site.folder import MARKER
-from collectors.store.connect import checkpoint
+from compileboard.app.cli import main
+from compileboard.app.site import crawl
+from compileboard.app.site.folder import MARKER
+from compileboard.collectors.store.connect import checkpoint
 from tests.unit.app.hostile import BAD, record_hostile_run
 from tests.unit.app.hostile import RUN as HOSTILE
 from tests.unit.app.recorded import MARKUP, RUN, record_run

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.site import folder
-from app.site.folder import MARKER, STAGE, FolderError, publish, staging
+from compileboard.app.site import folder
+from compileboard.app.site.folder import MARKER, STAGE, FolderError, publish, staging
 
 
 def _write(target: Path, *names: str) -> None:
@@ -53,7 +53,7 @@ def test_second_export_at_once_is_refused_and_the_first_ends_whole(tmp_path: Pat
 
 def test_export_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
     code = (
-        f"import os\nfrom pathlib import Path\nfrom app.site.folder import staging\n"
+        f"import os\nfrom pathlib import Path\nfrom compileboard.app.site.folder import staging\n"
         f"with staging(Path({str(tmp_path)!r})):\n    os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9

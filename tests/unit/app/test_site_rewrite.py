@@ -13,10 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from app.resources import resource_folder
-from app.site.address import name_file, normalize, relate
-from app.site.rewrite import Page, list_links, rewrite
-from app.site.scripts import ScriptError, bundle
+from compileboard.app.resources import resource_folder
+from compileboard.app.site.address import name_file, normalize, relate
+from compileboard.app.site.rewrite import Page, list_links, rewrite
+from compileboard.app.site.scripts import ScriptError, bundle
 
 KNOWN = ("/", "/runs", "/runs/A", "/runs/A?tab=breaks", "/models/x?suite=s")
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.comparison_environment import FIELDS
-from app.analysis.diagnosis import diagnose
-from app.analysis.evidence import read_evidence
-from app.analysis.trends import find_changes
-from app.queries.runs import get_run
-from app.queries.trends import list_trend_runs
-from collectors.events import PageFaultsCounted, ProcessStarted, RunStarted
-from collectors.record.summary import summarize
-from collectors.store.ingest import Ingestor
+from compileboard.app.analysis.comparison_environment import FIELDS
+from compileboard.app.analysis.diagnosis import diagnose
+from compileboard.app.analysis.evidence import read_evidence
+from compileboard.app.analysis.trends import find_changes
+from compileboard.app.queries.runs import get_run
+from compileboard.app.queries.trends import list_trend_runs
+from compileboard.collectors.events import PageFaultsCounted, ProcessStarted, RunStarted
+from compileboard.collectors.record.summary import summarize
+from compileboard.collectors.store.ingest import Ingestor
 
 RUN = "01STACKCLIFF"
 

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.stack_tree import (
+from compileboard.app.analysis.stack_tree import (
     Block,
     build_tree,
     is_library_name,
@@ -19,7 +19,7 @@ from app.analysis.stack_tree import (
     list_callers,
     list_shares,
 )
-from app.queries.stacks import StackCompile, StackNode
+from compileboard.app.queries.stacks import StackCompile, StackNode
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 
 

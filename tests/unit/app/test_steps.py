@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.analysis.steps import Step, detect_steps
+from compileboard.app.analysis.steps import Step, detect_steps
 from tests.unit.app.noisy import NOISE, flat, make_flat, make_stepped, share
 
 # Multiples of 1/64, so that a power of two scales them exactly.

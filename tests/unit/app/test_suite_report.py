@@ -16,22 +16,22 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.comparison_sides import read_comparison
-from app.analysis.headline import show_number
-from app.analysis.period import DAY_US, Period, read_period
-from app.analysis.suite_period import SuitePeriod, read_suite_period
-from app.analysis.suite_tables import DEFAULT_SUITE_TABLE
-from app.analysis.suite_tables import SUITE_TABLES as TABLES
-from app.cli import main
-from app.queries.page import FilterError
-from app.queries.trends import TrendFilter
-from app.reports import FORMATS, SUITE_TABLES
-from app.reports.comparison import write_comparison
-from app.reports.csv import cell
-from app.reports.page import read_plotly
-from app.reports.suite import name_part, write_suite
-from app.web.run_shell import REPORTS
-from collectors.store.connect import checkpoint
+from compileboard.app.analysis.comparison_sides import read_comparison
+from compileboard.app.analysis.headline import show_number
+from compileboard.app.analysis.period import DAY_US, Period, read_period
+from compileboard.app.analysis.suite_period import SuitePeriod, read_suite_period
+from compileboard.app.analysis.suite_tables import DEFAULT_SUITE_TABLE
+from compileboard.app.analysis.suite_tables import SUITE_TABLES as TABLES
+from compileboard.app.cli import main
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.trends import TrendFilter
+from compileboard.app.reports import FORMATS, SUITE_TABLES
+from compileboard.app.reports.comparison import write_comparison
+from compileboard.app.reports.csv import cell
+from compileboard.app.reports.page import read_plotly
+from compileboard.app.reports.suite import name_part, write_suite
+from compileboard.app.web.run_shell import REPORTS
+from compileboard.collectors.store.connect import checkpoint
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import START_US, insert
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.summaries import HUD, RUNNER, SUMMARIZE_PERF, geomean, summarize
-from app.queries.result_rows import ResultRow, merge_results
+from compileboard.app.analysis.summaries import HUD, RUNNER, SUMMARIZE_PERF, geomean, summarize
+from compileboard.app.queries.result_rows import ResultRow, merge_results
 from tests.unit.app.test_result_rows import said
 
 ROW = merge_results([said()])[0]

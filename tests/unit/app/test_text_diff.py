@@ -9,8 +9,8 @@ from flask import Flask, render_template_string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis import text_diff
-from app.analysis.text_diff import NOISE, Fold, ShownRow, TextDiff, diff_texts
+from compileboard.app.analysis import text_diff
+from compileboard.app.analysis.text_diff import NOISE, Fold, ShownRow, TextDiff, diff_texts
 from tests.unit.app.artifacts import artifacts
 
 few_lines = st.lists(st.sampled_from(["a", "b", "f(x, 1)", "f(x, 2)", "", "at 0x7f", "at 0x80"]), max_size=30).map(

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.timeline import find_phase
-from app.queries import timeline
-from app.queries.timeline import Lane
-from collectors.events import SpanSeen
-from collectors.store.ingest import Ingestor
+from compileboard.app.analysis.timeline import find_phase
+from compileboard.app.queries import timeline
+from compileboard.app.queries.timeline import Lane
+from compileboard.collectors.events import SpanSeen
+from compileboard.collectors.store.ingest import Ingestor
 from tests.unit.app.plan import assert_no_scan
 from tests.unit.app.recorded import MARKUP, PROCESS, RUN, START_US, record_run
 

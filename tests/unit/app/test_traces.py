@@ -2,10 +2,10 @@
 
 import pytest
 
-from app import create_app
-from app.settings import Settings
-from collectors.store.connect import open_writer
-from collectors.store.trace_files import keep_trace_file
+from compileboard.app import create_app
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.trace_files import keep_trace_file
 from tests.tools.make_db import main as make_db
 
 

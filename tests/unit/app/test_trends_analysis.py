@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.trends import Change, describe_run, find_changes, lay_out, read_version, thin
-from app.queries.trends import TrendRun
+from compileboard.app.analysis.trends import Change, describe_run, find_changes, lay_out, read_version, thin
+from compileboard.app.queries.trends import TrendRun
 
 DAY_US = 86_400_000_000
 RUN = TrendRun("R", "nightly", "finished", 0, "a" * 40, "main", "Fuse", False, "2.9.1+cu128", "H200", "580.1", "3.5.1")

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.summaries import HUD, summarize
-from app.queries.results import list_results
+from compileboard.app.analysis.summaries import HUD, summarize
+from compileboard.app.queries.results import list_results
 from tests.unit.app.benched import HOSTILE, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import START_US
 

@@ -14,14 +14,14 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME
-from app.analysis.trend_lines import draw_suite
-from app.analysis.trends import TrendLine, TrendPoint, lay_out
-from app.charts.base import MAX_CHART_BYTES
-from app.charts.metric_trends import MOST_TWINS, chart_metric, list_twin, share_runs
-from app.cli import main as run_app
-from app.queries.trends import TrendFilter, list_summaries, list_trend_runs
-from collectors.store.commits import Commit, keep_commits
+from compileboard.app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME
+from compileboard.app.analysis.trend_lines import draw_suite
+from compileboard.app.analysis.trends import TrendLine, TrendPoint, lay_out
+from compileboard.app.charts.base import MAX_CHART_BYTES
+from compileboard.app.charts.metric_trends import MOST_TWINS, chart_metric, list_twin, share_runs
+from compileboard.app.cli import main as run_app
+from compileboard.app.queries.trends import TrendFilter, list_summaries, list_trend_runs
+from compileboard.collectors.store.commits import Commit, keep_commits
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.test_hostile_text import _Seen

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.queries.runs import get_run
-from app.queries.unfinished import COUNT_SQL, OPEN_SQL, UNFINISHED_SQL, count_unfinished, list_unfinished
-from collectors.events import CompileStarted, ProcessStarted, RunEnded, RunStarted
-from collectors.importer.command import import_paths
-from collectors.importer.loader import Options
-from collectors.record.summary import summarize
-from collectors.store.ingest import Ingestor
+from compileboard.app.queries.runs import get_run
+from compileboard.app.queries.unfinished import COUNT_SQL, OPEN_SQL, UNFINISHED_SQL, count_unfinished, list_unfinished
+from compileboard.collectors.events import CompileStarted, ProcessStarted, RunEnded, RunStarted
+from compileboard.collectors.importer.command import import_paths
+from compileboard.collectors.importer.loader import Options
+from compileboard.collectors.record.summary import summarize
+from compileboard.collectors.store.ingest import Ingestor
 from tests.tools.make_db import DATA
 from tests.unit.app.explored import LOGS
 from tests.unit.app.plan import assert_no_scan

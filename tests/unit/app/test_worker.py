@@ -13,11 +13,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from app import worker
-from app.server import make_room_for_connections
-from app.worker import ClientSocket, Patience, TooSlow
 from benchmarks.stalled_clients import ask, stall
 from benchmarks.stalled_clients import serving as serving_small
+from compileboard.app import worker
+from compileboard.app.server import make_room_for_connections
+from compileboard.app.worker import ClientSocket, Patience, TooSlow
 from tests.tools.serving import Server, serving
 
 
@@ -37,7 +37,7 @@ def test_clients_that_stall_do_not_delay_others(server: Server, kind: str) -> No
 
 
 def test_more_silent_clients_than_there_is_room_for_lock_nobody_out(capfd: pytest.CaptureFixture[str]) -> None:
-    with serving_small("app.worker.Worker", most_files=260) as port, ExitStack() as clients:
+    with serving_small("compileboard.app.worker.Worker", most_files=260) as port, ExitStack() as clients:
         stall(port, "silent", 300, clients)
         assert max(ask(port) for _ in range(3)) < 1
         stall(port, "idle", 100, clients)

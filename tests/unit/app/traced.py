@@ -6,10 +6,17 @@ import json
 import sqlite3
 from typing import Any
 
-from collectors.decode.aot import ARTIFACT, parse_metadata, summarize
-from collectors.decode.guard_tree import count_guards
-from collectors.events import ArtifactSeen, CacheLookedUp, CompileStarted, Event, ProcessStarted, RunStarted
-from collectors.store.ingest import Ingestor
+from compileboard.collectors.decode.aot import ARTIFACT, parse_metadata, summarize
+from compileboard.collectors.decode.guard_tree import count_guards
+from compileboard.collectors.events import (
+    ArtifactSeen,
+    CacheLookedUp,
+    CompileStarted,
+    Event,
+    ProcessStarted,
+    RunStarted,
+)
+from compileboard.collectors.store.ingest import Ingestor
 
 RUN = "01J00000000000000000TRACED"
 PROCESS = "b" * 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.bench import backends
+from compileboard.collectors.bench import backends
 
 
 @pytest.mark.parametrize(

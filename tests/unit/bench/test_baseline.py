@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from collectors.bench.baseline import compare_with, read_baseline
-from collectors.bench.models import ModelRef
-from collectors.bench.outcome import Outcome
-from collectors.bench.plan import Planned
+from compileboard.collectors.bench.baseline import compare_with, read_baseline
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.plan import Planned
 
 ROWS = "dev,name,batch_size,speedup,abs_latency\ncuda,Net,4,2.000000,1.0\ncuda,Broken,0,0.0,0.0\n"
 NET = ModelRef("local", "Net", "module:build")

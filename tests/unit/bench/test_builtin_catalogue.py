@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.bench.models import ModelRef
-from collectors.bench.suites.builtin import MODELS, SUITE
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.suites.builtin import MODELS, SUITE
 
 ROOT = Path(__file__).resolve().parents[3]
 ASKED_FOR = {  # the families of the issue
@@ -20,9 +20,8 @@ ASKED_FOR = {  # the families of the issue
 
 
 def test_the_list_is_read_without_torch() -> None:
-    code = (
-        "import sys; sys.modules['torch'] = None; import collectors.bench.suites.builtin as it; print(len(it.MODELS))"
-    )
+    code = "import sys; sys.modules['torch'] = None\n"
+    code += "from compileboard.collectors.bench.suites.builtin import MODELS; print(len(MODELS))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stderr, int(done.stdout or 0)) == ("", len(MODELS))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.bench.command import make_output
+from compileboard.collectors.bench.command import make_output
 
 
 def test_a_folder_for_files_is_made_and_left_empty(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from collectors.bench.comparison import compare, verdict
-from collectors.events import BenchMeasured
+from compileboard.collectors.bench.comparison import compare, verdict
+from compileboard.collectors.events import BenchMeasured
 
 
 def result(model: str = "Net", experiment: str = "performance", **said: Any) -> BenchMeasured:

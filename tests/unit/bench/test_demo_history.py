@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from collectors.demo_history import __main__ as command
-from collectors.demo_history.history import Setup
-from collectors.demo_history.measured import list_measured
-from collectors.demo_history.repository import AUTHOR, Repository
-from collectors.demo_history.versions import PROJECT, VERSIONS, apply, read_project
+from compileboard.collectors.demo_history import __main__ as command
+from compileboard.collectors.demo_history.history import Setup
+from compileboard.collectors.demo_history.measured import list_measured
+from compileboard.collectors.demo_history.repository import AUTHOR, Repository
+from compileboard.collectors.demo_history.versions import PROJECT, VERSIONS, apply, read_project
 from tests.tools.observed import ROOT
 from tests.tools.repository import git
 
@@ -35,7 +35,7 @@ def test_an_edit_that_does_not_fit_says_so() -> None:
 
 def test_models_are_listed_without_importing_torch() -> None:
     code = (  # in a process of its own: another test may have imported torch here
-        "import sys; from collectors.bench.suites.user_file import import_file, marked_functions\n"
+        "import sys; from compileboard.collectors.bench.suites.user_file import import_file, marked_functions\n"
         f"found = marked_functions(import_file({str(PROJECT / 'bench_models.py')!r}))\n"
         "print([it[0] for it in found], 'torch' in sys.modules)"
     )

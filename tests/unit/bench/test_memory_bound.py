@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from collectors.bench.memory_bound import available_bytes
+from compileboard.collectors.bench.memory_bound import available_bytes
 from tests.tools.observed import ROOT
 
 GREEDY = """
-from collectors.bench.memory_bound import bounded
+from compileboard.collectors.bench.memory_bound import bounded
 with bounded(0.001) as extra:
     try:
         bytearray(2 * extra)

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from collectors.bench.model_facts import CONDITIONS, FACTS, FILE, Fact, ModelFacts, facts_for, tolerance_for
+from compileboard.collectors.bench.model_facts import (
+    CONDITIONS,
+    FACTS,
+    FILE,
+    Fact,
+    ModelFacts,
+    facts_for,
+    tolerance_for,
+)
 
 NOTHING = ModelFacts()
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from collectors.bench.child import failure
-from collectors.bench.measuring import Measured, finish
-from collectors.bench.outcome import load_outcome
-from collectors.events import BenchMeasured
-from collectors.record.said import SaidEvents, say_event
+from compileboard.collectors.bench.child import failure
+from compileboard.collectors.bench.measuring import Measured, finish
+from compileboard.collectors.bench.outcome import load_outcome
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.record.said import SaidEvents, say_event
 
 ODD = "caf\udce9"  # a byte that is no character, as a file's name or a library's message has it
 

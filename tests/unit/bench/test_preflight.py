@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from collectors.bench import preflight
-from collectors.bench.command import settings_of
-from collectors.bench.settings import Settings
+from compileboard.collectors.bench import preflight
+from compileboard.collectors.bench.command import settings_of
+from compileboard.collectors.bench.settings import Settings
 from tests.unit.bench.test_settings import parse
 
 ASKED = Settings(compile_mode="nosuch")

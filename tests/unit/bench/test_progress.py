@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.bench.progress import explained
-from collectors.events import BenchMeasured
+from compileboard.collectors.bench.progress import explained
+from compileboard.collectors.events import BenchMeasured
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.bench.models import ModelRef
-from collectors.bench.selection import SelectionError, select
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.selection import SelectionError, select
 
 
 def refs(*names: str, suite: str = "s") -> list[ModelRef]:

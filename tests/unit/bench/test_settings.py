@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from collectors.bench.command import settings_of
-from collectors.bench.models import ModelRef
-from collectors.bench.plan import Planned, repeat_command
-from collectors.bench.settings import (
+from compileboard.collectors.bench.command import settings_of
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.plan import Planned, repeat_command
+from compileboard.collectors.bench.settings import (
     LABELS,
     UNLABELLED,
     Settings,
@@ -24,7 +24,7 @@ from collectors.bench.settings import (
     list_torch_variables,
     load_settings,
 )
-from collectors.options import build_parser
+from compileboard.collectors.options import build_parser
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.bench.statistics import noise_of, speedup_of
+from compileboard.collectors.bench.statistics import noise_of, speedup_of
 
 TIMES = st.floats(min_value=1e-3, max_value=1e3)
 PAIRS = st.lists(st.tuples(TIMES, TIMES), min_size=5, max_size=40)

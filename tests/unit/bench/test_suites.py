@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from collectors.bench import suites
+from compileboard.collectors.bench import suites
 
 LIBRARIES = ("torchvision", "timm", "transformers")
 
@@ -33,7 +33,8 @@ def test_catalogues_keep_the_names_of_upstreams_dashboards() -> None:
 
 def test_listing_imports_neither_torch_nor_a_library() -> None:
     program = (
-        "import sys; from collectors.bench import suites; from collectors.bench.suites import user\n"
+        "import sys; from compileboard.collectors.bench import suites\n"
+        "from compileboard.collectors.bench.suites import user\n"
         "assert suites.list_models(['torchvision', 'timm', 'transformers'])\n"
         "[suites.missing(it.name) for it in suites.SUITES]\n"
         "print([it for it in ('torch', 'torchvision', 'timm', 'transformers') if it in sys.modules])"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from collectors.bench.found_breaks import FoundBreak, say_breaks
-from collectors.bench.summary import summarize
-from collectors.events import BenchMeasured
+from compileboard.collectors.bench.found_breaks import FoundBreak, say_breaks
+from compileboard.collectors.bench.summary import summarize
+from compileboard.collectors.events import BenchMeasured
 
 
 def result(model: str, experiment: str, **said: Any) -> BenchMeasured:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.bench import model
-from collectors.bench.models import ModelRef
-from collectors.bench.suites.user import Asked, parse_only, read_only
-from collectors.bench.suites.user_list import OnlyError
+from compileboard.collectors.bench import model
+from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.suites.user import Asked, parse_only, read_only
+from compileboard.collectors.bench.suites.user_list import OnlyError
 
 MARKED = """
-from collectors.bench import model
+from compileboard.collectors.bench import model
 from beside import SIZE
 
 print("this is no answer")
@@ -87,9 +87,9 @@ def test_what_cannot_be_read_is_refused_in_words(text: str, said: str) -> None:
         ("import sys\nsys.exit(3)", ["cannot be imported: SystemExit: 3"]),
         ("import os\nos.abort()", ["the process was killed by SIGABRT"]),
         ("import os, sys\nprint('so far', file=sys.stderr, flush=True)\nos._exit(4)", ["exit code 4", "so far"]),
-        ("x = 1", ["marks no function with @collectors.bench.model", "class:Name"]),
+        ("x = 1", ["marks no function with @compileboard.bench.model", "class:Name"]),
         (
-            "from collectors.bench import model\n@model\ndef a(n): ...\n@model(name='a')\ndef b(n): ...",
+            "from compileboard.collectors.bench import model\n@model\ndef a(n): ...\n@model(name='a')\ndef b(n): ...",
             ["two functions are marked as 'a'"],
         ),
     ],

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.bench.suites.user import parse_only
-from collectors.bench.suites.user_list import OnlyError
+from compileboard.collectors.bench.suites.user import parse_only
+from compileboard.collectors.bench.suites.user_list import OnlyError
 
 MARK = "open({!r}, 'w').close()\n"  # running the file would leave this
 

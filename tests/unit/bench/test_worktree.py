@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.bench.worktree import find_commit, moved, moved_environment, worktree
+from compileboard.collectors.bench.worktree import find_commit, moved, moved_environment, worktree
 from tests.tools.repository import git
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from collectors.cli import main
-from collectors.record.command import unreachable
-from collectors.store.migrations import migrate
+from compileboard.collectors.cli import main
+from compileboard.collectors.record.command import unreachable
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import Workplace
 
 TRUE = (sys.executable, "-c", "print('ran')")
@@ -42,7 +42,7 @@ def test_a_missing_database_is_named_and_not_made(place: Workplace, command: str
     done = place.collect(*command.split(), "--db", place.database)
     assert done.returncode == 2
     assert f"There is no database at {place.database}. Record a run first: " in said(done)[0]
-    assert said(done)[0].endswith(f"-m collectors run --db {place.database} -- python train.py")
+    assert said(done)[0].endswith(f"-m compileboard.collectors run --db {place.database} -- python train.py")
     assert not place.database.exists()
 
 
@@ -204,14 +204,15 @@ def test_doctor_without_torch_and_with_one_too_old(place: Workplace) -> None:
     done = place.collect("doctor", "--db", place.database, env={"PYTHONPATH": path})
     assert done.returncode == 1
     assert "1.13.1 is too old; CompileBoard records torch 2.4 and newer" in done.stdout
-    hide = "import sys; sys.modules['torch'] = None; from collectors.cli import main; sys.exit(main(['doctor']))"
+    hide = "import sys; sys.modules['torch'] = None\n"
+    hide += "from compileboard.collectors.cli import main; sys.exit(main(['doctor']))"
     absent = place.plain(sys.executable, "-c", hide)
     assert absent.returncode == 1
     assert "is not installed for this python" in absent.stdout
 
 
 def test_install_without_torch_says_so(place: Workplace) -> None:
-    text = "import sys; sys.modules['torch'] = None; import collectors; collectors.install()"
+    text = "import sys; sys.modules['torch'] = None; import compileboard; compileboard.install()"
     done = place.plain(sys.executable, "-c", text)
     assert done.returncode == 1
     assert "CompileBoard records torch.compile (torch 2.4 or newer)" in done.stderr.splitlines()[-1]
@@ -219,6 +220,6 @@ def test_install_without_torch_says_so(place: Workplace) -> None:
 
 def test_list_into_a_closed_pipe_ends_quietly(place: Workplace) -> None:
     place.run(*TRUE)
-    line = f"{sys.executable} -m collectors list --db {place.database} | true; echo ${{PIPESTATUS[0]}}"
+    line = f"{sys.executable} -m compileboard.collectors list --db {place.database} | true; echo ${{PIPESTATUS[0]}}"
     done = place.plain("bash", "-c", line)
     assert "Traceback" not in done.stderr

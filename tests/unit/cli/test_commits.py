@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.cli import main
-from collectors.store.migrations import migrate
+from compileboard.collectors.cli import main
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.repository import commit, git, make_repository
 
 

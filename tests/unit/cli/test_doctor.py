@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from collectors.observe import torch_compat
-from collectors.record.doctor import (
+from compileboard.collectors.observe import torch_compat
+from compileboard.collectors.record.doctor import (
     RECORDED,
     build_check,
     capability_checks,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.cli import main
+from compileboard.collectors.cli import main
 from tests.unit.app.explored import LOGS
 
 LOG = str(LOGS["zoo_graph_breaks"])

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from collectors.cli import main
-from collectors.events import RunEnded
-from collectors.record import hints
-from collectors.record.listing import list_text
-from collectors.record.summary import duration_text, printable, summarize
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate
+from compileboard.collectors.cli import main
+from compileboard.collectors.events import RunEnded
+from compileboard.collectors.record import hints
+from compileboard.collectors.record.listing import list_text
+from compileboard.collectors.record.summary import duration_text, printable, summarize
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import Workplace
 
 TRUE = (sys.executable, "-c", "print('ran')")
@@ -27,11 +27,11 @@ TRUE = (sys.executable, "-c", "print('ran')")
 @pytest.mark.parametrize(
     ("invoked", "on_path", "collect", "serve"),
     [
-        (["/x/collectors/__main__.py"], True, "py -m collectors show R", "py -m app serve"),
+        (["/x/collectors/__main__.py"], True, "py -m compileboard.collectors show R", "py -m compileboard.app serve"),
         (["/usr/bin/compileboard-collect"], True, "compileboard-collect show R", "compileboard serve"),
         (["/v e/compileboard-collect"], False, "'/v e/compileboard-collect' show R", "'/v e/compileboard' serve"),
         (["train.py"], True, "compileboard-collect show R", "compileboard serve"),
-        (["train.py"], False, "python -m collectors show R", "python -m app serve"),
+        (["train.py"], False, "python -m compileboard.collectors show R", "python -m compileboard.app serve"),
     ],
 )
 def test_a_hint_has_the_form_that_was_invoked(

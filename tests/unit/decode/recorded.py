@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from collectors.decode.captured import Captured
-from collectors.decode.decoder import Decoder
-from collectors.decode.paths import PathNamer
-from collectors.events import Event
-from collectors.read.trace_log import ReadStats, read_trace_log
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.events import Event
+from compileboard.collectors.read.trace_log import ReadStats, read_trace_log
 
 FOLDER = Path(__file__).parents[2] / "data" / "trace"
 LOGS = sorted(path.name.removesuffix(".log.xz") for path in FOLDER.glob("*.log.xz"))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.decode.aot import MAX_DEPTH, parse_metadata, summarize
+from compileboard.collectors.decode.aot import MAX_DEPTH, parse_metadata, summarize
 from tests.unit.decode.recorded import FOLDER
 
 

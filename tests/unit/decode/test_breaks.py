@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors import events as ev
-from collectors.decode import registry
-from collectors.decode.breaks import break_fingerprint, parse_break, parse_message, reason_text
-from collectors.decode.paths import PathNamer
+from compileboard.collectors import events as ev
+from compileboard.collectors.decode import registry
+from compileboard.collectors.decode.breaks import break_fingerprint, parse_break, parse_message, reason_text
+from compileboard.collectors.decode.paths import PathNamer
 from tests.unit.decode.recorded import captured, events
 
 NAMER = PathNamer(["/srv/bench"])

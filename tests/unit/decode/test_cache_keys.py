@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.decode.cache_keys import Component, parse_components
+from compileboard.collectors.decode.cache_keys import Component, parse_components
 from tests.unit.decode.recorded import FOLDER
 
 

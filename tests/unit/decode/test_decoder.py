@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors import events as ev
-from collectors.decode.captured import Captured, Logged
-from collectors.decode.decoder import Decoder
-from collectors.decode.names import METRICS
+from compileboard.collectors import events as ev
+from compileboard.collectors.decode.captured import Captured, Logged
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.names import METRICS
 from tests.unit.decode.recorded import LOGS, WITH_METRICS, captured, events, torch_metrics
 
 NAMES = [

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors import events as ev
-from collectors.decode.guards import BY_NAME, CATEGORIES, parse_reason, parse_reasons
+from compileboard.collectors import events as ev
+from compileboard.collectors.decode.guards import BY_NAME, CATEGORIES, parse_reason, parse_reasons
 from tests.unit.decode.recorded import events
 
 # The newest cache entry's category for each case of tests/data/trace/record_guards.py.

@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors import events as ev
-from collectors.decode.caches import parse_lookup
-from collectors.decode.failures import parse_error
-from collectors.decode.metrics import FIELDS, PHASES, duration_source, duration_us, end_us, phases_us, start_us
+from compileboard.collectors import events as ev
+from compileboard.collectors.decode.caches import parse_lookup
+from compileboard.collectors.decode.failures import parse_error
+from compileboard.collectors.decode.metrics import (
+    FIELDS,
+    PHASES,
+    duration_source,
+    duration_us,
+    end_us,
+    phases_us,
+    start_us,
+)
 from tests.unit.decode.recorded import LOGS, events
 
 UNITS = {"us", "ms", "s", "time_us", "time_s", "bytes", "count", "bool", "text", "list", "json", "id", "version"}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.decode.hashing import config_hash, fingerprint, normalise_values, source_hash
-from collectors.decode.paths import NOTEBOOK, PathNamer, function_name, is_torch
-from collectors.decode.stacks import Frame, named_stack, parse_frames, parse_traceback, user_frame
+from compileboard.collectors.decode.hashing import config_hash, fingerprint, normalise_values, source_hash
+from compileboard.collectors.decode.paths import NOTEBOOK, PathNamer, function_name, is_torch
+from compileboard.collectors.decode.stacks import Frame, named_stack, parse_frames, parse_traceback, user_frame
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from collectors.decode.captured import Captured
-from collectors.decode.decoder import Decoder
-from collectors.events import Noted, RuntimeFailed
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.events import Noted, RuntimeFailed
 
 RAISED = Path(__file__).resolve().parents[2] / "data" / "raised"
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors import events as ev
-from collectors.decode import redact
-from collectors.decode.decoder import Decoder
-from collectors.decode.hashing import source_hash
-from collectors.decode.paths import PathNamer
-from collectors.decode.redact import withhold_code, withhold_line, withhold_source
+from compileboard.collectors import events as ev
+from compileboard.collectors.decode import redact
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.hashing import source_hash
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.decode.redact import withhold_code, withhold_line, withhold_source
 from tests.unit.decode.recorded import LOGS, captured, events
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "trace"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
-from collectors.events import BenchMeasured
-from collectors.formats.read import read_results
-from collectors.formats.results import ResultFile
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.formats.read import read_results
+from compileboard.collectors.formats.results import ResultFile
 
 UPSTREAM = Path(__file__).parents[2] / "data" / "upstream"
 RECORDED, MADE = UPSTREAM / "recorded", UPSTREAM / "made"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.formats.read import read_results
-from collectors.rejects import KINDS
+from compileboard.collectors.formats.read import read_results
+from compileboard.collectors.rejects import KINDS
 from tests.unit.formats.files import HEAD, MADE, RECORDED, read_text
 
 HEADING = "dev,name,batch_size,speedup,abs_latency\n"
@@ -66,7 +66,7 @@ def test_a_number_below_zero_in_the_json_is_counted_too() -> None:
 
 
 def test_a_file_of_too_many_rows_is_read_to_its_limit_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collectors.formats.results.MOST_ROWS", 3)
+    monkeypatch.setattr("compileboard.collectors.formats.results.MOST_ROWS", 3)
     file = read_text(HEADING + "".join(f"cpu,m{number},8,1.5,2.5\n" for number in range(9)))
     assert [it.model for it in file.results] == ["m0", "m1", "m2"]
     met = file.rejects.by_kind["too_many_rows"]

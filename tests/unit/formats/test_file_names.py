@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.formats.file_names import Named, damaged, read_name, read_timings_name
+from compileboard.collectors.formats.file_names import Named, damaged, read_name, read_timings_name
 
 CASES = {
     "inductor_torchbench_amp_training_cuda_performance.csv": Named(

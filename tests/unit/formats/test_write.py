@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.decode.paths import PathNamer
-from collectors.events import BenchMeasured, GraphBroke
-from collectors.formats.breaks import break_event
-from collectors.formats.npy import read_timings, to_repeats, write_timings
-from collectors.formats.read import read_results
-from collectors.formats.results import task_of
-from collectors.formats.twins import merge, table_of_breaks
-from collectors.formats.write import render_files, write_directory
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.events import BenchMeasured, GraphBroke
+from compileboard.collectors.formats.breaks import break_event
+from compileboard.collectors.formats.npy import read_timings, to_repeats, write_timings
+from compileboard.collectors.formats.read import read_results
+from compileboard.collectors.formats.results import task_of
+from compileboard.collectors.formats.twins import merge, table_of_breaks
+from compileboard.collectors.formats.write import render_files, write_directory
 from tests.unit.formats.files import MADE, RECORDED, read
 
 MEASURED = BenchMeasured(

@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from collectors.importer.loader import Imported, Loader, Options
-from collectors.read.sources import find_sources
-from collectors.store.connect import open_writer
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.importer.loader import Imported, Loader, Options
+from compileboard.collectors.read.sources import find_sources
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.migrations import migrate_connection
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 PROGRAMS = CAPTURES / "h200-torch2.11.tar.xz"

@@ -8,10 +8,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from app import create_app
-from app.settings import Settings
-from collectors.read.trace_log import read_trace_log
-from collectors.store.codec import unpack
+from compileboard.app import create_app
+from compileboard.app.settings import Settings
+from compileboard.collectors.read.trace_log import read_trace_log
+from compileboard.collectors.store.codec import unpack
 from tests.unit.decode.recorded import FOLDER
 from tests.unit.importer.loading import load, one, rows
 from tests.unit.importer.test_loader import record

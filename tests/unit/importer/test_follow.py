@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from collectors.importer import follow
-from collectors.importer.loader import Loader, Options
-from collectors.read.sources import NoSuchLog, SourceGroup, find_sources
-from collectors.store.connect import open_writer
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.importer import follow
+from compileboard.collectors.importer.loader import Loader, Options
+from compileboard.collectors.read.sources import NoSuchLog, SourceGroup, find_sources
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.importer.loading import DDP, counts, load, one, rows
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.importer.command import import_paths
-from collectors.importer.loader import Loader, Options
-from collectors.read.sources import find_sources
-from collectors.rejects import KINDS
-from collectors.store.codec import unpack
-from collectors.store.connect import open_writer
-from collectors.store.trash import delete_run
+from compileboard.collectors.importer.command import import_paths
+from compileboard.collectors.importer.loader import Loader, Options
+from compileboard.collectors.read.sources import find_sources
+from compileboard.collectors.rejects import KINDS
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.decode.recorded import log_bytes
 from tests.unit.importer.loading import DDP, counts, load, one, rows
 
@@ -196,7 +196,7 @@ def test_a_log_that_grows_is_followed(tmp_path: Path, log: Path) -> None:
     load(tmp_path / "whole.db", log)
     log.write_bytes(whole[:30_000])
     with closing(open_writer(tmp_path / "t.db")) as connection:
-        from collectors.store.migrations import migrate_connection
+        from compileboard.collectors.store.migrations import migrate_connection
 
         migrate_connection(connection)
         loader = Loader(connection, "t.db", find_sources(str(log)), Options())

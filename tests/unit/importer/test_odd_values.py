@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collectors.store.codec import unpack
+from compileboard.collectors.store.codec import unpack
 from tests.tools.odd_values import ODD_VALUES, TABLES, OddLogs, Record, read_records, surroundings
 from tests.unit.decode.recorded import LOGS, log_bytes
 from tests.unit.importer.loading import load, one, rows
@@ -89,8 +89,8 @@ def test_half_a_surrogate_pair_around_an_artifact_is_replaced_and_told(tmp_path:
 
 
 def test_lines_are_counted_over_blocks_and_what_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collectors.read.blocks.BLOCK_BYTES", 700)
-    monkeypatch.setattr("collectors.read.blocks.LARGEST_BYTES", 2_000)
+    monkeypatch.setattr("compileboard.collectors.read.blocks.BLOCK_BYTES", 700)
+    monkeypatch.setattr("compileboard.collectors.read.blocks.LARGEST_BYTES", 2_000)
     good, odd = record({"aot_forward_graph": {}}, "a\nb"), record({"aot_forward_graph": {}, "rank": "x"}, "c")
     parts = [good, good, odd, record({"aot_forward_graph": {}}, "x\n" * 5_000), good, odd, good]
     (tmp_path / "x.log").write_text("".join(parts))
@@ -173,7 +173,7 @@ def test_a_compile_that_fails_after_a_restart_had_two_attempts(tmp_path: Path) -
 
 
 def test_what_the_store_refuses_is_a_reject_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collectors.decode.decoder.fit_metrics", lambda metrics, notes: metrics)
+    monkeypatch.setattr("compileboard.collectors.decode.decoder.fit_metrics", lambda metrics, notes: metrics)
     records, place = targets()[METRICS][3]
     odd = records[place].marked(("header", METRICS, "guard_count")).write('"x"')
     before, after = (b"".join(it.write() for it in part) for part in surroundings(records, place))

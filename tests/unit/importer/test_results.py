@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from collectors.importer.command import REJECTED, import_paths
-from collectors.importer.lines import ProgressLines
-from collectors.importer.loader import Options
-from collectors.read.sources import NoSuchLog
-from collectors.store.migrations import migrate
+from compileboard.collectors.importer.command import REJECTED, import_paths
+from compileboard.collectors.importer.lines import ProgressLines
+from compileboard.collectors.importer.loader import Options
+from compileboard.collectors.read.sources import NoSuchLog
+from compileboard.collectors.store.migrations import migrate
 from tests.unit.formats.files import HEAD, MADE, RECORDED
 from tests.unit.importer.loading import PROGRAMS, one, rows
 
@@ -160,8 +160,8 @@ def test_options_name_the_run_and_give_the_suite_where_no_column_does(store: Pat
 
 
 def test_a_deleted_run_stays_deleted_until_again(store: Path) -> None:
-    from collectors.store.connect import open_writer
-    from collectors.store.trash import delete_run
+    from compileboard.collectors.store.connect import open_writer
+    from compileboard.collectors.store.trash import delete_run
 
     run_import(store, MADE / "basics.csv")
     connection = open_writer(store)

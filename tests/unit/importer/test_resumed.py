@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from collectors.importer.loader import Loader, Options
-from collectors.read.sources import find_sources
-from collectors.store.connect import open_writer
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.importer.loader import Loader, Options
+from compileboard.collectors.read.sources import find_sources
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.importer.loading import PROGRAMS, counts, load, one, rows
 
 FACTS = "select name, torch_version, gpu_count, started_us from runs"
@@ -77,8 +77,8 @@ def test_files_of_which_nothing_can_be_read_are_counted_each_time_anew(tmp_path:
 def test_damage_before_a_kill_stays_counted(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.write_bytes(log.read_bytes().replace(b"\nV", b"\nstray\nV", 3))
     load(tmp_path / "whole.db", log)
-    monkeypatch.setattr("collectors.importer.reading.BATCH_EVENTS", 8)
-    monkeypatch.setattr("collectors.importer.reading.keep_rejects", _killed_at_the_third(), raising=True)
+    monkeypatch.setattr("compileboard.collectors.importer.reading.BATCH_EVENTS", 8)
+    monkeypatch.setattr("compileboard.collectors.importer.reading.keep_rejects", _killed_at_the_third(), raising=True)
     with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)
         loader = Loader(connection, "t.db", find_sources(str(log)), Options())
@@ -93,7 +93,7 @@ def test_damage_before_a_kill_stays_counted(tmp_path: Path, log: Path, monkeypat
 
 
 def _killed_at_the_third():  # type: ignore[no-untyped-def]
-    from collectors.store.logs import keep_rejects
+    from compileboard.collectors.store.logs import keep_rejects
 
     calls = []
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collectors.record.listing import list_text
-from collectors.record.summary import RunSummary, summarize
+from compileboard.collectors.record.listing import list_text
+from compileboard.collectors.record.summary import RunSummary, summarize
 from tests.unit.formats.files import RECORDED
 from tests.unit.importer.loading import one
 from tests.unit.importer.test_results import HEADING, NAME, run_import, write

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collectors.observe.fallbacks import ListReader
+from compileboard.collectors.observe.fallbacks import ListReader
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from collectors.observe.harmless import Guard
-from collectors.observe.tap import lighten, make_tap
+from compileboard.collectors.observe.harmless import Guard
+from compileboard.collectors.observe.tap import lighten, make_tap
 
 
 class Unprintable(Exception):

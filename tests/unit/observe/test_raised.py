@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from collectors.observe import raised
-from collectors.observe.harmless import Guard
+from compileboard.collectors.observe import raised
+from compileboard.collectors.observe.harmless import Guard
 
 PLACE: raised.Place = ([None, 0, 0, 0, None], 5)
 

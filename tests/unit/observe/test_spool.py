@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from collectors.decode.captured import Captured
-from collectors.observe.spool import Spool
-from collectors.read.spool import EMPTY, TORN, UNREADABLE, SpoolReader, writers_alive
-from collectors.record.manifest import Manifest, read_manifest
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.observe.spool import Spool
+from compileboard.collectors.read.spool import EMPTY, TORN, UNREADABLE, SpoolReader, writers_alive
+from compileboard.collectors.record.manifest import Manifest, read_manifest
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from collectors.read.sources import LogSource
+from compileboard.collectors.read.sources import LogSource
 
 _RECORDED = Path(__file__).parents[2] / "data" / "trace"
 LOG = lzma.decompress((_RECORDED / "torch2.11-cuda-zoo_backend_failure.log.xz").read_bytes())

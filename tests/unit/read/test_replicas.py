@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.replicas import ReplicaFacts, make_replica
-from collectors.decode.captured import Captured
-from collectors.decode.decoder import Decoder
-from collectors.events import Event, GraphBroke, Recompiled
-from collectors.read.trace_log import ReadStats, read_trace_log
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.events import Event, GraphBroke, Recompiled
+from compileboard.collectors.read.trace_log import ReadStats, read_trace_log
 from tests.unit.decode.recorded import log_bytes
 
 NAMES = ("torch2.11-cuda-zoo_graph_breaks", "torch2.11-cuda-zoo_recompiles", "torch2.11-cuda-ddp-rank1")

@@ -14,7 +14,7 @@ from threading import Thread
 import pytest
 import zstandard
 
-from collectors.read.sources import LogSource, NoSuchLog, SourceDamaged, find_sources
+from compileboard.collectors.read.sources import LogSource, NoSuchLog, SourceDamaged, find_sources
 from tests.unit.read.packed import (
     ARCHIVES,
     LOG,

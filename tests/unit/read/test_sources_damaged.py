@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.read.sources import LimitExceeded, Limits, NoSuchLog, SourceDamaged, find_sources
+from compileboard.collectors.read.sources import LimitExceeded, Limits, NoSuchLog, SourceDamaged, find_sources
 from tests.unit.read.packed import (
     ARCHIVES,
     LOG,

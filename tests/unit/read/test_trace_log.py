@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.decode.captured import Captured
-from collectors.read.trace_log import ReadStats, read_trace_log
+from compileboard.collectors.decode.captured import Captured
+from compileboard.collectors.read.trace_log import ReadStats, read_trace_log
 from tests.unit.decode.recorded import log_bytes
 
 DDP = "torch2.11-cuda-ddp-rank1"

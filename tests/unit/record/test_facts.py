@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from collectors.decode import registry
-from collectors.record.command import default_name
-from collectors.record.facts import git_facts, program_folder, visible_gpus
-from collectors.record.home import home, new_run_id
-from collectors.record.launch import Request as Asked
-from collectors.record.launch import child_environment, prepare, signal_name
-from collectors.record.manifest import Manifest, read_manifest
-from collectors.record.opening import kept_words
-from collectors.record.pickup import pick_up_spools
+from compileboard.collectors.decode import registry
+from compileboard.collectors.record.command import default_name
+from compileboard.collectors.record.facts import git_facts, program_folder, visible_gpus
+from compileboard.collectors.record.home import home, new_run_id
+from compileboard.collectors.record.launch import Request as Asked
+from compileboard.collectors.record.launch import child_environment, prepare, signal_name
+from compileboard.collectors.record.manifest import Manifest, read_manifest
+from compileboard.collectors.record.opening import kept_words
+from compileboard.collectors.record.pickup import pick_up_spools
 from tests.tools.observed import Workplace
 
 
@@ -31,7 +31,7 @@ from tests.tools.observed import Workplace
         (["python3", "-c", "import torch", "x.py"], "python -c"),
         (["python", "-Wignore", "-X", "dev", "-u", "train"], "train"),
         (["python", "-um", "my.module", "x.py"], "my.module"),
-        (["python", "-m", "collectors", "run", "--db", "x.db", "--", "python", "train.py"], "train.py"),
+        (["python", "-m", "compileboard.collectors", "run", "--db", "x.db", "--", "python", "train.py"], "train.py"),
         (["compileboard-collect", "run", "--", "python", "-c", "pass"], "python -c"),
         (["torchrun", "--nproc-per-node", "2", "-m", "my.module"], "my.module"),
         (["torchrun", "--nproc-per-node", "2", "src/train.py"], "train.py"),

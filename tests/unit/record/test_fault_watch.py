@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.events import Compiled, CompileStarted, PageFaultsCounted, ProcessStarted
-from collectors.record import fault_watch
-from collectors.record.fault_watch import FaultWatch, changed_ranges, read_anonymous, read_counter
+from compileboard.collectors.events import Compiled, CompileStarted, PageFaultsCounted, ProcessStarted
+from compileboard.collectors.record import fault_watch
+from compileboard.collectors.record.fault_watch import FaultWatch, changed_ranges, read_anonymous, read_counter
 from tests.tools.observed import PROGRAMS
 
 PAGE = 4096

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from collectors.events import dump_event
-from collectors.record import recorder
-from collectors.record.facts import git_facts
-from collectors.record.history import EVENT_BYTES, pack_commits, read_commits, say_history
-from collectors.record.manifest import Manifest
-from collectors.record.sidecar import run_sidecar
-from collectors.store.commits import Commit
+from compileboard.collectors.events import dump_event
+from compileboard.collectors.record import recorder
+from compileboard.collectors.record.facts import git_facts
+from compileboard.collectors.record.history import EVENT_BYTES, pack_commits, read_commits, say_history
+from compileboard.collectors.record.manifest import Manifest
+from compileboard.collectors.record.sidecar import run_sidecar
+from compileboard.collectors.store.commits import Commit
 from tests.tools.observed import Workplace
 from tests.tools.repository import commit, git, make_repository
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.record.progress import count_text, counts_text
+from compileboard.collectors.record.progress import count_text, counts_text
 
 
 def test_one_of_a_thing_is_not_called_many() -> None:

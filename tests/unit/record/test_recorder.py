@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from collectors.events import BenchMeasured
-from collectors.observe.spool import Spool
-from collectors.record.manifest import Manifest
-from collectors.record.recorder import Recorder
-from collectors.record.said import say_event
-from collectors.store.errors import StoreError
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.observe.spool import Spool
+from compileboard.collectors.record.manifest import Manifest
+from compileboard.collectors.record.recorder import Recorder
+from compileboard.collectors.record.said import say_event
+from compileboard.collectors.store.errors import StoreError
 
 
 def test_what_a_locked_database_refused_is_recorded_by_the_next_step(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ BESIDE = {
 def test_what_is_beside_the_recording_fails_as_a_reject_and_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, name: str
 ) -> None:
-    monkeypatch.setattr(f"collectors.record.recorder.{function}", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(f"compileboard.collectors.record.recorder.{function}", lambda *_, **__: 1 // 0)
     folder, database = tmp_path / "spool", tmp_path / "t.db"
     folder.mkdir()
     recorder = Recorder(folder, Manifest("RUN", str(database), "a run", 1))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from collectors.bench.measuring import Measured, finish
-from collectors.record.opening import describe_run, make_spool
-from collectors.record.recording import Recording
+from compileboard.collectors.bench.measuring import Measured, finish
+from compileboard.collectors.record.opening import describe_run, make_spool
+from compileboard.collectors.record.recording import Recording
 
 
 def test_a_database_locked_from_the_first_moment_is_said_with_its_reason(tmp_path: Path) -> None:

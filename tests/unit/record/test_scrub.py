@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.scrub import WITHHELD, scrub_argv, scrub_environment, scrub_text, scrub_values
+from compileboard.collectors.scrub import WITHHELD, scrub_argv, scrub_environment, scrub_text, scrub_values
 
 SECRET = "hunter2-Xyzzy"
 NAMES = st.sampled_from(["token", "api-key", "api_key", "password", "secret", "auth-token", "HF_TOKEN", "access_key"])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from collectors.decode.breaks import parse_break
-from collectors.decode.paths import PathNamer
-from collectors.record.source_index import qualify
+from compileboard.collectors.decode.breaks import parse_break
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.record.source_index import qualify
 
 SOURCE = """\
 class Net:

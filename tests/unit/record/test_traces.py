@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from collectors.decode.decoder import Decoder
-from collectors.events import Event, ProcessStarted, RunStarted
-from collectors.read.trace_log import read_trace_log
-from collectors.record.traces import TraceReader
-from collectors.store.connect import open_writer
-from collectors.store.ingest import HELD_WHOLE, Ingestor
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.events import Event, ProcessStarted, RunStarted
+from compileboard.collectors.read.trace_log import read_trace_log
+from compileboard.collectors.record.traces import TraceReader
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import HELD_WHOLE, Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.decode.recorded import log_bytes
 
 LOG = "torch2.11-cuda-zoo_recompiles"

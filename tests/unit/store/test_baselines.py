@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.queries.baselines import get_baseline, list_baselines
-from app.queries.page import FilterError
-from collectors.store.baselines import delete_baseline, replace_baseline, save_baseline
-from collectors.store.connect import open_writer
-from collectors.store.migrations import migrate
+from compileboard.app.queries.baselines import get_baseline, list_baselines
+from compileboard.app.queries.page import FilterError
+from compileboard.collectors.store.baselines import delete_baseline, replace_baseline, save_baseline
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.migrations import migrate
 
 
 def test_a_baseline_is_kept_replaced_and_deleted(tmp_path: Path) -> None:

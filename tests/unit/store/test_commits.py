@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from collectors.events import CommitsSeen, RunStarted
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate_connection
-from collectors.store.trash import delete_run, prune_trash
+from compileboard.collectors.events import CommitsSeen, RunStarted
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.trash import delete_run, prune_trash
 
 SHALLOW = CommitsSeen("p", -1, 5, [["c", 3, "Ann", "three"], ["b", 2, None, None]], None)
 DEEPER = CommitsSeen("q", -1, 6, [["b", 2, "Ann", "two"], ["a", 1, "Ann", "one"]], "z")

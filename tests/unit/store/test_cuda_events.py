@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
 from tests.tools.make_db import DATA, record_events
 
 

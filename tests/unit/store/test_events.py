@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.events import KINDS, Event, GuardFailure, dump_event, load_event
+from compileboard.collectors.events import KINDS, Event, GuardFailure, dump_event, load_event
 
 TEXT = st.text(max_size=20)
 NUMBER = st.integers(min_value=-(2**62), max_value=2**62)

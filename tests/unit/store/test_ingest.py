@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.decode.guards import parse_reason
-from collectors.events import (
+from compileboard.collectors.decode.guards import parse_reason
+from compileboard.collectors.events import (
     Compiled,
     CompileStarted,
     Event,
@@ -25,11 +25,11 @@ from collectors.events import (
     RunStarted,
     SnapshotTaken,
 )
-from collectors.store.annotations import annotate
-from collectors.store.connect import open_writer
-from collectors.store.ingest import HELD_WHOLE, Ingestor
-from collectors.store.migrations import migrate_connection
-from collectors.store.trash import delete_run
+from compileboard.collectors.store.annotations import annotate
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import HELD_WHOLE, Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.decode.recorded import events as decoded
 
 LOG = "torch2.13-guards"

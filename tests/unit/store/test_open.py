@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from collectors.events import ProcessStarted
-from collectors.store.codec import pack, unpack
-from collectors.store.connect import (
+from compileboard.collectors.events import ProcessStarted
+from compileboard.collectors.store.codec import pack, unpack
+from compileboard.collectors.store.connect import (
     APPLICATION_ID,
     DATABASE_VERSION,
     checkpoint,
@@ -22,7 +22,7 @@ from collectors.store.connect import (
     open_writer,
     write_transaction,
 )
-from collectors.store.errors import (
+from compileboard.collectors.store.errors import (
     NotAStore,
     StoreBusy,
     StoreFull,
@@ -31,16 +31,16 @@ from collectors.store.errors import (
     StoreNotReadable,
     StoreTooNew,
 )
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate, split_statements
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate, split_statements
 
 WRITER = """
 import sys
 import threading
-from collectors.events import ProcessStarted
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.events import ProcessStarted
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
 path, run = sys.argv[1:]
 connection = open_writer(path)
 migrate_connection(connection)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from collectors.events import (
+from compileboard.collectors.events import (
     ArtifactSeen,
     BenchMeasured,
     CacheLookedUp,
@@ -26,10 +26,10 @@ from collectors.events import (
     SpanSeen,
     SymbolSeen,
 )
-from collectors.store.connect import open_writer
-from collectors.store.errors import StoreError
-from collectors.store.ingest import Ingestor, IngestResult
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.ingest import Ingestor, IngestResult
+from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.decode.recorded import events as decoded
 
 LOG = "torch2.11-cuda-zoo_recompiles"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from collectors.events import BenchMeasured, Event
-from collectors.store.codec import unpack
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.events import BenchMeasured, Event
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
 
 FIRST = BenchMeasured(
     process_id="bench",

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.events import BenchMeasured
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate
-from collectors.store.result_rows import COLUMNS, merge_results, read_measured
-from collectors.store.run_summaries import NUMBERS, grow_summaries
-from collectors.store.summaries import DEFINITIONS, summarize
+from compileboard.collectors.events import BenchMeasured
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.result_rows import COLUMNS, merge_results, read_measured
+from compileboard.collectors.store.run_summaries import NUMBERS, grow_summaries
+from compileboard.collectors.store.summaries import DEFINITIONS, summarize
 from tests.unit.app.benched import ACCURACY, MLP, RUNS, add_results, bench_suite, measure
 
 

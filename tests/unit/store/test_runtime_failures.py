@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from collectors.events import Compiled, CompileFailed, CompileStarted, Event, ProcessStarted, RuntimeFailed
-from collectors.store.connect import open_writer
-from collectors.store.ingest import Ingestor
-from collectors.store.migrations import migrate_connection
+from compileboard.collectors.events import Compiled, CompileFailed, CompileStarted, Event, ProcessStarted, RuntimeFailed
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
 
 FRAME: dict[str, Any] = {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0}
 

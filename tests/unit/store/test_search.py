@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from collectors.store import search
-from collectors.store.connect import open_writer, write_transaction
-from collectors.store.search import index_run, kind_tag, list_pending, run_tag
-from collectors.store.trash import delete_run
+from compileboard.collectors.store import search
+from compileboard.collectors.store.connect import open_writer, write_transaction
+from compileboard.collectors.store.search import index_run, kind_tag, list_pending, run_tag
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.explored import explore
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.store.connect import open_writer
-from collectors.store.migrations import SCHEMA_3, split_statements
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.migrations import SCHEMA_3, split_statements
 from tests.unit.app.explored import explore
 
 TOTALS = "select * from span_totals order by lane_id, name_id"

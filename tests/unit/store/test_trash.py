@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.many_rows import write_log
-from collectors.importer.command import import_paths
-from collectors.importer.loader import Options
-from collectors.store import trash
-from collectors.store.connect import open_writer
-from collectors.store.errors import StoreError
-from collectors.store.trash import WEEK_US, CannotRestore, delete_run, prune_trash, restore_run, trash_path
+from compileboard.collectors.importer.command import import_paths
+from compileboard.collectors.importer.loader import Options
+from compileboard.collectors.store import trash
+from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.trash import WEEK_US, CannotRestore, delete_run, prune_trash, restore_run, trash_path
 from tests.tools.make_db import DATA
 from tests.unit.app.explored import LOGS, explore
 

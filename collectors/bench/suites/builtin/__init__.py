@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.bench.models import ModelRef
+from compileboard.collectors.bench.models import ModelRef
 
 SUITE = "builtin"
 

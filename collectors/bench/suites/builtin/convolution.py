@@ -7,8 +7,8 @@ import itertools
 import torch
 from torch import nn
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.recipe import assemble, class_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 IMAGE, CLASSES = 32, 16
 BATCHES = (2, 4, 12, 16)

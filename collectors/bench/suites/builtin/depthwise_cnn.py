@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.recipe import assemble, class_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 CLASSES, EXPANSION = 16, 4
 

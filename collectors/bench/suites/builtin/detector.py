@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.convolution import ConvNorm
-from collectors.bench.suites.builtin.recipe import assemble, click_loss, pattern_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.convolution import ConvNorm
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, click_loss, pattern_loss
 
 CLASSES, STRIDE, WIDTH = 4, 8, 64
 SURE_ENOUGH, OVERLAP = 0.9, 0.4

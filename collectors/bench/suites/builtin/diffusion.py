@@ -6,9 +6,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.layers import Attention
-from collectors.bench.suites.builtin.recipe import assemble, pattern_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.layers import Attention
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, pattern_loss
 
 CLASSES, STEPS, WIDTH, TOLD = 10, 1000, 32, 128
 

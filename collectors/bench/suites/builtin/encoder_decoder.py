@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.layers import Block, TokenEmbedding
-from collectors.bench.suites.builtin.recipe import assemble, class_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.layers import Block, TokenEmbedding
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 1024, 128, 192, 4, 2
 WRITTEN = 32  # tokens that the decoder has written

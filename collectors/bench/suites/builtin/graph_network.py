@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.recipe import assemble, class_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 FEATURES, EDGE_FEATURES, WIDTH, DEPTH, CLASSES = 16, 8, 64, 3, 6
 EDGES_PER_NODE = 6

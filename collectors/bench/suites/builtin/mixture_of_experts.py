@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.layers import Attention, FeedForward, TokenEmbedding
-from collectors.bench.suites.builtin.recipe import assemble, class_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.layers import Attention, FeedForward, TokenEmbedding
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 1024, 128, 128, 4, 2
 EXPERTS, ACTIVE = 4, 2

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch.nn import functional as F
 
-from collectors.bench.loaded import Inputs, Loaded
+from compileboard.collectors.bench.loaded import Inputs, Loaded
 
 SEED = 1337
 

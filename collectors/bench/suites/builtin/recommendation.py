@@ -7,8 +7,8 @@ import itertools
 import torch
 from torch import nn
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.recipe import assemble, click_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, click_loss
 
 DENSE, TABLES, ROWS, BAG, WIDTH = 13, 8, 20_000, 10, 64
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.recipe import assemble, class_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 VOCABULARY, WIDTH, HEADS, DEPTH = 2048, 192, 4, 3
 LONGEST = 256  # what the cache holds

@@ -7,9 +7,9 @@ import itertools
 import torch
 from torch import nn
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.convolution import ConvNorm
-from collectors.bench.suites.builtin.recipe import assemble, pixel_class_loss
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.convolution import ConvNorm
+from compileboard.collectors.bench.suites.builtin.recipe import assemble, pixel_class_loss
 
 CLASSES, WIDTHS = 5, (16, 32, 64)
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from collectors.bench.loaded import Loaded
-from collectors.bench.suites.builtin.recipe import assemble
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.suites.builtin.recipe import assemble
 
 IMAGE, LATENT, WIDTH = 32, 32, 32
 
