@@ -68,8 +68,8 @@ def list_breaks(database: str, run_id: str) -> list[FoundBreak]:
 
 def say_breaks(found: Sequence[FoundBreak], *, explain: bool) -> list[str]:
     """Write the breaks, two lines each; unasked, the first few."""
-    ours = sum(it.file == OUR_STEP for it in found)
-    found = [it for it in found if it.file != OUR_STEP]
+    ours = sum(_is_ours(it.file) for it in found)
+    found = [it for it in found if not _is_ours(it.file)]
     if not found and not ours:
         return []
     shown = found if explain else found[:SHORT_LIST]
@@ -87,3 +87,7 @@ def say_breaks(found: Sequence[FoundBreak], *, explain: bool) -> list[str]:
 
 def _models(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} models: {', '.join(names)}"
+
+
+def _is_ours(file: str | None) -> bool:
+    return file is not None and file.endswith(OUR_STEP)  # below compileboard/, or above it in older recordings

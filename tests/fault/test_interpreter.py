@@ -60,12 +60,12 @@ def test_their_own_pythonpath_is_kept_in_its_order(place: Workplace) -> None:
 
 
 def test_their_modules_may_be_called_as_ours(place: Workplace) -> None:
-    place.write("print('their collectors')", "compileboard.collectors.py")
-    place.write("print('their app')", "compileboard.app.py")
-    path = place.write("from compileboard import app, collectors\nprint(collectors.__file__)\n")
+    place.write("print('their collectors')", "collectors.py")
+    place.write("print('their app')", "app.py")
+    path = place.write("import app, collectors\nprint(collectors.__file__)\n")
     command = [sys.executable, "-P", "-m", "compileboard.collectors", "run", "--quiet", "--db", place.database, "--"]
     done = place.plain(*command, sys.executable, path)
-    assert done.stdout == f"their app\ntheir collectors\n{place.folder / 'compileboard.collectors.py'}\n"
+    assert done.stdout == f"their app\ntheir collectors\n{place.folder / 'collectors.py'}\n"
 
 
 @pytest.mark.parametrize("switch", ["-I", "-S", "-E"])

@@ -186,7 +186,7 @@ def test_an_installed_program_that_ends_badly(place: Workplace, how: str, code: 
 
 
 WITHOUT_PLACE = """
-import warnings, sys, torch, collectors
+import warnings, sys, torch, compileboard
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     with compileboard.observe(db=sys.argv[1]) as run:

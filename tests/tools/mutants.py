@@ -17,11 +17,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+TOPS = ("app", "collectors")
 SUBJECTS = ("app/queries", "app/analysis", "collectors/store", "collectors/decode")
 
 _SETTINGS = """
 [tool.mutmut]
-source_paths = ["app", "collectors"]
+source_paths = ["compileboard"]
 only_mutate = [{module}]
 also_copy = {also_copy}
 pytest_add_cli_args_test_selection = {tests}
@@ -55,7 +56,7 @@ def imported_modules(path: Path) -> set[str]:
 
 def find_tests(root: Path, module: str) -> list[str]:
     """List the unit tests nearest to a module: those that import it, else an importer of it, and so on."""
-    sources = {_dotted(root, path): imported_modules(path) for path in _python(root, ("app", "collectors"))}
+    sources = {_dotted(root, path): imported_modules(path) for path in _python(root, TOPS)}
     tests = {str(path.relative_to(root)): imported_modules(path) for path in _python(root, ("tests/unit",))}
     near, seen = {_dotted(root, root / module)}, set[str]()
     while near:
@@ -71,8 +72,8 @@ def run_mutants(module: str, tests: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder)
         _copy_tree(copy)
-        also_copy = [entry.name for entry in copy.iterdir() if entry.name not in ("app", "collectors", "tests")]
-        settings = {"module": module, "also_copy": also_copy, "tests": tests}
+        also_copy = [entry.name for entry in copy.iterdir() if entry.name not in ("compileboard", "tests", *TOPS)]
+        settings = {"module": f"compileboard/{module}", "also_copy": also_copy, "tests": tests}
         with (copy / "pyproject.toml").open("a", encoding="utf-8") as file:
             file.write(_SETTINGS.format(**{name: json.dumps(value) for name, value in settings.items()}))
         with (copy / "tests" / "conftest.py").open("a", encoding="utf-8") as file:
@@ -110,6 +111,9 @@ def _copy_tree(target: Path) -> None:
         if name and (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
+    for top in (*TOPS, "templates", "static"):  # mutmut names a module after its path
+        (target / top).rename(target / "compileboard" / top)
+        (target / top).symlink_to(Path("compileboard") / top)
 
 
 def _python(root: Path, folders: Iterable[str]) -> Iterator[Path]:
@@ -118,7 +122,7 @@ def _python(root: Path, folders: Iterable[str]) -> Iterator[Path]:
 
 
 def _dotted(root: Path, path: Path) -> str:
-    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(("compileboard", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
 
 
 def main(argv: list[str]) -> int:

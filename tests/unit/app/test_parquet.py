@@ -133,7 +133,7 @@ def test_no_page_loads_pyarrow(tmp_path: Path) -> None:
     code = (
         "import sys; from compileboard.app import cli, create_app, settings; "
         f"cli.main(['migrate', '--db', {str(tmp_path / 'x.db')!r}]); "
-        f"client = create_app(Settings(db={str(tmp_path / 'x.db')!r})).test_client(); "
+        f"client = create_app(settings.Settings(db={str(tmp_path / 'x.db')!r})).test_client(); "
         "[client.get(it) for it in ('/', '/trends', '/compare', '/runs')]; "
         "sys.exit('pyarrow' in sys.modules)"
     )

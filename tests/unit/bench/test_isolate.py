@@ -21,7 +21,7 @@ REF = ModelRef("local", "Net", "nowhere:build")
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, timeout_s: float = 30.0) -> isolate.Done:
     """Run a program in the child's place; it gets the task's folder as its last argument."""
-    monkeypatch.setattr(isolate, "BOOT", f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}")
+    monkeypatch.setattr("compileboard.start.SHARED", f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}")
     task = Task("performance", REF, Settings(timeout_s=timeout_s))
     return isolate.run_task(task, tmp_path / "task", {}, cwd=None, beat=lambda: None)
 
@@ -67,7 +67,7 @@ def test_a_child_outlives_neither_ctrl_c_nor_our_own_errors(tmp_path: Path, monk
             raise KeyboardInterrupt
 
     program = "(here / 'part').write_text(str(os.getpid())); (here / 'part').rename(here / 'pid'); time.sleep(60)"
-    monkeypatch.setattr(isolate, "BOOT", f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}")
+    monkeypatch.setattr("compileboard.start.SHARED", f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}")
     with pytest.raises(KeyboardInterrupt):
         isolate.run_task(Task("performance", REF, Settings()), tmp_path / "task", {}, cwd=None, beat=interrupt)
     assert not Path("/proc", (tmp_path / "task" / "pid").read_text()).exists()
