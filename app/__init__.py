@@ -20,39 +20,35 @@ def create_app(settings: Settings | None = None) -> Flask:
 
     from compileboard.app import db
     from compileboard.app.api import routes as api
-    from compileboard.app.web import (
+    from compileboard.app.web import assets, errors, filters, health, responses, security
+    from compileboard.app.web.fleet import (
         activity,
         alerts,
-        aot,
-        artifacts,
-        assets,
-        caches,
-        compare,
-        compile,
-        directory,
-        errors,
+        comparison,
         feed,
-        filters,
-        findings,
         graph_breaks,
-        guards,
-        health,
         imports,
+        incidents,
         models,
         overview,
-        ranks,
         recompiles,
         reports,
-        run,
         runs,
         search,
-        security,
+        trends,
+    )
+    from compileboard.app.web.run import (
+        aot,
+        artifacts,
+        caches,
+        compiles,
+        guards,
+        ranks,
+        run,
         shapes,
         stacks,
         timeline,
-        traces,
-        trends,
-        wire,
+        trace_files,
     )
 
     app = Flask(
@@ -67,31 +63,31 @@ def create_app(settings: Settings | None = None) -> Flask:
     if proxy_count:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=proxy_count, x_proto=0)  # type: ignore[method-assign]
     app.url_map.strict_slashes = False
-    for part in (wire, security, db, errors, filters, assets):
+    for part in (responses, security, db, errors, filters, assets):
         part.init_app(app)
     # One line a page or API. The navigation shows an entry once its blueprint is here.
     for blueprint in (
         health.blueprint,
         overview.blueprint,
-        findings.blueprint,
+        incidents.blueprint,
         feed.blueprint,
         alerts.blueprint,
         runs.blueprint,
         activity.blueprint,
         run.blueprint,
-        traces.blueprint,
-        compile.blueprint,
+        trace_files.download_blueprint,
+        compiles.blueprint,
         ranks.blueprint,
         stacks.blueprint,
         shapes.blueprint,
         artifacts.blueprint,
-        directory.blueprint,
+        trace_files.blueprint,
         timeline.blueprint,
         graph_breaks.blueprint,
         recompiles.blueprint,
         models.blueprint,
         trends.blueprint,
-        compare.blueprint,
+        comparison.blueprint,
         guards.blueprint,
         caches.blueprint,
         aot.blueprint,

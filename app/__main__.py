@@ -1,5 +1,5 @@
 import sys
 
-from compileboard.app.cli import main
+from compileboard.app.cli.main import main
 
 sys.exit(main())

@@ -6,11 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from flask import Flask, current_app, g, request
+from flask import Flask, abort, current_app, g, request
 
+from compileboard.app.indexing import start_indexing
 from compileboard.app.settings import Settings
-from compileboard.collectors.store import connect
-from compileboard.collectors.store.audit import Origin, record_action
+from compileboard.collectors.store import connection as connect
+from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
+from compileboard.collectors.store.dashboard.trash import CannotRestore, restore_run
 
 
 def get_settings() -> Settings:
@@ -47,10 +49,10 @@ def writing(action: str, subject: str, detail: str | None = None) -> Iterator[sq
         connect.checkpoint(connection)
 
 
-def request_origin() -> Origin:
+def request_origin() -> ActionOrigin:
     """Return where this request came from."""
     channel = "api" if request.path.startswith("/api/") else "page"
-    return Origin(channel, address=request.remote_addr, user_agent=request.headers.get("User-Agent"))
+    return ActionOrigin(channel, address=request.remote_addr, user_agent=request.headers.get("User-Agent"))
 
 
 def close_reader(_error: BaseException | None = None) -> None:
@@ -63,3 +65,15 @@ def close_reader(_error: BaseException | None = None) -> None:
 def init_app(app: Flask) -> None:
     """Close the reader at the end of each request."""
     app.teardown_appcontext(close_reader)
+
+
+def restore_deleted_run(run_id: str) -> None:
+    """Put a deleted run back and into the search index; answer 404 or 409 in words where that cannot be."""
+    try:
+        with writing("run.restore", run_id) as connection:
+            restored = restore_run(connection, run_id)
+    except CannotRestore as error:
+        abort(409, f"Nothing was restored: {error}.")
+    if not restored:
+        abort(404, f"There is no run {run_id[:80]} among the deleted ones.")
+    start_indexing(get_settings().db)

@@ -14,11 +14,11 @@ from contextlib import closing
 from typing import Any
 
 from compileboard.app.alerts.rules import RulesError
-from compileboard.app.findings.news import find_news
+from compileboard.app.incidents.pending import find_pending_runs
 from compileboard.app.settings import Settings, load_settings
-from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.trash import prune_trash
 from compileboard.collectors.store.errors import StoreError, explain
-from compileboard.collectors.store.trash import prune_trash
 from compileboard.start import own_command
 
 LOOK_EVERY_S = 5.0
@@ -70,7 +70,7 @@ def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callabl
     pruned_s = time.monotonic()  # `serve` did it when it started
     while True:
         try:
-            found = _look(path)
+            found = _scan(path)
             if time.monotonic() - pruned_s >= PRUNE_EVERY_S:
                 pruned_s = time.monotonic()
                 with closing(open_writer(path, create=False)) as writer:
@@ -88,19 +88,19 @@ def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callabl
             return 0
 
 
-def _look(path: str) -> bool:
+def _scan(path: str) -> bool:
     with closing(open_reader(path)) as reader:
-        news = find_news(reader)
+        news = find_pending_runs(reader)
     if not news.is_whole and not news.run_ids:
         return False
-    from compileboard.app.findings.update import update_findings  # numpy: 0.2 s and 30 MB, which most hours never need
+    from compileboard.app.incidents.update import update_findings
 
     update_findings(path)
     return True
 
 
 def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:
-    from compileboard.app.alerts.send import send_due
+    from compileboard.app.alerts.delivery import send_due
 
     for problem in send_due(path, rules_path, environ, time.time_ns() // 1000).problems:
         sys.stderr.write(f"compileboard: alerts: {problem}\n")

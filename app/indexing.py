@@ -7,8 +7,8 @@ import subprocess
 import threading
 from contextlib import closing
 
-from compileboard.collectors.store.connect import open_reader
-from compileboard.collectors.store.search import list_pending
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.search_index import list_pending
 from compileboard.start import own_command
 
 

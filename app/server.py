@@ -17,14 +17,14 @@ from flask import Flask
 from compileboard.app import create_app
 from compileboard.app.follow import start_follower
 from compileboard.app.format import format_plural
-from compileboard.app.imports.shelf import Shelf
+from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.indexing import start_indexing
 from compileboard.app.settings import Settings
 from compileboard.app.web.security import LOOPBACK_NAMES, allowed_hosts, is_loopback, is_writable
-from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.trash import prune_trash
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.migrations import migrate
-from compileboard.collectors.store.trash import prune_trash
 
 CONNECTIONS = 1000  # of one worker
 FILES_OF_ITS_OWN = 128  # listener, poller, locks; two files of each upload that is received
@@ -35,7 +35,7 @@ class ServeError(Exception):
     """Say why the server cannot start and what to do."""
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     """Tell the person at the terminal; stdout stays free."""
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
@@ -49,12 +49,12 @@ def prepare_database(path: str, environ: Mapping[str, str]) -> None:
     missing = not os.path.exists(path)
     if missing or (os.path.isfile(path) and os.path.getsize(path) == 0):
         migrate(path)
-        say(f"{path} {'did not exist' if missing else 'was empty'}: made an empty database")
+        log(f"{path} {'did not exist' if missing else 'was empty'}: made an empty database")
     open_reader(path).close()
     _pick_up(environ)
     pending_count = start_indexing(path)
     if pending_count:
-        say(f"indexing {format_plural(pending_count, 'run')} for search in the background")
+        log(f"indexing {format_plural(pending_count, 'run')} for search in the background")
     _prune(path)
 
 
@@ -63,21 +63,21 @@ def _prune(path: str) -> None:
     with suppress(StoreError), closing(open_writer(path)) as writer:
         pruned = prune_trash(writer)
         if pruned:
-            say(f"deleted for good what was deleted a week ago: {format_plural(len(pruned), 'run')}")
+            log(f"deleted for good what was deleted a week ago: {format_plural(len(pruned), 'run')}")
 
 
 def _pick_up(environ: Mapping[str, str]) -> None:
     # Imported here: it brings sqlite-utils, and with it pandas, which no page needs.
-    from compileboard.collectors.record.pickup import pick_up_spools
+    from compileboard.collectors.pipeline.recover_spools import pick_up_spools
 
     picked = pick_up_spools(environ)
     if picked.run_ids:
         runs = format_plural(len(picked.run_ids), "run")
-        say(f"recorded {format_plural(picked.event_count, 'event')} of {runs} that no recorder had finished")
+        log(f"recorded {format_plural(picked.event_count, 'event')} of {runs} that no recorder had finished")
     for problem in picked.problems:
-        say(f"not picked up: {problem}")
+        log(f"not picked up: {problem}")
     for problem in picked.set_aside:
-        say(f"set aside, because it cannot be recorded: {problem}")
+        log(f"set aside, because it cannot be recorded: {problem}")
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -147,13 +147,13 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
     with listener:
         check_exposure(settings)
         prepare_database(settings.db, environ)
-        Shelf(settings.db).clear()
+        ImportQueue(settings.db).clear()
         app = create_app(settings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         if not is_loopback(settings.host):
-            say(describe_exposure(settings))
-        say(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
+            log(describe_exposure(settings))
+        log(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
         if settings.follow == "yes":
             follower = start_follower(settings, environ)
             follower.returncode = 0  # gunicorn reaps it

@@ -2,7 +2,7 @@
 
 gunicorn 27's own gthread gives each new connection a thread for 5 s, silent or not, and a begun request a thread for as
 long as it likes to stay. Its gevent worker has neither fault, but a query of SQLite stops every request beside it
-(benchmarks/stalled_clients.py has all three). Here a silent connection waits in the poller; a begun request has a
+(benchmarks/serve/stalled_clients.py has all three). Here a silent connection waits in the poller; a begun request has a
 thread of its own, bounded by `Patience`; and `--threads` counts the requests that are worked on, not those that wait
 for bytes.
 """

@@ -164,7 +164,7 @@ def observing(folder: Path, *, must_record: bool = True) -> Iterator[None]:
     Raises: SystemExit if the hooks recorded nothing though they must: there would be nothing to compare.
     """
     from compileboard.collectors.observe import hooks
-    from compileboard.collectors.record.launch import Request, child_environment
+    from compileboard.collectors.pipeline.live import Request, child_environment
 
     spool = Path(tempfile.mkdtemp(prefix="spool-", dir=folder))
     armed = child_environment(Request(command=[], database=str(folder / "unused.db")), {}, RUN_ID, spool)

@@ -2,7 +2,7 @@
 
 import sys
 
-from compileboard.collectors.cli import main
+from compileboard.collectors.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

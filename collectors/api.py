@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.record.manifest import Manifest
-from compileboard.collectors.record.opening import current_folder, describe_run, make_spool, spool_folder
-from compileboard.collectors.record.problems import describe_error
-from compileboard.collectors.record.sidecar import spawn_sidecar
-from compileboard.collectors.record.summary import RunSummary, summarize
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.pipeline.sidecar import spawn_sidecar
+from compileboard.collectors.runs.opening import current_folder, describe_run, make_spool, spool_folder
+from compileboard.collectors.spool.manifest import Manifest
+from compileboard.collectors.store.errors import StoreError, describe_error
+from compileboard.collectors.terminal.run_summary import RunSummary, summarize
 
 RECORDED_WITHIN_S = 10.0
 
@@ -124,7 +123,7 @@ def _install(
         _warn(f"CompileBoard keeps this run in {folder}, and its next command records it: {error}")
     _current = Run(manifest.run_id, manifest.database, manifest.name, folder, waits=not opened)
     atexit.register(_end_at_exit, _current, os.getpid())
-    _say_if_late()
+    _warn_if_late()
     return _current, True
 
 
@@ -201,7 +200,7 @@ def _prepare(
     keep_source: bool,
     capture_env: tuple[str, ...],
 ) -> tuple[Path, Manifest, bool]:
-    from compileboard.collectors.store.connect import open_writer
+    from compileboard.collectors.store.connection import open_writer
     from compileboard.collectors.store.migrations import migrate_connection
 
     opened = True
@@ -257,7 +256,7 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-def _say_if_late() -> None:
+def _warn_if_late() -> None:
     from compileboard.collectors.observe import torch_compat
 
     count = torch_compat.kept_record_count()
@@ -276,7 +275,7 @@ def _end_at_exit(run: Run, pid: int) -> None:
 
 def _end(run: Run, state: str) -> None:
     """Write into the spool's manifest that the run is over; the sidecar records it."""
-    from compileboard.collectors.record.manifest import read_manifest
+    from compileboard.collectors.spool.manifest import read_manifest
 
     try:
         manifest = read_manifest(run.folder)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from compileboard.collectors.events import GraphBroke, Recompiled
-    from compileboard.collectors.watch import Seen
+    from compileboard.collectors.contract.events import GraphBroke, Recompiled
+    from compileboard.collectors.pipeline.in_process import BlockRecord
 
 UPDATE = "--compileboard-update"
 FILE_NAME = "graph_breaks.json"
@@ -55,12 +55,12 @@ class CompileBoard:
 
     def __init__(self, test: str, baseline: Path, root: Path, *, update: bool) -> None:
         self._test, self._baseline, self._root, self._update = test, baseline, root, update
-        self._blocks: list[Seen] = []  # the outermost: what a block inside sees, they see too
+        self._blocks: list[BlockRecord] = []  # the outermost: what a block inside sees, they see too
         self._depth = 0
         self._kept: dict[Path, dict[str, GraphBroke]] = {}  # what this test's assertions have seen, by baseline
 
     @contextmanager
-    def observe(self, *, reset: bool = True) -> Iterator[Seen]:
+    def observe(self, *, reset: bool = True) -> Iterator[BlockRecord]:
         """See what happens inside the block; the assertions are about all blocks of the test, open ones until now.
 
         With `reset`, dynamo first forgets what it compiled, so that a test does not depend on those before it. The
@@ -75,7 +75,7 @@ class CompileBoard:
                 "(`pip install torch`), or skip the test with `pytest.importorskip('torch')`",
                 pytrace=False,
             )
-        from compileboard.collectors.watch import watch
+        from compileboard.collectors.pipeline.in_process import watch
 
         with watch([self._root], reset=reset) as seen:
             if not self._depth:
@@ -112,7 +112,7 @@ class CompileBoard:
         known = {it.get("fingerprint") for it in _load(path).get(key, [])}
         new = [it for fingerprint, it in found.items() if fingerprint not in known]
         if new:
-            pytest.fail(_say_breaks(new, len(found) - len(new), path, key), pytrace=False)
+            pytest.fail(_format_breaks(new, len(found) - len(new), path, key), pytrace=False)
         return result
 
     def assert_max_recompiles(
@@ -126,12 +126,12 @@ class CompileBoard:
         result, blocks = self._call(function, args, kwargs)
         found = [it for seen in blocks for it in seen.recompiles]
         if len(found) > most:
-            pytest.fail(_say_recompiles(found, most), pytrace=False)
+            pytest.fail(_format_recompiles(found, most), pytrace=False)
         return result
 
     def _call(
         self, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, list[Seen]]:
+    ) -> tuple[Any, list[BlockRecord]]:
         """Return what the function gives and what was seen of it; without one, None and the test's blocks."""
         __tracebackhide__ = True
         result, blocks = None, self._blocks
@@ -209,7 +209,7 @@ def _where(it: GraphBroke, *, line: bool = True) -> str:
     return f"{place} in {it.function}" if it.function else place
 
 
-def _say_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str) -> str:
+def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str) -> str:
     lines = [f"{len(new)} new graph break{'' if len(new) == 1 else 's'} ({known_count} known)"]
     for number, it in enumerate(new, 1):
         lines += ["", f"{number}. {' '.join(it.reason.split())}" + (f" [{it.gb_id}]" if it.gb_id else "")]
@@ -238,7 +238,7 @@ def _frame(frame: dict[str, Any]) -> str:
     return f"  {frame.get('file')}:{frame.get('line')} in {frame.get('name')}{code}"
 
 
-def _say_recompiles(found: list[Recompiled], most: int) -> str:
+def _format_recompiles(found: list[Recompiled], most: int) -> str:
     lines = [f"{len(found)} recompile{'' if len(found) == 1 else 's'}, at most {most} expected"]
     for number, it in enumerate(found, 1):
         guard = it.guards[0] if it.guards else None

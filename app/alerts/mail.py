@@ -12,17 +12,16 @@ from email.policy import SMTP
 from email.utils import format_datetime, parseaddr
 from html import escape
 
-from compileboard.app.alerts.deadline import hold_deadline
-from compileboard.app.alerts.message import Line, Message, clean
-from compileboard.app.alerts.outcome import NotSent, Unknown
+from compileboard.app.alerts.message import AlertMessage, MessageLine, clean
 from compileboard.app.alerts.rules import Channel
+from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, hold_deadline
 
 SUBJECT_LIMIT = 200
 _FAILURES = (OSError, smtplib.SMTPException)
 _POINT = re.compile(rb"^\.", re.MULTILINE)  # a line that is a point alone would end the mail
 
 
-def make_mail(message: Message, channel: Channel) -> EmailMessage:
+def make_mail(message: AlertMessage, channel: Channel) -> EmailMessage:
     """Make the mail of a message; its Message-ID is the same however often it is tried."""
     mail = EmailMessage(policy=SMTP.clone(cte_type="7bit"))  # servers without 8BITMIME take it as well
     mail["From"] = channel.sender
@@ -59,7 +58,7 @@ def _connect(channel: Channel) -> smtplib.SMTP:
             return smtplib.SMTP_SSL(host, port, timeout=timeout_s, context=ssl.create_default_context())
         return smtplib.SMTP(host, port, timeout=timeout_s)
     except _FAILURES as error:
-        raise NotSent(f"cannot connect to {host} port {port}: {_explain(error)}") from None
+        raise DeliveryFailed(f"cannot connect to {host} port {port}: {_explain(error)}") from None
 
 
 def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str]) -> list[str]:
@@ -78,11 +77,11 @@ def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str])
             if code not in (250, 251):
                 refused.append(f"{address} ({code} {said.decode(errors='replace')[:100]})")
         if len(refused) == len(channel.to):
-            raise NotSent(clean(f"{channel.host} refused every address: {', '.join(refused)}"))
+            raise DeliveryFailed(clean(f"{channel.host} refused every address: {', '.join(refused)}"))
     except _FAILURES as error:
-        raise NotSent(f"{channel.host}: {_explain(error)}") from None
+        raise DeliveryFailed(f"{channel.host}: {_explain(error)}") from None
     except (UnicodeError, ValueError):  # never the error itself: it may hold the password
-        raise NotSent(f"{channel.host}: the user's name or password has letters that SMTP cannot send") from None
+        raise DeliveryFailed(f"{channel.host}: the user's name or password has letters that SMTP cannot send") from None
     return refused
 
 
@@ -99,15 +98,15 @@ def _hand_over(server: smtplib.SMTP, body: bytes, host: str) -> None:
         if code == 354:
             server.send(_POINT.sub(b"..", body).removesuffix(b"\r\n") + b"\r\n.\r\n")
     except _FAILURES as error:  # the point that ends a mail was not handed over: nobody takes it for whole
-        raise NotSent(f"{host} broke off before it had the mail: {_explain(error)}") from None
+        raise DeliveryFailed(f"{host} broke off before it had the mail: {_explain(error)}") from None
     if code != 354:
-        raise NotSent(clean(f"{code} {said.decode(errors='replace')}", 300))
+        raise DeliveryFailed(clean(f"{code} {said.decode(errors='replace')}", 300))
     try:
         code, said = server.getreply()
     except _FAILURES as error:
-        raise Unknown(f"broke off before it took the mail: {_explain(error)}") from None
+        raise DeliveryUnknown(f"broke off before it took the mail: {_explain(error)}") from None
     if code != 250:
-        raise NotSent(clean(f"the mail was refused: {code} {said.decode(errors='replace')}", 300))
+        raise DeliveryFailed(clean(f"the mail was refused: {code} {said.decode(errors='replace')}", 300))
 
 
 def _explain(error: Exception) -> str:
@@ -124,7 +123,7 @@ def _explain(error: Exception) -> str:
     return clean(str(error), 300) or type(error).__name__
 
 
-def write_text(message: Message) -> str:
+def write_text(message: AlertMessage) -> str:
     """Write a message as plain text."""
     lines: list[str] = []
     for part in message.parts:
@@ -138,7 +137,7 @@ def write_text(message: Message) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_html(message: Message) -> str:
+def write_html(message: AlertMessage) -> str:
     """Write a message as simple HTML; all of it is escaped."""
     parts = ['<!doctype html><html lang="en"><head><meta charset="utf-8"><title>']
     parts.append(f"{escape(clean(message.title))}</title></head><body>")
@@ -152,6 +151,6 @@ def write_html(message: Message) -> str:
     return "".join([*parts, f"<p>{end}</p></body></html>\n"])
 
 
-def _write_item(line: Line) -> str:
+def _write_item(line: MessageLine) -> str:
     text = escape(line.text)
     return f'<li><a href="{escape(line.url)}">{text}</a></li>' if line.url else f"<li>{text}</li>"

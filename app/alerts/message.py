@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from compileboard.app.analysis.finding_groups import FindingGroup, group_findings
-from compileboard.app.analysis.finding_words import (
+from compileboard.app.analysis.incidents.groups import Incident, group_incidents
+from compileboard.app.analysis.incidents.messages import (
     describe_cause,
-    describe_confidence,
     describe_finding,
     describe_series,
     describe_state,
     find_metric_of,
+    format_confidence,
 )
 from compileboard.app.format import format_plural
-from compileboard.app.queries.findings import DIRECTIONS, Finding
+from compileboard.app.queries.fleet.incidents import DIRECTIONS, SeriesChange
 
 MOST_LISTED = 20  # findings of one group that are named; a link leads to all
 MOST_COMMITS = 5
@@ -33,7 +33,7 @@ _UNSAID = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 
 
 @dataclass(frozen=True)
-class Line:
+class MessageLine:
     """Hold one line, with the address that it leads to, or ''."""
 
     text: str
@@ -41,16 +41,16 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Part:
+class MessagePart:
     """Hold what is said of one range: its findings, and what lies in it, as (label, lines)."""
 
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[MessageLine]
     facts: Sequence[tuple[str, Sequence[str]]] = ()
 
 
 @dataclass(frozen=True)
-class Message:
+class AlertMessage:
     """Hold one message of one rule; `id` is the same whenever it is tried again."""
 
     id: str
@@ -58,8 +58,8 @@ class Message:
     title: str
     url: str
     made_us: int
-    groups: Sequence[FindingGroup]
-    parts: Sequence[Part]
+    groups: Sequence[Incident]
+    parts: Sequence[MessagePart]
     is_test: bool = False
 
     @property
@@ -74,29 +74,31 @@ def name_message(rule: str, channel: str, finding_ids: Iterable[str]) -> str:
     return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:32]
 
 
-def make_message(message_id: str, rule: str, findings: Sequence[Finding], base_url: str, now_us: int) -> Message:
+def make_message(
+    message_id: str, rule: str, findings: Sequence[SeriesChange], base_url: str, now_us: int
+) -> AlertMessage:
     """Make one message of findings."""
-    groups = group_findings(findings, ())
+    groups = group_incidents(findings, ())
     parts = [_make_part(it, base_url) for it in groups[:MOST_GROUPS]]
     if len(groups) > MOST_GROUPS:
         rest = groups[MOST_GROUPS:]
         count = format_plural(sum(len(it.findings) for it in rest), "finding")
-        line = Line(f"and {count} between other runs", _address(base_url, "/findings"))
-        parts.append(Part(f"{format_plural(len(rest), 'more range')}", [line]))
+        line = MessageLine(f"and {count} between other runs", _address(base_url, "/findings"))
+        parts.append(MessagePart(f"{format_plural(len(rest), 'more range')}", [line]))
     url = find_address(findings[0], base_url) if len(findings) == 1 else _address(base_url, "/findings")
-    return Message(message_id, rule, make_title(groups), url, now_us, groups, parts)
+    return AlertMessage(message_id, rule, make_title(groups), url, now_us, groups, parts)
 
 
-def make_test_message(rule: str, base_url: str, now_us: int) -> Message:
+def make_test_message(rule: str, base_url: str, now_us: int) -> AlertMessage:
     """Make a message that says that it is a test."""
-    line = Line("Findings of this rule will come here. Nothing was found now.", _address(base_url, "/alerts"))
-    part = Part(f"A test of the rule {rule}", [line])
+    line = MessageLine("Findings of this rule will come here. Nothing was found now.", _address(base_url, "/alerts"))
+    part = MessagePart(f"A test of the rule {rule}", [line])
     message_id = name_message(rule, "test", [str(now_us)])
     title = f"Test of the rule {rule}"
-    return Message(message_id, rule, title, _address(base_url, "/alerts"), now_us, (), [part], is_test=True)
+    return AlertMessage(message_id, rule, title, _address(base_url, "/alerts"), now_us, (), [part], is_test=True)
 
 
-def make_title(groups: Sequence[FindingGroup]) -> str:
+def make_title(groups: Sequence[Incident]) -> str:
     """Say in one line what happened: one finding, one range, or several."""
     findings = [it for group in groups for it in group.findings]
     if len(findings) == 1:
@@ -105,7 +107,7 @@ def make_title(groups: Sequence[FindingGroup]) -> str:
     return clean(f"{said} {_lower(groups[0].title)}" if len(groups) == 1 else f"{said}, in {len(groups)} ranges")
 
 
-def summarize(findings: Sequence[Finding]) -> str:
+def summarize(findings: Sequence[SeriesChange]) -> str:
     """Say of how many what happened: 43 models got worse (speedup)."""
     subjects = {it.subject for it in findings}
     named = {(it.subject, it.suite, it.model) for it in findings}
@@ -121,12 +123,12 @@ def summarize(findings: Sequence[Finding]) -> str:
     return f"{len(findings)} changes of {counted} ({parts})"
 
 
-def find_address(it: Finding, base_url: str) -> str:
+def find_address(it: SeriesChange, base_url: str) -> str:
     """Return the address of a finding's page, or '' where the dashboard's is not known."""
     return _address(base_url, f"/findings/{quote(it.id, safe='')}")
 
 
-def find_group_address(group: FindingGroup, base_url: str) -> str:
+def find_group_address(group: Incident, base_url: str) -> str:
     """Return the address of the findings that began with the same run."""
     return _address(base_url, f"/findings?run={quote(group.findings[0].first_run_id, safe='')}")
 
@@ -137,31 +139,31 @@ def clean(text: str, limit: int = LINE_LIMIT) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def _make_part(group: FindingGroup, base_url: str) -> Part:
+def _make_part(group: Incident, base_url: str) -> MessagePart:
     is_single = len(group.findings) == 1
     lines = [_describe(it, base_url, in_full=is_single) for it in group.findings[:MOST_LISTED]]
     more = len(group.findings) - MOST_LISTED
     if more > 0:
-        lines.append(Line(f"and {format_plural(more, 'other')}", find_group_address(group, base_url)))
+        lines.append(MessageLine(f"and {format_plural(more, 'other')}", find_group_address(group, base_url)))
     title = group.title if is_single else f"{summarize(group.findings)} {_lower(group.title)}"
     facts = [("Environment", _list_environment(group)), ("Commits", _list_commits(group)), *_list_causes(group)]
-    return Part(clean(title), lines, [(label, said) for label, said in facts if said])
+    return MessagePart(clean(title), lines, [(label, said) for label, said in facts if said])
 
 
-def _describe(it: Finding, base_url: str, *, in_full: bool) -> Line:
-    parts = [describe_finding(it), describe_series(it), *([describe_confidence(it)] if in_full else [])]
+def _describe(it: SeriesChange, base_url: str, *, in_full: bool) -> MessageLine:
+    parts = [describe_finding(it), describe_series(it), *([format_confidence(it)] if in_full else [])]
     parts += [describe_state(it)] if it.recovered_run_id else []
-    return Line(clean(" · ".join(part for part in parts if part)), find_address(it, base_url))
+    return MessageLine(clean(" · ".join(part for part in parts if part)), find_address(it, base_url))
 
 
-def _list_environment(group: FindingGroup) -> list[str]:
+def _list_environment(group: Incident) -> list[str]:
     said = (
         f"{it.get('word')} {it.get('before') or 'unknown'} → {it.get('now') or 'unknown'}" for it in group.environment
     )
     return [clean(it) for it in said]
 
 
-def _list_commits(group: FindingGroup) -> list[str]:
+def _list_commits(group: Incident) -> list[str]:
     if not group.commits:
         return []
     known = group.findings[0].evidence.get("commits") or {}
@@ -175,7 +177,7 @@ def _list_commits(group: FindingGroup) -> list[str]:
     return said + ([f"and {format_plural(count - MOST_COMMITS, 'other')}"] if count > MOST_COMMITS else [])
 
 
-def _list_causes(group: FindingGroup) -> list[tuple[str, list[str]]]:
+def _list_causes(group: Incident) -> list[tuple[str, list[str]]]:
     found = (clean(describe_cause(it)) for member in group.findings for it in member.evidence.get("causes") or ())
     counts = Counter(found)
     said = [line if counts[line] == 1 else f"{line}, in {counts[line]} of them" for line in list(counts)[:MOST_CAUSES]]

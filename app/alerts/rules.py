@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
 
 from compileboard.app.alerts.clock import NEVER_QUIET, Digest, Quiet
-from compileboard.app.queries.findings import Finding
+from compileboard.app.queries.fleet.incidents import SeriesChange
 
 SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
 
@@ -47,7 +47,7 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Rule:
+class AlertRule:
     """Hold one rule. Filters are patterns as of file names (`resnet*`); none is no limit."""
 
     name: str
@@ -75,7 +75,7 @@ class Rules:
     path: str
     base_url: str
     channels: Mapping[str, Channel]
-    rules: tuple[Rule, ...]
+    rules: tuple[AlertRule, ...]
 
 
 class RulesError(ValueError):
@@ -89,7 +89,7 @@ class RulesError(ValueError):
 PATTERNS = ("suite", "model", "metric", "branch", "hardware")
 
 
-def matches(rule: Rule, it: Finding) -> bool:
+def matches(rule: AlertRule, it: SeriesChange) -> bool:
     """Tell whether a finding is a rule's business. What has no size, as a failure, is never too small."""
     if it.direction not in rule.direction or (rule.subject and it.subject not in rule.subject):
         return False

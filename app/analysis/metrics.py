@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compileboard.app.format import NOT_RECORDED, format_count, format_number
-from compileboard.app.queries.result_rows import ResultRow
+from compileboard.collectors.store.rollups.results import ResultRow
 
 Direction = Literal["up_is_good", "down_is_good", "neutral"]
 _HARNESS = "the performance experiment"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.app.queries.shapes import ShapeCompile, SymbolRecord
+from compileboard.app.queries.run.shapes import ShapeCompile, SymbolRecord
 
 _SYMBOL = re.compile(r"\b(?:s|u|zf|zuf)\d+\b")
 _LOCAL = re.compile(r"\bL\['(\w+)'\]")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from compileboard.app.analysis.words import PHASES, Phase
-from compileboard.app.queries.timeline import Lane, LaneWindow
+from compileboard.app.analysis.labels import PHASES, Phase
+from compileboard.app.format import format_duration
+from compileboard.app.queries.run.timeline import Lane, LaneWindow, Span
 
 # The first that fits. Names are torch's: dynamo_timed, CompileEventLogger and the passes of inductor.
 _RULES = tuple(
@@ -52,7 +56,7 @@ def label_lane(lane: Lane, threads: int) -> str:
     return " · ".join([*parts, f"thread {lane.thread}"] if threads > 1 else parts)
 
 
-def describe_lanes(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
+def build_lane_headers(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
     """Say what is drawn of each lane's frame: its label and how many rows it has."""
     processes = [lane.process_id for lane in lanes]
     return [
@@ -75,7 +79,7 @@ def write_window(
     first_us = min(lane.first_us for lane in lanes)
     names: dict[str, int] = {}
     drawn = []
-    for lane, window in zip(describe_lanes(lanes), windows):
+    for lane, window in zip(build_lane_headers(lanes), windows):
         spans: list[int] = []
         for it in window.spans:
             end = -1 if it.duration_us is None else it.duration_us
@@ -133,3 +137,84 @@ def make_events(rows: Iterable[sqlite3.Row], pid: int, tid: int) -> Iterator[dic
         args = json.loads(row["args"]) if row["args"] else {}
         event["args"] = ({"compile_id": row["compile_id"]} if row["compile_id"] else {}) | args
         yield event
+
+
+DRAWN = 400  # spans of all lanes together
+_GAP = 0.3  # percent of the width that stands for idle time
+_LABELLED = 6.0  # percent that a span needs for its name to be written into it
+
+
+@dataclass(frozen=True)
+class StripSpan:
+    """Hold one phase as it is drawn.
+
+    Units: start and width are percent of the strip's width.
+    """
+
+    row: int
+    start: float
+    width: float
+    color: str
+    name: str
+    about: str
+
+    @property
+    def labelled(self) -> bool:
+        """Say whether there is room for its name."""
+        return self.width >= _LABELLED
+
+
+@dataclass(frozen=True)
+class StripLane:
+    """Hold one lane's strip; `span_count` is how many phases the lane has in all."""
+
+    label: str
+    rows: int
+    spans: tuple[StripSpan, ...]
+    span_count: int
+
+
+def build_strips(
+    lanes: Sequence[Lane],
+    windows: Sequence[LaneWindow],
+    busy: Sequence[tuple[int, int]],
+    functions: Mapping[int, tuple[str, str | None]],
+) -> list[StripLane]:
+    """Draw the longest phases of each lane; `busy` are the times in which any lane is."""
+    place = _make_scale(busy)
+    drawn = []
+    for lane, said, window in zip(lanes, build_lane_headers(lanes), windows):
+        longest = heapq.nlargest(DRAWN // len(lanes), window.spans, key=lambda it: it.duration_us or 0)
+        spans = tuple(
+            _build_span(it, place, functions) for it in sorted(longest, key=lambda it: (it.begin_us, it.depth))
+        )
+        rows = 1 + max((it.row for it in spans), default=0)
+        drawn.append(StripLane(said["label"], rows, spans, lane.span_count))
+    return drawn
+
+
+def _build_span(it: Span, place: Callable[[int], float], functions: Mapping[int, tuple[str, str | None]]) -> StripSpan:
+    start = place(it.begin_us)
+    width = max(place(it.begin_us + (it.duration_us or 0)) - start, 0.05)
+    compile_id, function = functions.get(it.compile_key or 0, (it.compile_id, None))
+    said = [it.name, format_duration(it.duration_us), " ".join(word for word in (compile_id, function) if word)]
+    return StripSpan(
+        it.depth, round(start, 2), round(width, 2), find_phase(it.name).color, it.name, ", ".join(filter(None, said))
+    )
+
+
+def _make_scale(busy: Sequence[tuple[int, int]]) -> Callable[[int], float]:
+    """Return what places a time; between two busy stretches there is a gap of one width, however long it was."""
+    begins = [begin for begin, _end in busy]
+    befores = [0]
+    for begin, end in busy:
+        befores.append(befores[-1] + end - begin)
+    gap = _GAP if len(busy) * _GAP < 30 else 0
+    scale = (100 - gap * (len(busy) - 1)) / max(befores[-1], 1)
+
+    def place(at_us: int) -> float:
+        number = max(bisect_right(begins, at_us) - 1, 0)
+        begin, end = busy[number]
+        return (befores[number] + min(max(at_us - begin, 0), end - begin)) * scale + number * gap
+
+    return place

@@ -6,33 +6,24 @@ import re
 from functools import cache
 from typing import Any
 
-from compileboard.app import __version__
-from compileboard.app.api import (
-    schemas_across,
-    schemas_activity,
-    schemas_aot,
-    schemas_artifacts,
-    schemas_caches,
-    schemas_checks,
-    schemas_compare,
-    schemas_events,
-    schemas_findings,
-    schemas_guards,
-    schemas_imports,
-    schemas_ranks,
-    schemas_results,
-    schemas_run,
-    schemas_search,
-    schemas_shapes,
-    schemas_stacks,
-    schemas_timeline,
-    schemas_trends,
+from compileboard.app.api.answers import Operation
+from compileboard.app.api.fleet import (
+    activity,
+    checks,
+    comparison,
+    imports,
+    incidents,
+    models,
+    overview,
+    search,
+    trends,
 )
-from compileboard.app.api.operation import Operation
+from compileboard.app.api.fleet.imports import UPLOAD
 from compileboard.app.api.operations import OPERATIONS
 from compileboard.app.api.parameters import PARAMETERS, PATH_PARAMETERS
-from compileboard.app.api.schema import Schema, record, ref, rows, text, whole
-from compileboard.app.api.schemas_imports import UPLOAD
+from compileboard.app.api.run import aot, artifacts, caches, compiles, guards, ranks, run, shapes, stacks, timeline
+from compileboard.app.api.schema import Schema, array_of, record, ref, text, whole
+from compileboard.app.resources import __version__
 
 PREFIX = "/api/v1"
 _ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.
@@ -44,29 +35,29 @@ ERROR = record(
     "A failure.",
     ok={"const": False},
     error=text("What is wrong and what was expected, in one sentence."),
-    errors=rows({"type": "string"}, "The same, one problem an entry."),
+    errors=array_of({"type": "string"}, "The same, one problem an entry."),
     status=whole("The HTTP status."),
 )
 SCHEMAS: dict[str, Schema] = {
-    **schemas_run.SCHEMAS,
-    **schemas_events.SCHEMAS,
-    **schemas_across.SCHEMAS,
-    **schemas_artifacts.SCHEMAS,
-    **schemas_search.SCHEMAS,
-    **schemas_guards.SCHEMAS,
-    **schemas_caches.SCHEMAS,
-    **schemas_aot.SCHEMAS,
-    **schemas_checks.SCHEMAS,
-    **schemas_compare.SCHEMAS,
-    **schemas_findings.SCHEMAS,
-    **schemas_imports.SCHEMAS,
-    **schemas_activity.SCHEMAS,
-    **schemas_results.SCHEMAS,
-    **schemas_ranks.SCHEMAS,
-    **schemas_stacks.SCHEMAS,
-    **schemas_shapes.SCHEMAS,
-    **schemas_timeline.SCHEMAS,
-    **schemas_trends.SCHEMAS,
+    **run.SCHEMAS,
+    **compiles.SCHEMAS,
+    **overview.SCHEMAS,
+    **artifacts.SCHEMAS,
+    **search.SCHEMAS,
+    **guards.SCHEMAS,
+    **caches.SCHEMAS,
+    **aot.SCHEMAS,
+    **checks.SCHEMAS,
+    **comparison.SCHEMAS,
+    **incidents.SCHEMAS,
+    **imports.SCHEMAS,
+    **activity.SCHEMAS,
+    **models.SCHEMAS,
+    **ranks.SCHEMAS,
+    **stacks.SCHEMAS,
+    **shapes.SCHEMAS,
+    **timeline.SCHEMAS,
+    **trends.SCHEMAS,
     "Error": ERROR,
 }
 _FAILURES = {
@@ -111,7 +102,7 @@ def _describe_answer(operation: Operation) -> Schema:
     data = ref(operation.schema)
     end: Schema = {"type": "null", "description": "There are no pages."}
     if operation.is_list:
-        data = rows(data, "One page.")
+        data = array_of(data, "One page.")
         end = {"type": ["string", "null"], "description": "`cursor` of the next page, null on the last."}
     return record("A success.", ok={"const": True}, data=data, next=end)
 
@@ -165,7 +156,7 @@ _ADDRESS = record(
 _ADDRESSES = record(
     "A success.",
     ok={"const": True},
-    data=rows(_ADDRESS, "All of them."),
+    data=array_of(_ADDRESS, "All of them."),
     next={"type": "null", "description": "One page."},
 )
 _INDEX = {

@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from compileboard.app.api import (
-    across,
+from compileboard.app.api.answers import Operation
+from compileboard.app.api.fleet import (
     activity,
-    aot,
-    artifacts,
-    caches,
     checks,
-    compare,
-    findings,
-    guards,
+    comparison,
     imports,
-    ranks,
-    results,
-    run_lists,
-    runs,
+    incidents,
+    models,
+    overview,
     search,
-    shapes,
-    stacks,
-    timeline,
     trends,
 )
-from compileboard.app.api.operation import Operation
 from compileboard.app.api.parameters import BREAKS, CAUSES, PAGE, RUNS
+from compileboard.app.api.run import aot, artifacts, caches, compiles, guards, ranks, run, shapes, stacks, timeline
 
 _RUN = "/runs/<run_id>"
 
 OPERATIONS = (
     Operation(
         "/overview",
-        across.get_overview,
+        overview.get_overview,
         "Overview",
         False,
         "What is in this database, as the overview page shows it.",
         ("suite", "name"),
     ),
-    Operation("/runs", runs.list_runs, "Run", True, "Runs, newest first.", RUNS),
-    Operation(_RUN, runs.get_run, "RunDetail", False, "One run with its surroundings and sums."),
+    Operation("/runs", run.list_runs, "Run", True, "Runs, newest first.", RUNS),
+    Operation(_RUN, run.get_run, "RunDetail", False, "One run with its surroundings and sums."),
     Operation(
         f"{_RUN}/compiles",
-        run_lists.list_compiles,
+        compiles.list_compiles,
         "Compile",
         True,
         "A run's compiles: one row an attempt to compile a frame.",
@@ -49,14 +40,14 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/compiles/<key>",
-        runs.get_compile,
+        run.get_compile,
         "CompileDetail",
         False,
         "One compile with its records, graph breaks, recompiles, failures and stack.",
     ),
     Operation(
         f"{_RUN}/compilations",
-        run_lists.list_compilations,
+        compiles.list_compilations,
         "Compilation",
         True,
         "A run's CompilationMetrics records by start, each with every metric under torch's own name.",
@@ -64,7 +55,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/graph_breaks",
-        run_lists.list_graph_breaks,
+        compiles.list_graph_breaks,
         "GraphBreak",
         True,
         "A run's graph breaks as they came.",
@@ -72,7 +63,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/distinct_graph_breaks",
-        run_lists.list_distinct_breaks,
+        compiles.list_distinct_breaks,
         "RunDistinctBreak",
         True,
         "A run's distinct graph breaks, the most compile time first.",
@@ -80,7 +71,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/recompiles",
-        run_lists.list_recompiles,
+        compiles.list_recompiles,
         "Recompile",
         True,
         "A run's recompiles as they came, each with the failed guards of every cache entry.",
@@ -88,7 +79,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/recompile_chains",
-        run_lists.list_chains,
+        compiles.list_chains,
         "Chain",
         True,
         "The frames that a run compiled more than once, the most compile time first.",
@@ -96,7 +87,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/recompile_causes",
-        run_lists.list_causes,
+        compiles.list_causes,
         "RunCause",
         True,
         "What a run's recompiles were for, the most compile time first.",
@@ -104,7 +95,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/recompile_limits",
-        run_lists.list_limit_hits,
+        compiles.list_limit_hits,
         "LimitHit",
         True,
         "The compiles that hit the recompile limit: their frames run eagerly from then on.",
@@ -112,7 +103,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/failures",
-        run_lists.list_failures,
+        compiles.list_failures,
         "Failure",
         True,
         "What a run's compiles raised, what compiled code raised while it ran, and what ended the program.",
@@ -120,7 +111,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/cache_lookups",
-        run_lists.list_cache_lookups,
+        compiles.list_cache_lookups,
         "CacheLookup",
         True,
         "A run's look-ups in the FX graph cache and AOTAutograd's cache.",
@@ -128,7 +119,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/cudagraph_skips",
-        run_lists.list_cudagraph_skips,
+        compiles.list_cudagraph_skips,
         "CudagraphSkip",
         True,
         "The CUDA graphs that inductor could not use, and why.",
@@ -136,7 +127,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/processes",
-        run_lists.list_processes,
+        compiles.list_processes,
         "Process",
         True,
         "A run's processes with their capabilities, counters and losses.",
@@ -144,7 +135,7 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/notes",
-        run_lists.list_notes,
+        compiles.list_notes,
         "Note",
         True,
         "Records of torch's that this version has no decoder for, as they came.",
@@ -152,14 +143,14 @@ OPERATIONS = (
     ),
     Operation(
         f"{_RUN}/configs/<config_hash>",
-        runs.get_config,
+        run.get_config,
         "ConfigText",
         False,
         "One configuration text: what a `config_hash` stands for.",
     ),
     Operation(
         "/graph_breaks",
-        across.list_graph_breaks,
+        overview.list_graph_breaks,
         "DistinctBreak",
         True,
         "Distinct graph breaks across runs, the most frequent first.",
@@ -167,7 +158,7 @@ OPERATIONS = (
     ),
     Operation(
         "/graph_breaks/trends",
-        across.get_graph_break_trends,
+        overview.get_graph_break_trends,
         "BreakTrends",
         False,
         "Distinct graph breaks summed, and how they went from run to run.",
@@ -175,14 +166,14 @@ OPERATIONS = (
     ),
     Operation(
         "/graph_breaks/<distinct_id>",
-        across.get_graph_break,
+        overview.get_graph_break,
         "DistinctBreakDetail",
         False,
         "One distinct graph break with its newest events and its history.",
     ),
     Operation(
         "/graph_breaks/<distinct_id>/runs",
-        across.list_graph_break_runs,
+        overview.list_graph_break_runs,
         "AffectedRun",
         True,
         "The runs that have one distinct graph break, newest first.",
@@ -190,7 +181,7 @@ OPERATIONS = (
     ),
     Operation(
         "/recompiles",
-        across.list_recompiles,
+        overview.list_recompiles,
         "Cause",
         True,
         "Causes of recompiles across runs, the most recompiles first.",
@@ -198,7 +189,7 @@ OPERATIONS = (
     ),
     Operation(
         "/recompiles/trends",
-        across.get_recompile_trends,
+        overview.get_recompile_trends,
         "CauseTrends",
         False,
         "Causes of recompiles summed, and how they went from run to run.",
@@ -206,14 +197,14 @@ OPERATIONS = (
     ),
     Operation(
         "/recompiles/<cause_id>",
-        across.get_recompile,
+        overview.get_recompile,
         "CauseDetail",
         False,
         "One cause of recompiles with the values that came, its newest guard failures and its history.",
     ),
     Operation(
         "/recompiles/<cause_id>/runs",
-        across.list_recompile_runs,
+        overview.list_recompile_runs,
         "AffectedRun",
         True,
         "The runs that have one cause of recompiles, newest first.",
@@ -230,9 +221,9 @@ OPERATIONS = (
     *stacks.OPERATIONS,
     *shapes.OPERATIONS,
     *timeline.OPERATIONS,
-    *results.OPERATIONS,
+    *models.OPERATIONS,
     *checks.OPERATIONS,
-    *compare.OPERATIONS,
+    *comparison.OPERATIONS,
     *trends.OPERATIONS,
-    *findings.OPERATIONS,
+    *incidents.OPERATIONS,
 )

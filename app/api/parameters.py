@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from compileboard.app.analysis.model_table import ORDERS as MODEL_ORDERS
-from compileboard.app.analysis.summaries import DEFINITIONS
-from compileboard.app.analysis.trend_lines import CHOICES as METRICS
-from compileboard.app.analysis.trends import AXES
-from compileboard.app.api.answer import DEFAULT_LIMIT, MOST
-from compileboard.app.queries import compiles, findings, graph_breaks, guard_sets, models, recompiles, runs
-from compileboard.app.queries.finding_filter import HANDLING_CHOICES, STATE_CHOICES
-from compileboard.app.queries.scope import RUN_FILTERS
-from compileboard.app.queries.sides import FORMS
-from compileboard.collectors.categories import CATEGORIES
-from compileboard.collectors.store.search_texts import KINDS
+from compileboard.app.analysis.models.table import ORDERS as MODEL_ORDERS
+from compileboard.app.analysis.trends.lines import AXES
+from compileboard.app.analysis.trends.lines import CHOICES as METRICS
+from compileboard.app.api.answers import DEFAULT_LIMIT, MOST
+from compileboard.app.queries.fleet import graph_breaks, incidents, models, recompiles, runs
+from compileboard.app.queries.fleet.incidents import HANDLING_CHOICES, STATE_CHOICES
+from compileboard.app.queries.fleet.scope import RUN_FILTERS
+from compileboard.app.queries.fleet.sides import FORMS
+from compileboard.app.queries.run import compiles, guards
+from compileboard.collectors.contract.categories import CATEGORIES
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+from compileboard.collectors.store.search_documents import KINDS
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string", "maxLength": 200}
@@ -84,7 +85,7 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
     ("sort_compiles", "The order, largest first; with `.asc` smallest first.", _orders(compiles.ORDERS)),
     ("sort_breaks", "The order, largest first; with `.asc` smallest first.", _orders(graph_breaks.ORDERS)),
     ("sort_causes", "The order, largest first; with `.asc` smallest first.", _orders(recompiles.ORDERS)),
-    ("sort_guards", "The order, largest first; with `.asc` smallest first.", _orders(guard_sets.ORDERS)),
+    ("sort_guards", "The order, largest first; with `.asc` smallest first.", _orders(guards.ORDERS)),
     ("sort_models", "The order, largest first; with `.asc` smallest first.", _orders(MODEL_ORDERS)),
     ("suite_model", "A suite of models, whole: `builtin`.", TEXT),
     ("mode", "`inference` or `training`.", TEXT),
@@ -168,9 +169,9 @@ _TABLE: tuple[tuple[str, str, Schema], ...] = (
         "What people made of it; `not_ignored` where it is not given.",
         {"type": "string", "enum": [*HANDLING_CHOICES]},
     ),
-    ("direction", "Which way it changed.", {"type": "string", "enum": [*findings.DIRECTIONS]}),
-    ("kind_finding", "How it changed.", {"type": "string", "enum": [*findings.KINDS]}),
-    ("subject", "What the series is of.", {"type": "string", "enum": [*findings.SUBJECTS]}),
+    ("direction", "Which way it changed.", {"type": "string", "enum": [*incidents.DIRECTIONS]}),
+    ("kind_finding", "How it changed.", {"type": "string", "enum": [*incidents.KINDS]}),
+    ("subject", "What the series is of.", {"type": "string", "enum": [*incidents.SUBJECTS]}),
     ("metric_finding", "A metric's name, whole.", TEXT),
     ("run_finding", "The first run after the change: its id.", TEXT),
     ("subject_audit", "The id of what was changed: a run's, a finding's, a baseline's name.", TEXT),

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from flask import Blueprint, Response, jsonify
 
-from compileboard.app.api.answer import check_query
+from compileboard.app.api.answers import Operation, check_query
 from compileboard.app.api.openapi import PREFIX, get_document
-from compileboard.app.api.operation import Operation
 from compileboard.app.api.operations import OPERATIONS
 from compileboard.app.api.parameters import name_parameter
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compileboard.app.analysis.comparison_model import Delta, Pair
-from compileboard.app.analysis.comparison_table import show_change, show_ratio, show_value
-from compileboard.app.analysis.comparison_verdicts import METHODS, VERDICTS
+from compileboard.app.analysis.comparison.model import MetricDelta, ModelPair
+from compileboard.app.analysis.comparison.table import format_change, format_ratio_of, format_value_of
+from compileboard.app.analysis.comparison.verdicts import METHODS, VERDICTS
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.charts.base import Chart, finish
 
@@ -22,10 +22,10 @@ _COLORS = {
 }
 _MOST_NAMES = 24
 _WAYS = {"up_is_good": "above 0 is better", "down_is_good": "below 0 is better"}
-Found = Sequence[tuple[Pair, Delta]]
+Found = Sequence[tuple[ModelPair, MetricDelta]]
 
 
-def chart_changes(metric: Metric, pairs: Sequence[Pair], address: Callable[[Pair], str]) -> Chart | None:
+def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[[ModelPair], str]) -> Chart | None:
     """Draw each model's change of one metric, the largest first; None where no model has one."""
     known = [(it, it.deltas[metric.name]) for it in pairs if metric.name in it.deltas]
     found = sorted((it for it in known if it[1].change is not None), key=lambda it: (-_percent(it[1]), it[0].model))
@@ -46,7 +46,7 @@ def chart_changes(metric: Metric, pairs: Sequence[Pair], address: Callable[[Pair
         xaxis |= {"title": {"text": f"{len(found)} models, the largest change first"}, "showticklabels": False}
     yaxis = {"ticksuffix": " %", "zeroline": True, "nticks": 7, "title": {"text": "new relative to base"}}
     note = ", ".join(
-        word for word in ("new relative to base", _WAYS.get(metric.direction), _say_bars(found)) if word
+        word for word in ("new relative to base", _WAYS.get(metric.direction), _format_bars(found)) if word
     )  # fmt: skip
     columns = [("Model", False), ("Base", True), ("New", True), ("Change", True), ("New ÷ base, 95 % interval", True)]
     columns += [("Verdict", False), ("By", False)]
@@ -55,22 +55,22 @@ def chart_changes(metric: Metric, pairs: Sequence[Pair], address: Callable[[Pair
     return Chart("changes-chart", title, finish(traces, xaxis=xaxis, yaxis=yaxis), columns, rows, note, "m")
 
 
-def _say_bars(found: Found) -> str | None:
+def _format_bars(found: Found) -> str | None:
     return "a bar is the widest ratio of the two 95 % intervals" if any(it.ratio_interval for _p, it in found) else None
 
 
-def _row(metric: Metric, pair: Pair, delta: Delta) -> list[str | None]:
-    values = [show_value(metric, delta.base), show_value(metric, delta.new), show_change(delta)]
+def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None]:
+    values = [format_value_of(metric, delta.base), format_value_of(metric, delta.new), format_change(delta)]
     return [
         pair.model,
         *values,
-        show_ratio(delta.ratio_interval) or "–",
+        format_ratio_of(delta.ratio_interval) or "–",
         VERDICTS[delta.verdict],
         METHODS[delta.method],
     ]
 
 
-def _trace(word: str, found: Found, places: dict[int, int], address: Callable[[Pair], str]) -> dict[str, Any]:
+def _trace(word: str, found: Found, places: dict[int, int], address: Callable[[ModelPair], str]) -> dict[str, Any]:
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "markers",
@@ -96,7 +96,7 @@ def _trace(word: str, found: Found, places: dict[int, int], address: Callable[[P
     return trace
 
 
-def _bar(delta: Delta) -> tuple[float, float]:
+def _bar(delta: MetricDelta) -> tuple[float, float]:
     if delta.ratio_interval is None or delta.change is None:
         return 0.0, 0.0
     low, high = delta.ratio_interval
@@ -104,7 +104,7 @@ def _bar(delta: Delta) -> tuple[float, float]:
     return _round(100 * (high - ratio)), _round(100 * (ratio - low))
 
 
-def _percent(delta: Delta) -> float:
+def _percent(delta: MetricDelta) -> float:
     return _round(100 * (delta.change or 0.0))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compileboard.app.analysis.guard_words import describe_kind
+from compileboard.app.analysis.guards.breakdown import describe_kind
 from compileboard.app.charts.base import Chart, count_axis, finish
 from compileboard.app.format import format_count, format_percent
 

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compileboard.app.analysis.metrics import BY_NAME, Metric, get_value
-from compileboard.app.analysis.model_history import Point
-from compileboard.app.analysis.result_words import describe_missing
+from compileboard.app.analysis.models.labels import describe_missing
+from compileboard.app.analysis.models.series import Point
 from compileboard.app.charts.base import Chart, count_axis, finish, times
 from compileboard.app.format import format_number, format_time
-from compileboard.app.queries.result_rows import ResultRow
+from compileboard.collectors.store.rollups.results import ResultRow
 
 _FEWEST_BINS, _MOST_BINS = 24, 120
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """Name one line of a chart: the metric it draws, its label and its colour."""
 
     metric: Metric
@@ -29,13 +29,13 @@ class Line(NamedTuple):
         return get_value(self.metric, row)
 
 
-class Drawing(NamedTuple):
+class HistoryChart(NamedTuple):
     """Describe a chart of a model's history."""
 
     key: str
     title: str
     note: str | None
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
 
     @property
     def unit(self) -> str:
@@ -43,54 +43,54 @@ class Drawing(NamedTuple):
         return self.lines[0].metric.unit
 
 
-def _draw(key: str, title: str, note: str | None, *lines: tuple[str, str, str]) -> Drawing:
-    return Drawing(key, title, note, tuple(Line(BY_NAME[name], label, color) for name, label, color in lines))
+def _build_chart(key: str, title: str, note: str | None, *lines: tuple[str, str, str]) -> HistoryChart:
+    return HistoryChart(key, title, note, tuple(ChartLine(BY_NAME[name], label, color) for name, label, color in lines))
 
 
 DRAWINGS = (
-    _draw(
+    _build_chart(
         "speedup",
         "Speedup",
         "median eager ÷ median compiled; a bar is the 95 % interval",
         ("speedup", "speedup", "series-1"),
     ),
-    _draw(
+    _build_chart(
         "latency",
         "Latency",
         "medians over the repeats",
         ("eager_latency_ms", "eager", "series-2"),
         ("abs_latency_ms", "compiled", "series-1"),
     ),
-    _draw(
+    _build_chart(
         "compile-time",
         "Compile time",
         None,
         ("compilation_latency_s", "cold", "series-1"),
         ("warm_compilation_latency_s", "warm", "series-3"),
     ),
-    _draw(
+    _build_chart(
         "memory",
         "Peak memory",
         "GB of 10⁹ bytes",
         ("eager_peak_mem_gb", "eager", "series-2"),
         ("dynamo_peak_mem_gb", "compiled", "series-1"),
     ),
-    _draw(
+    _build_chart(
         "breaks",
         "Graph breaks and recompiles",
         "graph breaks by torch's counters, recorded recompiles",
         ("graph_breaks", "graph breaks", "series-5"),
         ("recompiles", "recompiles", "series-4"),
     ),
-    _draw("ops", "Operations captured", None, ("calls_captured", "operations", "series-3")),
-    _draw("graphs", "Graphs", None, ("unique_graphs", "graphs", "series-7")),
-    _draw(
+    _build_chart("ops", "Operations captured", None, ("calls_captured", "operations", "series-3")),
+    _build_chart("graphs", "Graphs", None, ("unique_graphs", "graphs", "series-7")),
+    _build_chart(
         "compression",
         "Memory compression",
         "peak eager ÷ peak compiled",
         ("compression_ratio", "compression", "series-1"),
     ),
-    _draw("lookup", "dynamo's cache look-up", "each call", ("cache_lookup_latency_us", "look-up", "series-1")),
+    _build_chart("lookup", "dynamo's cache look-up", "each call", ("cache_lookup_latency_us", "look-up", "series-1")),
 )
 
 
@@ -104,7 +104,7 @@ def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Cha
     ]
 
 
-def _chart_metric(drawing: Drawing, rows: Sequence[ResultRow], addresses: Sequence[str]) -> Chart:
+def _chart_metric(drawing: HistoryChart, rows: Sequence[ResultRow], addresses: Sequence[str]) -> Chart:
     lines = [line for line in drawing.lines if any(line.get(row) is not None for row in rows)]
     traces = [_trace(drawing, line, rows, addresses) for line in lines]
     highest = max((line.get(row) or 0 for line in lines for row in rows), default=0)
@@ -116,7 +116,7 @@ def _chart_metric(drawing: Drawing, rows: Sequence[ResultRow], addresses: Sequen
         layout["yaxis"] = {"nticks": 6, "ticksuffix": "×"}
         traces.append(_eager_line(rows))
     unit = f", {drawing.unit}" if drawing.unit else ""
-    columns = [("Measured", False), *((f"{line.label}{unit}", True) for line in lines)]
+    columns = [("ExperimentResult", False), *((f"{line.label}{unit}", True) for line in lines)]
     columns += [("95 % interval", True)] if drawing.key == "speedup" else []
     table = [
         [format_time(row.time_us)[:16], *(_cell(line.get(row), row) for line in lines), *_interval(drawing, row)]
@@ -143,14 +143,16 @@ def _cell(value: float | None, row: ResultRow) -> str:
     return describe_missing(row) if value is None else format_number(value)
 
 
-def _interval(drawing: Drawing, row: ResultRow) -> list[str | None]:
+def _interval(drawing: HistoryChart, row: ResultRow) -> list[str | None]:
     if drawing.key != "speedup":
         return []
     low, high = row.speedup_low, row.speedup_high
     return [None if low is None or high is None else f"{low:.3f}–{high:.3f}"]
 
 
-def _trace(drawing: Drawing, line: Line, rows: Sequence[ResultRow], addresses: Sequence[str]) -> dict[str, Any]:
+def _trace(
+    drawing: HistoryChart, line: ChartLine, rows: Sequence[ResultRow], addresses: Sequence[str]
+) -> dict[str, Any]:
     known = [(row, address) for row, address in zip(rows, addresses) if line.get(row) is not None]
     values = [float(line.get(row) or 0) for row, _address in known]
     trace: dict[str, Any] = {

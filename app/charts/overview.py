@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compileboard.app.analysis.trend import rolling_median
+from compileboard.app.analysis.statistics import rolling_median
 from compileboard.app.charts.base import Chart, count_axis, duration_axis, finish, times
 from compileboard.app.format import format_count, format_duration, format_time
-from compileboard.app.queries.overview import TrendPoint
+from compileboard.app.queries.fleet.overview import RunPoint
 
 _HOUR_US = 3_600_000_000
 _STATE_COLORS = {
@@ -28,10 +28,10 @@ _NOISY = 14  # points of one series from which on a line through each would be a
 _LEAST_BINS = 12  # so that a lone bar does not fill its chart
 WINDOW = 7
 POINTS_ID = "trend-points"
-MOST_TWINS = 200  # the list of runs has the same numbers of all
+MOST_TABLE_ROWS = 200  # the list of runs has the same numbers of all
 
 
-def chart_runs(points: Sequence[TrendPoint]) -> Chart:
+def chart_runs(points: Sequence[RunPoint]) -> Chart:
     """Count runs an hour, a day or a week, whichever suits the time they span; by state."""
     width_us, unit = _bin_width(points)
     counts = Counter(((point.started_us // width_us) * width_us, _name_state(point)) for point in points)
@@ -61,40 +61,40 @@ def chart_runs(points: Sequence[TrendPoint]) -> Chart:
     return Chart("runs-chart", "Runs", figure, columns, rows, f"started per {unit}")
 
 
-def _name_state(point: TrendPoint) -> str:
+def _name_state(point: RunPoint) -> str:
     has_more = point.has_failed and point.state in ("finished", "imported")
     return f"{point.state}, with failures" if has_more else point.state
 
 
-def chart_compile_time(points: Sequence[TrendPoint]) -> Chart:
+def chart_compile_time(points: Sequence[RunPoint]) -> Chart:
     """Draw each run's compile time."""
     divisor, unit = duration_axis(max((point.compile_us or 0 for point in points), default=0))
     note = f"{unit} per run, all records together"
 
-    def measure(point: TrendPoint) -> float | None:
+    def measure(point: RunPoint) -> float | None:
         return None if point.compile_us is None else point.compile_us / divisor
 
     return _chart_trend(points, "compile-time-chart", "Compile time", note, measure, unit)
 
 
-def chart_recompiles(points: Sequence[TrendPoint]) -> Chart:
+def chart_recompiles(points: Sequence[RunPoint]) -> Chart:
     """Draw each run's number of recompiles."""
     return _chart_trend(points, "recompiles-chart", "Recompiles", "per run", lambda it: it.count("recompile_count"))
 
 
-def chart_graph_breaks(points: Sequence[TrendPoint]) -> Chart:
+def chart_graph_breaks(points: Sequence[RunPoint]) -> Chart:
     """Draw each run's number of graph breaks."""
     return _chart_trend(
         points, "graph-breaks-chart", "Graph breaks", "per run", lambda it: it.count("graph_break_count")
     )
 
 
-def share_points(points: Sequence[TrendPoint]) -> dict[str, list[Any]]:
+def share_points(points: Sequence[RunPoint]) -> dict[str, list[Any]]:
     """Give what the three trend charts share, once: their x are places in these lists."""
     return {"x": [it.started_us // 1000 for it in points], "runs": [it.run_id for it in points]}
 
 
-def list_trend_rows(points: Sequence[TrendPoint]) -> list[list[object]]:
+def list_trend_rows(points: Sequence[RunPoint]) -> list[list[object]]:
     """List what the three trend charts show of the newest runs, newest first: their common table twin."""
     return [
         [
@@ -105,7 +105,7 @@ def list_trend_rows(points: Sequence[TrendPoint]) -> list[list[object]]:
             format_duration(it.compile_us),
             format_count(it.count("graph_break_count")),
         ]
-        for it in points[: -MOST_TWINS - 1 : -1]
+        for it in points[: -MOST_TABLE_ROWS - 1 : -1]
     ]
 
 
@@ -120,11 +120,11 @@ TREND_COLUMNS = (
 
 
 def _chart_trend(
-    points: Sequence[TrendPoint],
+    points: Sequence[RunPoint],
     chart_id: str,
     title: str,
     note: str,
-    measure: Callable[[TrendPoint], float | None],
+    measure: Callable[[RunPoint], float | None],
     unit: str = "",
 ) -> Chart:
     """Draw a point a run; a line a series, which is the rolling median where there are many points."""
@@ -160,7 +160,7 @@ def _chart_trend(
     return Chart(chart_id, title, figure, (), (), note, show_legend=False)
 
 
-def _group(points: Sequence[TrendPoint]) -> dict[str, list[int]]:
+def _group(points: Sequence[RunPoint]) -> dict[str, list[int]]:
     """Split the places of points into the most frequent series and one for all the others; each keeps its order."""
     sizes = Counter((it.suite, it.name) for it in points)
     shown = [key for key, _size in sizes.most_common(_MOST_SERIES)]
@@ -185,7 +185,7 @@ def _room_for(bins: Sequence[int], width_us: int) -> dict[str, Any]:
     return {"range": times([bins[0] - margin_us, bins[-1] + width_us + margin_us])}
 
 
-def _bin_width(points: Sequence[TrendPoint]) -> tuple[int, str]:
+def _bin_width(points: Sequence[RunPoint]) -> tuple[int, str]:
     span_us = points[-1].started_us - points[0].started_us if points else 0
     for hours, unit, most_days in ((1, "hour", 2), (24, "day", 90)):
         if span_us <= most_days * 24 * _HOUR_US:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compileboard.app.analysis.ranks import RankSummary
-from compileboard.app.analysis.words import PHASES
+from compileboard.app.analysis.labels import PHASES
+from compileboard.app.analysis.ranks.comparison import RankSummary
 from compileboard.app.charts.base import Chart, duration_axis, finish
 from compileboard.app.format import format_count, format_duration
 

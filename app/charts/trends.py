@@ -1,122 +1,252 @@
-"""Trends over slots of consecutive runs and over single runs; small lines for the rows of a table."""
+"""Lines of a metric over runs: gaps stay gaps, failures are marked, changes of the environment stand on the axis."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
-from compileboard.app.charts.base import Chart, count_axis, finish
-from compileboard.app.format import format_number, format_time
-from compileboard.app.queries.distinct_break import HistoryPoint
-from compileboard.app.queries.scope import Slot
+from compileboard.app.analysis.metrics import Metric, format_value
+from compileboard.app.analysis.trends.lines import Axis, TrendLine, TrendPoint, describe_run
+from compileboard.app.charts.base import Chart, count_axis, escape, finish
+from compileboard.app.format import format_time
 
-_MOST_SERIES = 7  # an eighth colour is for all the others together
-_OTHERS = "all others"
-_LONGEST_LABEL = 44
-WIDTH, HEIGHT = 96, 22
-
-
-@dataclass(frozen=True)
-class Spark:
-    """Hold a small line as SVG points, and what it says in words."""
-
-    points: str
-    text: str
-
-
-def make_spark(values: Sequence[float]) -> Spark:
-    """Draw a value a slot into WIDTH × HEIGHT; the highest touches the top."""
-    highest = max(values, default=0.0) or 1.0
-    step = WIDTH / max(len(values) - 1, 1)
-    line = [values[0], *values] if len(values) == 1 else values
-    points = " ".join(
-        f"{i * step:.1f},{HEIGHT - 2 - (HEIGHT - 4) * value / highest:.1f}" for i, value in enumerate(line)
-    )
-    first, last = (values[0], values[-1]) if values else (0.0, 0.0)
-    text = (
-        f"per run, oldest to newest: {format_number(first)} first, {format_number(max(values, default=0.0))} at most, "
-    )
-    return Spark(points, text + f"{format_number(last)} last")
+POINTS_ID = "points"
+MOST_TABLE_ROWS = 200  # rows of the table; the API has all
+_MOST_INTERVALS = 150  # points with a bar each; more would be a smear
+_MOST_WORDS, _LONGEST_WORDS, _ROWS = 6, 34, 3
+_DENSE = 120
+_NEARLY_SAME = 0.01  # of the highest value; HUD's threshold for a change is 0.05
+_COLORS = 7
+_MARKS = {
+    "failed": ("x", "state-bad"),
+    "skipped": ("circle-open", "state-warn"),
+    "not_run": ("circle-open", "state-warn"),
+}
 
 
-def chart_trend(
-    chart_id: str, title: str, noun: str, lines: Mapping[str, Sequence[float]], slots: Sequence[Slot]
+def share_runs(axis: Axis, *, links: bool = True) -> dict[str, list[Any]]:
+    """Give what all charts of an axis share, once: their x are places in these lists; `links` lead to the runs."""
+    said = [escape(f"{format_time(it.started_us)[:16]} · {describe_run(it)}") for it in axis.runs]
+    shared: dict[str, list[Any]] = {"x": list(axis.places), "text": said}
+    return shared | ({"runs": [it.id for it in axis.runs]} if links else {})
+
+
+def chart_metric(
+    metric: Metric, lines: Sequence[TrendLine], axis: Axis, *, chart_id: str, words: bool = True, small: bool = False
 ) -> Chart:
-    """Stack each line's mean count a run, a bar a slot; the smallest lines share the last colour."""
-    ranked = sorted(lines, key=lambda name: (-sum(lines[name]), name))
-    shown = ranked if len(ranked) <= _MOST_SERIES + 1 else ranked[:_MOST_SERIES]
-    series = [(_shorten(name), [*lines[name]]) for name in shown]
-    if len(shown) < len(ranked):
-        rest = [sum(lines[name][place] for name in ranked[len(shown) :]) for place in range(len(slots))]
-        series.append((_OTHERS, rest))
-    whens = [format_time(slot.started_us)[:16] for slot in slots]
-    most = max((slot.run_count for slot in slots), default=1)
-    single = most <= 1
-    traces = [
-        {
-            "type": "bar",
-            "x": list(range(len(slots))),
-            "y": [float(f"{value:.4g}") for value in values],
-            "name": name,
-            "meta": {"color": f"series-{number}"},
-            "text": whens,
-            "textposition": "none",
-            "hovertemplate": "%{y} · %{text}",
+    """Draw a metric, a line each; `words` says what changed at each mark of the environment."""
+    place = {run.id: number for number, run in enumerate(axis.runs)}
+    traces: list[dict[str, Any]] = []
+    for number, line in enumerate(lines):
+        points = {place[it.run_id]: it for it in line.points if it.run_id in place}
+        color = f"series-{number % _COLORS + 1}"
+        traces.append(_build_line(metric, line.label, points, color, len(axis.runs)))
+        traces += _build_lone_points(traces[-1]) if len(axis.runs) > _DENSE else []
+        traces += _build_marks(metric, line.label, points)
+    values = [
+        value * metric.factor
+        for line in lines
+        for it in line.points
+        if it.drawn is not None
+        for value in (it.value, it.low, it.high)
+        if value is not None
+    ]
+    layout = _lay_out(metric, axis, values, words=words and not small, small=small)
+    note = f"{metric.meaning}, {metric.unit}" if metric.unit else metric.meaning
+    figure = finish(traces, **layout)
+    return Chart(chart_id, metric.label, figure, (), (), note, "xs" if small else "s", show_legend=False)
+
+
+def _build_line(metric: Metric, label: str, points: dict[int, TrendPoint], color: str, count: int) -> dict[str, Any]:
+    """Draw one line over all runs: null where it has no value, so that the line has a gap there."""
+    own = sorted(points)
+    values = [points[at].drawn for at in own]
+    unit = "×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else ""
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines" if count > _DENSE else "lines+markers",
+        "name": label,
+        "x": own,
+        "y": [None if it is None else _round(it * metric.factor) for it in values],
+        "connectgaps": False,
+        "meta": {"color": color, "points": POINTS_ID},
+        "marker": {"size": 6},
+        "line": {"width": 1.5},
+        "cliponaxis": False,
+        "hovertemplate": f"%{{y:.5~g}}{unit} {_plain(label)}\n%{{text}}",
+        "hoverlabel": {"namelength": 0},
+    }
+    notes = [points[at].note for at in own]
+    if any(notes):
+        trace["hovertext"] = [f"{it}\n" if it else "" for it in notes]
+        trace["hovertemplate"] = f"%{{y:.5~g}}{unit} {_plain(label)}\n%{{hovertext}}%{{text}}"
+    if metric.low and len(own) <= _MOST_INTERVALS:
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1,
+            "width": 3,
+            "array": [_reach(points[at].high, points[at].drawn, metric) for at in own],
+            "arrayminus": [_reach(points[at].drawn, points[at].low, metric) for at in own],
         }
-        | ({"customdata": [f"/runs/{slot.run_id}" for slot in slots]} if single else {})
-        for number, (name, values) in enumerate(series, start=1)
-    ]
-    highest = max((sum(values[place] for _name, values in series) for place in range(len(slots))), default=0)
-    yaxis = count_axis(highest) if single else {"rangemode": "tozero", "nticks": 6}
-    figure = finish(traces, barmode="stack", bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
-    note = f"{noun} per run; a bar is a run" if single else f"mean {noun} per run; a bar is up to {most} runs in a row"
-    columns = [("Started", False), ("Runs", True), *((name, True) for name, _values in series)]
-    rows = [
-        [when, slot.run_count, *(format_number(values[place]) for _name, values in series)]
-        for place, (when, slot) in enumerate(zip(whens, slots))
-    ]
-    return Chart(chart_id, title, figure, columns, rows[::-1], f"{note}, oldest first", "s")
+    return trace
 
 
-def chart_history(chart_id: str, title: str, noun: str, points: Sequence[HistoryPoint]) -> Chart:
-    """Draw a bar a run, 0 where it did not come."""
-    whens = [format_time(point.started_us)[:16] for point in points]
-    trace = {
-        "type": "bar",
-        "x": list(range(len(points))),
-        "y": [point.count for point in points],
-        "name": noun,
-        "meta": {"color": "series-1"},
-        "text": [f"{point.title or point.name} · {when}" for point, when in zip(points, whens)],
-        "textposition": "none",
-        "customdata": [f"/runs/{point.run_id}" for point in points],
-        "hovertemplate": "%{y} · %{text}",
-    }
-    yaxis = count_axis(max((point.count for point in points), default=0))
-    figure = finish([trace], bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
-    rows = [[when, point.title or point.name, point.count] for point, when in zip(points, whens)]
-    columns = [("Started", False), ("Run", False), (noun.capitalize(), True)]
-    note = "the newest runs of the same suites and names, oldest first; a bar opens its run"
-    return Chart(chart_id, title, figure, columns, rows[::-1], note, "s")
+def _build_lone_points(line: dict[str, Any]) -> list[dict[str, Any]]:
+    """Draw the points between two gaps, which a line without markers does not show."""
+    values = [None, *line["y"], None]
+    own = [at for at, (a, b, c) in enumerate(zip(values, values[1:], values[2:])) if a is None and c is None is not b]
+    if not own:
+        return []
+    x, y = ([line[name][at] for at in own] for name in ("x", "y"))
+    return [line | {"mode": "markers", "x": x, "y": y, "name": "", "marker": {"size": 3}, "error_y": {}}]
 
 
-def _time_axis(whens: Sequence[str]) -> dict[str, object]:
-    """Label a few of the places with their times; a single bar does not fill the whole axis."""
-    step = max(len(whens) // 5, 1)
-    one_year = len({when[:4] for when in whens}) == 1
-    places = list(range(0, len(whens), step))
-    margin = max(0.6, (8 - len(whens)) / 2)
+def _build_marks(metric: Metric, label: str, points: dict[int, TrendPoint]) -> list[dict[str, Any]]:
+    """Mark what failed, lacks models or was skipped at the top of the chart, on an axis that has no numbers."""
+    found = []
+    for status, (symbol, color) in _MARKS.items():
+        own = sorted(
+            at for at, it in points.items() if it.status == status or (it.is_incomplete and status == "failed")
+        )
+        if own:
+            reasons = [_plain(_explain_mark(metric, points[at])) for at in own]
+            found.append({
+                "type": "scatter",
+                "mode": "markers",
+                "x": own,
+                "y": [0.97] * len(own),
+                "yaxis": "y2",
+                "meta": {"color": color, "points": POINTS_ID},
+                "marker": {"size": 7, "symbol": symbol},
+                "hovertext": reasons,
+                "hoverlabel": {"namelength": 0},
+                "hovertemplate": f"%{{hovertext}}: {_plain(label)}\n%{{text}}",
+                "showlegend": False,
+            })  # fmt: skip
+    return found
+
+
+def _explain_mark(metric: Metric, point: TrendPoint) -> str:
+    if point.is_incomplete and point.value is not None:
+        return f"{format_value(metric, point.value)} of the others, {point.note or 'models failed'}"
+    return point.reason or point.status.replace("_", " ")
+
+
+def _plain(text: str) -> str:
+    """Keep a text from being read as a template of Plotly's."""
+    return text.replace("%{", "% {")
+
+
+def _reach(high: float | None, low: float | None, metric: Metric) -> float:
+    return 0.0 if high is None or low is None else _round(max(high - low, 0) * metric.factor)
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool, small: bool) -> dict[str, Any]:
+    """Lay out one of several charts above each other: their plots begin and end at the same x."""
+    yaxis: dict[str, Any] = {"nticks": 4 if small else 6, "automargin": False, "fixedrange": True}
+    if metric.kind == "count":
+        yaxis |= count_axis(max(values, default=0))
+    elif metric.unit:
+        yaxis["ticksuffix"] = "×" if metric.unit == "×" else f" {metric.unit}"
+    yaxis |= _widen(values) if metric.kind != "count" else {}
+    # Plotly takes at most so many ticks, and steps over dates may be twice what would do: of 5 at least 2 are left.
+    xaxis: dict[str, Any] = {"showgrid": False, "tickangle": 0, "nticks": 5 if small else 8, "zeroline": False}
+    xaxis |= {"range": _find_range(axis)}
+    if axis.name == "date":
+        xaxis["type"] = "date"
+    else:
+        step = max(len(axis.ticks) // 3, 1) if small else 1
+        ticks = list(axis.ticks)[::step]
+        xaxis |= {"tickmode": "array", "tickvals": [at for at, _label in ticks]}
+        xaxis["ticktext"] = [label.partition("+")[0] for _at, label in ticks]
+    has_words = words and bool(axis.changes)
     return {
-        "tickmode": "array",
-        "tickvals": places,
-        "ticktext": [whens[place][5 if one_year else 0 :].replace(" ", "\n") for place in places],
-        "tickangle": 0,
-        "range": [-margin, len(whens) - 1 + margin],
-        "showgrid": False,
-        "zeroline": False,
+        "margin": {"l": 62, "r": 14, "t": 8 + 13 * _ROWS if has_words else 8, "b": 28},
+        "uirevision": "kept",
+        "dragmode": "zoom",
+        "xaxis": xaxis,
+        "yaxis": yaxis,
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+        "shapes": [_build_change(at) for at, _label in _place_changes(axis)],
+        "annotations": _write_changes(axis) if has_words else [],
     }
 
 
-def _shorten(name: str) -> str:
-    line = name.partition("\n")[0]
-    return line if len(line) <= _LONGEST_LABEL else line[: _LONGEST_LABEL - 1] + "…"
+def _widen(values: Sequence[float]) -> dict[str, Any]:
+    """Choose the range of an axis whose values are all nearly the same: else it is drawn of their last digits."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    level = max(abs(low), abs(high))
+    if not values or high - low >= _NEARLY_SAME * level > 0:
+        return {} if values else {"range": [0, 1], "showticklabels": False}
+    if level == 0:
+        return {"range": [-0.05, 1]}
+    middle, half = (low + high) / 2, 1.1 * _NEARLY_SAME * level  # both sides have a round tick inside
+    return {"range": [middle - half, middle + half]}
+
+
+def _find_range(axis: Axis) -> list[float]:
+    first, last = (axis.places[0], axis.places[-1]) if axis.places else (0, 1)
+    alone = 3_600_000 if axis.name == "date" else 0.5  # an hour around one run, and never around runs minutes apart
+    margin = (last - first) * 0.015 or alone
+    if axis.name != "date":
+        margin = max(margin, alone)
+    return [first - margin, last + margin]
+
+
+def _place_changes(axis: Axis) -> list[tuple[int, str]]:
+    place = {run.id: at for run, at in zip(axis.runs, axis.places)}
+    return sorted((place[it.run.id], it.label) for it in axis.changes)
+
+
+def _build_change(at: int) -> dict[str, Any]:
+    line = {"width": 1, "dash": "dot"}
+    return {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper", "layer": "below", "line": line}
+
+
+def _write_changes(axis: Axis) -> list[dict[str, Any]]:
+    """Write the newest changes above the chart, in rows, so that neighbours do not lie on each other."""
+    low, high = _find_range(axis)
+    found = []
+    for number, (at, label) in enumerate(_place_changes(axis)[-_MOST_WORDS:]):
+        text = label if len(label) <= _LONGEST_WORDS else label[: _LONGEST_WORDS - 1] + "…"
+        where = {"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "yshift": 13 * (number % _ROWS)}
+        where["xanchor"] = "left" if at - low < (high - low) / 2 else "right"
+        found.append(where | {"text": text, "showarrow": False, "font": {"size": 10}})
+    return found
+
+
+def list_table_rows(
+    drawn: Sequence[tuple[Metric, Sequence[TrendLine]]], axis: Axis
+) -> tuple[list[tuple[str, bool]], list[list[object]]]:
+    """List what several charts of an axis show, the newest run first: their common table twin."""
+    columns = [("Started", False), ("Run", False), ("Commit", False), ("torch", False)]
+    cells: list[dict[str, TrendPoint]] = []
+    metrics: list[Metric] = []
+    for metric, lines in drawn:
+        for line in lines:
+            columns.append((metric.label if len(lines) == 1 else f"{metric.label}, {line.label}", True))
+            cells.append({it.run_id: it for it in line.points})
+            metrics.append(metric)
+    rows: list[list[object]] = []
+    for run in list(axis.runs)[: -MOST_TABLE_ROWS - 1 : -1]:
+        row: list[object] = [
+            format_time(run.started_us)[:16],
+            run.name,
+            (run.git_commit or "")[:8],
+            run.torch_version or "",
+        ]
+        rows.append([*row, *(_write_cell(metric, of.get(run.id)) for metric, of in zip(metrics, cells))])
+    return columns, rows
+
+
+def _write_cell(metric: Metric, point: TrendPoint | None) -> str:
+    if point is None:
+        return "–"
+    if point.value is not None:
+        return format_value(metric, point.value) + (f", {point.note}" if point.note else "")
+    return point.reason or ("not measured" if point.status == "measured" else point.status.replace("_", " "))

@@ -1,23 +1,65 @@
-"""Make a side of a comparison: of a run's results, or of what a stored baseline keeps of one."""
+"""The findings that concern a run: of the series that it measured, on its branch, begun with it or before."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from typing import Any
 
-from compileboard.app.analysis.gates.model import Distinct, Row, Side
-from compileboard.app.analysis.gates.pairing import FIELDS, TIE_BREAKERS, name_configuration
-from compileboard.app.checks.findings import load_findings
+from compileboard.app.checks.rules.model import OpenIncident, RuleDistinct, RuleInput, Side
+from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.format import format_plural
-from compileboard.app.queries import check_parts
-from compileboard.app.queries.check_parts import TaskDistinct
-from compileboard.app.queries.comparison import load_repeats
-from compileboard.app.queries.result_rows import Measured, ResultRow, merge_with_parts
-from compileboard.app.queries.results import list_measured
-from compileboard.app.queries.runs import RunRow
+from compileboard.app.queries.fleet import comparison
+from compileboard.app.queries.fleet.comparison import TaskDistinct, load_repeats
+from compileboard.app.queries.fleet.incidents import (
+    NOT_WITHDRAWN,
+    IncidentFilter,
+    SeriesChange,
+    get_detection,
+    list_findings,
+)
+from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.run.models import list_measured
+from compileboard.collectors.store.ingest.results import NUMBERS, REALS
+from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, fill, merge_with_parts
+
+MOST = 1000  # of one suite
+
+
+def load_findings(
+    reader: sqlite3.Connection, run: RunRow, rows: Sequence[RuleInput]
+) -> tuple[OpenIncident, ...] | None:
+    """List what is open, worse and not recovered of a run's series; None where nobody has looked since it ended."""
+    detection = get_detection(reader)
+    if detection is None or detection.finished_us < (run.ended_us or run.started_us):
+        return None
+    found: list[OpenIncident] = []
+    for suite in sorted({str(row.series.get("suite") or "") for row in rows}):
+        wanted = IncidentFilter(state=NOT_WITHDRAWN, handling="open", direction="worse", recovered=False, suite=suite)
+        for it in list_findings(reader, wanted, limit=MOST).rows:
+            keys = _find_keys(it, run, rows)
+            if keys:
+                found.append(OpenIncident(keys, it))
+    return tuple(found)
+
+
+def _find_keys(it: SeriesChange, run: RunRow, rows: Iterable[RuleInput]) -> tuple[str, ...]:
+    """Return the keys of the results that a finding is about; of a suite, or a model that is gone, all like it."""
+    if it.first_us > run.started_us or (it.branch and run.git_branch and it.branch != run.git_branch):
+        return ()
+    alike = [row for row in rows if all(_fits(row, name, it) for name in FIELDS)]
+    if it.subject == "model" and it.kind != "vanished":
+        alike = [row for row in alike if row.name == it.model and all(_fits(row, name, it) for name in TIE_BREAKERS)]
+    return tuple(row.key for row in alike)
+
+
+def _fits(row: RuleInput, name: str, it: SeriesChange) -> bool:
+    """Tell whether a field is the same; what one of both does not say fits everything."""
+    ours, theirs = row.series.get(name) or None, getattr(it, name) or None
+    return ours is None or theirs is None or ours == theirs
+
 
 VERSION = 1
 # Upstream's column -> ours. What judges accuracy counts too: upstream's counters are the accuracy file's.
@@ -39,18 +81,18 @@ _EXPECTED = "expected_"  # experiments of what a file expects, not of what was m
 def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     """Make a side of a run: its results, its distinct graph breaks and causes by model, its surroundings."""
     repeats = load_repeats(reader, [run.id])
-    counts = check_parts.list_instruction_counts(reader, run.id)
-    expected = check_parts.list_expected(reader, run.id)
-    rows: list[Row] = []
+    counts = comparison.list_instruction_counts(reader, run.id)
+    expected = comparison.list_expected(reader, run.id)
+    rows: list[RuleInput] = []
     tasks: dict[str, str] = {}
     for merged, parts in merge_with_parts(list_measured(reader, run.id)):
         row = _make_row(_name_gpu(merged, run), parts, counts, expected)
         row = replace(row, repeats=repeats.get(merged.id, {}))
         rows.append(row)
         tasks |= dict.fromkeys(merged.tasks, row.key)
-    breaks = _by_model(check_parts.list_task_breaks(reader, run.id), tasks)
-    causes = _by_model(check_parts.list_task_causes(reader, run.id), tasks)
-    was_observed = bool(check_parts.count_observed(reader, run.id))
+    breaks = _by_model(comparison.list_task_breaks(reader, run.id), tasks)
+    causes = _by_model(comparison.list_task_causes(reader, run.id), tasks)
+    was_observed = bool(comparison.count_observed(reader, run.id))
     return Side(
         title=f"run {run.id}" + (" (still running)" if run.state == "running" else ""),
         rows=tuple(rows),
@@ -66,7 +108,7 @@ def _name_gpu(merged: ResultRow, run: RunRow) -> ResultRow:
     return replace(merged, hardware=run.gpu_name) if is_unnamed else merged
 
 
-def _name_hardware(rows: Iterable[Row]) -> dict[str, str]:
+def _name_hardware(rows: Iterable[RuleInput]) -> dict[str, str]:
     """Name what the rows were measured on; nothing where that of one of them is not known."""
     names = [row.series.get("hardware") or ("CPU" if row.series.get("device") == "cpu" else None) for row in rows]
     return {"hardware": ", ".join(sorted(map(str, set(names))))} if names and None not in names else {}
@@ -74,15 +116,17 @@ def _name_hardware(rows: Iterable[Row]) -> dict[str, str]:
 
 def _make_row(
     merged: ResultRow,
-    parts: Iterable[Measured],
+    parts: Iterable[ExperimentResult],
     counts: Mapping[int, Mapping[str, float]],
     expected: Mapping[int, Mapping[str, Any]],
-) -> Row:
+) -> RuleInput:
     said = tuple(parts)
     series = {name: getattr(merged, name) for name in (*FIELDS, *TIE_BREAKERS)}
     key = name_configuration(merged.model, series)
     if all(it.experiment.startswith(_EXPECTED) for it in said):  # as `read_table` reads the file itself
-        return Row(merged.model, {name: it for part in said for name, it in expected[part.id].items()}, series, key)
+        return RuleInput(
+            merged.model, {name: it for part in said for name, it in expected[part.id].items()}, series, key
+        )
     judge = next((it for it in said if it.experiment == _JUDGE), None)
     # Of the leading experiment alone: a wrong answer is the accuracy gate's to tell.
     cells: dict[str, Any] = {"status": said[0].status, "reason": said[0].reason}
@@ -96,17 +140,17 @@ def _make_row(
         cells["ran"] = "pass" if merged.status == "measured" else merged.reason or merged.status
     for part in said:
         cells |= {} if part.experiment.startswith(_EXPECTED) else counts.get(part.id, {})
-    return Row(merged.model, {name: cell for name, cell in cells.items() if cell is not None}, series, key)
+    return RuleInput(merged.model, {name: cell for name, cell in cells.items() if cell is not None}, series, key)
 
 
-def _by_model(found: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[Distinct, ...]:
+def _by_model(found: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[RuleDistinct, ...]:
     """Sum up what several tasks of one model had, and name the model."""
-    merged: dict[tuple[str | None, str], Distinct] = {}
+    merged: dict[tuple[str | None, str], RuleDistinct] = {}
     for it in found:
         model = tasks.get(it.task or "")
         known = merged.get((model, it.fingerprint))
         count = it.count + (known.count if known else 0)
-        merged[model, it.fingerprint] = Distinct(
+        merged[model, it.fingerprint] = RuleDistinct(
             it.fingerprint, model, it.reason, count, it.function, it.file, it.line, it.kind
         )
     return tuple(merged.values())
@@ -162,7 +206,7 @@ def name_field(field: str) -> str:
     return field.replace("_", " ")
 
 
-def _has(row: Row, field: str, value: Any) -> bool:
+def _has(row: RuleInput, field: str, value: Any) -> bool:
     found = row.series.get(field)
     return bool(found) == value if isinstance(value, bool) else str(found) == str(value)
 
@@ -177,19 +221,19 @@ def _list_values(side: Side, field: str) -> str:
     return ", ".join(sorted(words)[:5])
 
 
-def dump_side(side: Side) -> dict[str, Any]:
+def dump_baseline(side: Side) -> dict[str, Any]:
     """Write a side as what a baseline keeps."""
     return {"version": VERSION, **asdict(side)}
 
 
-def load_side(body: Mapping[str, Any], title: str) -> Side:
+def load_baseline(body: Mapping[str, Any], title: str) -> Side:
     """Read back what `dump_side` wrote.
 
     Raises: CannotCompare if a newer CompileBoard wrote it.
     """
     if body.get("version") != VERSION:
         raise CannotCompare(f"{title} has version {body.get('version')}, this knows {VERSION}; upgrade CompileBoard")
-    rows = tuple(Row(**row) for row in body["rows"])
+    rows = tuple(RuleInput(**row) for row in body["rows"])
     environment = dict(body["environment"])
     if environment.get("hardware") == "CPU" and any(row.series.get("device") != "cpu" for row in rows):
         del environment["hardware"]  # an unknown GPU was once written so
@@ -202,5 +246,24 @@ def load_side(body: Mapping[str, Any], title: str) -> Side:
     )
 
 
-def _read_distinct(found: list[dict[str, Any]] | None) -> tuple[Distinct, ...] | None:
-    return None if found is None else tuple(Distinct(**it) for it in found)
+def _read_distinct(found: list[dict[str, Any]] | None) -> tuple[RuleDistinct, ...] | None:
+    return None if found is None else tuple(RuleDistinct(**it) for it in found)
+
+
+_NONE: dict[str, Any] = {it.name: None for it in fields(ResultRow)}
+_NONE |= {"run_id": "", "id": 0, "time_us": 0, "dynamic": False, "world_size": 1, "status": "measured"}
+_NONE |= {"experiments": ("performance",), "tasks": ()}
+
+
+def read_baseline_rows(body: Mapping[str, Any], title: str) -> list[ResultRow]:
+    """Read a stored baseline's rows; what it does not keep is None.
+
+    Raises: CannotCompare if a newer CompileBoard wrote it.
+    """
+    found = []
+    for row in load_baseline(body, title).rows:
+        cells = {REALS.get(name, name): cell for name, cell in row.cells.items()}
+        known = {name: cells[name] for name in (*NUMBERS, "status", "reason", "accuracy") if name in cells}
+        series = {name: value for name, value in row.series.items() if name in _NONE}
+        found.append(fill(ResultRow, _NONE | series | known | {"model": row.name}))
+    return found

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-from compileboard.app.analysis.gates import pr_time
-from compileboard.app.analysis.gates.model import Row, Side
+from compileboard.app.checks.rules import pr_time
+from compileboard.app.checks.rules.model import RuleInput, Side
+from compileboard.start import PACKAGE
 
 # pandas.read_csv takes these for NaN.
 _EMPTY = frozenset(
@@ -88,14 +91,14 @@ def _read_lines(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
         raise CannotCompare(f"{path}:{reader.line_num}: {error}; expected a CSV") from None
 
 
-def _read_row(columns: list[str], cells: list[str]) -> Row:
+def _read_row(columns: list[str], cells: list[str]) -> RuleInput:
     padded = [*cells, *[""] * (len(columns) - len(cells))]
     said = {column: math.nan if cell in _EMPTY else cell for column, cell in zip(columns, padded)}
     name = said.pop("name")
-    return Row(name if isinstance(name, str) else "", said)
+    return RuleInput(name if isinstance(name, str) else "", said)
 
 
-def _read_counts(path: str, lines: list[tuple[int, list[str]]]) -> Iterator[Row]:
+def _read_counts(path: str, lines: list[tuple[int, list[str]]]) -> Iterator[RuleInput]:
     found: dict[str, dict[str, object]] = {}
     for line, cells in lines:
         try:
@@ -109,4 +112,22 @@ def _read_counts(path: str, lines: list[tuple[int, list[str]]]) -> Iterator[Row]
             raise CannotCompare(f"{path}:{line}: {name},{metric} stands there twice; leave one of them")
         counts[metric] = count
         counts[pr_time.metric_margin(metric)] = margin
-    return (Row(name, counts) for name, counts in found.items())
+    return (RuleInput(name, counts) for name, counts in found.items())
+
+
+FILE = Path(PACKAGE) / "collectors" / "bench" / "plan" / "model_facts.json"
+
+
+@cache
+def list_flaky() -> frozenset[str]:
+    """List the models that are flaky wherever they run; none where the file was not installed."""
+    try:
+        suites = json.loads(FILE.read_text(encoding="utf-8"))["models"]
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(
+        model
+        for models in suites.values()
+        for model, facts in models.items()
+        if any(fact["fact"] == "flaky" and not fact.get("when") for fact in facts)
+    )

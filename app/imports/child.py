@@ -18,16 +18,16 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from compileboard.app.imports.shelf import Import, Lane, Slot
-from compileboard.app.imports.wishes import Wishes
+from compileboard.app.imports.options import ImportOptions
+from compileboard.app.imports.queue import Import, ImportLane, QueueEntry
 from compileboard.app.settings import Settings
-from compileboard.collectors.events import RunEnded
-from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.contract.events import RunEnded
+from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.start import own_command
 
-CONFINE = Path(__file__).with_name("confine.py")
+SANDBOX = Path(__file__).with_name("sandbox.py")
 MIB = 1 << 20
 SLACK_BYTES = 1 << 30  # what a database may grow beyond the log: its indexes, and the write-ahead log
 ASK_EVERY_S = 0.5
@@ -37,7 +37,7 @@ _KEPT_VARIABLES = ("PATH", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
 _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects", "run_id")
 
 
-def build_command(settings: Settings, wishes: Wishes, target: str) -> list[str]:
+def build_command(settings: Settings, wishes: ImportOptions, target: str) -> list[str]:
     """Write the child's command; its working folder is the import's own."""
     database = os.path.abspath(settings.db)
     file_bytes = _size(database) + settings.upload_unpacked_mib * MIB + SLACK_BYTES
@@ -48,7 +48,7 @@ def build_command(settings: Settings, wishes: Wishes, target: str) -> list[str]:
         *("--limit-rows", settings.upload_rows),
     ]
     return [
-        *(sys.executable, "-I", "-S", str(CONFINE), *map(str, bounds)),
+        *(sys.executable, "-I", "-S", str(SANDBOX), *map(str, bounds)),
         *own_command("compileboard.collectors", "import", f"--db={database}", "--progress-lines"),
         *(*map(str, limits), "--names", "names.json", *wishes.options(), "--", target),
     ]
@@ -66,7 +66,7 @@ def build_environ(folder: Path) -> dict[str, str]:
     }
 
 
-def run(slot: Slot, command: list[str], settings: Settings, lane: Lane | None = None) -> bool:
+def run(slot: QueueEntry, command: list[str], settings: Settings, lane: ImportLane | None = None) -> bool:
     """Import what was sent, keep its state current, and leave it done or failed.
 
     Return True if it was stopped to make way for others: run it again, in the second lane, to read the rest.
@@ -104,7 +104,9 @@ def run(slot: Slot, command: list[str], settings: Settings, lane: Lane | None = 
     return False
 
 
-def _make_way(process: subprocess.Popen[bytes], lane: Lane | None, slice_s: float, ended: threading.Event) -> None:
+def _make_way(
+    process: subprocess.Popen[bytes], lane: ImportLane | None, slice_s: float, ended: threading.Event
+) -> None:
     """Let the next import begin: this one goes on beside it, or stops until the one that is there already has ended.
 
     It is asked again and again: until it listens it passes the signal over.
@@ -116,7 +118,7 @@ def _make_way(process: subprocess.Popen[bytes], lane: Lane | None, slice_s: floa
         wait_s = ASK_EVERY_S
 
 
-def _follow(process: subprocess.Popen[bytes], slot: Slot, begun: Import) -> dict[str, Any]:
+def _follow(process: subprocess.Popen[bytes], slot: QueueEntry, begun: Import) -> dict[str, Any]:
     """Read the child's lines to their end, with what an earlier part of the import counted; return the last one."""
     last: dict[str, Any] = {}
     assert process.stdout is not None
@@ -146,7 +148,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _finish(slot: Slot, last: dict[str, Any], code: int, late: bool, errors: Path, settings: Settings) -> None:
+def _finish(slot: QueueEntry, last: dict[str, Any], code: int, late: bool, errors: Path, settings: Settings) -> None:
     if last.get("state") == "done" and not last["deleted"]:
         slot.save(state="done", message=_outcome(last, code), **{key: last[key] for key in _LINE_KEYS})
         return
@@ -197,13 +199,13 @@ def _name_settings(message: str) -> str:
     return f" Setting{'s' * (len(names) > 1)}: {', '.join(f'COMPILEBOARD_UPLOAD_{name}' for name in names)}."
 
 
-def _kept(slot: Slot) -> str:
+def _kept(slot: QueueEntry) -> str:
     if slot.it.run_id and slot.it.record_count:
         return " What was read until then is kept; sending the log again reads the rest."
     return ""
 
 
-def _close_run(slot: Slot, settings: Settings) -> None:
+def _close_run(slot: QueueEntry, settings: Settings) -> None:
     """Say of a run whose import was killed that it is not going on."""
     if slot.it.run_id is None:
         return

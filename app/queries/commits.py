@@ -51,7 +51,7 @@ order by step
 TIME_SQL = "select time_us from commits where hash = :hash"
 
 
-class Span(NamedTuple):
+class CommitSpan(NamedTuple):
     """Hold a time and what the commits of it come to: two that are equal have the same commits.
 
     Commits are only added, or get the parent that a clone was cut off from.
@@ -86,18 +86,18 @@ class CommitRange:
     known: bool
 
 
-def find_span(connection: sqlite3.Connection, hashes: Iterable[str | None]) -> Span | None:
+def find_span(connection: sqlite3.Connection, hashes: Iterable[str | None]) -> CommitSpan | None:
     """Find the time that the given commits and those between them are of; None where none of them is known."""
     wanted = sorted({it for it in hashes if it})
     oldest_us, newest_us = connection.execute(SPAN_SQL, {"hashes": json.dumps(wanted)}).fetchone()
     if oldest_us is None:
         return None
     times = {"since_us": oldest_us - SLACK_US, "until_us": newest_us + SLACK_US}
-    return Span(*times.values(), *connection.execute(STATE_SQL, times).fetchone())
+    return CommitSpan(*times.values(), *connection.execute(STATE_SQL, times).fetchone())
 
 
 def list_ancestry(
-    connection: sqlite3.Connection, span: Span, limit: int = MOST_ANCESTRY
+    connection: sqlite3.Connection, span: CommitSpan, limit: int = MOST_ANCESTRY
 ) -> dict[str, tuple[str | None, int]]:
     """Return first parent and time by hash, of the commits of a span."""
     values = {"since_us": span.since_us, "until_us": span.until_us, "limit": limit}

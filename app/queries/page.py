@@ -80,3 +80,11 @@ def check_limit(value: str | None, default: int, most: int = 1000) -> int:
     if not value.isascii() or not value.isdigit() or len(value) > 9 or not 1 <= int(value) <= most:
         raise FilterError(f"limit: {value[:40]!r} is not a whole number from 1 to {most}")
     return int(value)
+
+
+def recorded_us(time_us: str, count: str) -> str:
+    """Write a sum of durations that is null where `count` things were summed and none has a duration.
+
+    Every duration is above 0. Both are SQL of our own, never text from outside.
+    """
+    return f"case when coalesce({time_us}, 0) > 0 or coalesce({count}, 0) = 0 then coalesce({time_us}, 0) end"

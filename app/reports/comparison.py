@@ -1,19 +1,248 @@
-"""A comparison as a file: the numbers of the Compare page in Markdown, CSV, JSON and one offline HTML file."""
+"""A comparison as one HTML file that opens offline, with the templates of the Compare page."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from compileboard.app.analysis.comparison_model import Comparison
-from compileboard.app.analysis.comparison_rows import COLUMNS, comparison_row, list_lines
+from compileboard.app.analysis.comparison.differences import WORDS
+from compileboard.app.analysis.comparison.environment import DIFFERS, REFUSES, WARNS
+from compileboard.app.analysis.comparison.model import CompareSide, Comparison, DistinctChange, DistinctDiff, ModelPair
+from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
+from compileboard.app.analysis.comparison.rows import COLUMNS, comparison_row, list_lines
+from compileboard.app.analysis.comparison.table import (
+    DEFAULT_ORDER,
+    TableSelection,
+    choose,
+    format_change,
+    format_share,
+    format_value_of,
+    list_headlines,
+)
+from compileboard.app.analysis.comparison.verdicts import (
+    ACCURACY_CHANGES,
+    CHANGED,
+    GROUPS,
+    KINDS,
+    METHODS,
+    RULE,
+    VERDICTS,
+)
+from compileboard.app.analysis.compiles import label_category
+from compileboard.app.charts.base import Chart
+from compileboard.app.charts.comparison import chart_changes
 from compileboard.app.format import format_iso_time
-from compileboard.app.reports.comparison_markdown import render_markdown
 from compileboard.app.reports.csv import cell
 from compileboard.app.reports.json import dump
+from compileboard.app.reports.markdown import code, prose, table
+from compileboard.app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
 from compileboard.app.resources import __version__
+
+MOST_MODELS, MOST_FUNCTIONS = 250, 100
+TEMPLATE_WORDS: dict[str, Any] = {  # of the page too
+    "verdicts": VERDICTS,
+    "kinds": KINDS,
+    "methods": METHODS,
+    "rule": RULE,
+    "accuracy_changes": ACCURACY_CHANGES,
+    "distinct_words": WORDS,
+    "show_change": format_change,
+    "show_share": format_share,
+    "show_value": format_value_of,
+    "label_category": label_category,
+}
+
+
+def policy_of(found: Comparison) -> str:
+    """Return the Content-Security-Policy that this comparison's report needs."""
+    return make_policy(_build_chart(found) is not None)
+
+
+def write_html(found: Comparison, written_us: int) -> Iterator[bytes]:
+    """Yield a comparison as one HTML file."""
+    chart = _build_chart(found)
+    shown = list_shown((*found.base.entries, *found.new.entries))
+    values: dict[str, Any] = {
+        "it": found,
+        "chart": chart,
+        "scripts": list_scripts(chart is not None),
+        "policy": make_policy(chart is not None),
+        "styles": read_static((*STYLES, *BENCH_STYLES)),
+        "tiles": [(it.label, it.value, it.note, f"#{it.place}" if it.place else None) for it in list_headlines(found)],
+        "parts": _list_parts(found),
+        "most_models": MOST_MODELS,
+        "most_functions": MOST_FUNCTIONS,
+        "describe": lambda entry: describe_entry(entry, shown),
+        **TEMPLATE_WORDS,
+        "written_us": written_us,
+        "version": __version__,
+        "live": False,
+    }
+    yield make_environment().get_template("reports/comparison/index.html").render(**values).encode("utf-8", "replace")
+
+
+def _build_chart(found: Comparison) -> Chart | None:
+    metrics = choose(found, None, DEFAULT_ORDER, False).metrics
+    chart = chart_changes(metrics[0], found.pairs, lambda _pair: "") if metrics else None
+    if chart is None:
+        return None
+    # A point's address leads to the dashboard, which is not there beside a file.
+    traces = [{key: value for key, value in trace.items() if key != "customdata"} for trace in chart.figure["data"]]
+    return dataclasses.replace(chart, figure=chart.figure | {"data": traces})
+
+
+def _list_parts(found: Comparison) -> list[tuple[str, TableSelection]]:
+    """List the groups of metrics: every model of the first, of the others those that changed."""
+    known = {it.metric.name for it in found.sums}
+    groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
+    return [(label, choose(found, key, DEFAULT_ORDER, n > 0)) for n, (key, label) in enumerate(groups)]
+
+
+MOST_ROWS = 60
+
+
+def render_markdown(found: Comparison) -> str:
+    """Write a comparison as Markdown that GitHub shows as it should."""
+    parts = [_head(found), metric_lines(found), model_lines(found), left_out_lines(found)]
+    parts += [distinct_lines("Graph breaks", found.breaks), distinct_lines("Causes of recompiles", found.causes)]
+    parts += [
+        _environment(found),
+        _settings(found),
+        [f"_CompileBoard {__version__}; a change is new relative to base_"],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _head(found: Comparison) -> list[str]:
+    lines = [f"## {prose(found.new.title)} against {prose(found.base.title)}", ""]
+    lines += [f"- **{label}**: {_side(side)}" for label, side in (("Base", found.base), ("New", found.new))]
+    for said in found.refused:
+        lines += ["", f"**Not compared, it would compare machines: {prose(said)}**"]
+    for said in found.warnings:
+        lines += ["", f"**Read with care: {prose(said)}**"]
+    tiles = list_headlines(found)
+    return [*lines, "", *table(("What", "Change>", "How"), [[it.label, it.value, prose(it.note)] for it in tiles])]
+
+
+def _side(side: CompareSide) -> str:
+    runs = [f"{code(it.id)}" + (f" of commit {code(it.commit[:9])}" if it.commit else "") for it in side.runs[:4]]
+    more = f" and {len(side.runs) - 4} more" if len(side.runs) > 4 else ""
+    return f"{prose(side.title)}: {', '.join(runs)}{more}" if runs else prose(side.title)
+
+
+def metric_lines(found: Comparison) -> list[str]:
+    """Write every metric over all models."""
+    if not found.sums:
+        return []
+    names = ("Metric", "Models>", "Base>", "New>", "Change>", "Worse>", "Better>", "Judged by")
+    rows = [
+        [
+            it.metric.label,
+            str(it.count),
+            format_value_of(it.metric, it.base),
+            format_value_of(it.metric, it.new),
+            format_share(it.change),
+            str(it.verdicts.get("worse", 0)),
+            str(it.verdicts.get("better", 0)),
+            ", ".join(METHODS[key] for key in it.methods),
+        ]
+        for it in found.sums
+    ]
+    return ["### Every metric (geometric means; counts are sums)", "", *table(names, rows), "", prose(RULE, len(RULE))]
+
+
+def model_lines(found: Comparison) -> list[str]:
+    """Write the models that changed, metric by metric."""
+    shown = list_shown((*found.base.entries, *found.new.entries))
+    rows = [row for pair in found.pairs for row in _changes(pair, shown)]
+    if not rows:
+        return ["No model changed by more than noise."] if found.pairs else []
+    cut = f" (the first {MOST_ROWS} of {len(rows)})" if len(rows) > MOST_ROWS else ""
+    names = ("Model", "Metric", "Base>", "New>", "Change>", "Verdict", "By")
+    return [f"### Changes{cut}", "", *table(names, rows[:MOST_ROWS])]
+
+
+def _changes(pair: ModelPair, shown: Sequence[str]) -> list[list[str]]:
+    name = prose(" · ".join(word for word in (pair.model, describe_entry(pair.new, shown)) if word))
+    rows = [
+        [
+            name,
+            it.metric.label,
+            format_value_of(it.metric, it.base),
+            format_value_of(it.metric, it.new),
+            format_change(it),
+            VERDICTS[it.verdict],
+            METHODS[it.method] + (f"; {prose(pair.warning)}" if pair.warning and it.metric.name == "speedup" else ""),
+        ]
+        for it in pair.deltas.values()
+        if it.verdict in CHANGED
+    ]
+    if pair.accuracy:
+        words = [prose(pair.base.accuracy), prose(pair.new.accuracy)]
+        rows.append([name, "Accuracy", *words, "–", ACCURACY_CHANGES[pair.accuracy][0], "upstream's verdict"])
+    return rows
+
+
+def left_out_lines(found: Comparison) -> list[str]:
+    """Write the models that are not compared, each with the reason."""
+    shown = list_shown((*found.base.entries, *found.new.entries))
+    rows = [(it.new, it.reason) for it in found.excluded]
+    rows += [(it, "only on base") for it in found.only_base] + [(it, "only in new") for it in found.only_new]
+    if not rows:
+        return []
+    cut = f" (the first {MOST_ROWS} of {len(rows)})" if len(rows) > MOST_ROWS else ""
+    lines = [[prose(it.model), prose(describe_entry(it, shown) or "–"), prose(why)] for it, why in rows[:MOST_ROWS]]
+    return [f"### Left out{cut}", "", *table(("Model", "As", "Why"), lines)]
+
+
+def distinct_lines(title: str, diff: DistinctDiff) -> list[str]:
+    """Write which graph breaks, or causes of recompiles, are new, resolved, or came more or less often."""
+    if diff.lacks:
+        return [f"### {title}", "", f"Not compared: {prose(diff.lacks)}."]
+    changed = [it for it in diff.changes if it.word != "unchanged"]
+    same = f"{diff.count('unchanged')} unchanged."
+    if not changed:
+        return [f"### {title}", "", f"None is new or resolved; {same}"]
+    rows = [_break(it) for it in changed[:MOST_ROWS]]
+    names = ("What", "Model", "Reason", "Kind", "Where", "Base>", "New>")
+    return [f"### {title}", "", *table(names, rows), "", same]
+
+
+def _break(it: DistinctChange) -> list[str]:
+    what = it.what
+    where = f"{what.file}:{what.line}" if what.file and what.line else what.file or what.function
+    kind = what.kind and (label_category(what.kind).label if not what.kind.startswith("GB") else what.kind)
+    words = [WORDS[it.word][0], prose(it.model or "the whole side"), prose(what.reason), prose(kind or "–")]
+    return [*words, code(where), str(it.base_count), str(it.new_count)]
+
+
+def _environment(found: Comparison) -> list[str]:
+    words = {REFUSES: "not compared", WARNS: "with care", DIFFERS: "differs", "intended": "what is compared"}
+    differing = [it for it in found.environment if it.weight != "same"]
+    if not differing:
+        return []
+    rows = [[it.name, prose(", ".join(it.base)), prose(", ".join(it.new)), words[it.weight]] for it in differing]
+    return ["### Environment", "", *table(("What", "Base", "New", "Weight"), rows)]
+
+
+def _settings(found: Comparison) -> list[str]:
+    differing = [it for it in found.settings if it.differs]
+    if not differing:
+        return []
+    rows = [
+        [
+            code(f"{it.module}.{it.name}"),
+            code(it.default),
+            *("default" if side is None else code(side) for side in (it.base, it.new)),
+        ]
+        for it in differing[:MOST_ROWS]
+    ]
+    return ["### Configuration", "", *table(("Setting", "Default", "Base", "New"), rows)]
+
 
 SCHEMA, VERSION = "compileboard.comparison", 1
 
@@ -29,9 +258,6 @@ def write_comparison(found: Comparison, format: str, written_us: int) -> Iterato
 
         yield from write_comparison_parquet(found, written_us)
     elif format == "html":
-        # Imported here: templates, which no other format needs.
-        from compileboard.app.reports.comparison_html import write_html
-
         yield from write_html(found, written_us)
     else:
         yield render_markdown(found).encode("utf-8", "replace")

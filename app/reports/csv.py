@@ -14,17 +14,17 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from compileboard.app.queries.artifacts import ArtifactRow
-from compileboard.app.queries.compiles import PHASES, Compilation
-from compileboard.app.queries.guard_sets import GuardSet
-from compileboard.app.queries.logs import RejectSum
-from compileboard.app.queries.result_rows import ResultRow
-from compileboard.app.queries.run_breaks import GraphBreakRow
-from compileboard.app.queries.run_detail import RunDetail
-from compileboard.app.queries.run_recompiles import RecompileRow
-from compileboard.app.queries.timeline import NameTotal
-from compileboard.app.reports.tables import BY_NAME, read_rows
-from compileboard.collectors.fields import FIELDS
+from compileboard.app.queries.run.artifacts import ArtifactRow
+from compileboard.app.queries.run.compiles import PHASES, Compilation
+from compileboard.app.queries.run.graph_breaks import GraphBreakRow
+from compileboard.app.queries.run.guards import GuardSet
+from compileboard.app.queries.run.recompiles import RecompileRow
+from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.queries.run.timeline import NameTotal
+from compileboard.app.queries.run.trace_files import RejectSum
+from compileboard.app.reports.run.tables import BY_NAME, read_rows
+from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.store.rollups.results import ResultRow
 
 DEFAULT_TABLE = "compilations"
 # Full-width too: some spreadsheets read them as the plain ones.

@@ -8,13 +8,12 @@ from typing import Any
 
 import orjson
 
-from compileboard.app.analysis.explored_rows import ranks_row
-from compileboard.app.analysis.rows import run_detail_row
+from compileboard.app.analysis.rows import ranks_row, run_detail_row
 from compileboard.app.format import format_iso_time
 from compileboard.app.json_text import dump_json
-from compileboard.app.queries.run_detail import RunDetail
-from compileboard.app.reports.source import clean_row
-from compileboard.app.reports.tables import TABLES, read_rows
+from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.reports.redaction import clean_row
+from compileboard.app.reports.run.tables import TABLES, read_rows
 from compileboard.app.resources import __version__
 
 SCHEMA = "compileboard.report"

@@ -1,30 +1,98 @@
-"""The Parquet report: one table with types, each with nulls, for programs that read columns.
-
-Values are those of the CSV report to the last digit; a list of texts is a list. What does not fit its column's type, as
-torch may write another kind of value in another version, is kept as JSON in the column `of_other_type`. pyarrow is
-loaded only here, and only when a file is written.
-"""
+"""Which type each column of a tabular report has; text is what is not named here."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import sqlite3
+import types
+import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from compileboard.app.format import format_iso_time
 from compileboard.app.queries.page import FilterError
-from compileboard.app.reports.column_types import COMPARISON_TYPES, find_types
+from compileboard.app.queries.run.artifacts import ArtifactRow
+from compileboard.app.queries.run.compiles import Compilation
+from compileboard.app.queries.run.graph_breaks import GraphBreakRow
+from compileboard.app.queries.run.guards import GuardSet
+from compileboard.app.queries.run.recompiles import FailedGuard, RecompileRow
+from compileboard.app.queries.run.timeline import NameTotal
+from compileboard.app.queries.run.trace_files import RejectSum
 from compileboard.app.reports.csv import COLUMNS, flatten_row, flatten_value
-from compileboard.app.reports.tables import BY_NAME, read_rows
+from compileboard.app.reports.run.tables import BY_NAME, read_rows
 from compileboard.app.resources import __version__
+from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.store.rollups.results import ResultRow
 
 if TYPE_CHECKING:
-    from compileboard.app.analysis.comparison_model import Comparison
-    from compileboard.app.analysis.suite_period import SuitePeriod
-    from compileboard.app.queries.run_detail import RunDetail
+    from compileboard.app.analysis.comparison.model import Comparison
+    from compileboard.app.analysis.suite.period import SuitePeriod
+    from compileboard.app.queries.run.run import RunDetail
+
+
+# Columns in µs since the epoch; every other one in µs is a length of time.
+MOMENTS = frozenset(("start_us", "started_us", "time_us", "start_time_us", "end_time_us", "longest_begin_us"))
+_ROWS: dict[str, Any] = {
+    "compilations": Compilation,
+    "graph_breaks": GraphBreakRow,
+    "recompiles": RecompileRow,
+    "results": ResultRow,
+    "artifacts": ArtifactRow,
+    "spans_by_name": NameTotal,
+    "guards": GuardSet,
+    "rejects": RejectSum,
+}
+_OF_HINTS: Mapping[Any, str] = {int: "int", float: "float", bool: "bool", tuple[str, ...]: "list"}
+_OF_UNITS = {
+    "us": "int",
+    "ms": "int",
+    "bytes": "int",
+    "count": "int",
+    "bool": "bool",
+    "s": "float",
+    "time_s": "float",
+    "list": "list",
+}
+_OF_UNITS |= {"time_us": "int"}
+_SERIES = {"dynamic": "bool", "batch_size": "int", "world_size": "int"}
+COMPARISON_TYPES: Mapping[str, str] = {
+    **_SERIES,
+    **dict.fromkeys(("base", "new", "change", "p_value", "ratio_low", "ratio_high"), "float"),
+}
+
+
+@lru_cache(maxsize=16)
+def find_types(table: str) -> Mapping[str, str]:
+    """Return the types of a run's table: int, float, bool, moment or list."""
+    found = _read_hints(_ROWS[table])
+    if table == "compilations":
+        found |= {name: _OF_UNITS[it.unit] for name, it in FIELDS.items() if it.unit in _OF_UNITS and name not in found}
+        found |= {name: "int" for name in COLUMNS[table] if name.startswith("phase_")}
+    elif table == "recompiles":
+        found |= {f"guard_{name}": kind for name, kind in _read_hints(FailedGuard).items()} | {"guard_count": "int"}
+    elif table == "spans_by_name":
+        found["open_count"] = "int"
+    return {name: "moment" if kind == "int" and name in MOMENTS else kind for name, kind in found.items()}
+
+
+def _read_hints(kind: Any) -> dict[str, str]:
+    """Read the types of a dataclass's fields, `int | None` as int."""
+    found = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        named = set(typing.get_args(hint)) - {types.NoneType} if _is_union(hint) else {hint}
+        if named == {int, float}:
+            found[name] = "float"
+        elif len(named) == 1 and (said := _OF_HINTS.get(named.pop())):
+            found[name] = said
+    return found
+
+
+def _is_union(hint: Any) -> bool:
+    return isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+
 
 Row = Mapping[str, Any]
 REST = "of_other_type"
@@ -57,8 +125,8 @@ def write_run_parquet(
 
 def write_comparison_parquet(found: Comparison, written_us: int) -> Iterator[bytes]:
     """Yield a comparison in pieces: a row a model and metric."""
-    from compileboard.app.analysis.comparison_rows import COLUMNS as COMPARED
-    from compileboard.app.analysis.comparison_rows import list_lines
+    from compileboard.app.analysis.comparison.rows import COLUMNS as COMPARED
+    from compileboard.app.analysis.comparison.rows import list_lines
 
     what = {"report": "comparison", "base": found.base.asked, "new": found.new.asked}
     return write_parquet(COMPARED, COMPARISON_TYPES, list_lines(found), what, written_us)
@@ -66,7 +134,7 @@ def write_comparison_parquet(found: Comparison, written_us: int) -> Iterator[byt
 
 def write_suite_parquet(found: SuitePeriod, table: str, written_us: int) -> Iterator[bytes]:
     """Yield one table of a suite over a period in pieces."""
-    from compileboard.app.analysis.suite_tables import SUITE_TABLES
+    from compileboard.app.analysis.suite.tables import SUITE_TABLES
 
     kind = SUITE_TABLES[table]
     what: dict[str, Any] = {"report": "suite", "table": table, "set": found.chosen.fields, "branch": found.branch}

@@ -1,4 +1,4 @@
-"""A suite over a period as a file: the numbers of /trends and /compare in one offline HTML file, Markdown or tables."""
+"""A suite over a period as one HTML file that opens offline, drawn as /trends and worded as /compare."""
 
 from __future__ import annotations
 
@@ -6,15 +6,251 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from compileboard.app.analysis.suite_period import SuitePeriod
-from compileboard.app.analysis.suite_tables import SUITE_TABLES, suite_period_row
-from compileboard.app.format import format_iso_time
+from compileboard.app.analysis.comparison.model import Comparison
+from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
+from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, TableSelection, choose
+from compileboard.app.analysis.comparison.verdicts import GROUPS
+from compileboard.app.analysis.incidents import messages
+from compileboard.app.analysis.incidents.messages import DIRECTION_WORDS, describe_finding, describe_state
+from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric
+from compileboard.app.analysis.models.labels import describe_accuracy
+from compileboard.app.analysis.models.summaries import format_number
+from compileboard.app.analysis.suite.period import SuitePeriod
+from compileboard.app.analysis.suite.tables import SUITE_TABLES, suite_period_row
+from compileboard.app.analysis.trends.lines import TrendLine, build_suite_line
+from compileboard.app.charts.trends import chart_metric, list_table_rows, share_runs
+from compileboard.app.format import format_iso_time, format_plural, format_time
+from compileboard.app.queries.fleet.trends import TrendRun
 from compileboard.app.reports import TABULAR
+from compileboard.app.reports.comparison import (
+    TEMPLATE_WORDS,
+    distinct_lines,
+    left_out_lines,
+    metric_lines,
+    model_lines,
+)
 from compileboard.app.reports.csv import cell
 from compileboard.app.reports.json import dump
+from compileboard.app.reports.markdown import code, prose, table
+from compileboard.app.reports.page import (
+    BENCH_STYLES,
+    STYLES,
+    TREND_STYLES,
+    list_scripts,
+    make_environment,
+    make_policy,
+    read_static,
+)
 from compileboard.app.resources import __version__
+
+MOST_MOVED, MOST_RUNS, MOST_FAILURES, MOST_COMMITS, MOST_FINDINGS, MOST_CHANGES = 50, 200, 200, 200, 100, 50
+TILES = (
+    "pass_ratio",
+    "geomean_speedup",
+    "compilation_latency_s",
+    "compression_ratio",
+    "graph_breaks_per_model",
+    "recompiles_per_model",
+)
+FAILURE_WORDS = {"new": ("new", "bad"), "resolved": ("resolved", "good"), "still": ("still fails", "quiet")}
+
+
+def policy_of(found: SuitePeriod) -> str:
+    """Return the Content-Security-Policy that this report needs."""
+    charted = bool(_build_lines(found))
+    return make_policy(charted, charted)
+
+
+def write_html(found: SuitePeriod, written_us: int) -> bytes:
+    """Write a suite over a period as one HTML file."""
+    drawn = _build_lines(found)
+    charts = [
+        chart_metric(metric, [line], found.axis, chart_id=f"trend-{number}", words=number == 0)
+        for number, (metric, line) in enumerate(drawn)
+    ]
+    columns, twin = list_table_rows([(metric, [line]) for metric, line in drawn], found.axis)
+    compared = found.comparison
+    shown = list_shown((*compared.base.entries, *compared.new.entries)) if compared else []
+    values: dict[str, Any] = {
+        "suite": found,
+        "it": compared,
+        "charts": charts,
+        "shared": share_runs(found.axis, links=False),
+        "columns": columns,
+        "twin": twin,
+        "tiles": _list_tiles(found),
+        "show_number": lambda metric, value: format_number(metric, value, found.definition),
+        "moved": list_moved(compared) if compared else [],
+        "describe": lambda entry: describe_entry(entry, shown),
+        "describe_accuracy": describe_accuracy,
+        "failure_words": FAILURE_WORDS,
+        "words": messages,
+        "summaries": {it.run_id: it for it in found.summaries},
+        "most": {
+            "moved": MOST_MOVED,
+            "runs": MOST_RUNS,
+            "failures": MOST_FAILURES,
+            "commits": MOST_COMMITS,
+            "findings": MOST_FINDINGS,
+            "changes": MOST_CHANGES,
+        },
+        "scripts": list_scripts(bool(charts), bool(charts)),
+        "policy": make_policy(bool(charts), bool(charts)),
+        "styles": read_static((*STYLES, *BENCH_STYLES, *TREND_STYLES)),
+        **TEMPLATE_WORDS,
+        "written_us": written_us,
+        "version": __version__,
+        "live": False,
+    }
+    return make_environment().get_template("reports/suite/index.html").render(**values).encode("utf-8", "replace")
+
+
+def _build_lines(found: SuitePeriod) -> list[tuple[Metric, TrendLine]]:
+    """Draw the metrics that a run of the period has, as /trends does."""
+    drawn = [(metric, build_suite_line(metric, found.summaries, found.chosen.suite)) for metric in SUMMARY_METRICS]
+    return [(metric, line) for metric, line in drawn if any(it.value is not None for it in line.points)]
+
+
+def _list_tiles(found: SuitePeriod) -> list[tuple[str, str, str, None]]:
+    tiles = []
+    for it in found.headlines:
+        metric, delta = it.delta.metric, it.delta
+        if metric.name in TILES:
+            was = (
+                f"{delta.text}, {delta.word}" if delta.text else delta.word if found.base else "nothing to compare with"
+            )
+            tiles.append((metric.label, format_number(metric, it.new, found.definition), was, None))
+    return tiles
+
+
+def list_moved(found: Comparison) -> list[tuple[str, TableSelection]]:
+    """List the groups of metrics that both sides measured, each with the models that changed, the worst first."""
+    known = {it.metric.name for it in found.sums}
+    groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
+    return [(label, choose(found, key, DEFAULT_ORDER, True)) for key, label in groups]
+
+
+MOST_ROWS = 40
+
+
+def render_markdown(found: SuitePeriod, written_us: int) -> str:
+    """Write a suite over a period as Markdown that GitHub shows as it should."""
+    parts = [_head(found), _headlines(found), _findings(found), _failures(found)]
+    compared = found.comparison
+    if compared:
+        parts += [model_lines(compared), metric_lines(compared), left_out_lines(compared)]
+        parts += [distinct_lines("Graph breaks", compared.breaks)]
+        parts += [distinct_lines("Causes of recompiles", compared.causes)]
+    parts += [_environment(found), _commits(found)]
+    parts += [[f"_CompileBoard {__version__} at {format_time(written_us)} UTC; a change is new relative to base_"]]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _head(found: SuitePeriod) -> list[str]:
+    branch = f", branch {prose(found.branch)}" if found.branch else ""
+    count = format_plural(found.run_count, "run")
+    lines = [f"## {prose(found.chosen.suite)}, {found.period.text}", ""]
+    lines += [f"{prose(found.title)}{branch}. {count} in this period (UTC), by {found.definition.label}."]
+    for note in found.notes:
+        lines += ["", f"{prose(note, 1000)}."]
+    if found.comparison is None:
+        return [
+            *lines,
+            "",
+            "No other run, of this period or before it, measured one of these models: no change can be told.",
+        ]
+    for said in (*found.comparison.refused, *found.comparison.warnings):
+        lines += ["", f"**Read with care: {prose(said)}**"]
+    return lines
+
+
+def _headlines(found: SuitePeriod) -> list[str]:
+    sides = [f"- **New**, the last run that timed models: {_run(found.find_run(found.new.run_id))}"]
+    if found.base is None:
+        rows = [
+            [it.delta.metric.label, format_number(it.delta.metric, it.new, found.definition)] for it in found.headlines
+        ]
+        return ["### At the end", "", *sides, "", *table(("Number", "At the end>"), rows)]
+    where = "the last run before this period" if found.is_base_before else "the first run of this period"
+    sides.insert(0, f"- **Base**, {where}: {_run(found.find_run(found.base.run_id))}")
+    rows = [
+        [
+            it.delta.metric.label,
+            *(format_number(it.delta.metric, value, found.definition) for value in (it.base, it.new)),
+            it.delta.text or "–",
+            it.delta.word,
+            str(it.delta.model_count),
+        ]
+        for it in found.headlines
+    ]
+    names = ("Number", "At the start>", "At the end>", "Change>", "Verdict", "Models of both>")
+    return ["### Start and end", "", *sides, "", *table(names, rows)]
+
+
+def _run(run: TrendRun) -> str:
+    commit = f" of commit {code(run.git_commit[:9])}" if run.git_commit else ""
+    return f"{prose(run.name)} {code(run.id)}, {format_time(run.started_us)[:16]}{commit}"
+
+
+def _cut(rows: Sequence[object]) -> str:
+    return f" (the first {MOST_ROWS} of {len(rows)})" if len(rows) > MOST_ROWS else ""
+
+
+def _findings(found: SuitePeriod) -> list[str]:
+    if not found.findings:
+        return []
+    rows = [
+        [
+            DIRECTION_WORDS.get(it.direction, (it.direction, ""))[0],
+            prose(describe_finding(it), 300),
+            f"{it.state}, {it.handling}; {prose(describe_state(it))}",
+            format_time(it.first_us)[:16],
+        ]
+        for it in found.findings[:MOST_ROWS]
+    ]
+    return [f"### Findings{_cut(found.findings)}", "", *table(("What", "Finding", "State", "Since"), rows)]
+
+
+def _failures(found: SuitePeriod) -> list[str]:
+    if not found.failures:
+        return ["No model fails."]
+    rows = [
+        [
+            FAILURE_WORDS[it.word][0] if found.base else "fails",
+            prose(it.row.model),
+            prose(it.base or "did not fail") if found.base else "–",
+            prose(it.new or "does not fail"),
+        ]
+        for it in found.failures[:MOST_ROWS]
+    ]
+    return [f"### Failures{_cut(found.failures)}", "", *table(("What", "Model", "At the start", "At the end"), rows)]
+
+
+def _environment(found: SuitePeriod) -> list[str]:
+    rows = [
+        [format_time(it.run.started_us)[:16], word, code(before), code(now)]
+        for it in reversed(found.axis.changes)
+        for word, before, now in it.parts
+    ]
+    if not rows:
+        return []
+    title = f"### Changes of the environment{_cut(rows)}"
+    return [title, "", *table(("First run with it", "What", "Before", "Now"), rows[:MOST_ROWS])]
+
+
+def _commits(found: SuitePeriod) -> list[str]:
+    if not found.commits:
+        return []
+    rows = [
+        [format_time(it.run.started_us)[:16], code(it.hash[:9]), prose(it.subject, 120), str(it.run_count)]
+        for it in reversed(found.commits)
+    ]
+    title = f"### Commits{_cut(rows)}"
+    return [title, "", *table(("First measured", "Commit", "Subject", "Runs>"), rows[:MOST_ROWS])]
+
 
 SCHEMA, VERSION = "compileboard.suite", 1
 
@@ -30,13 +266,8 @@ def write_suite(found: SuitePeriod, format: str, written_us: int, table: str) ->
 
         yield from write_suite_parquet(found, table, written_us)
     elif format == "html":
-        # Imported here: templates, which no other format needs.
-        from compileboard.app.reports.suite_html import write_html
-
         yield write_html(found, written_us)
     else:
-        from compileboard.app.reports.suite_markdown import render_markdown
-
         yield render_markdown(found, written_us).encode("utf-8", "replace")
 
 

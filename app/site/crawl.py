@@ -1,19 +1,78 @@
-"""Find the pages of a copy by their links, the important ones first, and keep each as it came."""
+"""The real pages of the dashboard, asked for without a server, all in one transaction."""
 
 from __future__ import annotations
 
 import heapq
+import os
+import sqlite3
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlencode
 
+import orjson
+from flask import Flask, before_render_template, g
 from flask.testing import FlaskClient
+from jinja2 import Template
+from werkzeug.routing import MapAdapter
 
-from compileboard.app.site.address import name_file, normalize
-from compileboard.app.site.choose import Choice, Chooser, name_kind
+from compileboard.app import create_app
+from compileboard.app.analysis.models.series import label_fields
+from compileboard.app.queries.fleet.trends import address_set, list_sets
+from compileboard.app.reports.redaction import clean_row
+from compileboard.app.settings import Settings
 from compileboard.app.site.folder import Stage
-from compileboard.app.site.render import fetch
-from compileboard.app.site.rewrite import list_links
+from compileboard.app.site.links import list_links, name_file, normalize
+from compileboard.app.site.selection import PageSelector, SelectedPage, name_kind
+
+# What Flask puts into every page; templates look at addresses there.
+_FLASKS = frozenset(("g", "request", "session", "config"))
+
+
+@dataclass(frozen=True)
+class SiteCopy:
+    """Hold what a copied page says of itself, as `site_copy` in the templates.
+
+    Units: written_us is since the epoch.
+    """
+
+    database: str
+    written_us: int
+
+
+def make_copying_app(reader: sqlite3.Connection, settings: Settings, written_us: int, *, source: bool = True) -> Flask:
+    """Make the dashboard over one open transaction; its pages know that they are a copy, with or without source."""
+    name = os.path.basename(settings.db)
+    # The folder that a database lies in is the exporting machine's alone.
+    app = create_app(replace(settings, db=name, uploads="no", allow_host="", host="127.0.0.1"))
+    app.jinja_env.globals["site_copy"] = SiteCopy(name, written_us)
+
+    def lend() -> None:
+        g.reader = reader
+
+    app.before_request(lend)
+    # Called before app.db's own, which would close it.
+    app.teardown_appcontext(lambda _error: g.pop("reader", None))
+    if not source:
+        before_render_template.connect(_redact, app)
+    return app
+
+
+def _redact(_app: Flask, template: Template, context: dict[str, Any]) -> None:
+    """Take source lines out of all that a page is made of, as the reports' option does."""
+    context.update(clean_row({name: value for name, value in context.items() if name not in _FLASKS}))
+
+
+def bind(app: Flask) -> MapAdapter:
+    """Return what finds the page of an address."""
+    return app.url_map.bind("localhost")
+
+
+def fetch(client: FlaskClient, address: str) -> tuple[int, bytes]:
+    """Ask for an address; return the status and the body."""
+    answer = client.get(address, headers={"Host": "localhost"})
+    return answer.status_code, answer.get_data()
 
 
 @dataclass
@@ -28,14 +87,14 @@ class Crawled:
 
 
 def crawl(
-    client: FlaskClient, chooser: Chooser, stage: Stage, most_pages: int, say: Callable[[str], None] | None
+    client: FlaskClient, chooser: PageSelector, stage: Stage, most_pages: int, say: Callable[[str], None] | None
 ) -> Crawled:
     """Fetch pages from the overview on, each into its file, until there are no more or `most_pages` are there.
 
     Raises: OSError if a file cannot be written.
     """
     found = Crawled()
-    waiting: list[tuple[int, int, Choice]] = []
+    waiting: list[tuple[int, int, SelectedPage]] = []
     seen: set[tuple[str, bool]] = set()
 
     def add(link: str, source: str) -> None:
@@ -78,3 +137,45 @@ def crawl(
 
 # Pages that lead to comparisons of everything with everything; from any other, a comparison is worth a page.
 _JUDGING = frozenset(("run.show", "compare.index"))
+
+
+FOLDER = "data"
+_API = "/api/v1"
+_MOST_SETS = 60
+# Name, address and what it has. An address that this dashboard does not answer has no file.
+_LISTS = (
+    ("overview", "/overview", "sums over all runs, as the overview has them"),
+    ("runs", "/runs?limit=1000", "the newest runs, up to 1000"),
+    ("models", "/models?limit=1000", "the newest result of each model, up to 1000"),
+    ("findings", "/findings?limit=1000", "regressions and what else was found, up to 1000"),
+    ("graph_breaks", "/graph_breaks?limit=1000", "distinct graph breaks, up to 1000"),
+    ("recompiles", "/recompiles?limit=1000", "causes of recompiles, up to 1000"),
+)
+
+
+def write_data(
+    client: FlaskClient, reader: sqlite3.Connection, stage: Stage, *, source: bool
+) -> list[tuple[str, str, str]]:
+    """Write the files; return the name, the file and the meaning of each.
+
+    Raises: OSError if a file cannot be written.
+    """
+    written = []
+    for name, address, meaning in (*_LISTS, *_list_sets(reader)):
+        status, body = fetch(client, _API + address)
+        if status == 200:
+            file = f"{FOLDER}/{name}.json"
+            stage.write(file, body if source else orjson.dumps(clean_row(orjson.loads(body))))
+            written.append((name, file, meaning))
+    return written
+
+
+def _list_sets(reader: sqlite3.Connection) -> Iterator[tuple[str, str, str]]:
+    """Yield summary and trend of each suite and way of measuring it."""
+    for it in list_sets(reader)[:_MOST_SETS]:
+        query = urlencode(address_set(it))
+        # The name of a page with this query, without what is around it.
+        name = name_file(normalize(f"/trend?{query}")).split("/")[1]
+        said = f"{it.suite}: {label_fields(it.fields)}"
+        yield f"trend-{name}", f"/trend?{query}", f"metrics of {said}, run by run"
+        yield f"summary-{name}", f"/summary?{query}", f"summary of {said}"

@@ -1,9 +1,14 @@
-"""Write the dashboard as static files: find its pages, rewrite them, publish them together."""
+"""Scripts of a static copy: each module with all that it imports as one plain script, which browsers run from a disk.
+
+The modules are ours and small: they import names from their neighbours on a line of their own and export functions and
+constants where they are declared. Chromium and Firefox load no module from file://, whatever the page says.
+"""
 
 from __future__ import annotations
 
 import html
 import json
+import posixpath
 import re
 import sqlite3
 from collections import Counter
@@ -14,19 +19,55 @@ from pathlib import Path
 from flask import render_template
 from flask.testing import FlaskClient
 
-from compileboard.app import __version__
-from compileboard.app.queries.overview import get_health
-from compileboard.app.queries.runs import list_runs
-from compileboard.app.resources import resource_folder
+from compileboard.app.queries.fleet.overview import get_health
+from compileboard.app.queries.fleet.runs import list_runs
+from compileboard.app.resources import __version__, resource_folder
 from compileboard.app.settings import Settings
-from compileboard.app.site.address import name_file
-from compileboard.app.site.choose import Chooser
-from compileboard.app.site.crawl import Crawled, crawl
-from compileboard.app.site.data import FOLDER, write_data
+from compileboard.app.site.crawl import FOLDER, Crawled, bind, crawl, fetch, make_copying_app, write_data
 from compileboard.app.site.folder import FolderError, Stage, publish, read_written, staging
-from compileboard.app.site.render import bind, fetch, make_copying_app
-from compileboard.app.site.rewrite import Page, rewrite
-from compileboard.app.site.scripts import bundle
+from compileboard.app.site.links import SitePage, name_file, rewrite
+from compileboard.app.site.selection import PageSelector
+
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "(\./[\w.-]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)
+
+
+class ScriptError(ValueError):
+    """Say which module cannot be made a plain script, and why."""
+
+
+def bundle(folder: Path, name: str) -> str:
+    """Write a module and what it imports as one script that leaves no name behind.
+
+    Raises: ScriptError if a module imports or exports in a way that this does not read.
+    """
+    parts: dict[str, str] = {}
+    _add(folder, name, parts)
+    return '"use strict";\n(() => {\n' + "".join(parts.values()) + f"return {_variable(name)};\n}})();\n"
+
+
+def _add(folder: Path, name: str, parts: dict[str, str]) -> None:
+    if name in parts:
+        return
+    text = (folder / name).read_text(encoding="utf-8")
+    for _names, other in _IMPORT.findall(text):
+        _add(folder, posixpath.normpath(posixpath.join(posixpath.dirname(name), other)), parts)
+
+    def take(line: re.Match[str]) -> str:
+        other = posixpath.normpath(posixpath.join(posixpath.dirname(name), line[2]))
+        return f"const {{{line[1].replace(' as ', ': ')}}} = {_variable(other)};\n"
+
+    exported = _EXPORT.findall(text)
+    body = re.sub(r"^export (?=(?:async|function|const|let|class) )", "", _IMPORT.sub(take, text), flags=re.MULTILINE)
+    left = re.search(r"^\s*(?:import|export)\b.*|\bimport\(.*|\bimport\.meta\b.*", body, re.MULTILINE)
+    if left:
+        raise ScriptError(f"{name}: {left[0].strip()!r} is not an import or export that a plain script can have")
+    parts[name] = f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();\n"
+
+
+def _variable(name: str) -> str:
+    return "m_" + re.sub(r"\W", "_", name)
+
 
 ABOUT, MISSING = "/copy", "/404"
 INDEX = f"{FOLDER}/index.json"
@@ -37,7 +78,7 @@ _MOST_AT_ONCE = 500  # rows that list_runs is asked for at once
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ExportOptions:
     """Hold what the command line asks for.
 
     Units: now_us is since the epoch.
@@ -52,7 +93,7 @@ class Wishes:
 
 
 @dataclass
-class Written:
+class ExportReport:
     """Hold what was written, to say it and for the page about the copy."""
 
     run_count: int
@@ -84,8 +125,8 @@ class Written:
 
 
 def export_site(
-    reader: sqlite3.Connection, settings: Settings, wishes: Wishes, say: Callable[[str], None] | None
-) -> Written:
+    reader: sqlite3.Connection, settings: Settings, wishes: ExportOptions, say: Callable[[str], None] | None
+) -> ExportReport:
     """Write the whole copy, all of it of one moment of the database.
 
     Raises: FolderError if the folder cannot take it. OSError if a file cannot be written.
@@ -95,10 +136,12 @@ def export_site(
     app = make_copying_app(reader, settings, wishes.now_us, source=wishes.source)
     rows = _list_newest(reader, wishes.runs)
     newest = list({(suite, name): run_id for run_id, suite, name in reversed(rows)}.values())
-    chooser = Chooser(bind(app), {run_id for run_id, _suite, _name in rows}, newest, wishes.payloads, wishes.source)
-    written = Written(len(rows), get_health(reader).run_count, wishes.source)
-    app.add_url_rule(ABOUT, "site.about", lambda: render_template("site_copy.html", it=written))
-    app.add_url_rule(MISSING, "site.missing", lambda: render_template("site_missing.html"))
+    chooser = PageSelector(
+        bind(app), {run_id for run_id, _suite, _name in rows}, newest, wishes.payloads, wishes.source
+    )
+    written = ExportReport(len(rows), get_health(reader).run_count, wishes.source)
+    app.add_url_rule(ABOUT, "site.about", lambda: render_template("site/about.html", it=written))
+    app.add_url_rule(MISSING, "site.missing", lambda: render_template("site/missing.html"))
     read_written(folder)  # a marker that cannot be used is said before the work
     with staging(folder) as stage:
         client = app.test_client()
@@ -130,8 +173,8 @@ def _finish(
     reader: sqlite3.Connection,
     stage: Stage,
     found: Crawled,
-    chooser: Chooser,
-    written: Written,
+    chooser: PageSelector,
+    written: ExportReport,
     say: Callable[[str], None] | None,
 ) -> set[str]:
     """Rewrite the pages in place and write what is beside them; return the names of all files."""
@@ -142,20 +185,20 @@ def _finish(
     assets: set[str] = set()
     for number, (address, file) in enumerate(found.files.items()):
         body = (stage.path / file).read_text(encoding="utf-8")
-        page = Page(address, file, files, chooser.simplify, assets)
+        page = SitePage(address, file, files, chooser.simplify, assets)
         stage.write(file, rewrite(body, page).encode())
         written.pages[address] = (_read_title(body), file)
         if say and number % 50 == 0:
             say(f"{number} of {len(files)} pages written")
     names = {*found.files.values(), *(file for _name, file, _meaning in written.data)}
     beside = files | {f"/{file}": file for file in names if file.startswith("data/")} | {"/data/index.json": INDEX}
-    names |= _write_beside(client, stage, written, Page(ABOUT, files[ABOUT], beside, chooser.simplify, assets))
+    names |= _write_beside(client, stage, written, SitePage(ABOUT, files[ABOUT], beside, chooser.simplify, assets))
     names |= _copy_assets(stage, assets)
     written.size_bytes = sum((stage.path / name).stat().st_size for name in names)
     return names
 
 
-def _write_beside(client: FlaskClient, stage: Stage, written: Written, about: Page) -> set[str]:
+def _write_beside(client: FlaskClient, stage: Stage, written: ExportReport, about: SitePage) -> set[str]:
     """Write the page about the copy, the page for what is missing, the index for scripts, and what hosts look for."""
     index = {
         "compileboard": __version__,

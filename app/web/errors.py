@@ -8,7 +8,7 @@ from flask import Flask, Response, jsonify, make_response, render_template, requ
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from compileboard.app.db import get_settings
-from compileboard.app.imports.refusal import Refused
+from compileboard.app.imports.options import UploadRejected
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.errors import (
     NotAStore,
@@ -97,7 +97,7 @@ def handle_filter(error: FilterError) -> Response:
     return render_error(400, str(error))
 
 
-def handle_refusal(refused: Refused) -> Response:
+def handle_refusal(refused: UploadRejected) -> Response:
     """Answer an upload that is not taken."""
     response = render_error(refused.status, refused.message)
     if refused.retry_after_s is not None:
@@ -112,4 +112,4 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(sqlite3.Error, handle_sqlite)
     app.register_error_handler(UnicodeDecodeError, handle_undecodable)
     app.register_error_handler(FilterError, handle_filter)
-    app.register_error_handler(Refused, handle_refusal)
+    app.register_error_handler(UploadRejected, handle_refusal)

@@ -10,8 +10,9 @@ from flask import Flask, current_app, request, url_for
 from jinja2 import StrictUndefined
 from markupsafe import Markup
 
-from compileboard.app import __version__, format
+from compileboard.app import format
 from compileboard.app.db import get_settings
+from compileboard.app.resources import __version__
 
 NAVIGATION = (
     ("Overview", "overview.index"),
@@ -45,7 +46,7 @@ def recorded(value: object) -> object:
     return _MISSING if value is None or value == "" else value
 
 
-def list_navigation() -> list[tuple[str, str, bool]]:
+def main_navigation() -> list[tuple[str, str, bool]]:
     """List label, address and whether we are there, of every page that exists."""
     here = None if "run_id" in (request.view_args or {}) else request.blueprint
     return [
@@ -85,5 +86,5 @@ def init_app(app: Flask) -> None:
     app.jinja_env.globals.update(has_charts=False, live=False)  # what a page does not set
     app.jinja_env.globals["site_copy"] = None  # app.site says which copy the pages are of
     app.jinja_env.globals.update(
-        navigation=list_navigation, url_with=url_with, run_url=run_url, version=__version__, settings=get_settings
+        navigation=main_navigation, url_with=url_with, run_url=run_url, version=__version__, settings=get_settings
     )

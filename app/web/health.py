@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
 
-from compileboard.app import __version__
 from compileboard.app.db import get_reader
-from compileboard.app.queries.overview import get_health
+from compileboard.app.queries.fleet.overview import get_health
+from compileboard.app.resources import __version__
 
 blueprint = Blueprint("health", __name__)
 

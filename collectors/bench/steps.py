@@ -16,8 +16,8 @@ from torch._dynamo.utils import clone_inputs
 from torch.utils import _pytree
 
 from compileboard.collectors.bench.loaded import Loaded
-from compileboard.collectors.bench.model_facts import ModelFacts
-from compileboard.collectors.bench.settings import Settings
+from compileboard.collectors.bench.plan.model_facts import ModelFacts
+from compileboard.collectors.bench.plan.settings import BenchSettings
 
 LEARNING_RATE = 0.01
 AMP_DTYPES = {"cpu": torch.bfloat16, "cuda": torch.float16}
@@ -26,7 +26,7 @@ AMP_DTYPES = {"cpu": torch.bfloat16, "cuda": torch.float16}
 class Steps:
     """Hold what one step needs beside the module and its inputs: autocast, loss, optimizer."""
 
-    def __init__(self, settings: Settings, loss: Callable[[Any], torch.Tensor] | None, facts: ModelFacts) -> None:
+    def __init__(self, settings: BenchSettings, loss: Callable[[Any], torch.Tensor] | None, facts: ModelFacts) -> None:
         self.settings = settings
         self.facts = facts
         self.loss = _divided(loss or mean_of_all, facts.loss_divisor)

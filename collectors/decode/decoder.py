@@ -6,16 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from compileboard.collectors import events
-from compileboard.collectors.decode import caches, compiled, failures, guards, live
-from compileboard.collectors.decode.breaks import parse_break
-from compileboard.collectors.decode.captured import Captured
-from compileboard.collectors.decode.clean import clean, clean_text
-from compileboard.collectors.decode.fit import Notes, fit_event, fit_metrics
-from compileboard.collectors.decode.names import CACHES, METRICS, SPAN, is_event
+from compileboard.collectors.contract import events
+from compileboard.collectors.decode import caches, failures, metrics, records
+from compileboard.collectors.decode.graph_breaks import parse_break
+from compileboard.collectors.decode.guards import recompile_reasons
 from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
+from compileboard.collectors.decode.records import CACHES, METRICS, SPAN, Captured, is_event
 from compileboard.collectors.decode.stacks import named_stack, parse_frames, parse_traceback
-from compileboard.collectors.decode.traced import decode_logged, make_artifact, make_plain_span
+from compileboard.collectors.decode.trace_records import decode_logged, make_artifact, make_plain_span
+from compileboard.collectors.decode.values import Notes, clean, clean_text, fit_event, fit_metrics
 
 _BREAK = "artifact:dynamo_graph_break_reason"
 _ARTIFACT = "artifact:"
@@ -40,7 +39,7 @@ class Decoder:
             "cudagraph_skip": self._cudagraph_skip,
             **dict.fromkeys(METRICS, self._metrics),
             **dict.fromkeys(CACHES, self._cache),
-            **dict.fromkeys(live.NAMES, self._live),
+            **dict.fromkeys(records.NAMES, self._live),
         }
 
     def decode(self, captured: Captured, report: Report = lambda what: None) -> list[events.Event]:
@@ -116,10 +115,10 @@ class Decoder:
         if not isinstance(captured.metadata, dict):
             return [self._noted(captured)]
         kind = METRICS[captured.name]
-        fields, configs = compiled.parse_metrics(captured.metadata, kind, self._namer, self._qualify, captured.extra)
+        fields, configs = metrics.parse_metrics(captured.metadata, kind, self._namer, self._qualify, captured.extra)
         context = self._context(captured)
         if context["compile_id"] is None:
-            context.update(compiled.context_of(captured.metadata))
+            context.update(metrics.context_of(captured.metadata))
         made: list[events.Event] = [events.Compiled(**context, **fields)]
         for place, (config_kind, digest, body) in enumerate(configs, start=1):
             made.append(
@@ -139,11 +138,11 @@ class Decoder:
         return [events.GraphBroke(**self._context(captured), **fields)]
 
     def _recompile(self, captured: Captured) -> list[events.Event]:
-        found = guards.parse_reasons(captured.payload, self._namer)
+        found = recompile_reasons.parse_reasons(captured.payload, self._namer)
         if not found and captured.payload not in ("[\n\n]", "[]", [], ""):
             return [self._noted(captured)]
         # A log has the list as JSON, a live hook has it as a list: one text for both.
-        text = "\n".join(guards.reason_texts(captured.payload))
+        text = "\n".join(recompile_reasons.reason_texts(captured.payload))
         newest = found[0].cache_entry if found else None
         return [events.Recompiled(**self._context(captured), recompiled_from=newest, guards=found, text=text)]
 
@@ -188,7 +187,7 @@ class Decoder:
         return [skipped]
 
     def _live(self, captured: Captured) -> list[events.Event]:
-        made = live.make_event(captured)
+        made = records.make_event(captured)
         return [made if made is not None else self._noted(captured)]
 
     def _noted(self, captured: Captured) -> events.Noted:

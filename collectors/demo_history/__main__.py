@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from compileboard.collectors.demo_history.history import HistoryStopped, end, find_setup, measure_history
 from compileboard.collectors.demo_history.repository import NoRepository
-from compileboard.collectors.record import hints
 from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.terminal import command_hints
 
 INTERRUPTED = 130
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """Print one line of our own."""
     print(f"demo history: {text}", file=sys.stderr, flush=True)
 
@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Measure a small project's history, version by version, on this machine. With a command after --, "
         "a server of the same database, start that first and end with it.",
     )
-    parser.add_argument("--db", default=hints.DEFAULT_DATABASE, metavar="FILE", help="the database")
+    parser.add_argument("--db", default=command_hints.DEFAULT_DATABASE, metavar="FILE", help="the database")
     parser.add_argument(
         "--backend", metavar="NAME", help="a torch._dynamo backend (default inductor on a GPU, eager on a CPU)"
     )
@@ -59,19 +59,21 @@ def measure(arguments: argparse.Namespace, go_on: Callable[[], bool]) -> None:
     """Measure the history unless the server ends; whatever stops it is a sentence, and the server goes on."""
     try:
         setup = find_setup(arguments.db, arguments.backend)
-        say(
+        print_message(
             f"measuring the versions of a small project that {arguments.db} does not have yet, on {setup.device} with "
             f"backend {setup.backend}; the first one tells how long it takes"
         )
-        count = measure_history(setup, say, again=arguments.again, go_on=go_on)
+        count = measure_history(setup, print_message, again=arguments.again, go_on=go_on)
         if not go_on():
             return
         runs = "1 run" if count == 1 else f"{count} runs"
-        say(f"recorded {runs}; look at Trends, Models and Compare" if count else "it has them all; nothing to measure")
+        print_message(
+            f"recorded {runs}; look at Trends, Models and Compare" if count else "it has them all; nothing to measure"
+        )
     except (HistoryStopped, NoRepository, StoreError, OSError, subprocess.TimeoutExpired) as error:
-        say(f"it stops here: {error}")
+        print_message(f"it stops here: {error}")
     except KeyboardInterrupt:
-        say("stopped; what is measured is kept, and the same command goes on with the rest")
+        print_message("stopped; what is measured is kept, and the same command goes on with the rest")
         raise
 
 

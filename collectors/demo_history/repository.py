@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from compileboard.collectors.demo_history.versions import Version, apply, read_project
-from compileboard.collectors.record.git import ask_git
+from compileboard.collectors.runs.git import ask_git
 
 BRANCH = "main"
 # The day on which this history was written. The same versions thereby make the same commits on every machine, so that

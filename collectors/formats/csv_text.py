@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from compileboard.collectors.read.rejects import Rejects
+from compileboard.collectors.contract.rejects import Rejects
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # not str.splitlines: a cell may hold its other line ends
 _CONFLICT = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)|={7}$")
@@ -19,7 +19,7 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", 
 
 
 @dataclass(frozen=True)
-class Row:
+class CsvRow:
     """Hold one row: what each column says, and the line that it begins at."""
 
     line: int
@@ -92,7 +92,7 @@ def _take(lines: Sequence[str], at: int, most: int) -> tuple[list[str] | None, i
         return None, taken
 
 
-def read_table(text: str, rejects: Rejects) -> tuple[list[str], Iterator[Row]]:
+def read_table(text: str, rejects: Rejects) -> tuple[list[str], Iterator[CsvRow]]:
     """Return a table's columns and its rows.
 
     A row of another width than its heading is no row: which number belongs to which column cannot be told. A heading
@@ -106,14 +106,14 @@ def read_table(text: str, rejects: Rejects) -> tuple[list[str], Iterator[Row]]:
     return columns, _rows(rows, columns, text, rejects)
 
 
-def _rows(rows: Iterator[tuple[int, list[str]]], columns: list[str], text: str, rejects: Rejects) -> Iterator[Row]:
+def _rows(rows: Iterator[tuple[int, list[str]]], columns: list[str], text: str, rejects: Rejects) -> Iterator[CsvRow]:
     last_line = len(_LINE.findall(text))
     whole = text.endswith(("\n", "\r"))
     for line, cells in rows:
         if [cell.strip() for cell in cells[:2]] == columns[:2] and len(cells) > 1:
             columns = _name_columns(cells, line, rejects)
         elif len(cells) == len(columns):
-            yield Row(line, dict(zip(columns, cells, strict=True)))
+            yield CsvRow(line, dict(zip(columns, cells, strict=True)))
         elif len(cells) < len(columns) and line == last_line and not whole:
             rejects.add("truncated", line, ",".join(cells))
         else:

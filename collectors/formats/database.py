@@ -1,19 +1,56 @@
-"""The benchmark database's JSON: one metric a record, to one result a model and configuration.
-
-Source: benchmarks/dynamo/common.py output_json, pytorch/test-infra upload_benchmark_results.py.
-"""
+"""The objects of a JSON text in any of the shapes that benchmark results come in: one, an array, or one a line."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from collections.abc import Iterator
 from typing import Any
 
-from compileboard.collectors.events import BenchMeasured
-from compileboard.collectors.formats import words
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.formats import upstream_status
 from compileboard.collectors.formats.csv_text import clean
-from compileboard.collectors.formats.file_names import Named, read_name, stem_of
-from compileboard.collectors.formats.json_text import read_objects
+from compileboard.collectors.formats.file_names import FileNameInfo, read_name, stem_of
 from compileboard.collectors.formats.results import Addition, ResultFile, task_of
+
+_BETWEEN = re.compile(r"[\s,\[\]\ufeff]*")
+_DECODER = json.JSONDecoder()
+
+
+def read_objects(text: str, rejects: Rejects) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each object and the line that it begins at.
+
+    Arrays are opened wherever they stand. What is no object costs the rest of its line; a last one that is cut is
+    counted as such, because a longer copy of the file completes it.
+    """
+    at, line, counted = 0, 1, 0
+    while True:
+        found = _BETWEEN.match(text, at)
+        at = found.end() if found else at
+        if at >= len(text):
+            return
+        line += text.count("\n", counted, at)
+        counted = at
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except ValueError:
+            value, end = None, at
+        except RecursionError:  # nobody's results are that deep, and each deeper line would be tried again
+            rejects.add("bad_json", line, text[at : at + 200])
+            return
+        if isinstance(value, dict):
+            yield line, value
+            at = end
+            continue
+        stop = text.find("\n", at)
+        kind = "truncated" if stop < 0 and value is None and text[at] == "{" else "bad_json"
+        rejects.add(kind, line, text[at : at + 200])
+        if stop < 0:
+            return
+        at = stop
+
 
 METRICS_FILE = "_compilation_metrics"
 _PLAIN = (str, int, float, bool)
@@ -97,7 +134,7 @@ def _key(file: ResultFile, record: dict[str, Any]) -> tuple[Any, ...]:
 def _take(file: ResultFile, it: _Pending, name: str, values: list[Any], line: int) -> None:
     name = clean(name)
     numbers = [value for value in map(_number, values) if value is not None]
-    fault = next((fault for value in values if (fault := words.find_fault(name, str(value)))), None)
+    fault = next((fault for value in values if (fault := upstream_status.find_fault(name, str(value)))), None)
     if fault:
         it.texts[name] = clean(str(values[0]))
         file.rejects.add(fault, line, f"{name}: {values[0]}")
@@ -115,7 +152,7 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str):
-        return words.read_number(value)
+        return upstream_status.read_number(value)
     try:
         return float(value) if math.isfinite(value) else None
     except OverflowError:
@@ -132,7 +169,7 @@ def _finish(file: ResultFile, it: _Pending, suite: str | None) -> None:
     named = read_name(output or file.name)
     accuracy = it.texts.pop("accuracy", None)
     experiment = _experiment(extra, named, accuracy, it)
-    numbers = {name: value for name, value in it.numbers.items() if value or name not in words.FLOATS}
+    numbers = {name: value for name, value in it.numbers.items() if value or name not in upstream_status.FLOATS}
     status, reason = _status(experiment, accuracy, numbers)
     if status != "measured" and experiment != "accuracy":
         numbers = {name: value for name, value in numbers.items() if value}
@@ -155,7 +192,7 @@ def _finish(file: ResultFile, it: _Pending, suite: str | None) -> None:
     file.add(result, it.line)
 
 
-def _series(record: dict[str, Any], named: Named, tag: str | None) -> dict[str, Any]:
+def _series(record: dict[str, Any], named: FileNameInfo, tag: str | None) -> dict[str, Any]:
     benchmark, extra = _part(record, "benchmark"), _extra(record)
     said = _text(_part(record, "model").get("backend"))
     # The file's name has the configuration's label too: inductor_no_cudagraphs.
@@ -181,7 +218,7 @@ def _gpu(record: dict[str, Any]) -> str | None:
     return _text(first.get("gpu_info")) if isinstance(first, dict) else None
 
 
-def _suite(record: dict[str, Any], suite: str | None, named: Named) -> str:
+def _suite(record: dict[str, Any], suite: str | None, named: FileNameInfo) -> str:
     origins = _part(record, "model").get("origins")
     origin = _text(origins[0]) if isinstance(origins, list) and origins else None
     benchmark = _text(_part(record, "benchmark").get("name"))
@@ -189,7 +226,7 @@ def _suite(record: dict[str, Any], suite: str | None, named: Named) -> str:
     return origin or suite or named.suite or other or ""
 
 
-def _experiment(extra: dict[str, Any], named: Named, accuracy: str | None, it: _Pending) -> str:
+def _experiment(extra: dict[str, Any], named: FileNameInfo, accuracy: str | None, it: _Pending) -> str:
     flagged = next((name for name in _EXPERIMENTS if extra.get(name) is True), None)
     if accuracy is not None:
         return "accuracy"
@@ -202,10 +239,10 @@ def _experiment(extra: dict[str, Any], named: Named, accuracy: str | None, it: _
 
 def _status(experiment: str, accuracy: str | None, numbers: dict[str, float]) -> tuple[str, str | None]:
     if experiment == "accuracy":
-        return words.status_of(accuracy or "")
-    if any(value for name, value in numbers.items() if name not in words.COUNTS):
+        return upstream_status.status_of(accuracy or "")
+    if any(value for name, value in numbers.items() if name not in upstream_status.COUNTS):
         return "measured", None
-    return "failed", words.UNKNOWN_FAILURE
+    return "failed", upstream_status.UNKNOWN_FAILURE
 
 
 def _facts(it: _Pending, extra: dict[str, Any], tag: str | None) -> dict[str, Any]:

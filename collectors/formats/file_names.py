@@ -36,7 +36,7 @@ _RAW_TIMINGS = re.compile(r"^(?P<stem>.*)-raw_timings-(?P<model>.+)-(?P<device>[
 
 
 @dataclass(frozen=True)
-class Named:
+class FileNameInfo:
     """Hold what a file's name tells; none is what it does not."""
 
     suite: str | None = None
@@ -54,7 +54,7 @@ def stem_of(name: str) -> str:
     return _SUFFIX.sub("", _PACKED.sub("", re.split(r"[/\\]", name)[-1]))
 
 
-def read_name(name: str) -> Named:
+def read_name(name: str) -> FileNameInfo:
     """Read the configuration out of a file's name."""
     stem = stem_of(name)
     for ending in ("_compilation_metrics", "_graph_breaks", "_graph_break_deduped", "_graph_breaks_deduped"):
@@ -73,7 +73,7 @@ def read_name(name: str) -> Named:
     if hardware and hardware["hardware"] in words.left:
         parts["hardware"] = hardware["hardware"]
     known = {kind: _SAME.get(word, word) for kind, word in parts.items() if word}
-    return Named(**known, dynamic=is_dynamic)
+    return FileNameInfo(**known, dynamic=is_dynamic)
 
 
 class _Words:

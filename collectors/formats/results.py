@@ -9,9 +9,9 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-from compileboard.collectors.events import BenchMeasured
-from compileboard.collectors.formats.file_names import Named, read_name, stem_of
-from compileboard.collectors.read.rejects import Rejects
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.formats.file_names import FileNameInfo, read_name, stem_of
 
 MOST_ROWS = 100_000  # of one file, which takes minutes; a suite of upstream's in every configuration has some thousand
 _RECORDS_OF_RESULT = 16  # of the benchmark database's JSON: one a metric
@@ -61,7 +61,7 @@ class ResultFile:
         return stem_of(self.name)
 
     @cached_property
-    def named(self) -> Named:
+    def named(self) -> FileNameInfo:
         """Return what the name tells."""
         return read_name(self.name)
 

@@ -9,13 +9,13 @@ import sys
 import time
 from typing import Any
 
-from ..decode.hashing import config_hash
-from ..decode.redact import withhold_code, withhold_source
-from ..scrub import scrub_argv, scrub_environment
-from . import raised, torch_compat
+from ..contract.fingerprints import config_hash
+from ..contract.redaction import redact_code, redact_source
+from ..contract.secrets import scrub_argv, scrub_environment
+from . import runtime_failures, torch_compat
 from .fallbacks import ListReader, torch_release
-from .harmless import Guard
-from .spool import Spool
+from .hook_guard import HookGuard
+from .spool_writer import Spool
 from .tap import TapHandler, make_tap
 
 CONFIG_FIELDS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
@@ -45,8 +45,8 @@ class Hooks:
         self.capture_env = capture_env
         self.capabilities = torch_compat.probe()
         self.spool = Spool(folder, run_id, database, self._describe)
-        self.guard = Guard(self.spool.losses)
-        self.failures = raised.Failures(self._write_failure, self.guard, keep_source)
+        self.guard = HookGuard(self.spool.losses)
+        self.failures = runtime_failures.RuntimeFailures(self._write_failure, self.guard, keep_source)
         self._replaced: list[tuple[Any, str, Any, Any]] = []  # module, attribute, original, ours
         self._handler: TapHandler | None = None
         self._known_configs: set[str] = set()
@@ -83,7 +83,7 @@ class Hooks:
         """Take the hooks out, leaving alone what somebody else has put over them."""
         self.failures.end()
         self._snapshot(final=True)
-        raised.watch(None)
+        runtime_failures.watch(None)
         for module, attribute, original, ours in reversed(self._replaced):
             for holder in [module, *torch_compat.holders(ours, attribute)]:
                 if getattr(holder, attribute, None) is ours:
@@ -120,10 +120,12 @@ class Hooks:
     def _watch_compiled_code(self) -> None:
         """See what compiled code raises, from the compiles on that are still to come."""
         with self.guard:
-            if torch_compat.keep_dynamo_out(raised.WATCHED_CODE):
-                self._replace("graph_calls", lambda original: raised.make_install(original, self.guard))
-                self._replace("backward_calls", lambda original: raised.make_function_init(original, self.guard))
-            raised.watch(self.failures)
+            if torch_compat.keep_dynamo_out(runtime_failures.WATCHED_CODE):
+                self._replace("graph_calls", lambda original: runtime_failures.make_install(original, self.guard))
+                self._replace(
+                    "backward_calls", lambda original: runtime_failures.make_function_init(original, self.guard)
+                )
+            runtime_failures.watch(self.failures)
 
     # -- what is seen
 
@@ -132,9 +134,9 @@ class Hooks:
             self._hook_skips()
             metadata = _resolve_names(metadata)
         elif name == "artifact:dynamo_error" and (error := sys.exc_info()[1]) is not None:
-            raised.mark(error, raised.COMPILE, context)
+            runtime_failures.mark(error, runtime_failures.COMPILE, context)
         if not self.keep_source:
-            metadata, payload = withhold_source(metadata), withhold_source(payload)
+            metadata, payload = redact_source(metadata), redact_source(payload)
         self.spool.write(name, metadata, payload, context, _frame_name() if name == "dynamo_start" else None)
 
     def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:
@@ -162,7 +164,7 @@ class Hooks:
             if isinstance(text, str):
                 fields[field] = {"config_hash": self._keep_config(field.removesuffix("_config"), text)}
         if not self.keep_source:
-            fields = withhold_source(fields)
+            fields = redact_source(fields)
         context = torch_compat.context_of()
         self._lists.read(self._emit, context)
         self.spool.write(name, fields, None, context)
@@ -174,7 +176,7 @@ class Hooks:
         self._settings_recorded = True
         with self.guard:
             text = json.dumps(torch_compat.changed_settings(), sort_keys=True)
-            self._keep_config("changed", text if self.keep_source else withhold_source(text))
+            self._keep_config("changed", text if self.keep_source else redact_source(text))
 
     def _keep_config(self, kind: str, text: str) -> str:
         digest = self._digests.get(text)
@@ -190,7 +192,7 @@ class Hooks:
     def _skip_hook(self, original: Any) -> Any:
         def log_cudagraph_skip_and_bump_counter(msg: str) -> Any:
             with self.guard:
-                text = str(msg) if self.keep_source else withhold_source(str(msg))
+                text = str(msg) if self.keep_source else redact_source(str(msg))
                 self.spool.write("cudagraph_skip", {"reason": text}, None, torch_compat.context_of())
             return original(msg)
 
@@ -204,7 +206,7 @@ class Hooks:
         described: dict[str, Any] = {
             "run_id": self.run_id,
             "pid": os.getpid(),
-            "argv": argv if self.keep_source else withhold_code(argv),
+            "argv": argv if self.keep_source else redact_code(argv),
             "level": self.level,
             "task": environment.get("COMPILEBOARD_TASK") or None,
             "python_version": sys.version.split()[0],
@@ -231,10 +233,10 @@ class Hooks:
                 body["compile_times"] = torch_compat.compile_times()
                 body["gpus"], body["cudnn_version"] = torch_compat.gpus()
             body["losses"] = dict(self.spool.losses)
-            self.spool.write("snapshot", body if self.keep_source else withhold_source(body))
+            self.spool.write("snapshot", body if self.keep_source else redact_source(body))
 
     def _at_exit(self) -> None:
-        self.failures.end(raised.find_end())
+        self.failures.end(runtime_failures.find_end())
         self._snapshot(final=True)
 
     def after_fork(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import torch_compat
-from .harmless import Guard
+from .hook_guard import HookGuard
 
 WANTED_ARTIFACTS = frozenset(
     {
@@ -45,7 +45,7 @@ def _nothing() -> None:
     return None
 
 
-def make_tap(original: Callable[..., Any], emit: Emit, guard: Guard) -> Callable[..., Any]:
+def make_tap(original: Callable[..., Any], emit: Emit, guard: HookGuard) -> Callable[..., Any]:
     """Return a function to stand in for `original` (torch's trace_structured)."""
 
     def trace_structured(name: str, metadata_fn: Any = dict, *, payload_fn: Any = _nothing, **rest: Any) -> Any:
@@ -63,7 +63,7 @@ def make_tap(original: Callable[..., Any], emit: Emit, guard: Guard) -> Callable
                         payload = payload_fn()
                         payload_fn = _returning(payload)
                     context = torch_compat.context_of(rest.get("compile_id"))
-                    emit(f"artifact:{metadata['name']}", None, lighten(metadata["name"], payload), context)
+                    emit(f"artifact:{metadata['name']}", None, skip_unused_events(metadata["name"], payload), context)
         return original(name, metadata_fn, payload_fn=payload_fn, **rest)
 
     trace_structured.__compileboard__ = original  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ def _returning(value: Any) -> Callable[[], Any]:
 class TapHandler(logging.Handler):
     """See the same events where somebody else's handler has made torch build them."""
 
-    def __init__(self, emit: Emit, guard: Guard) -> None:
+    def __init__(self, emit: Emit, guard: HookGuard) -> None:
         super().__init__(logging.DEBUG)
         self._emit = emit
         self._guard = guard
@@ -94,10 +94,10 @@ class TapHandler(logging.Handler):
                 self._emit("dynamo_start", envelope["dynamo_start"], None, context)
             elif "artifact" in envelope and envelope["artifact"].get("name") in WANTED_ARTIFACTS:
                 name = envelope["artifact"]["name"]
-                self._emit(f"artifact:{name}", None, lighten(name, payload), context)
+                self._emit(f"artifact:{name}", None, skip_unused_events(name, payload), context)
 
 
-def lighten(name: str, payload: Any) -> Any:
+def skip_unused_events(name: str, payload: Any) -> Any:
     """Drop the part of a cache event that is not worth its size: 80 KB of key components become their number."""
     if not name.startswith(CACHE_PREFIXES):
         return payload

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.store.connect import (
+from compileboard.collectors.store.connection import (
     APPLICATION_ID,
     DATABASE_VERSION,
     checkpoint,
@@ -18,8 +18,8 @@ from compileboard.collectors.store.connect import (
     write_transaction,
 )
 from compileboard.collectors.store.errors import StoreError, explain
-from compileboard.collectors.store.run_summaries import grow_summaries
-from compileboard.collectors.store.stacks import grow_stacks
+from compileboard.collectors.store.ingest.stacks import grow_stacks
+from compileboard.collectors.store.rollups.summaries import grow_summaries
 
 SCHEMA = Path(__file__).with_name("schema.sql")
 SCHEMA_2 = Path(__file__).with_name("schema_2.sql")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compileboard.collectors.record.indexing import index_runs
-from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.collectors.cli.indexing import index_runs
+from compileboard.collectors.store.connection import checkpoint, open_writer
 from tests.tools.make_db import main as make_db
 from tests.tools.serving import Server, serving
 from tests.unit.app.recorded import record_run

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
 from tests.unit.app.benched import DAY_US, RUNS, add_results, bench_suite, list_suite
 from tests.unit.app.seed import START_US
-from tests.unit.app.test_compare_page import NEW, change
+from tests.unit.app.web.fleet.test_comparison_page import NEW, change
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

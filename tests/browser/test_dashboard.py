@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.browser.conftest import PAGE_SIZE
 from tests.tools.serving import serving

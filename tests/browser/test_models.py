@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
 from tests.unit.app.benched import COMMAND, RUNS, bench_suite

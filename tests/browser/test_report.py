@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.cli import main
-from compileboard.collectors.store.connect import checkpoint, open_writer
+from compileboard.app.cli.main import main
+from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.unit.app.benched import RUNS as BENCHED
 from tests.unit.app.benched import bench_suite

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.cli import main
+from compileboard.app.cli.main import main
 from compileboard.collectors.store.migrations import migrate
 from tests.unit.app.explored import explore
 

@@ -8,9 +8,9 @@ import pytest
 import tomllib
 
 from compileboard.app import create_app
-from compileboard.app.cli import build_parser as app_parser
+from compileboard.app.cli.main import build_parser as app_parser
 from compileboard.app.settings import SETTINGS, variable_name
-from compileboard.collectors.options import build_parser as collector_parser
+from compileboard.collectors.cli.options import build_parser as collector_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]}
@@ -64,6 +64,6 @@ def test_links_between_documents_lead_somewhere(page):
 
 
 def test_every_benchmark_the_documents_name_exists():
-    named = set(re.findall(r"python -m benchmarks\.(\w+)", "\n".join(DOCS.values())))
-    assert {name for name in named if not (ROOT / "benchmarks" / f"{name}.py").exists()} == set()
+    named = set(re.findall(r"python -m benchmarks\.([\w.]+\w)", "\n".join(DOCS.values())))
+    assert {name for name in named if not (ROOT / "benchmarks" / f"{name.replace('.', '/')}.py").exists()} == set()
     assert named, "docs/benchmarks.md names the commands that make its figures"

@@ -16,10 +16,10 @@ from flask.testing import FlaskClient
 from compileboard.app import create_app
 from compileboard.app.api.openapi import get_document, write_path
 from compileboard.app.api.operations import OPERATIONS
-from compileboard.app.cli import main as keep_baseline
-from compileboard.app.imports.shelf import Shelf
+from compileboard.app.cli.main import main as keep_baseline
+from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.settings import Settings
-from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.connection import open_writer
 from tests.tools.json_schema import list_faults
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
@@ -27,8 +27,8 @@ from tests.unit.app.benched import RUNS as BENCHED
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.explored import explore
-from tests.unit.app.found import keep_one_of_each
 from tests.unit.app.recorded import record_run
+from tests.unit.app.series_changes import keep_one_of_each
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = get_document()
@@ -55,7 +55,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         delete_and_audit(connection)
     assert keep_baseline(["baseline", "save", "main", "--run", BENCHED[0], "--db", str(path)]) == 0
     explore(path)
-    slot = Shelf(str(path)).admit("ddp.tar.gz", most_receiving=1, most_waiting=1)
+    slot = ImportQueue(str(path)).admit("ddp.tar.gz", most_receiving=1, most_waiting=1)
     slot.save(state="done")
     slot.close()
     return path
@@ -80,7 +80,7 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
     """Write every address that a path has in the recorded database."""
     if "<import_id>" in path:
         database = reader.execute("pragma database_list").fetchone()[2]
-        return [path.replace("<import_id>", it.id) for it in Shelf(database).list_newest(9)]
+        return [path.replace("<import_id>", it.id) for it in ImportQueue(database).list_newest(9)]
     if "<distinct_id>" in path or "<cause_id>" in path:
         name, table = ("distinct_id", "run_breaks") if "<distinct_id>" in path else ("cause_id", "run_causes")
         return [

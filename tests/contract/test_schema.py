@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash
 from compileboard.collectors.store.migrations import SCHEMA, SCHEMA_2, SCHEMA_3, migrate_connection
-from compileboard.collectors.store.search import index_run
-from compileboard.collectors.store.trash import delete_run, prune_trash
+from compileboard.collectors.store.search_index import index_run
 from tests.tools.make_db import main as make_db
 
 

@@ -23,7 +23,7 @@ print(sorted(name for name in sys.modules if "compileboard" in name or "collecto
 print([entry for entry in sys.path_importer_cache if "inject" in entry])
 """
 MAIN = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-MAIN += "from compileboard.collectors.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN += "from compileboard.collectors.cli.main import main; sys.exit(main(sys.argv[1:]))"
 THEIRS = {
     "works": "MARK = 1\nprint('hello from theirs')",
     "raises": "MARK = 1\nraise ValueError('broken theirs')",

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.observe.spool import Spool
-from compileboard.collectors.record.manifest import Manifest
-from compileboard.collectors.record.pickup import PickedUp, pick_up_spools
+from compileboard.collectors.observe.spool_writer import Spool
+from compileboard.collectors.pipeline.recover_spools import RecoveryReport, pick_up_spools
+from compileboard.collectors.spool.manifest import Manifest
 from tests.tools.observed import Workplace
 from tests.tools.poison import BAD_LINES, FREE, HOPELESS, ODD_FILES, ODD_RECORDS, envelope, insert_line
 
@@ -33,7 +33,7 @@ def leave_spool(place: Workplace, name: str = "LEFT") -> Path:
     return folder
 
 
-def pick_up(place: Workplace) -> PickedUp:
+def pick_up(place: Workplace) -> RecoveryReport:
     place.lossy = True
     return pick_up_spools({"COMPILEBOARD_HOME": str(place.home)})
 
@@ -104,8 +104,8 @@ def test_what_was_set_aside_is_named_by_list_and_doctor_and_recorded_by_retry(pl
 
 
 def test_a_line_that_is_too_long_is_passed_over(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compileboard.collectors.read.spool.LARGEST_LINE_BYTES", 1000)
-    monkeypatch.setattr("compileboard.collectors.read.spool.BATCH_BYTES", 300)
+    monkeypatch.setattr("compileboard.collectors.spool.reader.LARGEST_LINE_BYTES", 1000)
+    monkeypatch.setattr("compileboard.collectors.spool.reader.BATCH_BYTES", 300)
     insert_line(leave_spool(place), b"x" * 5000)
     pick_up(place)
     assert good_lines(place) == GOOD

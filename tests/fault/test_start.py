@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.cli import main
+from compileboard.collectors.cli.main import main
 from tests.tools.observed import ROOT, Workplace
 
 PROGRAM = [sys.executable, "-c", "import sys; sys.stdout.write('ran\\n'); sys.stderr.write('theirs\\n'); sys.exit(7)"]
@@ -141,47 +141,47 @@ def test_bytes_that_are_no_text(place: Workplace) -> None:
 
 
 STEPS = [
-    "compileboard.collectors.record.pickup.pick_up_spools",
-    "compileboard.collectors.record.pickup.spool_root",
-    "compileboard.collectors.record.launch.describe_run",
-    "compileboard.collectors.record.launch.joined_run_id",
-    "compileboard.collectors.record.launch.default_name",
-    "compileboard.collectors.record.launch.program_folder",
-    "compileboard.collectors.record.launch.spool_folder",
-    "compileboard.collectors.record.launch.make_spool",
-    "compileboard.collectors.record.launch.child_environment",
-    "compileboard.collectors.record.opening.git_facts",
-    "compileboard.collectors.record.opening.gpu_facts",
-    "compileboard.collectors.record.opening.host_facts",
-    "compileboard.collectors.record.opening.scrub_environment",
-    "compileboard.collectors.record.opening.scrub_argv",
-    "compileboard.collectors.record.manifest.Manifest.write",
-    "compileboard.collectors.record.recording.SpoolLock",
-    "compileboard.collectors.record.recording.open_recorder",
-    "compileboard.collectors.record.recording.writers_alive",
-    "compileboard.collectors.record.recorder.open_writer",
-    "compileboard.collectors.record.recorder.migrate_connection",
-    "compileboard.collectors.record.recorder.Recorder.start",
-    "compileboard.collectors.record.recorder.Recorder.step",
-    "compileboard.collectors.record.recorder.Recorder.end",
-    "compileboard.collectors.record.recorder.Recorder.close",
-    "compileboard.collectors.record.recorder.Recorder.discard_spool",
-    "compileboard.collectors.record.recorder.say_history",
-    "compileboard.collectors.record.recorder.index_run",
-    "compileboard.collectors.record.command.unreachable",
-    "compileboard.collectors.record.summary.summarize",
-    "compileboard.collectors.cli.progress_line",
+    "compileboard.collectors.pipeline.recover_spools.pick_up_spools",
+    "compileboard.collectors.pipeline.recover_spools.spool_root",
+    "compileboard.collectors.pipeline.live.describe_run",
+    "compileboard.collectors.pipeline.live.joined_run_id",
+    "compileboard.collectors.pipeline.live.default_name",
+    "compileboard.collectors.pipeline.live.program_folder",
+    "compileboard.collectors.pipeline.live.spool_folder",
+    "compileboard.collectors.pipeline.live.make_spool",
+    "compileboard.collectors.pipeline.live.child_environment",
+    "compileboard.collectors.runs.opening.git_facts",
+    "compileboard.collectors.runs.opening.gpu_facts",
+    "compileboard.collectors.runs.opening.host_facts",
+    "compileboard.collectors.runs.opening.scrub_environment",
+    "compileboard.collectors.runs.opening.scrub_argv",
+    "compileboard.collectors.spool.manifest.Manifest.write",
+    "compileboard.collectors.pipeline.live.SpoolLock",
+    "compileboard.collectors.pipeline.live.open_recorder",
+    "compileboard.collectors.pipeline.live.writers_alive",
+    "compileboard.collectors.pipeline.recorder.open_writer",
+    "compileboard.collectors.pipeline.recorder.migrate_connection",
+    "compileboard.collectors.pipeline.recorder.Recorder.start",
+    "compileboard.collectors.pipeline.recorder.Recorder.step",
+    "compileboard.collectors.pipeline.recorder.Recorder.end",
+    "compileboard.collectors.pipeline.recorder.Recorder.close",
+    "compileboard.collectors.pipeline.recorder.Recorder.discard_spool",
+    "compileboard.collectors.pipeline.recorder.build_history_event",
+    "compileboard.collectors.pipeline.recorder.index_run",
+    "compileboard.collectors.runs.command_line.unreachable",
+    "compileboard.collectors.terminal.run_summary.summarize",
+    "compileboard.collectors.cli.main.progress_line",
 ]
 # A task beside the recording is a reject of the run; what is closed or looked at last has nothing more to lose.
 SILENT = {
-    "compileboard.collectors.record.recorder.say_history",
-    "compileboard.collectors.record.recorder.index_run",
-    "compileboard.collectors.record.recorder.Recorder.close",
-    "compileboard.collectors.record.recording.writers_alive",
+    "compileboard.collectors.pipeline.recorder.build_history_event",
+    "compileboard.collectors.pipeline.recorder.index_run",
+    "compileboard.collectors.pipeline.recorder.Recorder.close",
+    "compileboard.collectors.pipeline.live.writers_alive",
 }
 AFTER_THE_LAUNCH = SILENT | {
-    "compileboard.collectors.record.command.unreachable",
-    "compileboard.collectors.cli.progress_line",
+    "compileboard.collectors.runs.command_line.unreachable",
+    "compileboard.collectors.cli.main.progress_line",
 }
 
 
@@ -219,7 +219,7 @@ def test_a_step_that_raises_is_one_line_and_the_program_runs(
 def test_what_could_not_be_asked_for_is_a_state_of_the_run(
     in_place: Workplace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("compileboard.collectors.record.opening.gpu_facts", lambda _: 1 / 0)
+    monkeypatch.setattr("compileboard.collectors.runs.opening.gpu_facts", lambda _: 1 / 0)
     assert main(["run", "--quiet", "--db", str(in_place.database), "--", *PROGRAM]) == 7
     words = "the GPUs cannot be asked for: ZeroDivisionError: division by zero"
     assert capfd.readouterr().err.splitlines() == [f"compileboard: {words}", "theirs"]

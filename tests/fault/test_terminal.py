@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.record.progress import ProgressLine, progress_line
+from compileboard.collectors.terminal.progress_line import ProgressLine, progress_line
 from tests.tools.observed import Workplace
 from tests.tools.screen import Screen
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.decode.guard_advice import suggest_in
-from compileboard.collectors.decode.guards import parse_reason
-from compileboard.collectors.events import GuardFailure
+from compileboard.collectors.contract.events import GuardFailure
+from compileboard.collectors.decode.guards.advice import suggest_in
+from compileboard.collectors.decode.guards.recompile_reasons import parse_reason
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

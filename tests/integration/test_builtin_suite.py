@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.suites.builtin import MODELS
 
 pytestmark = pytest.mark.torch

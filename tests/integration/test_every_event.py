@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.decode.names import EVENTS, SPAN, STRING, SYMBOLS
+from compileboard.collectors.decode.records import EVENTS, SPAN, STRING, SYMBOLS
 from tests.tools.observed import PROGRAMS, Workplace
-from tests.unit.importer.loading import one, rows
+from tests.unit.pipeline.loading import one, rows
 
 pytestmark = pytest.mark.torch
 

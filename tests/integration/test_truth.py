@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.categories import BY_NAME
-from compileboard.collectors.decode.captured import Captured
-from compileboard.collectors.read.trace_log import read_trace_log
+from compileboard.collectors.contract.categories import BY_NAME
+from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.sources.trace_log import read_trace_log
 from tests.tools.observed import PROGRAMS, ROOT, Workplace
 
 pytestmark = pytest.mark.torch

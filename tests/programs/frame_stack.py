@@ -11,7 +11,7 @@ from operator import mul
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from benchmarks.stack_room import descend, wide_function
+from benchmarks.faults.frame_stack import descend, wide_function
 
 ARRAY_BYTES = 34_000_000  # malloc maps and unmaps each: above the largest size that it keeps
 

@@ -12,7 +12,7 @@ import torch
 import torch._dynamo
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from benchmarks.stack_room import SLOW_FAULTS, measure_depths
+from benchmarks.faults.frame_stack import SLOW_FAULTS, measure_depths
 
 NESTED = 70  # autograd goes on in another thread after 60
 counts: list[int] = []

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from compileboard.collectors.observe.spool import Spool
+from compileboard.collectors.observe.spool_writer import Spool
 
 COUNT = int(sys.argv[1])
 PAUSE_S = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0

@@ -7,9 +7,9 @@ import sqlite3
 import sys
 from contextlib import closing
 
-from compileboard.collectors.events import ConfigSeen, dump_event
+from compileboard.collectors.contract.events import ConfigSeen, dump_event
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.connect import open_reader
+from compileboard.collectors.store.connection import open_reader
 
 CONFIGS = """
 select process_id, config_hash, configs.kind, body

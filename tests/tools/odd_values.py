@@ -12,9 +12,9 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.importer.loader import Imported, Loader, Options
-from compileboard.collectors.read.sources import find_sources
-from compileboard.collectors.store.connect import open_writer
+from compileboard.collectors.pipeline.log_loader import Imported, Loader, LoadOptions
+from compileboard.collectors.sources.discovery import find_sources
+from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 
 # As JSON writes them: Python's own reader takes them all.
@@ -141,7 +141,7 @@ class OddLogs:
         self.log.write_bytes(before + odd + after)
         shutil.copyfile(self.folder / "empty.db", self.database)
         with closing(open_writer(self.database)) as connection:
-            loader = Loader(connection, str(self.database), find_sources(str(self.log)), Options())
+            loader = Loader(connection, str(self.database), find_sources(str(self.log)), LoadOptions())
             done = loader.read()
             loader.finish()
             return done, {table: _sequences(connection, table, len(before), len(odd)) for table in TABLES}

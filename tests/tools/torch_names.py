@@ -18,7 +18,7 @@ SOURCES = re.compile(
 )
 
 
-# What the hooks around compiled code need at the places where torch calls it (collectors/observe/raised.py).
+# What the hooks around compiled code need at the places where torch calls it (collectors/observe/runtime_failures.py).
 CALL_SITES = {
     "dynamo names its graphs": ("torch/_dynamo/output_graph.py", r'unique_id\("__compiled_fn"'),
     "installs them disabled": (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.stack_room import SLOW_FAULTS, in_fresh_thread, measure_depths
+from benchmarks.faults.frame_stack import SLOW_FAULTS, in_fresh_thread, measure_depths
 from compileboard import stack_room
 from compileboard.collectors.stack_room import call_with_room
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from compileboard.collectors.bench.settings import Settings
+from compileboard.collectors.bench.plan.settings import BenchSettings
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def find(name: str) -> Experiment:
     return next(it for it in EXPERIMENTS if it.name == name)
 
 
-def settings_for(name: str, settings: Settings) -> Settings:
+def settings_for(name: str, settings: BenchSettings) -> BenchSettings:
     """Return what an experiment measures with: one with a backend of its own takes none of inductor's settings."""
     if name == "batch_size":
         settings = replace(settings, batch_size=None)  # it is looked for, from the model's own

@@ -15,24 +15,30 @@ import torch
 from torch._dynamo.testing import reset_rng_state
 from torch._dynamo.utils import calculate_time_spent, clone_inputs, counters, same
 
-from compileboard.collectors.bench.counters import counted_since, dynamo_counts
-from compileboard.collectors.bench.difference import describe_difference
-from compileboard.collectors.bench.dynamic import mark_batch
-from compileboard.collectors.bench.model_facts import tolerance_for
-from compileboard.collectors.bench.outcome import Outcome
+from compileboard.collectors.bench.plan.model_facts import tolerance_for
 from compileboard.collectors.bench.steps import cast_inputs
-from compileboard.collectors.bench.workbench import FAILURES, StageFailed, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.mismatch import describe_difference
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.workbench import (
+    FAILURES,
+    StageFailed,
+    Workbench,
+    eagerly,
+    failing_as,
+    mark_batch,
+)
 
 log = logging.getLogger(__name__)
 
 PASSED = ("pass", "pass_due_to_skip")
 
 
-def run(bench: Workbench) -> Outcome:
+def run(bench: Workbench) -> ExperimentOutcome:
     """Compare; the verdict is the outcome's `accuracy`."""
     start = dynamo_counts()
     if bench.facts.accuracy_skip:
-        return Outcome(accuracy="pass_due_to_skip", facts={"skip": bench.facts.accuracy_skip})
+        return ExperimentOutcome(accuracy="pass_due_to_skip", facts={"skip": bench.facts.accuracy_skip})
     facts: dict[str, Any] = {}
     try:
         with bench.grad():
@@ -47,12 +53,14 @@ def run(bench: Workbench) -> Outcome:
     return outcome
 
 
-def _outcome(verdict: str, start: Counter[str], facts: dict[str, Any], cause: BaseException | None = None) -> Outcome:
+def _outcome(
+    verdict: str, start: Counter[str], facts: dict[str, Any], cause: BaseException | None = None
+) -> ExperimentOutcome:
     import traceback
 
     values = counted_since(start)
     values["compilation_latency"] = float(calculate_time_spent().get("total_wall_time", 0.0))
-    outcome = Outcome(accuracy=verdict, values=values, facts=facts)
+    outcome = ExperimentOutcome(accuracy=verdict, values=values, facts=facts)
     if verdict not in PASSED:
         outcome.status, outcome.reason = "failed", verdict
     if cause is not None:

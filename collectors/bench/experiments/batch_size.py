@@ -12,18 +12,20 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from compileboard.collectors.bench.memory_bound import bounded
-from compileboard.collectors.bench.outcome import Outcome
 from compileboard.collectors.bench.steps import Steps, cast, move_inputs
-from compileboard.collectors.bench.workbench import TORCH_DTYPES, Workbench, build, eagerly, is_oom
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.process_memory import bounded
+from compileboard.collectors.bench.worker.workbench import TORCH_DTYPES, Workbench, build, eagerly, is_oom
 
 FIRST = 1024
 
 
-def run(bench: Workbench) -> Outcome:
+def run(bench: Workbench) -> ExperimentOutcome:
     """Try sizes until one runs."""
     if not _follows(bench):
-        return Outcome(status="skipped", reason="its inputs do not change with the batch size it is asked for")
+        return ExperimentOutcome(
+            status="skipped", reason="its inputs do not change with the batch size it is asked for"
+        )
     bench.stage("measure")
     refused: dict[str, str] = {}
     size = FIRST
@@ -32,11 +34,13 @@ def run(bench: Workbench) -> Outcome:
         while size >= 1:
             error = _try(bench, size)
             if error is None:
-                return Outcome(values={"batch_size_found": float(size)}, facts=facts)
+                return ExperimentOutcome(values={"batch_size_found": float(size)}, facts=facts)
             refused[str(size)] = error
             size = smaller(size)
     reason = "eager_1st_run_OOM" if "OOM" in refused["1"] else "eager_1st_run_fail"
-    return Outcome(status="failed", reason=reason, message=f"not even a batch of 1 runs: {refused['1']}", facts=facts)
+    return ExperimentOutcome(
+        status="failed", reason=reason, message=f"not even a batch of 1 runs: {refused['1']}", facts=facts
+    )
 
 
 def smaller(size: int) -> int:

@@ -12,16 +12,15 @@ from typing import Any
 
 import torch
 
-from compileboard.collectors.bench.counters import counted_since, dynamo_counts
-from compileboard.collectors.bench.dynamic import mark_batch
-from compileboard.collectors.bench.outcome import Outcome
-from compileboard.collectors.bench.workbench import Workbench, eagerly, failing_as
+from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.workbench import Workbench, eagerly, failing_as, mark_batch
 
 CAPTURED = "compileboard: captured"
 WARM_UPS = 2
 
 
-def run(bench: Workbench) -> Outcome:
+def run(bench: Workbench) -> ExperimentOutcome:
     """Profile one call of the captured graphs, run eagerly, and sort its ops into captured and not."""
     bench.cast()
     mark_batch(bench)
@@ -40,7 +39,7 @@ def run(bench: Workbench) -> Outcome:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             torch._dynamo.run(compiled)(bench.module, bench.inputs, collect_outputs=False)
     spans = [(it.name, it.time_range.start, it.time_range.end) for it in profile.events() or []]
-    return Outcome(values={"graphs": float(len(graphs)), **share(spans), **counted})
+    return ExperimentOutcome(values={"graphs": float(len(graphs)), **share(spans), **counted})
 
 
 def _marking(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:

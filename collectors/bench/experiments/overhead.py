@@ -7,10 +7,10 @@ Source: --overhead of upstream's benchmarks/dynamo/common.py.
 from __future__ import annotations
 
 from compileboard.collectors.bench.experiments import performance
-from compileboard.collectors.bench.outcome import Outcome
-from compileboard.collectors.bench.workbench import Workbench
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.workbench import Workbench
 
 
-def run(bench: Workbench) -> Outcome:
+def run(bench: Workbench) -> ExperimentOutcome:
     """Measure as performance does; below 1 is what guards and resuming take."""
     return performance.run(bench)

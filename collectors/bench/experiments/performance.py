@@ -9,21 +9,18 @@ from typing import Any
 import torch
 import torch._dynamo.utils
 
-from compileboard.collectors.bench.artifacts import export_profile, memory_snapshot
-from compileboard.collectors.bench.compile_again import compile_again
-from compileboard.collectors.bench.compile_samples import COLD, FIRST
-from compileboard.collectors.bench.counters import counted_since, dynamo_counts
-from compileboard.collectors.bench.dynamic import mark_batch
-from compileboard.collectors.bench.memory import peak_gb, peak_of, reset_peak
-from compileboard.collectors.bench.outcome import Outcome
-from compileboard.collectors.bench.statistics import noise_of, speedup_of
-from compileboard.collectors.bench.timing import interleave
-from compileboard.collectors.bench.workbench import WARM_UPS, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.worker.compile_times import compile_again
+from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.outcome import COLD, FIRST, ExperimentOutcome
+from compileboard.collectors.bench.worker.profiling import export_profile, memory_snapshot, peak_gb, peak_of, reset_peak
+from compileboard.collectors.bench.worker.statistics import noise_of, speedup_of
+from compileboard.collectors.bench.worker.timing import interleave
+from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench, eagerly, failing_as, mark_batch
 
 LOOKUP_EVENT = "TorchDynamo Cache Lookup"
 
 
-def run(bench: Workbench) -> Outcome:
+def run(bench: Workbench) -> ExperimentOutcome:
     """Warm both up, time both in turns, then compile again and again, with cold and warm caches."""
     bench.cast()
     mark_batch(bench)
@@ -64,11 +61,11 @@ def run(bench: Workbench) -> Outcome:
             cold_peaks = compile_again(bench, step, outcome)
             if not is_settled:  # as many as of eager: they are divided by one another
                 peaks["compiled"] += cold_peaks[: sample_count - 1]
-    _keep_peaks(outcome, peaks, first=not is_settled)
+    _add_peaks(outcome, peaks, first=not is_settled)
     return outcome
 
 
-def summarize(values: dict[str, float], repeats: dict[str, list[float]]) -> Outcome:
+def summarize(values: dict[str, float], repeats: dict[str, list[float]]) -> ExperimentOutcome:
     """Make the outcome of what was timed: medians, interval, noise."""
     found = speedup_of(repeats["eager"], repeats["compiled"])
     values = {
@@ -83,7 +80,7 @@ def summarize(values: dict[str, float], repeats: dict[str, list[float]]) -> Outc
         noise = noise_of(repeats[name])
         if noise is not None:
             values[f"{name}_noise"] = noise
-    return Outcome(values=values, repeats=repeats)
+    return ExperimentOutcome(values=values, repeats=repeats)
 
 
 def _warm_up(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module) -> tuple[float, float | None]:
@@ -110,7 +107,7 @@ def _settled_peaks(
     return peaks
 
 
-def _keep_peaks(outcome: Outcome, peaks: Mapping[str, Sequence[float | None]], *, first: bool) -> None:
+def _add_peaks(outcome: ExperimentOutcome, peaks: Mapping[str, Sequence[float | None]], *, first: bool) -> None:
     """Add peak memory with its samples: the median of them, or the first, which upstream has of its warm-up."""
     known = {which: [peak for peak in found if peak is not None] for which, found in peaks.items()}
     names = {"eager": "eager_peak_mem", "compiled": "dynamo_peak_mem"}

@@ -14,17 +14,16 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from compileboard.collectors.bench.dynamic import batch_dimension, mark_batch
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.outcome import Outcome
-from compileboard.collectors.bench.recompile_watch import RecompileWatch, Seen, without_limit
-from compileboard.collectors.bench.workbench import Workbench, eagerly, failing_as
+from compileboard.collectors.bench.worker.counters import RecompileCounts, RecompileWatch, without_limit
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.workbench import Workbench, batch_dimension, eagerly, failing_as, mark_batch
 
 MOST_SIZES, MOST_REASONS, LONGEST_REASON = 4, 20, 500
 Change = Callable[[], contextlib.AbstractContextManager[Inputs]]
 
 
-def run(bench: Workbench) -> Outcome:
+def run(bench: Workbench) -> ExperimentOutcome:
     """Compile, then change one thing at a time and put it back."""
     bench.cast()
     mark_batch(bench)
@@ -49,7 +48,7 @@ def run(bench: Workbench) -> Outcome:
             facts["changes"].append({"change": name, **_reasons(seen), **({"error": error} if error else {})})
     names = ("recompiles", "guard_failures")
     totals = {it: sum(value for name, value in values.items() if name.endswith(f"/{it}")) for it in names}
-    return Outcome(values={name: float(value) for name, value in {**totals, **values}.items()}, facts=facts)
+    return ExperimentOutcome(values={name: float(value) for name, value in {**totals, **values}.items()}, facts=facts)
 
 
 def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str | None:
@@ -63,11 +62,11 @@ def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str
     return None
 
 
-def _count(seen: Seen) -> int:
+def _count(seen: RecompileCounts) -> int:
     return len(seen.guard_failures)
 
 
-def _reasons(seen: Seen) -> dict[str, Any]:
+def _reasons(seen: RecompileCounts) -> dict[str, Any]:
     texts = list(dict.fromkeys(it.strip()[:LONGEST_REASON] for it in seen.guard_failures))
     return {"recompiles": seen.recompiles, "reasons": texts[:MOST_REASONS]}
 

@@ -13,22 +13,23 @@ from typing import Any
 
 import torch
 
-from compileboard.collectors.bench.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.outcome import Outcome
-from compileboard.collectors.bench.recompile_watch import RecompileWatch
-from compileboard.collectors.bench.statistics import speedup_of
-from compileboard.collectors.bench.timing import interleave
-from compileboard.collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.worker.counters import RecompileWatch, counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import speedup_of
+from compileboard.collectors.bench.worker.timing import interleave
+from compileboard.collectors.bench.worker.workbench import StageFailed, Workbench, eagerly, failing_as
 
 
-def run(bench: Workbench) -> Outcome:
+def run(bench: Workbench) -> ExperimentOutcome:
     """Measure every size, both ways."""
     if bench.loaded.resize is None or not bench.loaded.sizes:
-        return Outcome(status="skipped", reason="the model says no other sizes: its Loaded has no `resize` and `sizes`")
+        return ExperimentOutcome(
+            status="skipped", reason="the model says no other sizes: its Loaded has no `resize` and `sizes`"
+        )
     bench.cast()
     bench.steps.use(bench.module)
-    outcome = Outcome(facts={"size_name": bench.loaded.size_name, "sizes": list(bench.loaded.sizes)})
+    outcome = ExperimentOutcome(facts={"size_name": bench.loaded.size_name, "sizes": list(bench.loaded.sizes)})
     sizes = {size: bench.prepare_inputs(bench.loaded.resize(size)) for size in bench.loaded.sizes}
     start = dynamo_counts()
     ways: list[tuple[str, bool | None]] = [("dynamic/", True)]
@@ -45,7 +46,9 @@ def run(bench: Workbench) -> Outcome:
     return outcome
 
 
-def _measure(bench: Workbench, compiled: Callable[..., Any], inputs: Inputs, name: str, outcome: Outcome) -> None:
+def _measure(
+    bench: Workbench, compiled: Callable[..., Any], inputs: Inputs, name: str, outcome: ExperimentOutcome
+) -> None:
     """Measure one size; one that fails leaves the others.
 
     Raises: StageFailed if it is the first that is measured.

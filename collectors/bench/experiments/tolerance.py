@@ -13,19 +13,18 @@ from torch._dynamo.testing import reset_rng_state
 from torch._dynamo.utils import clone_inputs
 from torch.utils import _pytree
 
-from compileboard.collectors.bench.counters import counted_since, dynamo_counts
-from compileboard.collectors.bench.dynamic import mark_batch
-from compileboard.collectors.bench.outcome import Outcome
 from compileboard.collectors.bench.steps import move_inputs
-from compileboard.collectors.bench.workbench import StageFailed, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.workbench import StageFailed, Workbench, eagerly, failing_as, mark_batch
 
 REFERENCE_DEVICE = "cpu"
 
 
-def run(bench: Workbench) -> Outcome:
+def run(bench: Workbench) -> ExperimentOutcome:
     """Compute both from the same weights and describe the distances."""
     if bench.facts.accuracy_skip:
-        return Outcome(status="skipped", reason=bench.facts.accuracy_skip)
+        return ExperimentOutcome(status="skipped", reason=bench.facts.accuracy_skip)
     bench.cast()
     mark_batch(bench)
     with bench.grad():
@@ -38,14 +37,14 @@ def run(bench: Workbench) -> Outcome:
     with failing_as("fail_accuracy"):
         found = torch.cat([torch.zeros(0), *distances(reference, result)])
     if not len(found):
-        return Outcome(status="skipped", reason="its result has no tensor to compare")
+        return ExperimentOutcome(status="skipped", reason="its result has no tensor to compare")
     missed = int((~found.isfinite()).sum())
     if missed:
         message = f"{missed} of {len(found)} numbers are finite in one of eager and compiled, and not in the other"
-        return Outcome(status="failed", reason="fail_accuracy", message=message, values=counted_since(start))
+        return ExperimentOutcome(status="failed", reason="fail_accuracy", message=message, values=counted_since(start))
     spread = float(found.std()) if len(found) > 1 else 0.0
     values = {"max": float(found.max()), "mean": float(found.mean()), "std": spread}
-    return Outcome(values={**values, **counted_since(start)}, facts={"compared_count": len(found)})
+    return ExperimentOutcome(values={**values, **counted_since(start)}, facts={"compared_count": len(found)})
 
 
 def _reference(bench: Workbench) -> Any:

@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.plan.models import ModelRef
 
 # No builder downloads anything; these make the hub's client fail at once instead of trying.
 OFFLINE = {

@@ -6,7 +6,7 @@ fill a 40 GB GPU; these fit a test box, and --batch-size replaces them.
 
 from __future__ import annotations
 
-from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.plan.models import ModelRef
 
 BUILD = "compileboard.collectors.bench.suites.timm_build:build"
 

@@ -9,7 +9,7 @@ import torch
 from timm.data import resolve_model_data_config
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
-from compileboard.collectors.bench.suites.not_available import NotAvailable
+from compileboard.collectors.bench.plan.models import NotAvailable
 
 
 def build(batch_size: int, name: str) -> Loaded:

@@ -6,7 +6,7 @@ random weights are empty or not, by chance.
 
 from __future__ import annotations
 
-from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.plan.models import ModelRef
 
 BUILD = "compileboard.collectors.bench.suites.torchvision_build:build"
 

@@ -8,7 +8,7 @@ import torch
 import torchvision
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
-from compileboard.collectors.bench.suites.not_available import NotAvailable
+from compileboard.collectors.bench.plan.models import NotAvailable
 
 VIDEO = ("mc3_18", "r3d_18")
 VIDEO_FRAMES = 8

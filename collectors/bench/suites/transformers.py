@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.plan.models import ModelRef
 
 BUILD = "compileboard.collectors.bench.suites.transformers_build:build"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TransformersRecipe:
     """Say how to build a model: its class, the kind of its inputs, their length and what differs from the defaults.
 
     Units: length tokens, samples of sound, or none for images.
@@ -30,24 +30,24 @@ class Recipe:
     config: dict[str, Any] = field(default_factory=dict)
 
 
-def _masked(batch_size: int, length: int = 512, **config: Any) -> Recipe:
-    return Recipe("masked LM", "tokens", batch_size, length, config=config)
+def _masked(batch_size: int, length: int = 512, **config: Any) -> TransformersRecipe:
+    return TransformersRecipe("masked LM", "tokens", batch_size, length, config=config)
 
 
-def _causal(batch_size: int, length: int = 512, class_name: str | None = None, **config: Any) -> Recipe:
-    return Recipe("causal LM", "tokens", batch_size, length, class_name, config)
+def _causal(batch_size: int, length: int = 512, class_name: str | None = None, **config: Any) -> TransformersRecipe:
+    return TransformersRecipe("causal LM", "tokens", batch_size, length, class_name, config)
 
 
-def _seq2seq(batch_size: int, length: int, **config: Any) -> Recipe:
-    return Recipe("encoder-decoder", "tokens", batch_size, length, config=config)
+def _seq2seq(batch_size: int, length: int, **config: Any) -> TransformersRecipe:
+    return TransformersRecipe("encoder-decoder", "tokens", batch_size, length, config=config)
 
 
-def _answers(batch_size: int, length: int = 512, **config: Any) -> Recipe:
-    return Recipe("question answering", "question_answering", batch_size, length, config=config)
+def _answers(batch_size: int, length: int = 512, **config: Any) -> TransformersRecipe:
+    return TransformersRecipe("question answering", "question_answering", batch_size, length, config=config)
 
 
-def _classifier(batch_size: int, length: int, **config: Any) -> Recipe:
-    return Recipe("classification", "sequence_classification", batch_size, length, config=config)
+def _classifier(batch_size: int, length: int, **config: Any) -> TransformersRecipe:
+    return TransformersRecipe("classification", "sequence_classification", batch_size, length, config=config)
 
 
 # What the small decoders of today have in common.
@@ -73,7 +73,7 @@ RECIPES = {
     "DistillGPT2": _causal(4, 512, "GPT2LMHeadModel", n_layer=6),
     "ElectraForCausalLM": _causal(8),
     "GPT2ForSequenceClassification": _classifier(2, 1024, pad_token_id=0),
-    "GoogleFnet": Recipe("masked LM", "tokens", 8, 512, "FNetForMaskedLM"),
+    "GoogleFnet": TransformersRecipe("masked LM", "tokens", 8, 512, "FNetForMaskedLM"),
     "LayoutLMForMaskedLM": _masked(8),
     "MT5ForConditionalGeneration": _seq2seq(4, 128),
     "MobileBertForMaskedLM": _masked(16, 128),
@@ -83,7 +83,7 @@ RECIPES = {
     "T5ForConditionalGeneration": _seq2seq(2, 1024, decoder_start_token_id=0),
     "TrOCRForCausalLM": _causal(4, 256),
     "XLNetLMHeadModel": _causal(2),
-    "YituTechConvBert": Recipe("masked LM", "tokens", 8, 512, "ConvBertForMaskedLM"),
+    "YituTechConvBert": TransformersRecipe("masked LM", "tokens", 8, 512, "ConvBertForMaskedLM"),
     "Gemma2ForCausalLM": _causal(4, head_dim=64, **SMALL),
     "LlamaForCausalLM": _causal(4, **SMALL),
     "MambaForCausalLM": _causal(
@@ -92,11 +92,11 @@ RECIPES = {
     "MistralForCausalLM": _causal(4, sliding_window=256, **SMALL),
     "MixtralForCausalLM": _causal(2, num_local_experts=4, num_experts_per_tok=2, **SMALL),
     "Qwen3ForCausalLM": _causal(4, head_dim=64, **SMALL),
-    "WhisperForConditionalGeneration": Recipe("audio", "speech_to_text", 2, 64),
-    "Wav2Vec2ForCTC": Recipe("audio", "speech", 2, 10000, config={"apply_spec_augment": False}),
-    "CLIPModel": Recipe("vision and language", "image_and_text", 4, 77),
-    "SwinForImageClassification": Recipe("vision transformer", "image", 8, config={"num_labels": 1000}),
-    "ViTForImageClassification": Recipe("vision transformer", "image", 8, config={"num_labels": 1000}),
+    "WhisperForConditionalGeneration": TransformersRecipe("audio", "speech_to_text", 2, 64),
+    "Wav2Vec2ForCTC": TransformersRecipe("audio", "speech", 2, 10000, config={"apply_spec_augment": False}),
+    "CLIPModel": TransformersRecipe("vision and language", "image_and_text", 4, 77),
+    "SwinForImageClassification": TransformersRecipe("vision transformer", "image", 8, config={"num_labels": 1000}),
+    "ViTForImageClassification": TransformersRecipe("vision transformer", "image", 8, config={"num_labels": 1000}),
 }
 
 MODELS = tuple(

@@ -8,9 +8,9 @@ import torch
 import transformers
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
+from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.suites import transformers_inputs
-from compileboard.collectors.bench.suites.not_available import NotAvailable
-from compileboard.collectors.bench.suites.transformers import RECIPES, Recipe
+from compileboard.collectors.bench.suites.transformers import RECIPES, TransformersRecipe
 
 # Small enough that nothing is dropped, and not 0: the dropout itself stays in the graph, as upstream does it.
 NO_DROPOUT = 1e-30
@@ -65,7 +65,7 @@ def _find_class(name: str) -> Any:
         raise NotAvailable(f"transformers' {name} needs what is not installed: {cause}") from error
 
 
-def _configure(config_class: Any, recipe: Recipe) -> Any:
+def _configure(config_class: Any, recipe: TransformersRecipe) -> Any:
     """Make the configuration; without a cache of keys and values, as upstream: one forward needs none."""
     config = config_class(**recipe.config)
     for part in (config, getattr(config, "text_config", None), getattr(config, "vision_config", None)):

@@ -1,15 +1,180 @@
-"""A person's own models: what `--only path:…` names. Without torch: `user_build` builds them in a child."""
+"""Ask a file which of its functions are marked with `@compileboard.bench.model`, in a child: importing it runs it."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import inspect
+import json
+import os
 import re
-from dataclasses import dataclass
+import signal
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench import MARK
+from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.suites import LOCAL
-from compileboard.collectors.bench.suites.user_class import check_class
-from compileboard.collectors.bench.suites.user_list import LIST_TIMEOUT_S, Marked, OnlyError, list_marked
+from compileboard.start import shared_command
+
+LIST_TIMEOUT_S = 120.0
+TAIL_LINES = 12  # of what the child wrote when it died
+
+
+class OnlyError(ValueError):
+    """Say in words why `--only` names no model."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Say what a file says of a marked function."""
+
+    name: str
+    batch_size: int
+    trains: bool
+
+
+def list_marked(path: str, timeout_s: float = LIST_TIMEOUT_S) -> list[Marked]:
+    """Import a file in a child and return its marked functions in their order.
+
+    Raises: OnlyError with the traceback's words when the file cannot be imported, or not within `timeout_s` seconds.
+    """
+    code, out, err = _ask(path, timeout_s)
+    try:
+        answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+    except (IndexError, ValueError):
+        tail = "\n".join(err.strip().splitlines()[-TAIL_LINES:])
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        raise OnlyError(f"{path} cannot be imported: the process {how} while it was\n{tail}".rstrip()) from None
+    if "error" in answer:
+        raise OnlyError(f"{path} cannot be imported: {answer['error']}\n{answer['traceback']}".rstrip())
+    return [Marked(**it) for it in answer["marked"]]
+
+
+def _ask(path: str, timeout_s: float) -> tuple[int, str, str]:
+    process = subprocess.Popen(
+        shared_command(f"{__name__}:main", path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # what the file starts goes with it
+    )
+    with process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise OnlyError(
+                f"{path} was not imported within {timeout_s:g} s; does it compute something as it is imported? "
+                'Put that under `if __name__ == "__main__":`'
+            ) from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, out, err
+
+
+def _answer(path: str) -> dict[str, Any]:
+    try:
+        functions = marked_functions(import_file(path))
+    except (Exception, SystemExit) as error:
+        said = traceback.format_exception(error)
+        first = next((number for number, line in enumerate(said) if path in line), len(said))  # before it is ours
+        return {"error": traceback.format_exception_only(error)[-1].strip(), "traceback": "".join(said[first:])}
+    return {"marked": [asdict(Marked(name, words["batch_size"], words["trains"])) for name, _, words in functions]}
+
+
+def main(path: str) -> None:
+    """Answer, in that child, on the real standard output; what the file prints goes to standard error."""
+    channel = os.dup(1)
+    os.dup2(2, 1)
+    line = json.dumps(_answer(path)) + "\n"
+    with open(channel, "w", encoding="utf-8") as out:
+        out.write(line)
+
+
+# With one of these a module may have names that its text does not show; then building it says what is missing.
+HIDING = frozenset(("*", "exec", "globals", "locals", "vars", "setattr", "modules", "__dict__", "__getattr__"))
+
+
+def check_class(path: str, name: str) -> None:
+    """Let a class pass that the file may have: defined, imported or assigned anywhere in it, or beyond its text.
+
+    Raises: OnlyError in words if the file is no Python or has no such name; OSError.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an odd escape: those are the file's own matter
+            tree = ast.parse(Path(path).read_bytes(), path)
+    except (SyntaxError, ValueError) as error:
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise OnlyError(f"{path} cannot be imported: {type(error).__name__}{line}: {said}") from None
+    except (RecursionError, MemoryError):
+        return
+    names = frozenset(_names(tree))
+    if name not in names and not names & HIDING:
+        classes = [it.name for it in tree.body if isinstance(it, ast.ClassDef)]
+        raise OnlyError(f"{path} has no class {name!r}; its classes are {', '.join(classes) or 'none'}")
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Yield whatever is named in a file, and so everything that it binds."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+def import_file(path: str) -> ModuleType:
+    """Import a file as a module of its own, with its folder first on sys.path as a script has it.
+
+    Raises: whatever the file raises; ImportError if it cannot be one.
+    """
+    folder, name = str(Path(path).parent), f"local_{Path(path).stem}"
+    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported as a module")
+    module = module_from_spec(spec)
+    if sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
+    sys.modules[name] = module  # dataclasses and pickle look a class's module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def marked_functions(module: ModuleType) -> list[tuple[str, Callable[..., Any], dict[str, Any]]]:
+    """Return name, function and words of everything marked in a module, in its order.
+
+    Raises: ValueError if two have one name.
+    """
+    found: dict[str, tuple[Any, dict[str, Any]]] = {}
+    for value in vars(module).values():
+        # Statically: asking some objects for an attribute makes it.
+        words = inspect.getattr_static(value, MARK, None) if callable(value) else None
+        if not isinstance(words, dict):
+            continue
+        name = words["name"]
+        if name in found and found[name][0] is not value:
+            raise ValueError(f"two functions are marked as {name!r}; give one another name: @model(name=...)")
+        found[name] = value, words
+    return [(name, function, words) for name, (function, words) in found.items()]
+
 
 BUILD = "compileboard.collectors.bench.suites.user_build:build"
 FORMS = "path:/abs/file.py,class:Name or path:/abs/file.py,model:Name or path:/abs/file.py"
@@ -19,7 +184,7 @@ PATH_LAST = re.compile(r"(?P<kind>class|model):(?P<name>[^,:/]*),path:(?P<path>.
 
 
 @dataclass(frozen=True)
-class Asked:
+class OnlyTarget:
     """Say what was asked for: a class, a marked function, or (kind is none) all marked functions of a file."""
 
     path: str
@@ -32,7 +197,7 @@ class Asked:
         return f"path:{self.path}" + (f",{self.kind}:{self.name}" if self.kind else "")
 
 
-def read_only(text: str) -> Asked:
+def read_only(text: str) -> OnlyTarget:
     """Read `path:…` without looking at the file.
 
     Raises: OnlyError.
@@ -52,7 +217,7 @@ def read_only(text: str) -> Asked:
         raise OnlyError(f"--only {text}: {name!r} is no name of a class; expected {FORMS}")
     if kind == "model" and not name:
         raise OnlyError(f"--only {text}: the model has no name; expected {FORMS}")
-    return Asked(path, kind, name)
+    return OnlyTarget(path, kind, name)
 
 
 def parse_only(text: str, suite: str | None = None, *, timeout_s: float = LIST_TIMEOUT_S) -> list[ModelRef]:
@@ -77,7 +242,7 @@ def parse_only(text: str, suite: str | None = None, *, timeout_s: float = LIST_T
     return [_refer(asked.path, it, suite or LOCAL) for it in marked]
 
 
-def _check_file(asked: Asked, text: str) -> None:
+def _check_file(asked: OnlyTarget, text: str) -> None:
     path = Path(asked.path)
     try:
         if path.is_file():
@@ -90,11 +255,11 @@ def _check_file(asked: Asked, text: str) -> None:
     raise OnlyError(f"--only {text}: {asked.path} {found}; expected a Python file")
 
 
-def _no_such(asked: Asked, marked: list[Marked]) -> list[Marked]:
+def _no_such(asked: OnlyTarget, marked: list[Marked]) -> list[Marked]:
     names = ", ".join(it.name for it in marked)
     raise OnlyError(f"{asked.path} has no function marked as {asked.name!r}; there are {names}")
 
 
 def _refer(path: str, marked: Marked, suite: str) -> ModelRef:
-    argument = Asked(path, "model", marked.name).text
+    argument = OnlyTarget(path, "model", marked.name).text
     return ModelRef(suite, marked.name, BUILD, argument, "local", batch_size=marked.batch_size, trains=marked.trains)

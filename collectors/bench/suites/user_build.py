@@ -8,9 +8,7 @@ from typing import Any
 import torch
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
-from compileboard.collectors.bench.suites.user import read_only
-from compileboard.collectors.bench.suites.user_file import import_file, marked_functions
-from compileboard.collectors.bench.suites.user_list import OnlyError
+from compileboard.collectors.bench.suites.user import OnlyError, import_file, marked_functions, read_only
 
 RETURNS = "(module, inputs) or compileboard.collectors.bench.loaded.Loaded"
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.decode.names import is_event
+from compileboard.collectors.decode.records import is_event
 
 
 def records(path: Path) -> list[tuple[str, str | None]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.bench.settings import list_torch_variables
+from compileboard.collectors.bench.plan.settings import list_torch_variables
 from compileboard.collectors.store.codec import unpack
 from tests.tools.observed import ROOT, Workplace
 

@@ -20,13 +20,13 @@ from dataclasses import asdict
 from pathlib import Path
 import torch
 from compileboard.collectors.bench import experiments
-from compileboard.collectors.bench.child import failure
+from compileboard.collectors.bench.worker.child import failure
 from compileboard.collectors.bench.experiments import settings_for
-from compileboard.collectors.bench.models import ModelRef
-from compileboard.collectors.bench.settings import Settings
-from compileboard.collectors.bench.stages import Stages
+from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.plan.settings import Settings
+from compileboard.collectors.bench.worker.outcome import Stages
 from compileboard.collectors.bench.suites.user import BUILD
-from compileboard.collectors.bench.workbench import Workbench
+from compileboard.collectors.bench.worker.workbench import Workbench
 
 for only, experiment, changes in json.loads(sys.argv[1]):
     torch._dynamo.reset()

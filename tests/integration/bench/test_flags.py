@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.formats.read import read_results
+from compileboard.collectors.formats.reader import read_results
 from tests.integration.bench.test_bench import PLANTED, label, rows
 from tests.tools.observed import Workplace, wait_for
 from tests.tools.repository import commit, git

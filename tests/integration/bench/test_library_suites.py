@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from compileboard.collectors.bench import suites
-from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.plan.models import ModelRef
 
 pytestmark = pytest.mark.torch
 
@@ -70,7 +70,7 @@ def test_a_model_that_the_library_lost_is_said_to_be_unavailable(suite: str) -> 
     program = (
         "from compileboard.collectors.bench.suites import transformers\n"
         "transformers.RECIPES['GoneForCausalLM'] = transformers.RECIPES['LlamaForCausalLM']\n"
-        "from compileboard.collectors.bench.suites.not_available import NotAvailable\n"
+        "from compileboard.collectors.bench.plan.models import NotAvailable\n"
         f"from compileboard.collectors.bench.suites.{suite}_build import build\n"
         "try: build(1, 'GoneForCausalLM')\nexcept NotAvailable as error: print(error.reason)"
     )

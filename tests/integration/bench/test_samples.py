@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.stack_room import SLOW_FAULTS, in_fresh_thread, measure_depths
-from compileboard.collectors.bench.settings import list_torch_variables
+from benchmarks.faults.frame_stack import SLOW_FAULTS, in_fresh_thread, measure_depths
+from compileboard.collectors.bench.plan.settings import list_torch_variables
 from compileboard.collectors.store.codec import unpack
 from tests.integration.bench.test_bench import rows
 from tests.tools.observed import PROGRAMS, Workplace
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.torch
 # A forward pass that calls a wide function at every depth: at some depth of 200 a chunk of CPython's frame stack ends.
 WIDE = """
 import torch
-from benchmarks.stack_room import descend, wide_function
+from benchmarks.faults.frame_stack import descend, wide_function
 
 CALL = wide_function()
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from compileboard.collectors.events import (
+from compileboard.collectors.contract.events import (
     BenchMeasured,
     CompileStarted,
     Event,
@@ -24,7 +24,7 @@ from compileboard.collectors.events import (
     RunEnded,
     RunStarted,
 )
-from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.seed import START_US
 
 DAY_US = 86_400_000_000

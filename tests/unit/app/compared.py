@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from compileboard.app.analysis.comparison_model import CompareSide, Distinct, Entry
+from compileboard.app.analysis.comparison.model import CompareSide, DistinctItem, ModelResult
 
 SERIES: dict[str, Any] = {
     "suite": "builtin",
@@ -21,14 +21,14 @@ SERIES: dict[str, Any] = {
 }
 
 
-def entry(model: str = "mlp", values: dict[str, float] | None = None, **more: Any) -> Entry:
+def entry(model: str = "mlp", values: dict[str, float] | None = None, **more: Any) -> ModelResult:
     """Make what one side says of a model; series fields go into its series."""
     series = {name: more.pop(name) for name in list(more) if name in SERIES}
     status = more.pop("status", "measured")
-    return Entry(SERIES | {"model": model} | series, status, values or {}, **more)
+    return ModelResult(SERIES | {"model": model} | series, status, values or {}, **more)
 
 
-def side(*entries: Entry, breaks: Iterable[Distinct] | None = None, **more: Any) -> CompareSide:
+def side(*entries: ModelResult, breaks: Iterable[DistinctItem] | None = None, **more: Any) -> CompareSide:
     """Make a side of some entries."""
     return CompareSide("A", "run A", entries=entries, breaks=None if breaks is None else tuple(breaks), **more)
 
@@ -39,6 +39,6 @@ def repeats(median_ms: float, count: int = 30, noise: float = 0.01, seed: int = 
     return [median_ms * chance.lognormvariate(0, noise) for _ in range(count)]
 
 
-def broke(fingerprint: str, count: int = 1, model: Entry | None = None) -> Distinct:
+def broke(fingerprint: str, count: int = 1, model: ModelResult | None = None) -> DistinctItem:
     """Make a distinct graph break."""
-    return Distinct(fingerprint, model.key if model else None, f"because of {fingerprint}", count)
+    return DistinctItem(fingerprint, model.key if model else None, f"because of {fingerprint}", count)

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app import create_app
 from compileboard.app.settings import Settings
-from compileboard.collectors.store.connect import open_reader, open_writer
+from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.make_db import main as make_db
 from tests.unit.app.explored import explore

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 
-from compileboard.collectors.store.audit import Origin, record_action
-from compileboard.collectors.store.trash import delete_run
+from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
+from compileboard.collectors.store.dashboard.trash import delete_run
 from tests.unit.app.seed import add_run
 
 
 def delete_and_audit(store: sqlite3.Connection) -> None:
     """Delete three runs, as a page, a command and a client of the API would."""
-    origins = (Origin("page", address="127.0.0.1", user_agent="a browser"), Origin("command", "ann@box"), Origin("api"))
+    origins = (
+        ActionOrigin("page", address="127.0.0.1", user_agent="a browser"),
+        ActionOrigin("command", "ann@box"),
+        ActionOrigin("api"),
+    )
     for number, origin in enumerate(origins):
         add_run(store, f"D{number}")
         delete_run(store, f"D{number}", now_us=1_795_000_000_000_000 + number)

@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from compileboard.collectors.importer.command import import_paths
-from compileboard.collectors.importer.loader import Options
+from compileboard.collectors.cli.import_command import import_paths
+from compileboard.collectors.pipeline.log_loader import LoadOptions
 from tests.tools.make_db import DATA
 
 LOGS = {name: DATA / "explored" / f"{name}.xz" for name in ("zoo_recompiles", "zoo_graph_breaks", "torch2.13-shapes")}
@@ -23,7 +23,7 @@ def import_ranks(database: Path) -> None:
     with TemporaryDirectory() as folder:
         for log in RANKS:
             shutil.copy(log, folder)
-        options = Options(name="train_ddp", suite="captures")
+        options = LoadOptions(name="train_ddp", suite="captures")
         import_paths([folder], str(database), options, say=lambda _line: None)
 
 
@@ -31,5 +31,5 @@ def explore(database: Path, *, payloads: bool = True) -> None:
     """Import each log as a run that has its name, and a run of two ranks."""
     import_ranks(database)
     for name, log in LOGS.items():
-        options = Options(payloads=payloads, name=name, suite="captures")
+        options = LoadOptions(payloads=payloads, name=name, suite="captures")
         import_paths([str(log)], str(database), options, say=lambda _line: None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from compileboard.collectors.events import (
+from compileboard.collectors.contract.events import (
     CacheLookedUp,
     Compiled,
     CompileFailed,
@@ -21,7 +21,7 @@ from compileboard.collectors.events import (
     RuntimeFailed,
     SnapshotTaken,
 )
-from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.ingest.ingestor import Ingestor
 
 RUN = "01HOST11E00000000000000000"
 FORMULA = '=HYPERLINK("http://evil","x")'

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compileboard.app.analysis.steps import detect_steps
+from compileboard.app.analysis.regression.change_points import detect_change_points
 
 Make = Callable[[np.random.Generator], list[float]]
 # Normal noise of 1, rounded to 1/64 so that scaling by a power of two is exact.
@@ -32,5 +32,5 @@ def make_stepped(noise: float, after: int) -> Make:
 def share(make: Make, count: int, place: int | None = None) -> float:
     """Return the share of seeded series with a step, at a place ± 1 if one is given."""
     rng = np.random.default_rng(11)
-    found = [detect_steps(make(rng)) for _ in range(count)]
+    found = [detect_change_points(make(rng)) for _ in range(count)]
     return sum(any(place is None or abs(it.index - place) <= 1 for it in steps) for steps in found) / count

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from compileboard.app.analysis import model_table
-from compileboard.app.queries import graph_breaks, guard_sets, recompiles, runs
-from compileboard.app.web.run import FILLS
+from compileboard.app.analysis.models import table
+from compileboard.app.queries.fleet import graph_breaks, recompiles, runs
+from compileboard.app.queries.run import guards
+from compileboard.app.web.run.run import FILLS
 
 
 def _one(reader: sqlite3.Connection, sql: str) -> str:
@@ -80,7 +81,7 @@ def _guards(reader: sqlite3.Connection) -> list[str]:
     page = f"/runs/{run_id}/guards"
     sql = "select artifact_id from guard_sets where run_id = ? order by id limit 2"
     one, other = (number for (number,) in reader.execute(sql, (run_id,)))
-    sorts = [f"{page}?sort={order}{way}&limit=1" for order in guard_sets.ORDERS for way in ("", ".asc")]
+    sorts = [f"{page}?sort={order}{way}&limit=1" for order in guards.ORDERS for way in ("", ".asc")]
     return [page, *sorts, f"{page}/{one}", f"{page}/{other}?q=x&order=largest&at=0", f"{page}/diff?a={one}&b={other}"]
 
 
@@ -157,7 +158,7 @@ def _reports(reader: sqlite3.Connection) -> list[str]:
 
 
 def _models(reader: sqlite3.Connection) -> list[str]:
-    sorts = [f"/models?sort={order}{way}&limit=2" for order in model_table.ORDERS for way in ("", ".asc")]
+    sorts = [f"/models?sort={order}{way}&limit=2" for order in table.ORDERS for way in ("", ".asc")]
     run_id = _one(reader, "select run_id from results order by id desc limit 1")
     filters = "q=e&suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&status=measured"
     more = [f"/models?run={run_id}", f"/models?{filters}", f"/runs/{run_id}/results", f"/models/Breaky?run={run_id}"]

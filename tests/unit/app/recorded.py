@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
-from compileboard.collectors.events import (
+from compileboard.collectors.contract.events import (
     CacheLookedUp,
     Compiled,
     CompileFailed,
@@ -23,7 +23,7 @@ from compileboard.collectors.events import (
     RunStarted,
     SnapshotTaken,
 )
-from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.store.ingest.ingestor import Ingestor
 
 RUN = "01J00000000000000000000001"
 PROCESS = "a" * 32

@@ -6,9 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
-from compileboard.collectors.decode.aot import ARTIFACT, parse_metadata, summarize
-from compileboard.collectors.decode.guard_tree import count_guards
-from compileboard.collectors.events import (
+from compileboard.collectors.contract.events import (
     ArtifactSeen,
     CacheLookedUp,
     CompileStarted,
@@ -16,7 +14,9 @@ from compileboard.collectors.events import (
     ProcessStarted,
     RunStarted,
 )
-from compileboard.collectors.store.ingest import Ingestor
+from compileboard.collectors.decode.aot import ARTIFACT, parse_metadata, summarize
+from compileboard.collectors.decode.guards.tree import count_guards
+from compileboard.collectors.store.ingest.ingestor import Ingestor
 
 RUN = "01J00000000000000000TRACED"
 PROCESS = "b" * 32

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.cli import main
-from compileboard.collectors.record.command import unreachable
+from compileboard.collectors.cli.main import main
+from compileboard.collectors.runs.command_line import unreachable
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import Workplace
 
@@ -205,7 +205,7 @@ def test_doctor_without_torch_and_with_one_too_old(place: Workplace) -> None:
     assert done.returncode == 1
     assert "1.13.1 is too old; CompileBoard records torch 2.4 and newer" in done.stdout
     hide = "import sys; sys.modules['torch'] = None\n"
-    hide += "from compileboard.collectors.cli import main; sys.exit(main(['doctor']))"
+    hide += "from compileboard.collectors.cli.main import main; sys.exit(main(['doctor']))"
     absent = place.plain(sys.executable, "-c", hide)
     assert absent.returncode == 1
     assert "is not installed for this python" in absent.stdout

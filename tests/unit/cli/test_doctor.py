@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.observe import torch_compat
-from compileboard.collectors.record.doctor import (
+from compileboard.collectors.cli.doctor import (
     RECORDED,
     build_check,
     capability_checks,
@@ -16,6 +15,7 @@ from compileboard.collectors.record.doctor import (
     spool_check,
     sqlite_check,
 )
+from compileboard.collectors.observe import torch_compat
 from tests.tools.observed import Workplace
 
 FACTS: dict[str, Any] = {"cuda": "12.8", "hip": None, "cudnn": 91002, "triton": "3.5.0", "device_count": 2}

@@ -15,7 +15,7 @@ class Absent:
         if name.split(".")[0] in {absent!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Absent())
-from compileboard.app.cli import main
+from compileboard.app.cli.main import main
 sys.exit(main({arguments!r}))
 """
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors import events as ev
-from compileboard.collectors.decode.captured import Captured, Logged
+from compileboard.collectors.contract import events as ev
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.names import METRICS
-from tests.unit.decode.recorded import LOGS, WITH_METRICS, captured, events, torch_metrics
+from compileboard.collectors.decode.records import METRICS, Captured, Logged
+from tests.unit.decode.recorded_logs import LOGS, WITH_METRICS, captured, events, torch_metrics
 
 NAMES = [
     "dynamo_start",

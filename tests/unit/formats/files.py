@@ -5,8 +5,8 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
-from compileboard.collectors.events import BenchMeasured
-from compileboard.collectors.formats.read import read_results
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.formats.reader import read_results
 from compileboard.collectors.formats.results import ResultFile
 
 UPSTREAM = Path(__file__).parents[2] / "data" / "upstream"

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from compileboard.collectors.formats.file_names import Named, damaged, read_name, read_timings_name
+from compileboard.collectors.formats.file_names import FileNameInfo, damaged, read_name, read_timings_name
 
 CASES = {
-    "inductor_torchbench_amp_training_cuda_performance.csv": Named(
+    "inductor_torchbench_amp_training_cuda_performance.csv": FileNameInfo(
         "torchbench", "amp", "training", "cuda", None, "inductor", "performance"
     ),
-    "inductor_no_cudagraphs_timm_models_bfloat16_inference_cuda_h100_accuracy.csv": Named(
+    "inductor_no_cudagraphs_timm_models_bfloat16_inference_cuda_h100_accuracy.csv": FileNameInfo(
         "timm_models", "bfloat16", "inference", "cuda", "h100", "inductor_no_cudagraphs", "accuracy"
     ),
-    "a/b/inductor_dynamic_huggingface_float32_inference_cpu_performance.json": Named(
+    "a/b/inductor_dynamic_huggingface_float32_inference_cpu_performance.json": FileNameInfo(
         "huggingface", "float32", "inference", "cpu", None, "inductor", "performance", True
     ),
-    "dynamic_inductor_torchbench_inference.csv": Named(
+    "dynamic_inductor_torchbench_inference.csv": FileNameInfo(
         "torchbench", None, "inference", None, None, "inductor", None, True
     ),
-    "aot_eager_timm_training.csv": Named("timm_models", None, "training", None, None, "aot_eager"),
-    "cpu_inductor_huggingface_freezing_inference.csv": Named(
+    "aot_eager_timm_training.csv": FileNameInfo("timm_models", None, "training", None, None, "aot_eager"),
+    "cpu_inductor_huggingface_freezing_inference.csv": FileNameInfo(
         "huggingface", None, "inference", "cpu", None, "inductor_freezing"
     ),
-    "ours_mine_amp_training_cuda_accuracy.csv": Named("mine", "amp", "training", "cuda", None, "ours", "accuracy"),
-    "inference_timm_models0.csv": Named("timm_models", None, "inference"),
-    "training_torchbench.csv": Named("torchbench", None, "training"),
-    "speedup_inductor.csv": Named(backend="inductor", experiment="performance"),
-    "inductor_builtin_float32_inference_cuda_performance_compilation_metrics.csv.xz": Named(
+    "ours_mine_amp_training_cuda_accuracy.csv": FileNameInfo(
+        "mine", "amp", "training", "cuda", None, "ours", "accuracy"
+    ),
+    "inference_timm_models0.csv": FileNameInfo("timm_models", None, "inference"),
+    "training_torchbench.csv": FileNameInfo("torchbench", None, "training"),
+    "speedup_inductor.csv": FileNameInfo(backend="inductor", experiment="performance"),
+    "inductor_builtin_float32_inference_cuda_performance_compilation_metrics.csv.xz": FileNameInfo(
         "builtin", "float32", "inference", "cuda", None, "inductor", "performance"
     ),
-    "results.csv": Named(),
+    "results.csv": FileNameInfo(),
 }
 
 

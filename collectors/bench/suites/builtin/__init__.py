@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compileboard.collectors.bench.models import ModelRef
+from compileboard.collectors.bench.plan.models import ModelRef
 
 SUITE = "builtin"
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from compileboard.collectors.bench.loaded import Loaded
-from compileboard.collectors.bench.suites.builtin.layers import Attention
+from compileboard.collectors.bench.suites.builtin.layers import FusedAttention
 from compileboard.collectors.bench.suites.builtin.recipe import assemble, pattern_loss
 
 CLASSES, STEPS, WIDTH, TOLD = 10, 1000, 32, 128
@@ -49,7 +49,7 @@ class Denoiser(nn.Module):
         self.enter = nn.Conv2d(3, WIDTH, 3, padding=1)
         self.down, self.halve = ToldBlock(WIDTH, WIDTH), nn.Conv2d(WIDTH, 2 * WIDTH, 3, 2, padding=1)
         self.middle = ToldBlock(2 * WIDTH, 2 * WIDTH)
-        self.attention_norm, self.attention = nn.LayerNorm(2 * WIDTH), Attention(2 * WIDTH, 4)
+        self.attention_norm, self.attention = nn.LayerNorm(2 * WIDTH), FusedAttention(2 * WIDTH, 4)
         self.up = ToldBlock(3 * WIDTH, WIDTH)
         self.leave_norm, self.leave = nn.GroupNorm(8, WIDTH), nn.Conv2d(WIDTH, 3, 3, padding=1)
 

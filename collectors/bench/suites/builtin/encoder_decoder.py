@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from compileboard.collectors.bench.loaded import Loaded
-from compileboard.collectors.bench.suites.builtin.layers import Block, TokenEmbedding
+from compileboard.collectors.bench.suites.builtin.layers import PreNormBlock, TokenEmbedding
 from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 1024, 128, 192, 4, 2
@@ -19,8 +19,8 @@ class EncoderDecoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.read, self.write = (TokenEmbedding(VOCABULARY, LONGEST, WIDTH) for _ in range(2))
-        self.encoder = nn.ModuleList(Block(WIDTH, HEADS) for _ in range(DEPTH))
-        self.decoder = nn.ModuleList(Block(WIDTH, HEADS, causal=True, cross=True) for _ in range(DEPTH))
+        self.encoder = nn.ModuleList(PreNormBlock(WIDTH, HEADS) for _ in range(DEPTH))
+        self.decoder = nn.ModuleList(PreNormBlock(WIDTH, HEADS, causal=True, cross=True) for _ in range(DEPTH))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY)
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 
-class Attention(nn.Module):
+class FusedAttention(nn.Module):
     """Attend with several heads, to the sequence itself or to a memory."""
 
     def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
@@ -39,14 +39,14 @@ class FeedForward(nn.Sequential):
         super().__init__(nn.Linear(width, factor * width), nn.GELU(), nn.Linear(factor * width, width))
 
 
-class Block(nn.Module):
+class PreNormBlock(nn.Module):
     """Attend to oneself, to a memory if there is one, then think: each after a norm and beside a shortcut."""
 
     def __init__(self, width: int, heads: int, *, causal: bool = False, cross: bool = False) -> None:
         super().__init__()
-        self.attention_norm, self.attention = nn.LayerNorm(width), Attention(width, heads, causal=causal)
+        self.attention_norm, self.attention = nn.LayerNorm(width), FusedAttention(width, heads, causal=causal)
         self.cross_norm = nn.LayerNorm(width) if cross else nn.Identity()
-        self.cross = Attention(width, heads) if cross else None
+        self.cross = FusedAttention(width, heads) if cross else None
         self.feed_forward_norm, self.feed_forward = nn.LayerNorm(width), FeedForward(width)
 
     def forward(

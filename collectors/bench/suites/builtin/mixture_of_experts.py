@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from compileboard.collectors.bench.loaded import Loaded
-from compileboard.collectors.bench.suites.builtin.layers import Attention, FeedForward, TokenEmbedding
+from compileboard.collectors.bench.suites.builtin.layers import FeedForward, FusedAttention, TokenEmbedding
 from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 1024, 128, 128, 4, 2
@@ -43,7 +43,7 @@ class ExpertBlock(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.attention_norm, self.attention = nn.LayerNorm(WIDTH), Attention(WIDTH, HEADS, causal=True)
+        self.attention_norm, self.attention = nn.LayerNorm(WIDTH), FusedAttention(WIDTH, HEADS, causal=True)
         self.experts_norm, self.experts = nn.LayerNorm(WIDTH), SparseExperts()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from compileboard.collectors.bench.loaded import Loaded
-from compileboard.collectors.bench.suites.builtin.layers import Block, TokenEmbedding
+from compileboard.collectors.bench.suites.builtin.layers import PreNormBlock, TokenEmbedding
 from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 2048, 128, 192, 4, 3
@@ -18,7 +18,7 @@ class TransformerEncoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embedding = TokenEmbedding(VOCABULARY, LONGEST, WIDTH)
-        self.blocks = nn.ModuleList(Block(WIDTH, HEADS) for _ in range(DEPTH))
+        self.blocks = nn.ModuleList(PreNormBlock(WIDTH, HEADS) for _ in range(DEPTH))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, tokens: torch.Tensor, is_word: torch.Tensor) -> torch.Tensor:

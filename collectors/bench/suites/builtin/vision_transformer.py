@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from compileboard.collectors.bench.loaded import Loaded
-from compileboard.collectors.bench.suites.builtin.layers import Block
+from compileboard.collectors.bench.suites.builtin.layers import PreNormBlock
 from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 IMAGE, PATCH, WIDTH, HEADS, DEPTH, CLASSES = 64, 8, 192, 4, 3, 16
@@ -20,7 +20,7 @@ class VisionTransformer(nn.Module):
         self.patches = nn.Conv2d(3, WIDTH, PATCH, PATCH)
         self.answer = nn.Parameter(torch.randn(1, 1, WIDTH) * 0.02)
         self.places = nn.Parameter(torch.randn(1, 1 + (IMAGE // PATCH) ** 2, WIDTH) * 0.02)
-        self.blocks = nn.Sequential(*(Block(WIDTH, HEADS) for _ in range(DEPTH)))
+        self.blocks = nn.Sequential(*(PreNormBlock(WIDTH, HEADS) for _ in range(DEPTH)))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:

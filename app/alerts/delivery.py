@@ -1,0 +1,270 @@
+"""Send a message to a channel: the one place that reads the environment's secrets."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from compileboard.app.alerts.clock import find_digest_before, is_quiet
+from compileboard.app.alerts.mail import make_mail, send_mail
+from compileboard.app.alerts.message import AlertMessage, make_message, name_message
+from compileboard.app.alerts.rules import AlertRule, Channel, Rules, matches
+from compileboard.app.alerts.rules_file import load_rules
+from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
+from compileboard.app.alerts.webhooks import make_json, make_slack, sign
+from compileboard.app.format import format_plural
+from compileboard.app.queries.fleet.alerts import Delivery, get_rule_start, list_new_finding_ids, list_waiting
+from compileboard.app.queries.fleet.incidents import SeriesChange, get_finding
+from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
+from compileboard.collectors.store.dashboard.deliveries import (
+    claim_deliveries,
+    drop_delivery,
+    give_up_deliveries,
+    mark_rule_seen,
+    queue_deliveries,
+    settle_deliveries,
+    start_rule,
+)
+
+
+def send_message(make: Callable[[], AlertMessage], channel: Channel, base_url: str, environ: Mapping[str, str]) -> str:
+    """Make and send a message; return what of it was refused, '' for nothing.
+
+    Raises: NotSent if it surely did not arrive, Unknown if it may have; nothing else, or a claim would stay for ever.
+    """
+    try:
+        send = _prepare(make(), channel, base_url, environ)
+    except Exception as error:
+        raise DeliveryFailed(f"the message cannot be written: {type(error).__name__}: {str(error)[:200]}") from error
+    try:
+        return send() or ""
+    except (DeliveryFailed, DeliveryUnknown):
+        raise
+    except Exception as error:  # the error's own words may hold a secret
+        raise DeliveryUnknown(f"sending ended with {type(error).__name__}") from error
+
+
+def _prepare(
+    message: AlertMessage, channel: Channel, base_url: str, environ: Mapping[str, str]
+) -> Callable[[], str | None]:
+    if channel.kind == "email":
+        mail = make_mail(message, channel).as_bytes()
+        return lambda: send_mail(mail, channel, environ)
+    body = make_slack(message) if channel.kind == "slack" else make_json(message, base_url)
+    headers = {"CompileBoard-Delivery": message.id} if channel.kind == "webhook" else {}
+    if channel.secret_env:
+        headers["CompileBoard-Signature"] = sign(body, environ[channel.secret_env], message.made_us)
+    url = environ[channel.url_env]
+    return lambda: post_json(url, body, headers, channel.timeout_s, environ)
+
+
+MINUTE_US = 60_000_000
+DAY_US = 24 * 60 * MINUTE_US
+FIRST_LOOK_US = DAY_US  # how far back a rule looks when it first runs
+# A rule that is changed to fit more does not send all of the past: only what was noticed about its last pass or since.
+LOOK_AGAIN_US = DAY_US
+MARK_EVERY_US = 60 * MINUTE_US  # a pass a minute that finds nothing need not write
+ATTEMPTS = 5
+WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
+# A claim this old is nobody's: every conversation ends after minutes (app.alerts.deadline).
+CLAIM_LIMIT_US = 15 * MINUTE_US
+LOST = "the sender ended before it could say whether the message arrived; it is not sent again"
+MOST_FINDINGS = 500  # of one message
+
+
+@dataclass
+class SendReport:
+    """Hold what one pass did, counted in messages; `problems` says in sentences what went wrong."""
+
+    sent_count: int = 0
+    retried_count: int = 0
+    failed_count: int = 0
+    unknown_count: int = 0
+    waiting_count: int = 0  # findings that wait for an hour, a digest or another attempt
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: int) -> SendReport:
+    """Send what the rules of a file have due.
+
+    Raises: RulesError if the file cannot be used; StoreError or sqlite3.Error if the database cannot.
+    """
+    rules = load_rules(rules_path)
+    open_reader(db_path).close()  # refuses a database that is missing or older before open_writer could make one
+    report = SendReport()
+    with closing(open_writer(os.fspath(db_path))) as connection:
+        lost = give_up_deliveries(connection, now_us - CLAIM_LIMIT_US, LOST, now_us)
+        if lost:
+            report.unknown_count += 1
+            report.problems.append(f"{format_plural(lost, 'finding')}: {LOST}")
+        for rule in rules.rules:
+            _queue(connection, rule, now_us, report)
+            for name in rule.channels:
+                _send_channel(connection, rules, rule, rules.channels[name], environ, now_us, report)
+        if connection.total_changes:
+            checkpoint(connection)
+    return report
+
+
+def list_matching(reader: sqlite3.Connection, rule: AlertRule, channel: str, now_us: int) -> list[SeriesChange]:
+    """List what a rule would queue for a channel now."""
+    start = get_rule_start(reader, rule.name)
+    since_us, noticed_us = (start.since_us, start.seen_us - LOOK_AGAIN_US) if start else (find_since(rule, now_us), 0)
+    ids = list_new_finding_ids(reader, rule.name, channel, since_us, noticed_us)
+    found = (get_finding(reader, it) for it in ids)
+    return [it for it in found if it and matches(rule, it)]
+
+
+def find_since(rule: AlertRule, now_us: int) -> int:
+    """Return from when on findings are the business of a rule that runs for the first time."""
+    return now_us - FIRST_LOOK_US if rule.since_us is None else rule.since_us
+
+
+def list_due(rule: AlertRule, waiting: list[Delivery], now_us: int) -> list[Delivery]:
+    """Choose what may go out now: no quiet period, the digest's hour past, no attempt too early."""
+    if is_quiet(rule.quiet, rule.zone, now_us):
+        return []
+    due = [it for it in waiting if it.due_us <= now_us]
+    if rule.digest is None:
+        return due
+    closed_us = find_digest_before(rule.digest, rule.zone, now_us)
+    # Not when it was queued: a pass at 08:00:03 queues what was noticed at night, and it is the digest's of 08:00.
+    return [it for it in due if it.noticed_us <= closed_us]
+
+
+def preview(reader: sqlite3.Connection, rule: AlertRule, now_us: int) -> Iterator[tuple[str, list[SeriesChange], bool]]:
+    """Yield of each channel what waits or would be queued, and whether it would go out now; nothing is kept."""
+    for channel in rule.channels:
+        new = [
+            (Delivery.fresh(rule.name, channel, it.id, it.noticed_us or now_us, now_us), it)
+            for it in list_matching(reader, rule, channel, now_us)
+        ]
+        waiting = [(it, get_finding(reader, it.finding_id)) for it in list_waiting(reader, rule.name, channel)]
+        held = {it.finding_id: finding for it, finding in [*waiting, *new] if finding is not None and _is_open(finding)}
+        due = {it.finding_id for it in list_due(rule, [it for it, _finding in [*waiting, *new]], now_us)}
+        yield channel, [finding for key, finding in held.items() if key in due], True
+        yield channel, [finding for key, finding in held.items() if key not in due], False
+
+
+def _is_open(it: SeriesChange) -> bool:
+    return it.state == "confirmed" and it.handling == "open"
+
+
+def _queue(connection: sqlite3.Connection, rule: AlertRule, now_us: int, report: SendReport) -> None:
+    start = get_rule_start(connection, rule.name)
+    if start is None:
+        start_rule(connection, rule.name, find_since(rule, now_us), now_us)
+        since = "in the last 24 hours" if rule.since_us is None else "since the day that it names"
+        report.notes.append(f"rule {rule.name} runs for the first time: it sends only what was confirmed {since}")
+    for channel in rule.channels:
+        found = list_matching(connection, rule, channel, now_us)
+        if found:
+            queue_deliveries(connection, rule.name, channel, [it.id for it in found], now_us)
+    if start is None or now_us - start.seen_us > MARK_EVERY_US:
+        mark_rule_seen(connection, rule.name, now_us)
+
+
+def _send_channel(
+    connection: sqlite3.Connection,
+    rules: Rules,
+    rule: AlertRule,
+    channel: Channel,
+    environ: Mapping[str, str],
+    now_us: int,
+    report: SendReport,
+) -> None:
+    waiting = list_waiting(connection, rule.name, channel.name)
+    due = _drop_settled(connection, rule, channel, list_due(rule, waiting, now_us), now_us)
+    unset = channel.describe_unset(environ)
+    if due and unset:
+        report.problems.append(
+            f"rule {rule.name}, channel {channel.name}: {unset}; {format_plural(len(due), 'finding')} wait"
+        )
+        due = []
+    for claim_id, members in _group_messages(rule, channel, due):
+        _send_one(connection, rules, rule, channel, claim_id, members, environ, now_us, report)
+    report.waiting_count += len(list_waiting(connection, rule.name, channel.name))
+
+
+def _drop_settled(
+    connection: sqlite3.Connection, rule: AlertRule, channel: Channel, due: list[Delivery], now_us: int
+) -> list[tuple[Delivery, SeriesChange]]:
+    """Leave out what somebody has dealt with, or detection has withdrawn, while it waited."""
+    kept: list[tuple[Delivery, SeriesChange]] = []
+    for it in due:
+        finding = get_finding(connection, it.finding_id)
+        if finding is not None and _is_open(finding):
+            kept.append((it, finding))
+            continue
+        why = "is gone" if finding is None else finding.handling if finding.state == "confirmed" else finding.state
+        drop_delivery(connection, rule.name, channel.name, it.finding_id, f"{why} before it was due", now_us)
+    return kept
+
+
+def _group_messages(
+    rule: AlertRule, channel: Channel, due: list[tuple[Delivery, SeriesChange]]
+) -> Iterator[tuple[str, list[tuple[Delivery, SeriesChange]]]]:
+    """Yield messages, each with its id: first those that are tried again, as they were; then what is new.
+
+    What is new never joins what failed before, or it would inherit its attempts and be given up with it.
+    """
+    again: dict[str, list[tuple[Delivery, SeriesChange]]] = {}
+    fresh: list[tuple[Delivery, SeriesChange]] = []
+    for it in due:
+        message_id = it[0].message_id
+        (fresh if message_id is None else again.setdefault(message_id, [])).append(it)
+    yield from again.items()
+    for start in range(0, len(fresh), MOST_FINDINGS):
+        members = fresh[start : start + MOST_FINDINGS]
+        yield name_message(rule.name, channel.name, [finding.id for _delivery, finding in members]), members
+
+
+def _send_one(
+    connection: sqlite3.Connection,
+    rules: Rules,
+    rule: AlertRule,
+    channel: Channel,
+    claim_id: str,
+    due: list[tuple[Delivery, SeriesChange]],
+    environ: Mapping[str, str],
+    now_us: int,
+    report: SendReport,
+) -> None:
+    """Claim, send and settle one message. Only what is claimed here is in it."""
+    ids = [it.id for _delivery, it in due]
+    ours = set(claim_deliveries(connection, rule.name, channel.name, ids, claim_id, now_us))
+    if not ours:
+        return
+    findings = [it for _delivery, it in due if it.id in ours]
+    attempts = 1 + max(delivery.attempt_count for delivery, it in due if it.id in ours)
+    state, error, due_us = "sent", None, None
+    try:
+        error = send_message(
+            lambda: make_message(claim_id, rule.name, findings, rules.base_url, now_us),
+            channel,
+            rules.base_url,
+            environ,
+        )
+        report.sent_count += 1
+    except DeliveryFailed as problem:
+        error = str(problem)
+        if attempts < ATTEMPTS:
+            state, due_us = "waiting", now_us + WAITS_US[attempts - 1]
+            report.retried_count += 1
+        else:
+            state = "failed"
+            report.failed_count += 1
+    except DeliveryUnknown as problem:
+        state, error = "unknown", str(problem)
+        report.unknown_count += 1
+    settle_deliveries(
+        connection, rule.name, channel.name, claim_id, state, now_us=now_us, error=error or None, due_us=due_us
+    )
+    if state != "sent":
+        outcome = {"waiting": "will be tried again", "failed": f"given up after {attempts} attempts"}
+        said = outcome.get(state, "may have arrived, and is not sent again")
+        report.problems.append(f"rule {rule.name}, channel {channel.name}: {error}; {said}")

@@ -1,0 +1,91 @@
+"""Rules, channels and their state in words: the same in the command and on the page."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from compileboard.app.alerts.clock import find_digest_after, find_quiet_end
+from compileboard.app.alerts.message import clean
+from compileboard.app.alerts.rules import PATTERNS, AlertRule, Channel, fits
+from compileboard.app.format import format_plural, format_time, format_times
+from compileboard.app.queries.fleet.alerts import get_rule_start
+from compileboard.app.queries.fleet.series import list_series_names
+from compileboard.app.queries.fleet.trends import list_branches
+
+STATE_WORDS = {
+    "waiting": ("waiting", "busy"),
+    "sending": ("sending", "busy"),
+    "sent": ("sent", "good"),
+    "failed": ("failed", "bad"),
+    "unknown": ("unknown", "warn"),
+    "dropped": ("dropped", "quiet"),
+}
+KIND_WORDS = {"webhook": "webhook, JSON", "slack": "webhook, Slack's form", "email": "e-mail"}
+
+
+def describe_filters(rule: AlertRule) -> str:
+    """Say which findings are a rule's business."""
+    parts = [" or ".join(rule.direction)]
+    parts += [f"of {' or '.join(rule.subject)}"] if rule.subject else []
+    parts += [f"{name} {' or '.join(value)}" for name in PATTERNS if (value := getattr(rule, name))]
+    parts += [f"at least {rule.least_percent:g} %"] if rule.least_percent else []
+    return ", ".join(parts)
+
+
+def describe_when(rule: AlertRule) -> str:
+    """Say when a rule sends."""
+    when = "at once" if rule.digest is None else f"as a digest, {rule.digest_text}"
+    quiet = f", quiet {rule.quiet_text}" if rule.quiet_text else ""
+    return f"{when}{quiet}{f' ({rule.zone.key})' if rule.digest or rule.quiet_text else ''}"
+
+
+def describe_channel(it: Channel, environ: Mapping[str, str]) -> str:
+    """Say where a channel leads; an address that is a secret is named by its variable, where there is such a one."""
+    if it.kind == "email":
+        return f"{KIND_WORDS[it.kind]} to {', '.join(it.to)} through {it.host} port {it.port} ({it.security})"
+    named = it.url_env if environ.get(it.url_env) else "the variable that url_env names"
+    return f"{KIND_WORDS[it.kind]}, to the address in {named}{', signed' if it.secret_env else ''}"
+
+
+def describe_start(reader: sqlite3.Connection, rule: AlertRule) -> str:
+    """Say since when a rule runs, and from when on findings are its business."""
+    start = get_rule_start(reader, rule.name)
+    if start is None:
+        since = "in the 24 hours before" if rule.since_us is None else f"from {format_time(rule.since_us)[:10]} on"
+        return f"never ran; its first pass takes what was confirmed {since}"
+    first, since = format_times(start.first_us, start.since_us)
+    return f"runs since {first}, takes what was confirmed since {since}"
+
+
+def find_next_us(rule: AlertRule, now_us: int) -> int:
+    """Return when what waits may go out next."""
+    next_us = now_us if rule.digest is None else find_digest_after(rule.digest, rule.zone, now_us)
+    return find_quiet_end(rule.quiet, rule.zone, next_us)
+
+
+KEYS = ("suite", "model", "hardware")
+MOST_NAMED = 5
+
+
+def list_unmatched_patterns(reader: sqlite3.Connection, rule: AlertRule) -> list[str]:
+    """Say which patterns fit nothing here, and what there is; nothing where nothing was measured."""
+    names = [it for it in list_series_names(reader) if not rule.subject or it.subject in rule.subject]
+    if not names:
+        return []
+    said = [it for key in KEYS for it in _list(key, getattr(rule, key), {getattr(name, key) for name in names})]
+    said += _list("branch", rule.branch, list_branches(reader))
+    if said or any(all(fits(getattr(rule, key), getattr(name, key)) for key in KEYS) for name in names):
+        return said
+    return [f"{', '.join(key for key in KEYS if getattr(rule, key))}: each fits something here, but no series fits all"]
+
+
+def _list(key: str, patterns: Iterable[str], values: Iterable[str]) -> Iterator[str]:
+    known = sorted({it for it in values if it})
+    for pattern in patterns:
+        if not any(fits((pattern,), it) for it in known):
+            near = get_close_matches(pattern, known, MOST_NAMED) or known[:MOST_NAMED]
+            more = f" and {format_plural(len(known) - len(near), 'other')}" if len(known) > len(near) else ""
+            there = f"there is {', '.join(near)}{more}" if known else "none has one"
+            yield clean(f"{key} {pattern} fits nothing here; {there}")

@@ -1,0 +1,143 @@
+"""Messages for Slack's incoming webhooks, and for whatever takes the same: Mattermost, Rocket.Chat, Discord's /slack.
+
+Limits and escapes as in https://docs.slack.dev/reference/block-kit/blocks and …/messaging/formatting-message-text:
+50 blocks, a header of 150 characters, a section of 3000; `&`, `<` and `>` are the only characters to escape.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from compileboard.app.alerts.message import (
+    AlertMessage,
+    MessageLine,
+    MessagePart,
+    clean,
+    find_address,
+    find_group_address,
+)
+from compileboard.app.analysis.incidents.groups import Incident
+from compileboard.app.analysis.incidents.messages import describe_finding, describe_series, format_confidence
+from compileboard.app.queries.fleet.incidents import SeriesChange
+
+MOST_BLOCKS = 50
+HEADER_LIMIT = 150
+SECTION_LIMIT = 3000
+TEXT_LIMIT = 3000
+_CUT = "…"
+
+
+def make_slack(message: AlertMessage) -> bytes:
+    """Return the document of a message."""
+    blocks: list[dict[str, object]] = [
+        {"type": "header", "text": {"type": "plain_text", "text": clean(message.title, HEADER_LIMIT), "emoji": False}}
+    ]
+    for part in message.parts:
+        blocks += [_section(it) for it in _write_part(part, is_titled=part.title != message.title)]
+    end = f"Rule {escape(message.rule)}"
+    end += f" · <{_link(message.url)}|open the dashboard>" if message.url else ""
+    foot: dict[str, object] = {"type": "context", "elements": [{"type": "mrkdwn", "text": end}]}
+    blocks = [*blocks[: MOST_BLOCKS - 1], foot]
+    document = {"text": _escape_within(message.title, TEXT_LIMIT), "blocks": blocks, "unfurl_links": False}
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def escape(text: str) -> str:
+    """Write text as text: no link, no mention, no channel's name."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _section(text: str) -> dict[str, object]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+
+
+def _write_part(part: MessagePart, *, is_titled: bool) -> list[str]:
+    """Write a part as sections; a line is never cut in the middle of an escape."""
+    title = [f"*{_escape_within(part.title, 500)}*"] if is_titled else []
+    lines = [*title, *(_write_line(it) for it in part.lines)]
+    for label, said in part.facts:
+        lines += [f"*{label}*", *(f"• {_escape_within(it, 600)}" for it in said)]
+    sections, held = [], ""
+    for line in lines:
+        if held and len(held) + 1 + len(line) > SECTION_LIMIT:
+            sections.append(held)
+            held = ""
+        held = f"{held}\n{line}" if held else line
+    return [*sections, held]
+
+
+def _write_line(line: MessageLine) -> str:
+    text = _escape_within(line.text, 1000)
+    return f"• <{_link(line.url)}|{text}>" if line.url and len(line.url) < 1500 else f"• {text}"
+
+
+def _escape_within(text: str, limit: int) -> str:
+    text = clean(text, limit)
+    while len(escape(text)) > limit:
+        text = text[: len(text) * 3 // 4].rstrip(_CUT) + _CUT
+    return escape(text)
+
+
+def _link(url: str) -> str:
+    return escape(url).replace("|", "%7C")
+
+
+VERSION = 1
+_LEFT_OUT = ("evidence", "found_us", "noticed_us", "changed_us")
+
+
+def make_json(message: AlertMessage, base_url: str) -> bytes:
+    """Return the document of a message."""
+    document = {
+        "version": VERSION,
+        "kind": "test" if message.is_test else "findings",
+        "id": message.id,
+        "rule": message.rule,
+        "made_us": message.made_us,
+        "title": message.title,
+        "url": message.url or None,
+        "finding_count": message.finding_count,
+        "groups": [_make_group(it, base_url) for it in message.groups],
+    }
+    return json.dumps(_finite(document), allow_nan=False, separators=(",", ":")).encode()
+
+
+def sign(body: bytes, secret: str, now_us: int) -> str:
+    """Return the signature header's value: the second of sending, and an HMAC-SHA256 over "second.body"."""
+    second = str(now_us // 1_000_000)
+    return f"t={second},sha256={hmac.new(secret.encode(), second.encode() + b'.' + body, hashlib.sha256).hexdigest()}"
+
+
+def _make_group(group: Incident, base_url: str) -> dict[str, Any]:
+    commits = group.findings[0].evidence.get("commits") or {}
+    return {
+        "title": clean(group.title),
+        "url": find_group_address(group, base_url) or None,
+        "authors": list(group.authors),
+        "commit_count": commits.get("count") if commits.get("known") else None,
+        "commits": list(group.commits),
+        "environment": list(group.environment),
+        "findings": [_make_finding(it, base_url) for it in group.findings],
+    }
+
+
+def _make_finding(it: SeriesChange, base_url: str) -> dict[str, Any]:
+    said = {"title": clean(describe_finding(it)), "series": clean(describe_series(it))}
+    said |= {"confidence": format_confidence(it), "url": find_address(it, base_url) or ""}
+    kept = {name: value for name, value in asdict(it).items() if name not in _LEFT_OUT}
+    before, after = it.evidence.get("before"), it.evidence.get("after")
+    return kept | said | {"before": before, "after": after, "causes": it.evidence.get("causes") or []}
+
+
+def _finite(value: Any) -> Any:
+    """Return a value without what JSON cannot say: infinite numbers and NaN are null."""
+    if isinstance(value, dict):
+        return {str(key): _finite(it) for key, it in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(it) for it in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

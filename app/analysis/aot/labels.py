@@ -1,0 +1,191 @@
+"""The words for what AOTAutograd's wrappers do around a graph, what it costs a call and how to avoid it.
+
+The costs are of kinds, not of microseconds: they were read from torch's source, and a run's log times none of them.
+
+Source: torch/_functorch/_aot_autograd/runtime_wrappers.py, functional_utils.py gen_alias_from_base (2.6 to 2.13)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RUNTIME = "RuntimeWrapper"
+AUTOGRAD = "AOTDispatchAutograd"
+
+
+@dataclass(frozen=True)
+class WrapperCost:
+    """Hold one thing that a wrapper does: its title, what it is, what it costs a call, how to avoid it."""
+
+    title: str
+    what: str
+    cost: str
+    avoid: str
+    wrapper: str
+
+
+PLAIN = WrapperCost(
+    title="Nothing but the plain wrapper",
+    what="No input is written to, no output is a view of anything, no tensor subclass passes, and"
+    " there is no backward: the graph's outputs are returned as they are.",
+    cost="A few calls in Python: the gradient mode is set and put back, and the number of outputs is checked.",
+    avoid="Nothing needs to be avoided.",
+    wrapper=RUNTIME,
+)
+
+SYNTHETIC_BASE = WrapperCost(
+    title="Inputs that share memory were merged into their base",
+    what="At least two inputs are views of the same memory and one of them is written to, so the graph takes their"
+    " base and makes the views itself. Inputs are numbered as they are after merging.",
+    cost="Each call finds the base of the merged inputs, or makes a tensor over their storage where they have none,"
+    " and builds a new list of arguments; in the graph, each view is cut out of the base and written back.",
+    avoid="Pass the base and take the views inside the function, or pass a clone of the input that is written to.",
+    wrapper="AOTSyntheticBaseWrapper",
+)
+
+DUPLICATES = WrapperCost(
+    title="The same tensor was passed more than once, and is written to",
+    what="The graph takes the tensor once. It holds only for calls that repeat their arguments in the same places."
+    " Inputs are numbered as they are after merging.",
+    cost="Each call filters its list of arguments in Python, all of them; a call that repeats others recompiles.",
+    avoid="Pass the tensor once, or a clone where it is written to.",
+    wrapper="AOTDedupeWrapper",
+)
+
+MERGED = WrapperCost(
+    title="Inputs were merged: one tensor passed twice, or views of one tensor",
+    what="Inputs that share memory, of which one is written to, became one input of the graph. The metadata does not"
+    " say which of the two it was. Inputs are numbered as they are after merging.",
+    cost="Each call builds a new list of arguments in Python; for views it also finds or makes their base, and the"
+    " graph cuts each view out of it.",
+    avoid="Pass a tensor once, and views of a tensor as the tensor itself; or pass a clone of what is written to.",
+    wrapper="AOTDedupeWrapper or AOTSyntheticBaseWrapper",
+)
+
+
+_WHY_COPIED = {
+    "backend": (
+        "the caller of AOTAutograd does not let graphs write to inputs (keep_input_mutations is off)",
+        "Compile with torch.compile, whose backends keep such writes in the graph, or pass"
+        " keep_inference_input_mutations=True to aot_function; or return the new value instead of writing it.",
+    ),
+    "metadata": (
+        "its sizes or strides change as well, which a graph may not do to an input",
+        "Do not reshape in place (t_, transpose_, unsqueeze_, resize_): use the new view, and return it.",
+    ),
+    "autograd": (
+        "it needs gradients and autograd can see the write",
+        "Write under torch.no_grad(), then the graph writes itself; or return the new value instead of writing it.",
+    ),
+}
+
+
+def _copied(inputs: str, why: str) -> WrapperCost:
+    reason, avoid = _WHY_COPIED[why]
+    return WrapperCost(
+        title=f"Copied back after the graph: {inputs}",
+        what=f"The function writes to {inputs}. The graph returns the new value, and the wrapper copies it into the"
+        f" caller's tensor, because {reason}.",
+        cost="One more output of the graph and one copy of the whole tensor each (copy_), memory for both until then."
+        " With gradients, autograd records the copy; where sizes or strides change as well, as_strided_ comes first.",
+        avoid=avoid,
+        wrapper=RUNTIME,
+    )
+
+
+def _written(inputs: str, _why: str) -> WrapperCost:
+    return WrapperCost(
+        title=f"Written by the graph itself: {inputs}",
+        what=f"The function writes to {inputs}, and the graph does so in place: nothing is copied afterwards.",
+        cost="No copy. Where autograd is to know of the write, one call raises the tensors' version. A GPU graph that"
+        " writes to inputs other than parameters and buffers may not be recorded as a CUDA graph.",
+        avoid="Nothing needs to be avoided, unless CUDA graphs were skipped for it: then return the new value.",
+        wrapper=RUNTIME,
+    )
+
+
+def _reshaped(inputs: str, _why: str) -> WrapperCost:
+    return WrapperCost(
+        title=f"Given new sizes or strides after the graph: {inputs}",
+        what=f"The function changes the shape of {inputs} in place (t_, transpose_, resize_), not the values.",
+        cost="One more output of the graph and one as_strided_ on the caller's tensor each: time of the CPU, no copy.",
+        avoid="Use x.t() instead of x.t_(), and return it.",
+        wrapper=RUNTIME,
+    )
+
+
+def _replaced(inputs: str, _why: str) -> WrapperCost:
+    return WrapperCost(
+        title=f"Given other memory after the graph: {inputs}",
+        what=f"The function calls set_() on {inputs}: the wrapper points the caller's tensor at the new memory.",
+        cost="One more output of the graph and one set_() each: time of the CPU, no copy.",
+        avoid="Return the new tensor instead of calling set_().",
+        wrapper=RUNTIME,
+    )
+
+
+def _somehow(inputs: str, _why: str) -> WrapperCost:
+    return WrapperCost(
+        title=f"Written to: {inputs}",
+        what=f"The function writes to {inputs}. The metadata does not say whether the graph does it or the wrapper.",
+        cost="Unknown: nothing more where the graph writes, a copy of the tensor where the wrapper does.",
+        avoid="Return the new value instead of writing it.",
+        wrapper=RUNTIME,
+    )
+
+
+MUTATIONS = {
+    "copy": _copied,
+    "graph": _written,
+    "metadata": _reshaped,
+    "storage": _replaced,
+    "unknown": _somehow,
+}
+
+# Output type → (title, what, cost, avoid, wrapper); {} is the outputs, then what they alias.
+_REPLAY = "Each call makes the view again, by replaying its view operations or by as_strided: time of the CPU, no copy"
+ALIASES = {
+    "is_input": (
+        "Returned as it was passed: {}",
+        "The function returns {}, the tensor that the caller gave as {}: the wrapper hands back that very tensor.",
+        "Next to nothing: one look into the arguments.",
+        "Do not return what the caller has already.",
+        RUNTIME,
+    ),
+    "alias_of_input": (
+        "Views of inputs, made again: {}",
+        "The function returns {}, made by view operations from {}. A graph cannot return an alias of its input, so the"
+        " wrapper makes the view from the caller's tensor.",
+        f"{_REPLAY}. All outputs pass through the wrapper's list.",
+        "Take the view outside of the compiled function, or return a copy (.clone()) where memory is cheaper.",
+        RUNTIME,
+    ),
+    "alias_of_intermediate": (
+        "Views of a result that is not returned: {}",
+        "The function returns {}, made by view operations from {}. Autograd must know what shares memory, so the graph"
+        " returns what they are views of as well, and the wrapper makes the views from that.",
+        f"{_REPLAY}. The whole intermediate stays in memory for as long as any of its views.",
+        "Return the tensor itself and take the views outside, or return copies (.clone(), .contiguous()).",
+        RUNTIME,
+    ),
+    "alias_of_intermediate_base_is_user_output": (
+        "Views of another output, made again: {}",
+        "The function returns {}, made by view operations from {}, which it returns as well: the wrapper makes the"
+        " views from that.",
+        f"{_REPLAY}.",
+        "Return only the tensor and take its views outside.",
+        RUNTIME,
+    ),
+    "unsafe_view_alias": (
+        "Views of a result that nothing else shares: {}",
+        "The function returns {}, made by a view operation from a result that nothing else returns: torch treats it"
+        " as a result of its own.",
+        "One _unsafe_view each, so that autograd does not take them for views: time of the CPU, no copy.",
+        "Nothing needs to be avoided.",
+        AUTOGRAD,
+    ),
+}
+SAME = {"alias_of_intermediate_save_as_output": "alias_of_intermediate"}
+# Torch treats an output of a custom autograd.Function that is a view as any other: its wrapper does nothing.
+ORDINARY = ("non_alias", "custom_function_view")
+BASES = {"is_input": "input", "alias_of_input": "input", "alias_of_intermediate_base_is_user_output": "output"}

@@ -1,0 +1,122 @@
+"""What a page and the API say of a run's AOT graphs: each explained, and the distinct findings of all of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.analysis.aot.labels import PLAIN, WrapperCost
+from compileboard.app.analysis.aot.wrappers import explain_graph, list_unknown
+from compileboard.app.queries.run.aot import AotGraph, list_summaries, list_wrappers, read_configs
+from compileboard.collectors.store.payloads import add_wrappers
+
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    """Hold one graph with what its wrappers do, and what the metadata does not tell of them.
+
+    `trained` says whether it is of training; None is what torch did not say. `wrappers` are torch's names.
+    """
+
+    graph: AotGraph
+    summary: Mapping[str, Any]
+    findings: tuple[WrapperCost, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def trained(self) -> bool | None:
+        """Say whether the graph has a backward."""
+        value: bool | None = self.summary.get("trained")
+        return value
+
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        """List torch's names of the wrappers that do something, each once."""
+        return tuple(dict.fromkeys(it.wrapper for it in self.findings))
+
+    @property
+    def is_plain(self) -> bool:
+        """Say whether nothing but the plain wrapper is around the graph."""
+        return PLAIN in self.findings
+
+
+@dataclass(frozen=True)
+class RunWrapperCost:
+    """Hold one thing that wrappers of a run do: an example of it, how many graphs have it, and a few of these.
+
+    `title` is without the numbers of inputs and outputs; `examples` are (graph, compile id).
+    """
+
+    title: str
+    example: WrapperCost
+    graph_count: int
+    examples: tuple[tuple[int, str | None], ...]
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """Hold what a run's graphs have in common."""
+
+    graph_count: int
+    trained_count: int
+    plain_count: int
+    findings: tuple[RunWrapperCost, ...]
+
+
+def explain_graphs(connection: sqlite3.Connection, run_id: str, graphs: Sequence[AotGraph]) -> list[GraphReport]:
+    """Explain graphs with all that is kept of them: metadata, wrappers that torch wrote, its configuration."""
+    wrappers = list_wrappers(connection, run_id)
+    unsure = {it.compile_key for it in graphs if it.compile_key and it.summary.get("rng_functionalized") is None}
+    configs = read_configs(connection, sorted(unsure))
+    return [_explain(it, wrappers, configs) for it in graphs]
+
+
+def _explain(
+    graph: AotGraph, wrappers: Mapping[int, frozenset[str]], configs: Mapping[int, dict[str, Any]]
+) -> GraphReport:
+    summary = dict(graph.summary)
+    key = graph.compile_key
+    if key is not None and graph.graph_count == 1:
+        summary = add_wrappers(summary, wrappers.get(key, ()))
+    # AOTAutograd's metadata has no field for it; torch sets it from this setting (schemas.py, ViewAndMutationMeta).
+    said = configs.get(key, {}).get("functionalize_rng_ops") if key is not None else None
+    if summary.get("rng_functionalized") is None and isinstance(said, bool):
+        summary["rng_functionalized"] = said
+    return GraphReport(graph, summary, tuple(explain_graph(summary)), tuple(list_unknown(summary)))
+
+
+def report_run(connection: sqlite3.Connection, run_id: str) -> RunReport:
+    """Find what the wrappers of a run's graphs do, each thing once, that of the most graphs first."""
+    rows = list_summaries(connection, run_id)
+    wrappers = list_wrappers(connection, run_id)
+    counts = Counter(key for _id, key, _compile_id, _text in rows)
+    explained: dict[tuple[str, frozenset[str]], tuple[dict[str, Any], list[WrapperCost]]] = {}
+    found: dict[str, list[tuple[int, str | None, WrapperCost]]] = {}
+    trained_count = plain_count = 0
+    for number, key, compile_id, text in rows:
+        names = wrappers.get(key, frozenset()) if key is not None and counts[key] == 1 else frozenset()
+        if (text, names) not in explained:  # a run has few kinds of graphs and may have thousands of them
+            summary = add_wrappers(json.loads(text), names)
+            explained[text, names] = (summary, explain_graph(summary))
+        summary, findings = explained[text, names]
+        trained_count += summary.get("trained") is True
+        plain_count += PLAIN in findings
+        for it in findings:
+            found.setdefault(it.title.partition(":")[0], []).append((number, compile_id, it))
+    listed = sorted(found.items(), key=lambda it: (it[1][0][2] == PLAIN, -_count(it[1]), it[0]))
+    return RunReport(len(rows), trained_count, plain_count, tuple(_sum_up(title, them) for title, them in listed))
+
+
+def _count(them: Sequence[tuple[int, str | None, WrapperCost]]) -> int:
+    return len({number for number, _compile_id, _finding in them})
+
+
+def _sum_up(title: str, them: Sequence[tuple[int, str | None, WrapperCost]]) -> RunWrapperCost:
+    graphs = {number: compile_id for number, compile_id, _finding in them}
+    return RunWrapperCost(title, them[0][2], len(graphs), tuple(graphs.items())[:_EXAMPLES])

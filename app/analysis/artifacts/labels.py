@@ -1,0 +1,199 @@
+"""What torch's names of artifacts mean, in which language their texts are, and why one has no text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.analysis.labels import Word
+from compileboard.app.analysis.text.code import CodeLines, highlight, indent_json
+from compileboard.app.format import format_bytes
+
+GUARDS = ("dynamo_cpp_guards_str", "dynamo_guards")
+DYNAMO_GRAPH = "dynamo_output_graph"
+OUTPUT_CODE = "inductor_output_code"
+
+_GRAPH, _PYTHON, _JSON, _TEXT = "graph", "python", "json", "text"
+_FX_CACHE, _AOT_CACHE = "FX graph cache", "AOTAutograd cache"
+
+# torch's name: (language, what it is).
+NAMES: dict[str, tuple[str, str]] = {
+    DYNAMO_GRAPH: (_GRAPH, "the FX graph that dynamo captured of the function"),
+    "dynamo_cpp_guards_str": (_TEXT, "the guards that decide whether this compiled code may be used, as a tree"),
+    "dynamo_guards": (_JSON, "the guards that decide whether this compiled code may be used"),
+    "dynamo_side_effects": (_TEXT, "what the function changes outside itself, done again after the compiled code ran"),
+    "dynamo_error": (_TEXT, "the exception that the compile raised"),
+    "before_pre_grad_graph": (_GRAPH, "the graph before inductor's passes on the code as the user wrote it"),
+    "after_pre_grad_graph": (_GRAPH, "the graph after inductor's passes on the code as the user wrote it"),
+    "inductor_pre_grad_graph": (_GRAPH, "the graph before inductor's passes on the code as the user wrote it"),
+    "aot_joint_graph": (_GRAPH, "forward and backward in one graph, before AOTAutograd parts them"),
+    "aot_forward_graph": (_GRAPH, "the forward graph that AOTAutograd parted from the joint one"),
+    "aot_backward_graph": (_GRAPH, "the backward graph that AOTAutograd parted from the joint one"),
+    "aot_inference_graph": (_GRAPH, "the graph of a call that needs no gradients, as AOTAutograd made it"),
+    "aot_forward_graph_fw_metadata": (_PYTHON, "what AOTAutograd found out about the graph's inputs and outputs"),
+    "before_joint_graph": (_GRAPH, "the joint graph before inductor's passes on it"),
+    "after_joint_graph": (_GRAPH, "the joint graph after inductor's passes on it"),
+    "before_post_grad_graph": (_GRAPH, "the graph before inductor's passes on ATen operations"),
+    "after_post_grad_graph": (_GRAPH, "the graph after inductor's passes on ATen operations"),
+    "inductor_post_grad_graph": (_GRAPH, "the graph that inductor makes code of"),
+    OUTPUT_CODE: (_PYTHON, "the code that inductor generated: the kernels and what calls them"),
+    "inductor_aot_kernel_code": ("cpp", "the kernels that inductor compiled ahead of time"),
+    "inductor_aot_wrapper_code": ("cpp", "the wrapper that calls inductor's kernels, compiled ahead of time"),
+    "fx_graph_runnable": (_PYTHON, "a program that compiles this graph again by itself"),
+    "triton_kernel_info": (_JSON, "the triton kernels that were compiled, and their launch parameters"),
+    "inductor_provenance_tracking_node_mappings": (_JSON, "which nodes of the graphs each kernel came from"),
+    "inductor_provenance_tracking_kernel_stack_traces": (_JSON, "which lines of the program each kernel came from"),
+    "fx_graph_cache_hit": (_JSON, f"{_FX_CACHE}: the code was found, with the parts of its key"),
+    "fx_graph_cache_miss": (_JSON, f"{_FX_CACHE}: the code was not there, with the parts of its key"),
+    "fx_graph_cache_bypass": (_JSON, f"{_FX_CACHE}: this graph cannot be cached, with the reason"),
+    "fx_graph_bundled_cache_hit": (_JSON, f"{_FX_CACHE}: found in AOTAutograd's entry"),
+    "fx_graph_cache_hash": (_JSON, f"{_FX_CACHE}: the key and its parts"),
+    "aotautograd_cache_hit": (_JSON, f"{_AOT_CACHE}: the code was found, with the parts of its key"),
+    "aotautograd_cache_miss": (_JSON, f"{_AOT_CACHE}: the code was not there, with the parts of its key"),
+    "aotautograd_cache_bypass": (_JSON, f"{_AOT_CACHE}: this graph cannot be cached, with the reason"),
+    "aotautograd_cache_hash": (_JSON, f"{_AOT_CACHE}: the key and its parts"),
+    "torch._functorch.config": (_JSON, "AOTAutograd's configuration at the time of the compile"),
+    "optimize_ddp_split_graph": (_GRAPH, "the graph that DDPOptimizer cut at its buckets, as one"),
+    "optimize_ddp_split_child": (_GRAPH, "one piece of the graph that DDPOptimizer cut at its buckets"),
+    "compiled_autograd_graph": (_GRAPH, "the backward graph that compiled autograd captured"),
+    "describe_tensor": (_JSON, "a tensor that torch made a fake one of: its shape, type and layout"),
+    "describe_storage": (_JSON, "the memory of a tensor that torch made a fake one of"),
+    "describe_source": (_JSON, "where in the program such a tensor comes from"),
+    "graph_dump": (_GRAPH, "a graph that the program asked torch to write"),
+    "dump_file": (_PYTHON, "a source file that torch generated"),
+    "link": (_TEXT, "an address that torch wrote"),
+    "exported_program": (_GRAPH, "the program that torch.export made"),
+    "missing_fake_kernel": (_JSON, "an operation that has no fake kernel, found by draft export"),
+    "mismatched_fake_kernel": (_JSON, "an operation whose fake kernel disagrees with the real one"),
+    "torch_version": (_TEXT, "the version of torch"),
+}
+_LONG_LINE = 200
+# Quoted texts and empty brackets are passed over whole.
+_MARK = re.compile(r"""'[^'\n]*'|"[^"\n]*"|\(\)|\[\]|\{\}|[(\[{]|[)\]}]|, """)
+_OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
+_BREAKS = (*_OPEN, *_CLOSE, ", ")
+UNKNOWN = "a record that torch or another program wrote under a name of its own"
+_CPP = re.compile(r"^\s*(?:#include|#pragma|extern \"C\")")
+_INNER_CPP = re.compile(r"async_compile\.cpp|cpp_fused")
+
+STATES = {
+    "kept": Word("kept", "good", "The text is as torch wrote it, and its checksum agrees."),
+    "none": Word("no text", "quiet", "torch writes no text with this record: all it says is in the table."),
+    "left_out": Word(
+        "left out", "quiet", "The log was imported with --no-payloads: import it again without to keep its texts."
+    ),
+    "withheld": Word("withheld", "quiet", "The text holds the user's source, and the log was imported without source."),
+    "damaged": Word("damaged", "bad", "The text does not agree with torch's checksum: the log was cut or changed."),
+    "too_large": Word("too large", "warn", "The text was larger than what is kept of one record."),
+}
+
+
+def describe_name(name: str) -> str:
+    """Say what an artifact is."""
+    return NAMES[name][1] if name in NAMES else UNKNOWN
+
+
+def describe_state(state: str, unreadable: str | None = None) -> Word:
+    """Say whether an artifact's text is there, and why not."""
+    if unreadable:
+        return Word("not readable", "bad", f"The text was kept, and cannot be read back: {unreadable}.")
+    return STATES.get(state, Word(state, "quiet", "This version does not know that state."))
+
+
+def guess_language(name: str, text: str, encoding: str = "string") -> str:
+    """Say in which language a text is: by what it begins with, by torch's word, by its name."""
+    if _CPP.match(text):
+        return "cpp"
+    said = NAMES.get(name, ("", ""))[0]
+    if encoding == "json" or said == _JSON or (text[:1] in "{[" and _is_json(text)):
+        return _JSON
+    if said:
+        return said
+    head = text[:4_000]
+    if re.search(r"^\s*(?:class GraphModule|class <lambda>|# File: )", head, re.MULTILINE):
+        return _GRAPH
+    return _PYTHON if re.search(r"^(?:import |from \w|def |class )", head, re.MULTILINE) else _TEXT
+
+
+def lay_out(text: str, language: str) -> str:
+    """Write a text as people read it: JSON and a call on one line over many lines, everything else as it is."""
+    if language == _JSON:
+        return indent_json(text)
+    return break_call(text) if language == _PYTHON and len(text) > _LONG_LINE and "\n" not in text.strip() else text
+
+
+def break_call(text: str, most_depth: int = 3) -> str:
+    """Write a call of many arguments, as AOTAutograd prints its metadata, with a line for each argument."""
+    parts, depth, at = [], 0, 0
+    for match in _MARK.finditer(text):
+        mark = match.group()
+        depth += mark in _OPEN
+        if depth <= most_depth and mark in _BREAKS:
+            inner = depth - (mark in _CLOSE)
+            end = match.start() if mark in _CLOSE else match.end()
+            parts.append(f"{text[at:end].rstrip(' ')}\n{'  ' * inner}")
+            at = end
+        depth -= mark in _CLOSE and depth > 0
+    return "".join([*parts, text[at:]])
+
+
+def list_metadata(metadata: Mapping[str, Any], most: int = 400) -> list[tuple[str, str]]:
+    """List what torch said beside a text, nested things by their path, as (name, value)."""
+    found: list[tuple[str, str]] = []
+    for name, value in metadata.items():
+        if isinstance(value, dict) and value and len(value) <= most:
+            found += [(f"{name} · {key}", _write(key, inner)) for key, inner in value.items()]
+        else:
+            found.append((name, _write(name, value)))
+    return found[:most]
+
+
+def _write(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name == "size" and isinstance(value, int):
+        return format_bytes(value)
+    if isinstance(value, list) and all(isinstance(it, int | str) for it in value):
+        return " × ".join(map(str, value)) if value else "none: a scalar"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+SHOWN_CHARS = 500_000  # ≈ 10 000 lines: the largest text of the recorded models has 421 000
+SHOWN_LINES = 12_000
+LAID_OUT_CHARS = 2_000_000  # longer JSON stays on its one line
+
+
+@dataclass(frozen=True)
+class TextView:
+    """Hold a text's lines; `remark` says what of it is not shown."""
+
+    language: str
+    lines: CodeLines
+    remark: str
+
+
+def view_text(name: str, text: str, encoding: str) -> TextView:
+    """Prepare a text for a page."""
+    language = guess_language(name, text[:SHOWN_CHARS], encoding)
+    whole = lay_out(text, language) if len(text) <= LAID_OUT_CHARS else text
+    shown = whole
+    if len(shown) > SHOWN_CHARS:
+        head = shown[:SHOWN_CHARS]
+        shown = head.rpartition("\n")[0] or head
+    if shown.count("\n") > SHOWN_LINES:
+        shown = "\n".join(shown.split("\n", SHOWN_LINES)[:SHOWN_LINES])
+    remark = ""
+    if len(shown) < len(whole):
+        remark = f"This is the beginning: {len(shown):,} of {len(whole):,} characters. The raw text has all of it."
+    return TextView(language, highlight(shown, language), remark)

@@ -1,0 +1,197 @@
+"""Find the earlier key of the same function or graph that a missed key differs from least; group components."""
+
+from __future__ import annotations
+
+import heapq
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+
+from compileboard.app.analysis.caches.keys import (
+    KeyDiff,
+    compare_keys,
+    explain_component,
+    nearest_earlier,
+    order_component,
+)
+from compileboard.app.queries.run.caches import Earlier, Lookup, get_detail, list_earlier, list_runs_before, read_texts
+from compileboard.collectors.store.payloads import Component, parse_components
+
+Place = TypeVar("Place")
+_CANDIDATES = 4  # compared component by component, out of those that share the most whole lines
+_GRAPH = "gm"  # the component that is the graph's code
+_CALL = re.compile(r"= ([A-Za-z_][\w.]*)\(")
+# Of the calls. In captures of torch 2.11 two compiles of one function share 0.67 to 1.00, two models that go through
+# one wrapper of their library 0.28 to 0.53, and a forward and its backward graph 0.51.
+_LEAST_ALIKE = 0.6
+
+
+@dataclass(frozen=True)
+class ComponentGroup:
+    """Hold the components of one sort: every setting of inductor, every input of the graph."""
+
+    name: str
+    explanation: str
+    components: tuple[Component, ...]
+
+
+def read_lines(text: str) -> list[str]:
+    """Read the components of a key as whole lines, which is 20 times as fast as parsing them; empty where it has none.
+
+    Units: 0.2 ms for the 600 components of a real key, 3 ms to parse them.
+    """
+    try:
+        payload = orjson.loads(text)
+    except ValueError:
+        return []
+    said = payload.get("components") or payload.get("lines") if isinstance(payload, dict) else None
+    if isinstance(said, str):
+        return said.splitlines()
+    return said if isinstance(said, list) else []
+
+
+def _name_line(line: str) -> str:
+    """Return the name of a component's line, `[hash] name: value`."""
+    return line.partition("] ")[2].partition(":")[0] if line.startswith("[") else line.partition(":")[0]
+
+
+def _count_shared(wanted: frozenset[str], lines: list[str]) -> int:
+    try:
+        return len(wanted.intersection(lines))
+    except TypeError:  # damage: something in the list is no text and cannot be in a set
+        return len(wanted.intersection(it for it in lines if isinstance(it, str)))
+
+
+def _find_graph(components: Sequence[Component]) -> Component | None:
+    return next((component for component in components if component.name == _GRAPH), None)
+
+
+def _count_calls(code: str) -> Counter[str]:
+    """Count what a graph's code calls; a method under its own name, whatever variable it is of."""
+    return Counter(name if name.startswith("torch.") else name.rpartition(".")[2] for name in _CALL.findall(code))
+
+
+def measure_likeness(one: str, other: str) -> float:
+    """Return the share of calls that two graphs have in common, 1 where neither calls anything.
+
+    Units: a share of the calls of the larger one.
+    """
+    first, second = _count_calls(one), _count_calls(other)
+    whole = max(first.total(), second.total())
+    return (first & second).total() / whole if whole else 1.0
+
+
+def _is_comparable(components: Sequence[Component], other: Sequence[Component], same_function: bool) -> bool:
+    """Return True for the same graph, or for one of the same function that calls much of the same.
+
+    A function may be a wrapper that every model of a library goes through.
+    """
+    one, another = _find_graph(components), _find_graph(other)
+    if one is None or another is None:
+        return same_function
+    if one.value == another.value:
+        return True
+    return same_function and measure_likeness(one.value, another.value) >= _LEAST_ALIKE
+
+
+def find_nearest(
+    components: Sequence[Component], text: str, earlier: Iterable[tuple[Place, str, bool]]
+) -> tuple[Place, KeyDiff] | None:
+    """Return the earlier key with the fewest differing components, the latest of equals, and how it differs.
+
+    `earlier` is in the order of time: a place, its text, and whether it is of the same function. What is of another
+    function and graph is not comparable. Keys are weighed by the lines that they share with the missed one; the best
+    few are then compared component by component.
+    """
+    wanted = frozenset(it for it in read_lines(text) if isinstance(it, str))
+    if not wanted or not components:
+        return None
+    best: list[tuple[int, int, Place, str]] = []
+    graph = next((line for line in wanted if _name_line(line) == _GRAPH), None)
+    functions: dict[int, bool] = {}
+    for number, (place, said, same_function) in enumerate(earlier):
+        lines = read_lines(said)
+        if not lines or not (same_function or graph in lines):
+            continue
+        functions[number] = same_function
+        differing = len(wanted) + len(lines) - 2 * _count_shared(wanted, lines)
+        item = (-differing, number, place, said)
+        (heapq.heappush if len(best) < _CANDIDATES else heapq.heappushpop)(best, item)
+    best.sort(key=lambda it: it[1])
+    parsed = [(place, parse_components(said) or [], functions[number]) for _differing, number, place, said in best]
+    keys = [(place, key) for place, key, same_function in parsed if _is_comparable(components, key, same_function)]
+    found = nearest_earlier(components, (key for _place, key in keys))
+    return None if found is None else (keys[found][0], compare_keys(components, keys[found][1]))
+
+
+def group_components(components: Iterable[Component]) -> list[ComponentGroup]:
+    """Group a key's components by sort, in the order of what people change most often."""
+    groups: dict[str, list[Component]] = {}
+    for it in sorted(components, key=lambda it: order_component(it.name)):
+        groups.setdefault(it.name.partition("[")[0], []).append(it)
+    return [ComponentGroup(name, explain_component(name), tuple(items)) for name, items in groups.items()]
+
+
+@dataclass(frozen=True)
+class LookupReport:
+    """Hold one look-up with its key; for a miss the nearest earlier key, and how this one differs from it.
+
+    `looked_at_count` is how many earlier look-ups there were to choose from in `run_count` runs.
+    """
+
+    lookup: Lookup
+    detail: dict[str, Any]
+    components: tuple[Component, ...] = field(repr=False)
+    nearest: Earlier | None = None
+    diff: KeyDiff | None = None
+    looked_at_count: int = 0
+    run_count: int = 1
+
+    @property
+    def traceback(self) -> str | None:
+        """Return the traceback of a bypass."""
+        said = self.detail.get("cache_bypass_traceback")
+        lines = said if isinstance(said, list) else [said] if isinstance(said, str) else []
+        return "\n".join(str(line).rstrip("\n") for line in lines).strip() or None
+
+    @property
+    def key_remark(self) -> str | None:
+        """Say why the key's components are not there; None where they are."""
+        if self.components:
+            return None
+        if self.lookup.result == "bypass":
+            return "No key was made: the graph cannot be cached."
+        if self.detail.get("component_count"):
+            return "The components are not kept: the log was imported with --no-payloads, or only the hooks recorded."
+        return "Not recorded by this torch: its record of this look-up lists no components."
+
+
+def read_lookup(connection: sqlite3.Connection, lookup: Lookup, across: bool = False) -> LookupReport:
+    """Read what a look-up's key is made of, and compare a miss with earlier keys of its run.
+
+    With `across`, they are compared with keys of the runs of the same name before it instead.
+    """
+    components = tuple((parse_components(lookup.text) if lookup.text is not None else None) or ())
+    report = LookupReport(lookup, get_detail(connection, lookup), components)
+    if lookup.result != "miss" or lookup.text is None or not components:
+        return report
+    run_ids = list_runs_before(connection, lookup.run_id) if across else [lookup.run_id]
+    earlier = list_earlier(connection, lookup, run_ids)
+    texts = (
+        (it, text, it.function_id is not None and it.function_id == lookup.function_id)
+        for it, text in read_texts(connection, earlier)
+    )
+    nearest, diff = find_nearest(components, lookup.text, texts) or (None, None)
+    return LookupReport(lookup, report.detail, components, nearest, diff, len(earlier), len(run_ids))
+
+
+def summarize_diff(diff: KeyDiff, most: int = 3) -> str:
+    """Say in a line what differs, what matters most first."""
+    said = [it.summary for it in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)]
+    left_out = f", and {len(said) - most} more" if len(said) > most else ""
+    return "; ".join(said[:most]) + left_out if said else "nothing: the same key was looked up before"

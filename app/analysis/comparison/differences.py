@@ -1,0 +1,199 @@
+"""Distinct graph breaks and causes of recompiles: what is new, resolved, as it was, or came more often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from compileboard.app.analysis.comparison.environment import (
+    diff_environment,
+    diff_settings,
+    list_blocking_differences,
+    list_warnings,
+)
+from compileboard.app.analysis.comparison.model import (
+    CompareSide,
+    Comparison,
+    DistinctChange,
+    DistinctDiff,
+    DistinctItem,
+    Key,
+    MetricDelta,
+    MetricSum,
+    ModelPair,
+)
+from compileboard.app.analysis.comparison.pairs import describe_entry, is_wrong, list_shown, pair_entries
+from compileboard.app.analysis.comparison.verdicts import COMPARED, TOTALS, judge_values
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.queries.fleet.comparison import FunctionSum
+from compileboard.collectors.store.rollups.summaries import geomean
+
+WORDS = {
+    "new": ("new", "bad"),
+    "worse": ("more often", "bad"),
+    "resolved": ("resolved", "good"),
+    "less": ("less often", "good"),
+    "unchanged": ("unchanged", "quiet"),
+}
+_ORDER = tuple(WORDS)
+_Place = tuple["Key | None", str]
+
+
+def diff_distinct(
+    base: Sequence[DistinctItem] | None,
+    new: Sequence[DistinctItem] | None,
+    comparable: Mapping[Key, frozenset[str]],
+    name: Callable[[Key], str],
+) -> DistinctDiff:
+    """Compare per model where both sides' tasks tell the model, else over the whole side.
+
+    `comparable` has the experiments that both sides made of a model, none where a side does not say. What only one side
+    measured is neither new nor resolved: it is left out, and counted.
+    """
+    if base is None or new is None:
+        where = "on either side" if base is new else "on base" if base is None else "in new"
+        return DistinctDiff((), f"torch was not recorded {where}: there are only numbers")
+    tells = [any(it.model is not None for it in side) for side in (base, new)]
+    by_model = all(tells) or (any(tells) and not (base and new))
+    ours, theirs = ([it for it in side if not by_model or _is_comparable(it, comparable)] for side in (base, new))
+    left_out = len(base) + len(new) - len(ours) - len(theirs)
+    changes = []
+    for place in {**(before := _sum(ours, by_model)), **(after := _sum(theirs, by_model))}:
+        model = place[0]
+        one, other = before.get(place), after.get(place)
+        counts = (one.count if one else 0, other.count if other else 0)
+        what = other or one
+        assert what is not None  # each place is of one side at least
+        changes.append(DistinctChange(what, None if model is None else name(model), *counts, _status_of(*counts)))
+    changes.sort(key=_rank)
+    return DistinctDiff(tuple(changes), left_out=left_out)
+
+
+def _is_comparable(it: DistinctItem, comparable: Mapping[Key, frozenset[str]]) -> bool:
+    if it.model is None:
+        return True
+    shared = comparable.get(it.model)
+    return shared is not None and (not shared or it.experiment is None or it.experiment in shared)
+
+
+def _sum(side: Sequence[DistinctItem], by_model: bool) -> dict[_Place, DistinctItem]:
+    found: dict[_Place, DistinctItem] = {}
+    for it in side:
+        place = (it.model if by_model else None, it.fingerprint)
+        known = found.get(place)
+        found[place] = _add(known, it) if known else it
+    return found
+
+
+def _add(one: DistinctItem, other: DistinctItem) -> DistinctItem:
+    values = dict(vars(one)) | {"count": one.count + other.count}
+    return DistinctItem(**values)
+
+
+def _status_of(base: int, new: int) -> str:
+    if not base:
+        return "new"
+    if not new:
+        return "resolved"
+    return "unchanged" if base == new else "worse" if new > base else "less"
+
+
+def _rank(it: DistinctChange) -> tuple[int, str, int, str]:
+    return (_ORDER.index(it.word), it.model or "", -max(it.base_count, it.new_count), it.what.fingerprint)
+
+
+FunctionPair = tuple["FunctionSum | None", "FunctionSum | None"]
+
+
+def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Comparison:
+    """Compare two sides; `anyway` compares numbers across machines as well."""
+    paired = pair_entries(base.entries, new.entries, anyway)
+    differences = diff_environment(base, new)
+    refused, warnings = list_blocking_differences(differences), list_warnings(differences)
+    if anyway:
+        warnings = (*(f"compared anyway: {it}" for it in refused), *warnings)
+        refused = ()
+    entries = [*base.entries, *new.entries]
+    named = {it.key: it for it in entries}
+    shown = list_shown(entries)
+
+    def name(key: Key) -> str:
+        return " · ".join(word for word in (named[key].model, describe_entry(named[key], shown)) if word)
+
+    comparable = _share_experiments(base, new)
+    return Comparison(
+        base=base,
+        new=new,
+        anyway=anyway,
+        pairs=paired.pairs,
+        only_base=paired.only_base,
+        only_new=paired.only_new,
+        excluded=paired.excluded,
+        sums=sum_metrics(paired.pairs),
+        breaks=diff_distinct(base.breaks, new.breaks, comparable, name),
+        causes=diff_distinct(base.causes, new.causes, comparable, name),
+        totals=_compare_totals(base, new, bool(refused)),
+        functions=() if refused else _pair_functions(base.functions, new.functions),  # their times are the machine's
+        environment=differences,
+        settings=diff_settings(base, new),
+        refused=refused,
+        warnings=warnings,
+    )
+
+
+def _share_experiments(base: CompareSide, new: CompareSide) -> dict[Key, frozenset[str]]:
+    """Return what both sides ran of each model that both measured; breaks of other experiments have no counterpart."""
+    ours, theirs = ({it.key: it.experiments for it in side.entries if it.status == "measured"} for side in (base, new))
+    found = {}
+    for key in ours.keys() & theirs.keys():
+        shared = frozenset(ours[key]) & frozenset(theirs[key])
+        if shared or not (ours[key] and theirs[key]):
+            found[key] = shared
+    return found
+
+
+def sum_metrics(pairs: Sequence[ModelPair]) -> tuple[MetricSum, ...]:
+    """Sum up each metric over the models that have it on both sides."""
+    return tuple(it for metric in COMPARED if (it := _sum_metric(metric, pairs)) is not None)
+
+
+def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
+    found = [(it, it.deltas[metric.name]) for it in pairs if metric.name in it.deltas]
+    if not found:
+        return None
+    verdicts, methods = Counter(it.verdict for _pair, it in found), Counter(it.method for _pair, it in found)
+    if metric.kind == "count":
+        sums = (sum(it.base for _pair, it in found), sum(it.new for _pair, it in found))
+        whole = judge_values(metric, *sums)
+        return MetricSum(metric, len(found), *sums, whole.change, verdicts, methods)
+    # How fast a wrong answer comes says nothing; a ratio needs both sides above 0.
+    kept = [it for pair, it in found if min(it.base, it.new) > 0 and not (is_wrong(pair.base) or is_wrong(pair.new))]
+    before, after = geomean([it.base for it in kept]), geomean([it.new for it in kept])
+    change = None if before is None or after is None else after / before - 1
+    return MetricSum(metric, len(kept), before, after, change, verdicts, methods)
+
+
+def _compare_totals(base: CompareSide, new: CompareSide, is_refused: bool) -> tuple[MetricDelta, ...]:
+    """Compare what whole runs came to; sums over other runs or models, or times across machines, say nothing."""
+    models = [sorted(map(str, (it.key for it in side.entries))) for side in (base, new)]
+    if len(base.runs) != len(new.runs) or models[0] != models[1]:
+        return ()
+    return tuple(
+        judge_values(metric, base.totals[metric.name], new.totals[metric.name])
+        for metric in TOTALS
+        if metric.name in base.totals and metric.name in new.totals and (metric.kind == "count" or not is_refused)
+    )
+
+
+def _pair_functions(base: Sequence[FunctionSum], new: Sequence[FunctionSum]) -> tuple[FunctionPair, ...]:
+    """Pair functions by file and name, the largest change of compile time first."""
+    ours, theirs = ({(it.file, it.name): it for it in side} for side in (base, new))
+    found = [(ours.get(place), theirs.get(place)) for place in {**ours, **theirs}]
+
+    def away(pair: FunctionPair) -> tuple[int, str, str]:
+        times = [(it.compile_us if it else None) or 0 for it in pair]
+        it = pair[1] or pair[0]
+        assert it is not None  # each place is of one side at least
+        return (-abs(times[1] - times[0]), it.file, it.name)
+
+    return tuple(sorted(found, key=away))

@@ -1,0 +1,120 @@
+"""What surrounds two sides: which differences make their numbers lie, which make them doubtful, and the settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.analysis.comparison.model import ChangedSetting, CompareSide, EnvironmentDifference
+
+# In the order of the page. A number across another GPU says which is the faster GPU.
+REFUSES, WARNS, DIFFERS = "refuses", "warns", "differs"
+FIELDS = {
+    "device": ("Device", REFUSES),
+    "hardware": ("Hardware", REFUSES),
+    "torch": ("torch", WARNS),
+    "triton": ("triton", WARNS),
+    "cuda": ("CUDA", WARNS),
+    "driver": ("Driver", WARNS),
+    "timing": ("Timing policy", WARNS),
+    "python": ("Python", WARNS),
+    "host": ("Host", DIFFERS),
+}
+# A version of torch brings its own.
+_OF_TORCH = ("torch", "triton", "cuda")
+
+
+def diff_environment(base: CompareSide, new: CompareSide) -> tuple[EnvironmentDifference, ...]:
+    """Compare the surroundings; what is not recorded on a side is no difference."""
+    found = []
+    for field, (label, weight) in FIELDS.items():
+        ours, theirs = base.environment.get(field, ()), new.environment.get(field, ())
+        if not ours and not theirs:
+            continue
+        found.append(EnvironmentDifference(label, ours, theirs, _weigh(field, weight, base, new)))
+    return tuple(found)
+
+
+def _weigh(field: str, weight: str, base: CompareSide, new: CompareSide) -> str:
+    ours, theirs = set(base.environment.get(field, ())), set(new.environment.get(field, ()))
+    if not ours or not theirs or ours == theirs:
+        return "same"
+    if field in _OF_TORCH and base.kind == new.kind == "torch":
+        return "intended"
+    # Where a machine is on both sides, its models are compared, and the others are excluded one by one.
+    return WARNS if weight == REFUSES and ours & theirs else weight
+
+
+def list_blocking_differences(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
+    """Say which differences make the numbers lie."""
+    return tuple(_format_difference(it) for it in differences if it.weight == REFUSES)
+
+
+def list_warnings(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
+    """Say which differences make the numbers doubtful."""
+    return tuple(_format_difference(it) for it in differences if it.weight == WARNS)
+
+
+def _format_difference(it: EnvironmentDifference) -> str:
+    return f"{it.name}: {', '.join(it.base)} on base, {', '.join(it.new)} in new"
+
+
+def diff_settings(base: CompareSide, new: CompareSide) -> tuple[ChangedSetting, ...]:
+    """List what differs from torch's defaults on either side, what differs between the sides first."""
+    found = []
+    for place in sorted({*base.config, *new.config}):
+        ours, theirs = base.config.get(place), new.config.get(place)
+        default = (ours or theirs or ("", ""))[1]
+        found.append(ChangedSetting(*place, default, ours and ours[0], theirs and theirs[0]))
+    return tuple(sorted(found, key=lambda it: (not it.differs, it.module, it.name)))
+
+
+@dataclass(frozen=True)
+class SettingChange:
+    """Hold one setting that differs from torch's default in some processes; values are text."""
+
+    module: str
+    name: str
+    value: str
+    default: str
+    process_count: int
+
+
+@dataclass(frozen=True)
+class SettingDifference:
+    """Hold one setting that has several values among the texts of one kind: (value, hash) each."""
+
+    name: str
+    values: tuple[tuple[str, str], ...]
+
+
+def show_value(value: Any) -> str:
+    """Write a setting's value as Python's users know it."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def list_changes(changed: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]]) -> list[SettingChange]:
+    """List each setting that differs from its default, with how many processes had it so."""
+    found: dict[tuple[str, str, str, str], set[str]] = {}
+    for process_id, modules in changed:
+        for module, settings in modules.items():
+            for name, pair in settings.items() if isinstance(settings, Mapping) else ():
+                pair = pair if isinstance(pair, Mapping) else {"value": pair}
+                key = (module, name, show_value(pair.get("value")), show_value(pair.get("default")))
+                found.setdefault(key, set()).add(process_id)
+    return [SettingChange(*key, process_count=len(processes)) for key, processes in sorted(found.items())]
+
+
+def compare_texts(texts: Sequence[tuple[str, Mapping[str, Any]]]) -> list[SettingDifference]:
+    """List the settings whose values are not the same in all of the given (hash, settings)."""
+    names = sorted({name for _hash, values in texts for name in values})
+    found = []
+    for name in names:
+        seen = [(show_value(values[name]) if name in values else "not there", digest) for digest, values in texts]
+        if len({value for value, _digest in seen}) > 1:
+            found.append(SettingDifference(name, tuple(seen)))
+    return found

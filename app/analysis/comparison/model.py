@@ -1,0 +1,243 @@
+"""What is compared and what comes of it, as plain values. Base is what was, new is what is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.queries.fleet.comparison import FunctionSum
+
+# What tells two series apart. Another machine makes other numbers of the same model; the others make another model.
+MODEL_FIELDS = ("suite", "model", "mode", "dtype", "backend", "dynamic", "batch_size", "world_size")
+MACHINE_FIELDS = ("device", "hardware")
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """Hold what one side says of one series. A metric that was not measured is not in `values`, and never 0.
+
+    Units: repeats are in the order in which they were measured; eager and compiled are ms, the others as named.
+    """
+
+    series: Mapping[str, Any]  # MODEL_FIELDS and MACHINE_FIELDS
+    status: str  # measured | failed | skipped | not_run
+    values: Mapping[str, float]
+    reason: str | None = None
+    accuracy: str | None = None
+    interval: tuple[float, float] | None = None  # of the speedup
+    repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)  # eager, compiled, samples
+    run_id: str | None = None
+    experiments: tuple[str, ...] = ()  # that it is made of; none where that is not known
+
+    @cached_property
+    def key(self) -> Key:
+        """Return what makes it the same model, measured the same way."""
+        return tuple(self.series.get(name) for name in MODEL_FIELDS)
+
+    @cached_property
+    def machine(self) -> Key:
+        """Return what it ran on."""
+        return tuple(self.series.get(name) for name in MACHINE_FIELDS)
+
+    @property
+    def model(self) -> str:
+        """Return the model's name."""
+        return str(self.series["model"])
+
+
+@dataclass(frozen=True)
+class DistinctItem:
+    """Hold a distinct graph break or cause of recompiles; `model` is an Entry's key where the task tells."""
+
+    fingerprint: str
+    model: Key | None
+    reason: str
+    count: int
+    kind: str | None = None  # torch's id of a graph break, the category of a guard
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+    experiment: str | None = None  # whose task had it, where that is known
+
+
+@dataclass(frozen=True)
+class RunLabel:
+    """Hold what of a run stands beside a comparison.
+
+    Units: started_us is since the epoch.
+    """
+
+    id: str
+    name: str
+    started_us: int
+    state: str
+    commit: str | None
+    branch: str | None
+    subject: str | None
+
+
+@dataclass(frozen=True)
+class CompareSide:
+    """Hold one side. `breaks` and `causes` are None where nothing could have recorded them."""
+
+    asked: str  # what the address or the command said
+    title: str
+    runs: tuple[RunLabel, ...] = ()
+    entries: tuple[ModelResult, ...] = ()
+    breaks: tuple[DistinctItem, ...] | None = None
+    causes: tuple[DistinctItem, ...] | None = None
+    functions: tuple[FunctionSum, ...] = ()
+    totals: Mapping[str, float] = field(default_factory=dict)  # of its runs, summed
+    environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    config: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)  # (module, name) -> value, default
+
+    @property
+    def kind(self) -> str:
+        """Return how the side was named: torch, commit, branch, baseline or run."""
+        word, colon, _rest = self.asked.partition(":")
+        return word if colon else "run"
+
+
+@dataclass(frozen=True)
+class MetricDelta:
+    """Hold one metric of one model on both sides; `change` is new relative to base, None where base is 0.
+
+    `method` says what the verdict rests on: intervals, repeats, samples, threshold or count.
+    """
+
+    metric: Metric
+    base: float
+    new: float
+    change: float | None
+    verdict: str  # better | worse | changed | negligible | noise | single | same
+    method: str
+    detail: str = ""
+    p_value: float | None = None
+    ratio_interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class ModelPair:
+    """Hold a model that both sides measured."""
+
+    base: ModelResult
+    new: ModelResult
+    deltas: Mapping[str, MetricDelta]
+    accuracy: str = ""  # broke | fixed | "" where the verdict about its answers did not change
+    warning: str = ""
+
+    @property
+    def model(self) -> str:
+        """Return the model's name."""
+        return self.new.model
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """Hold a model that both sides know and that is not compared, with the reason; `kind` is bad where new lost it."""
+
+    base: ModelResult
+    new: ModelResult
+    reason: str
+    kind: str  # good | bad | quiet
+
+    @property
+    def model(self) -> str:
+        """Return the model's name."""
+        return self.new.model
+
+
+@dataclass(frozen=True)
+class MetricSum:
+    """Hold one metric over the models that have it on both sides.
+
+    A timed or weighed metric is a geometric mean, a count a sum; `change` is new relative to base.
+    """
+
+    metric: Metric
+    count: int
+    base: float | None
+    new: float | None
+    change: float | None
+    verdicts: Mapping[str, int]
+    methods: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class DistinctChange:
+    """Hold a distinct break or cause on both sides; `word` is new, resolved, worse, less or unchanged."""
+
+    what: DistinctItem
+    model: str | None
+    base_count: int
+    new_count: int
+    word: str
+
+
+@dataclass(frozen=True)
+class DistinctDiff:
+    """Hold all changes of one kind, or in `lacks` why there is nothing to compare."""
+
+    changes: tuple[DistinctChange, ...]
+    lacks: str = ""
+    left_out: int = 0  # of models that only one side has
+
+    def count(self, word: str) -> int:
+        """Count the changes with one word."""
+        return sum(it.word == word for it in self.changes)
+
+
+@dataclass(frozen=True)
+class EnvironmentDifference:
+    """Hold one thing of the surroundings on both sides; `weight` is refuses, warns, intended, differs or same."""
+
+    name: str
+    base: tuple[str, ...]
+    new: tuple[str, ...]
+    weight: str
+
+
+@dataclass(frozen=True)
+class ChangedSetting:
+    """Hold one setting that differs from torch's default on a side; None is the default there."""
+
+    module: str
+    name: str
+    default: str
+    base: str | None
+    new: str | None
+
+    @property
+    def differs(self) -> bool:
+        """Tell whether the sides differ in it."""
+        return self.base != self.new
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Hold everything a comparison found."""
+
+    base: CompareSide
+    new: CompareSide
+    anyway: bool
+    pairs: tuple[ModelPair, ...]
+    only_base: tuple[ModelResult, ...]
+    only_new: tuple[ModelResult, ...]
+    excluded: tuple[Excluded, ...]
+    sums: tuple[MetricSum, ...]
+    breaks: DistinctDiff
+    causes: DistinctDiff
+    totals: tuple[MetricDelta, ...]
+    functions: tuple[tuple[FunctionSum | None, FunctionSum | None], ...]
+    environment: tuple[EnvironmentDifference, ...]
+    settings: tuple[ChangedSetting, ...]
+    refused: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def sum_of(self, name: str) -> MetricSum | None:
+        """Return one metric over all models; None where no model has it on both sides."""
+        return next((it for it in self.sums if it.metric.name == name), None)

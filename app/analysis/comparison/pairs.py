@@ -1,0 +1,152 @@
+"""Which models two sides can be compared in: those that both measured, and why the others are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from compileboard.app.analysis.comparison.model import (
+    MACHINE_FIELDS,
+    MODEL_FIELDS,
+    Excluded,
+    Key,
+    MetricDelta,
+    ModelPair,
+    ModelResult,
+)
+from compileboard.app.analysis.comparison.verdicts import CHANGED, COMPARED, judge
+from compileboard.app.analysis.models.labels import REASONS, describe_accuracy
+
+_BATCH = MODEL_FIELDS.index("batch_size")
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Hold what became of every model of both sides."""
+
+    pairs: tuple[ModelPair, ...]
+    only_base: tuple[ModelResult, ...]
+    only_new: tuple[ModelResult, ...]
+    excluded: tuple[Excluded, ...]
+
+
+def pair_entries(base: Sequence[ModelResult], new: Sequence[ModelResult], anyway: bool = False) -> Paired:
+    """Pair models by all that they were measured as; `anyway` pairs them across machines too."""
+    together, left, right = _match(base, new, lambda it: (it.key, it.machine))
+    more, left, right = _match(left, right, lambda it: it.key)
+    other_batch, left, right = _match(left, right, lambda it: it.key[:_BATCH] + it.key[_BATCH + 1 :])
+    pairs: list[ModelPair] = []
+    excluded: list[Excluded] = []
+    for one, other in (*together, *more):
+        reason, kind = _find_obstacle(one, other, anyway)
+        found = None if reason else _pair(one, other)
+        if found is None:
+            excluded.append(Excluded(one, other, reason or "no number that both sides measured", kind))
+        else:
+            pairs.append(found)
+    for one, other in other_batch:
+        sizes = f"batch size {_size(one)} on base, {_size(other)} in new"
+        excluded.append(Excluded(one, other, sizes, "quiet"))
+    return Paired(
+        tuple(sorted(pairs, key=_order)),
+        tuple(sorted(left, key=_order)),
+        tuple(sorted(right, key=_order)),
+        tuple(sorted(excluded, key=_order)),
+    )
+
+
+def is_wrong(entry: ModelResult) -> bool:
+    """Tell whether a model's answers are known to be wrong."""
+    return entry.accuracy is not None and describe_accuracy(entry.accuracy).kind == "bad"
+
+
+def list_shown(entries: Iterable[ModelResult]) -> list[str]:
+    """List the fields that tell the models of a comparison apart, beside their names."""
+    seen: dict[str, set[object]] = {}
+    for entry in entries:
+        for name in MODEL_FIELDS:
+            seen.setdefault(name, set()).add(entry.series.get(name))
+    return [name for name, values in seen.items() if name != "model" and len(values) > 1]
+
+
+def describe_entry(entry: ModelResult, shown: Iterable[str]) -> str:
+    """Say what a model was measured as, in the words that tell it from others."""
+    words = []
+    for name in shown:
+        value = entry.series.get(name)
+        if name == "dynamic":
+            words.append("dynamic shapes" if value else "static shapes")
+        elif value is not None:
+            words.append(f"{name.replace('_', ' ')} {value}" if name.endswith("_size") else str(value))
+    return " · ".join(words)
+
+
+Matched = tuple[list[tuple[ModelResult, ModelResult]], list[ModelResult], list[ModelResult]]
+
+
+def _match(base: Iterable[ModelResult], new: Iterable[ModelResult], key: Callable[[ModelResult], Key]) -> Matched:
+    """Match entries of the same key, each once; give what is left of both sides too."""
+    waiting: dict[Key, list[ModelResult]] = {}
+    for entry in new:
+        waiting.setdefault(key(entry), []).append(entry)
+    together, left = [], []
+    for entry in base:
+        found = waiting.get(key(entry))
+        if found:
+            together.append((entry, found.pop(0)))
+        else:
+            left.append(entry)
+    return together, left, [entry for rest in waiting.values() for entry in rest]
+
+
+def _find_obstacle(base: ModelResult, new: ModelResult, anyway: bool) -> tuple[str, str]:
+    """Say why two results of one model are not compared, and whether new lost it; "" where they are."""
+    said = [f"{_format_status(it)} {where}" for it, where in ((base, "on base"), (new, "in new"))]
+    if "measured" in (base.status, new.status) and base.status != new.status:
+        lost = base.status == "measured"
+        kind = ("bad" if new.status == "failed" else "quiet") if lost else "good"
+        return f"{said[0]}, {said[1]}", kind
+    if base.status != "measured":
+        return f"{said[0]}, {said[1]}", "quiet"
+    differing = [
+        f"{name} {one} on base, {other} in new"
+        for name, one, other in zip(MACHINE_FIELDS, base.machine, new.machine)
+        if one and other and one != other
+    ]
+    return ("" if anyway else "; ".join(differing)), "quiet"
+
+
+def _format_status(entry: ModelResult) -> str:
+    word = entry.status.replace("_", " ")
+    reason = REASONS.get(entry.reason or "", entry.reason or "")
+    return f"{word} ({reason})" if reason and entry.status != "measured" else word
+
+
+def _pair(base: ModelResult, new: ModelResult) -> ModelPair | None:
+    found = {metric.name: delta for metric in COMPARED if (delta := judge(metric, base, new)) is not None}
+    if not found and not (base.accuracy and new.accuracy):
+        return None
+    accuracy = ""
+    if base.accuracy and new.accuracy and is_wrong(base) != is_wrong(new):
+        accuracy = "broke" if is_wrong(new) else "fixed"
+    unknown = [name for name, one, other in zip(MACHINE_FIELDS, base.machine, new.machine) if one != other]
+    warnings = [f"not the same {' and '.join(unknown)} on both sides"] if unknown else []
+    warnings += ["the speedup moved with eager mode, not with the compiled model"] if explained_by_eager(found) else []
+    return ModelPair(base, new, found, accuracy, "; ".join(warnings))
+
+
+def explained_by_eager(deltas: Mapping[str, MetricDelta]) -> bool:
+    """Tell whether a speedup changed because eager mode did, while the compiled model is as fast as it was."""
+    speedup, eager, compiled = (deltas.get(name) for name in ("speedup", "eager_latency_ms", "abs_latency_ms"))
+    if speedup is None or eager is None or compiled is None:
+        return False
+    return speedup.verdict in CHANGED and eager.verdict in CHANGED and compiled.verdict not in CHANGED
+
+
+def _size(entry: ModelResult) -> str:
+    return str(entry.series.get("batch_size") or "not recorded")
+
+
+def _order(it: ModelPair | ModelResult | Excluded) -> tuple[str, ...]:
+    entry = it if isinstance(it, ModelResult) else it.new
+    return (entry.model.lower(), *(str(value) for value in (*entry.key, *entry.machine)))

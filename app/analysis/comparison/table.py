@@ -1,0 +1,203 @@
+"""A comparison as tables: which metrics, which models, in which order, and the words of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from compileboard.app.analysis.comparison.model import Comparison, DistinctDiff, MetricDelta, ModelPair
+from compileboard.app.analysis.comparison.verdicts import CHANGED, COMPARED, GROUPS, group_of
+from compileboard.app.analysis.metrics import BY_NAME, Metric, format_value
+from compileboard.app.format import format_count, format_number, format_plural
+from compileboard.app.queries.page import FilterError
+
+DEFAULT_ORDER = "worst"
+_RANK = {"worse": 0, "changed": 1, "better": 2}
+_SIGN = {True: "+", False: ""}
+
+
+@dataclass(frozen=True)
+class TableSelection:
+    """Say what of a comparison is shown: the metrics of a group or one of them, and which models."""
+
+    group: str
+    metrics: tuple[Metric, ...]
+    rows: tuple[ModelPair, ...]
+
+
+def choose(comparison: Comparison, metric: str | None, sort: str, only_changes: bool) -> TableSelection:
+    """Pick and sort what is shown; without a metric, the first group that both sides measured.
+
+    Raises: FilterError if there is no such metric or order.
+    """
+    group, metrics = pick_metrics(comparison, metric)
+    rows = [it for it in comparison.pairs if not only_changes or has_changed(it, metrics)]
+    return TableSelection(group, metrics, tuple(_sort(rows, metrics, sort)))
+
+
+def pick_metrics(comparison: Comparison, metric: str | None) -> tuple[str, tuple[Metric, ...]]:
+    """Return a group's key, and of it the metrics that both sides measured.
+
+    Raises: FilterError if there is no such metric or group.
+    """
+    known = {it.metric.name for it in comparison.sums}
+    if metric and metric not in GROUPS and metric not in BY_NAME:
+        raise FilterError(
+            f"metric: {metric[:40]!r} is not one of {', '.join((*GROUPS, *(it.name for it in COMPARED)))}"
+        )
+    if metric and metric not in GROUPS:
+        if BY_NAME[metric] not in COMPARED:
+            raise FilterError(f"metric: {metric} is not compared; {', '.join(it.name for it in COMPARED)} are")
+        return group_of(metric), (BY_NAME[metric],)
+    key = metric or next((key for key, (_label, names) in GROUPS.items() if known & set(names)), "speed")
+    return key, tuple(BY_NAME[name] for name in GROUPS[key][1] if name in known)
+
+
+def has_changed(pair: ModelPair, metrics: Sequence[Metric]) -> bool:
+    """Tell whether a model changed in one of some metrics, or in whether its answers are right."""
+    return bool(pair.accuracy) or any(
+        it.verdict in CHANGED for metric in metrics if (it := pair.deltas.get(metric.name))
+    )
+
+
+def list_verdicts(pairs: Sequence[ModelPair]) -> Mapping[str, int]:
+    """Count the models by the worst that happened to them, in any metric."""
+    found = {"worse": 0, "better": 0, "both": 0, "neither": 0}
+    for pair in pairs:
+        words = {it.verdict for it in pair.deltas.values()}
+        if pair.accuracy:
+            words.add("worse" if pair.accuracy == "broke" else "better")
+        both = {"worse", "better"} <= words
+        found["both" if both else "worse" if "worse" in words else "better" if "better" in words else "neither"] += 1
+    return found
+
+
+def _sort(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[ModelPair]:
+    order, _dot, direction = sort.partition(".")
+    known = (DEFAULT_ORDER, "model", *(it.name for it in metrics))
+    if order not in known or direction not in ("", "asc", "desc"):
+        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(known)}, each also with .asc")
+    if order == DEFAULT_ORDER:
+        return sorted(rows, key=lambda it: _badness(it, metrics), reverse=direction == "asc")
+    if order == "model":
+        return sorted(rows, key=lambda it: it.model.lower(), reverse=direction != "asc")
+    changes = [(it, _size(it.deltas[order])) for it in rows if order in it.deltas]
+    changes.sort(key=lambda pair: pair[1], reverse=direction != "asc")
+    return [it for it, _change in changes] + [it for it in rows if order not in it.deltas]
+
+
+def _badness(pair: ModelPair, metrics: Sequence[Metric]) -> tuple[int, float]:
+    found = [it for metric in metrics if (it := pair.deltas.get(metric.name))]
+    ranks = [(_RANK.get(it.verdict, 3), -abs(_size(it))) for it in found]
+    return min([(-1, 0.0)] if pair.accuracy == "broke" else ranks, default=(4, 0.0))
+
+
+def _size(delta: MetricDelta) -> float:
+    """Return a change to sort by; from 0 every rise is larger than any that has a ratio."""
+    return delta.change if delta.change is not None else 1e9 + delta.new - delta.base
+
+
+def format_change(delta: MetricDelta) -> str:
+    """Write a change: a count as a difference, anything else in percent of base."""
+    away = delta.new - delta.base
+    if delta.metric.kind == "count":
+        return f"{_SIGN[away > 0]}{format_count(away)}"
+    return format_share(delta.change)
+
+
+def format_share(change: float | None) -> str:
+    """Write a change relative to base in percent: +3.2 %, −0.4 %, 0 %."""
+    if change is None:
+        return "no ratio"
+    if change == 0:
+        return "0 %"
+    percent = 100 * change
+    text = f"{percent:+.1f}" if abs(percent) >= 0.05 else f"{percent:+.2g}"
+    return f"{text} %".replace("-", "−")
+
+
+def format_value_of(metric: Metric, value: float | None) -> str:
+    """Write a metric's value with its unit, a dash where there is none."""
+    return "–" if value is None else format_value(metric, value)
+
+
+def format_ratio_of(interval: tuple[float, float] | None) -> str | None:
+    """Write the interval of new ÷ base."""
+    return None if interval is None else f"{format_number(interval[0])}–{format_number(interval[1])}"
+
+
+# Of metrics over all models: name, label, what the number is.
+_MEANS = (
+    ("speedup", "Geomean speedup", "over"),
+    ("compilation_latency_s", "Compile time, cold", "geometric mean of"),
+    ("dynamo_peak_mem_gb", "Peak memory", "compiled, geometric mean of"),
+)
+
+
+class ComparisonHeadline(NamedTuple):
+    """Hold one headline number; `place` is the part of the page that has the rest, `metric` what it shows there."""
+
+    label: str
+    value: str
+    note: str
+    place: str = ""
+    metric: str = ""
+
+
+def list_headlines(found: Comparison) -> list[ComparisonHeadline]:
+    """List the numbers that come first."""
+    tiles = _models(found)
+    for name, label, what in _MEANS:
+        total = found.sum_of(name)
+        if total is not None:
+            values = f"{format_value_of(total.metric, total.base)} → {format_value_of(total.metric, total.new)}"
+            note = f"{values}, {what} {format_plural(total.count, 'model')}"
+            tiles.append(ComparisonHeadline(label, format_share(total.change), note, "models", name))
+    if not found.pairs:
+        tiles += [_total(it) for it in found.totals if it.metric.name in ("compile_s", "compile_count")]
+    tiles.append(_distinct("Graph breaks", "breaks", found.breaks))
+    tiles.append(_distinct("Recompile causes", "causes", found.causes))
+    return tiles
+
+
+def _models(found: Comparison) -> list[ComparisonHeadline]:
+    if not found.base.entries and not found.new.entries:
+        return []
+    left = f"only on base {len(found.only_base)}, only in new {len(found.only_new)}, excluded {len(found.excluded)}"
+    place = "left-out" if found.only_base or found.only_new or found.excluded else ""
+    tiles = [ComparisonHeadline("Models compared", format_count(len(found.pairs)), left, place), *_failures(found)]
+    if found.pairs:
+        counts = list_verdicts(found.pairs)
+        note = f"{counts['better']} better, {counts['neither']} neither, over all metrics"
+        if counts["both"]:
+            note += f"; {counts['both']} of the worse also better in one"
+        tiles.append(ComparisonHeadline("Models that changed", f"{counts['worse'] + counts['both']} worse", note))
+    return tiles
+
+
+def _failures(found: Comparison) -> list[ComparisonHeadline]:
+    """Say which models fail in new alone, or on base alone: the numbers of what both measured know nothing of them."""
+    lost = [it.model for it in found.excluded if it.kind == "bad"]
+    lost += [it.model for it in found.pairs if it.accuracy == "broke"]
+    back = sum(it.kind == "good" and it.base.status == "failed" for it in found.excluded)
+    back += sum(it.accuracy == "fixed" for it in found.pairs)
+    if not lost and not back:
+        return []
+    named = ", ".join(it[:60] for it in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+    note = "; ".join(filter(None, (named, f"{back} no longer" if back else "")))
+    return [
+        ComparisonHeadline("Newly failing", format_count(len(lost)), note, "left-out" if found.excluded else "models")
+    ]
+
+
+def _total(it: MetricDelta) -> ComparisonHeadline:
+    values = f"{format_value_of(it.metric, it.base)} → {format_value_of(it.metric, it.new)}, of whole runs"
+    return ComparisonHeadline(it.metric.label, format_change(it), values, "totals")
+
+
+def _distinct(label: str, place: str, diff: DistinctDiff) -> ComparisonHeadline:
+    if diff.lacks:
+        return ComparisonHeadline(label, "–", diff.lacks, place)
+    note = f"{diff.count('resolved')} resolved, {diff.count('worse')} more often, {diff.count('unchanged')} unchanged"
+    return ComparisonHeadline(label, f"{format_count(diff.count('new'))} new", note, place)

@@ -1,0 +1,154 @@
+"""A run's compiles as a directory: how each ended, its attempts, and what its log says in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from compileboard.app.analysis.labels import OUTCOMES, Word, describe_outcome
+from compileboard.app.queries.run.compiles import CompileRow
+from compileboard.app.queries.run.recompiles import RecompileRow
+from compileboard.app.queries.run.trace_files import CompileEvent
+from compileboard.collectors.contract.categories import BY_NAME, Category
+
+ENDINGS = {
+    "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),
+    "restarted": Word("restarted", "busy", "Compiled; the analysis was begun again at least once on the way."),
+    "broke": Word(
+        "broke and resumed", "warn", "A graph break ended the graph; the function goes on after it, compiled by itself."
+    ),
+    "empty": Word("empty graph", "quiet", "The frame had no tensor operation to compile."),
+    "skipped": OUTCOMES["skipped"],
+    "failed": OUTCOMES["failed"],
+    "recompile_limit": OUTCOMES["recompile_limit"],
+    "started": Word("not finished", "busy", "dynamo began to trace the frame; no record of its end came."),
+    "announced": OUTCOMES["announced"],
+}
+LEGEND = tuple(ENDINGS[key] for key in ("ok", "restarted", "broke", "empty", "skipped", "failed", "recompile_limit"))
+
+
+@dataclass(frozen=True)
+class AttemptSteps:
+    """Hold steps of one kind and name that follow each other."""
+
+    steps: tuple[CompileEvent, ...]
+
+    @property
+    def first(self) -> CompileEvent:
+        """Return the first of them."""
+        return self.steps[0]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Hold one analysis of a frame."""
+
+    number: int
+    lines: tuple[AttemptSteps, ...]
+
+
+@dataclass(frozen=True)
+class CompileEntry:
+    """Hold one compile of the directory; `artifact_count` is without descriptions of tensors."""
+
+    compile: CompileRow
+    ending: Word
+    attempts: tuple[Attempt, ...]
+    artifact_count: int
+
+
+def name_ending(it: CompileRow) -> str:
+    """Say how a compile ended, one of ENDINGS; the filter of the list says the same in SQL."""
+    if it.outcome in ("compiled", "empty") and it.graph_break_count:
+        return "broke"
+    if it.outcome == "compiled":
+        return "restarted" if it.attempt_count > 1 else "ok"
+    return it.outcome
+
+
+def describe_ending(it: CompileRow, running: bool) -> Word:
+    """Say in words how a compile ended."""
+    if it.outcome == "started":
+        return describe_outcome(it.outcome, running)
+    return ENDINGS.get(name_ending(it)) or describe_outcome(it.outcome, running)
+
+
+def build_entries(
+    compiles: Sequence[CompileRow], steps: Sequence[CompileEvent], running: bool = False
+) -> list[CompileEntry]:
+    """Put what happened in each compile beside it, by attempt."""
+    by_compile: dict[int, list[CompileEvent]] = {}
+    for step in steps:
+        by_compile.setdefault(step.compile_key, []).append(step)
+    entries = []
+    for it in compiles:
+        own = by_compile.get(it.id, [])
+        count = sum(step.kind == "artifact" for step in own)
+        entries.append(CompileEntry(it, describe_ending(it, running), split_attempts(own), count))
+    return entries
+
+
+def split_attempts(steps: Sequence[CompileEvent]) -> tuple[Attempt, ...]:
+    """Split a compile's steps by attempt: an event belongs to the attempt of the artifacts before it.
+
+    A look-up in a cache is left out where the artifact that it was read from stands beside it.
+    """
+    artifacts = {(step.process_id, step.sequence) for step in steps if step.kind == "artifact"}
+    last = max((step.attempt or 0 for step in steps), default=0)
+    found: dict[int, list[CompileEvent]] = {}
+    now = 0
+    for step in steps:
+        if step.kind == "lookup" and (step.process_id, step.sequence) in artifacts:
+            continue
+        # torch writes records of a compile after its last attempt, and knows no attempt of one that had no artifact.
+        now = last if step.kind == "record" else now if step.attempt is None else step.attempt
+        found.setdefault(now, []).append(step)
+    return tuple(Attempt(number, _join(own)) for number, own in sorted(found.items()))
+
+
+def _join(steps: Sequence[CompileEvent]) -> tuple[AttemptSteps, ...]:
+    """Join artifacts of one name that follow each other into one line."""
+    lines = []
+    for (kind, _name), group in groupby(steps, key=lambda step: (step.kind, step.name)):
+        same = tuple(group)
+        lines += [AttemptSteps(same)] if kind == "artifact" else [AttemptSteps((step,)) for step in same]
+    return tuple(lines)
+
+
+UNKNOWN = BY_NAME["unknown"]
+
+
+@dataclass(frozen=True)
+class ChainLink:
+    """Hold one compile of a chain and the recompile that it is; the first is none."""
+
+    compile: CompileRow
+    recompile: RecompileRow | None
+
+    @property
+    def category(self) -> Category | None:
+        """Return the kind of guard that failed on the newest cache entry."""
+        if self.recompile is None:
+            return None
+        guards = self.recompile.guards
+        return label_category(guards[0].category) if guards else UNKNOWN
+
+
+def label_category(name: str) -> Category:
+    """Return a category with its label and meaning; a name that is not known stays itself."""
+    return BY_NAME.get(name) or Category(name, name.replace("_", " "), "")
+
+
+def build_steps(compiles: Sequence[CompileRow], recompiles: Sequence[RecompileRow]) -> list[ChainLink]:
+    """Put each compile of a frame beside its recompile."""
+    by_compile = {it.compile_key: it for it in recompiles}
+    return [ChainLink(it, by_compile.get(it.id)) for it in compiles]
+
+
+def shorten_steps(steps: Sequence[ChainLink], most: int = 40) -> tuple[list[ChainLink], int]:
+    """Keep the first and the newest steps of a long chain; return them and how many were left out between."""
+    if len(steps) <= most:
+        return list(steps), 0
+    first = most // 4
+    return [*steps[:first], *steps[len(steps) - (most - first) :]], len(steps) - most

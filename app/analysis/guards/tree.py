@@ -1,0 +1,190 @@
+"""The guards of one compile, prepared for a page."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from compileboard.app.format import format_duration, format_plural
+from compileboard.collectors.store.payloads import GuardNode, GuardTree, is_check, walk
+
+
+@dataclass(frozen=True)
+class ViewNode:
+    """Hold one row of the tree: a manager (the last of a chain without branches) or a single guard.
+
+    `steps` are the sources of the chain that was folded into this row; `hidden_count` is how many guards below are
+    left out because the page's limit was reached.
+    Units: share_ratio is the subtree's part of all guards by count; torch times no single guard.
+    """
+
+    node: GuardNode
+    steps: tuple[str, ...]
+    guard_count: int
+    share_ratio: float
+    is_open: bool
+    hidden_count: int = 0
+    children: tuple[ViewNode, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class GuardView:
+    """Hold what a page shows of a tree; `cost` says what is known of the time and what is an estimate."""
+
+    nodes: tuple[ViewNode, ...]
+    guard_count: int
+    hidden_count: int
+    cost: str
+
+
+@dataclass
+class _Row:
+    node: GuardNode
+    steps: tuple[str, ...]
+    depth: int
+    children: list[_Row] = field(default_factory=list)
+    hidden_count: int = 0
+
+
+def build_view(tree: GuardTree, open_depth: int = 3, limit: int = 2_000, largest_first: bool = False) -> GuardView:
+    """Prepare a tree for a page: chains folded, guards counted by subtree, the rows nearest the root up to a limit."""
+    counts = _count_subtrees(tree)
+    total = sum(counts[id(node)] for node in tree.nodes)
+    rows, roots, hidden = _choose_rows(tree, counts, limit, largest_first)
+    views: dict[int, ViewNode] = {}
+    for row in reversed(rows):  # children come after their parents
+        guard_count = counts[id(row.node)]
+        views[id(row)] = ViewNode(
+            node=row.node,
+            steps=row.steps,
+            guard_count=guard_count,
+            share_ratio=guard_count / total if total else 0.0,
+            is_open=row.depth < open_depth and bool(row.children),
+            hidden_count=row.hidden_count,
+            children=tuple(views.pop(id(child)) for child in row.children),
+        )
+    return GuardView(tuple(views[id(row)] for row in roots), total, hidden, explain_cost(tree.latency_us, total))
+
+
+def explain_cost(latency_us: float | None, guard_count: int) -> str:
+    """Say what torch measured of a set of guards, and that parts of it are estimates."""
+    number = format_plural(guard_count, "guard")
+    if latency_us is None:
+        return f"{number}; this record has no time for them."
+    return (
+        f"Checking the set of {number} took {format_duration(latency_us)}, measured once by torch after the compile. "
+        "It times no single guard: shares are by count, an estimate."
+    )
+
+
+def _count_subtrees(tree: GuardTree) -> dict[int, int]:
+    """Count the guards of every subtree, by the identity of its node."""
+    order: list[GuardNode] = []
+    stack = list(tree.nodes)
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        stack.extend(node.children)
+    counts: dict[int, int] = {}
+    for node in reversed(order):
+        counts[id(node)] = int(is_check(node)) + sum(counts[id(child)] for child in node.children)
+    return counts
+
+
+def _fold(node: GuardNode, depth: int) -> _Row:
+    """Follow a manager to the first that has guards, branches or nothing below it."""
+    steps = []
+    while node.kind == "manager" and len(node.children) == 1 and node.children[0].kind == "manager":
+        steps.append(node.source or node.guard_type or "")
+        node = node.children[0]
+    return _Row(node, tuple(steps), depth)
+
+
+def _choose_rows(
+    tree: GuardTree, counts: dict[int, int], limit: int, largest_first: bool
+) -> tuple[list[_Row], list[_Row], int]:
+    """Take rows level by level until the limit; what is left out is counted where it would have stood."""
+
+    def in_order(nodes: tuple[GuardNode, ...]) -> list[GuardNode]:
+        return sorted(nodes, key=lambda node: -counts[id(node)]) if largest_first else list(nodes)
+
+    taken = in_order(tree.nodes)[:limit]
+    left_out = sum(counts[id(node)] for node in in_order(tree.nodes)[limit:])
+    roots = [_fold(node, 0) for node in taken]
+    rows, waiting = list(roots), deque(roots)
+    while waiting:
+        row = waiting.popleft()
+        for child in in_order(row.node.children):
+            if len(rows) >= limit:
+                row.hidden_count += counts[id(child)]
+                continue
+            below = _fold(child, row.depth + 1)
+            row.children.append(below)
+            rows.append(below)
+            waiting.append(below)
+        left_out += row.hidden_count
+    return rows, roots, left_out
+
+
+@dataclass(frozen=True)
+class TreeRow:
+    """Hold one step of writing a tree: a branch begins, a leaf stands, a branch ends.
+
+    `number` names the row's node in an address.
+    """
+
+    step: Literal["branch", "leaf", "end"]
+    it: ViewNode
+    number: int
+
+
+def filter_tree(tree: GuardTree, text: str) -> GuardTree:
+    """Keep the lines of a tree that have a text, capitals aside, with the managers above them."""
+    wanted = text.lower()
+    kept: list[list[GuardNode]] = [[]]
+    for depth, node in reversed(list(walk(tree))):
+        while len(kept) <= depth + 1:
+            kept.append([])
+        children = kept[depth + 1]
+        if children or _has_text(node, wanted):
+            kept[depth].append(replace(node, children=tuple(reversed(children))))
+        kept[depth + 1] = []
+    return replace(tree, nodes=tuple(reversed(kept[0])))
+
+
+def _has_text(node: GuardNode, wanted: str) -> bool:
+    said = (node.guard_type, node.source, node.code, node.user_line, node.file, node.function, node.value_type)
+    return any(wanted in it.lower() for it in said if it)
+
+
+def number_nodes(tree: GuardTree) -> dict[int, int]:
+    """Number the nodes of a tree in torch's order, by their identity."""
+    return {id(node): number for number, (_depth, node) in enumerate(walk(tree))}
+
+
+def take_subtree(tree: GuardTree, number: int) -> GuardTree | None:
+    """Return the tree of one node alone, None where no node has that number."""
+    for place, (_depth, node) in enumerate(walk(tree)):
+        if place == number:
+            return replace(tree, nodes=(node,))
+    return None
+
+
+def list_rows(view: GuardView, numbers: Mapping[int, int]) -> list[TreeRow]:
+    """Lay out a prepared tree as begins, leaves and ends: a template that called itself would go too deep."""
+    rows: list[TreeRow] = []
+    stack: list[tuple[bool, ViewNode]] = [(True, it) for it in reversed(view.nodes)]
+    while stack:
+        begins, it = stack.pop()
+        number = numbers[id(it.node)]
+        if not begins:
+            rows.append(TreeRow("end", it, number))
+        elif it.children or it.hidden_count:
+            rows.append(TreeRow("branch", it, number))
+            stack.append((False, it))
+            stack.extend((True, child) for child in reversed(it.children))
+        else:
+            rows.append(TreeRow("leaf", it, number))
+    return rows

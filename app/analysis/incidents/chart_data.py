@@ -1,0 +1,83 @@
+"""The series of one finding as a line of a trend, and where its levels and its range lie on an axis."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.analysis.incidents.messages import find_metric_of
+from compileboard.app.analysis.metrics import PASSES
+from compileboard.app.analysis.models.labels import describe_status
+from compileboard.app.analysis.trends.lines import Axis, TrendLine, TrendPoint, build_model_lines, build_suite_line
+from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.app.queries.fleet.trends import StoredSummary, TrendRun
+from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.collectors.store.rollups.summaries import HUD_PASSING
+
+AROUND = 90  # runs on either side of the change
+
+
+@dataclass(frozen=True)
+class LevelLines:
+    """Hold what of a finding is drawn, as places of an axis: (first, last) and the value at both."""
+
+    before: tuple[int, int]
+    after: tuple[int, int] | None
+    changed: tuple[int, int]
+
+
+def make_model_line(it: SeriesChange, rows: Sequence[ResultRow]) -> TrendLine:
+    """Make the line of a model as it was measured."""
+    own = [row for row in rows if (row.batch_size or 0) == it.batch_size]
+    if it.metric != PASSES.name:
+        lines = build_model_lines(find_metric_of(it), own)
+        return lines[0] if lines else TrendLine(it.model, [])
+    return TrendLine(it.model, [_judge(row) for row in own])
+
+
+def _judge(row: ResultRow) -> TrendPoint:
+    if row.status not in ("measured", "failed"):
+        return TrendPoint(row.run_id, None, status="skipped", reason=describe_status(row).word)
+    wrong = row.status == "failed" or (row.accuracy is not None and row.accuracy not in HUD_PASSING)
+    return TrendPoint(row.run_id, 0.0 if wrong else 1.0)
+
+
+def make_suite_line(it: SeriesChange, summaries: Sequence[StoredSummary], label: str) -> TrendLine:
+    """Make the line of a suite."""
+    return build_suite_line(find_metric_of(it), summaries, label)
+
+
+def make_runs_line(it: SeriesChange, totals: Iterable[Mapping[str, Any]]) -> TrendLine:
+    """Make the line of the runs that have one name."""
+    return TrendLine(it.model, [TrendPoint(row["id"], row[it.metric]) for row in totals])
+
+
+def choose_runs(it: SeriesChange, runs: Sequence[TrendRun]) -> list[TrendRun]:
+    """Return the runs of its branch around the change, which a drift makes long; runs are in the order of time."""
+    own = [run for run in runs if (run.git_branch or "") == it.branch]
+    last = bisect_left([run.started_us for run in own], it.first_us)
+    first = next((at for at, run in enumerate(own[:last]) if run.id in (it.before_run_id, it.low_run_id)), last)
+    return own[max(first - AROUND, 0) : last + AROUND]
+
+
+def find_levels(it: SeriesChange, axis: Axis) -> LevelLines | None:
+    """Say where the levels before and after begin and end; None where the axis has no run before the change."""
+    place = {run.id: number for number, run in enumerate(axis.runs)}
+    times = [run.started_us for run in axis.runs]
+    first = place.get(it.first_run_id, bisect_left(times, it.first_us))
+    before = place.get(it.before_run_id or "", first - 1)
+    if not 0 <= before < first:
+        return None
+    low, high = (place.get(run_id or "", at) for run_id, at in ((it.low_run_id, first), (it.high_run_id, first)))
+    changed = (min(before, low), max(first, high))
+    points = it.evidence.get("points") or {}
+    since = max(before - max(int(points.get("before") or len(times)), 2) + 1, 0)
+    if it.after_value is None or first >= len(times):
+        return LevelLines((since, before), None, (changed[0], min(changed[1], len(times) - 1)))
+    starts = changed[1] if it.kind == "drift" else first
+    recovered = place.get(it.recovered_run_id or "", len(times))
+    until = min(starts + max(int(points.get("after") or len(times)), 2) - 1, len(times) - 1)
+    until = min(until, recovered - 1) if recovered > starts else until
+    return LevelLines((since, before), (starts, max(until, starts)), changed)

@@ -1,0 +1,128 @@
+"""Findings by where they came: two hundred models may change with one driver update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from compileboard.app.analysis.incidents.messages import describe_commit_range
+from compileboard.app.format import format_plural
+from compileboard.app.queries.fleet.incidents import DIRECTIONS, RangeCount, SeriesChange
+from compileboard.collectors.store.dashboard.series_changes import SERIES
+
+SHOWN = 12  # rows of a group; the others are folded
+_AUTHORS = 5
+_ORDER = {direction: place for place, direction in enumerate(DIRECTIONS)}
+# What says most of what happened, first; the rest mostly follows from it.
+_TELLING = (
+    "passes",
+    "pass_ratio",
+    "speedup",
+    "geomean_speedup",
+    "graph_breaks",
+    "graph_breaks_per_model",
+    "graph_break_count",
+    "recompiles",
+    "recompiles_per_model",
+    "recompile_count",
+    "recompile_limit_count",
+    "compilation_latency_s",
+    "compile_s",
+    "abs_latency_ms",
+    "compression_ratio",
+    "dynamo_peak_mem_gb",
+)
+
+
+@dataclass(frozen=True)
+class HeadlineChange:
+    """Hold the finding that says most of what one series did in a range, and its other metrics that moved with it."""
+
+    finding: SeriesChange
+    others: Sequence[SeriesChange]
+
+
+def pick_headline_changes(findings: Iterable[SeriesChange]) -> list[HeadlineChange]:
+    """Put findings of one series, range, state and handling together, the worst first."""
+    together: dict[tuple[Any, ...], list[SeriesChange]] = {}
+    for it in findings:
+        key = (it.subject, *(getattr(it, name) for name in SERIES), it.branch, it.before_run_id, it.first_run_id)
+        together.setdefault((*key, it.state, it.handling, it.recovered_run_id is None), []).append(it)
+    found = [sorted(members, key=_rank) for members in together.values()]
+    return [HeadlineChange(members[0], members[1:]) for members in sorted(found, key=lambda members: _rank(members[0]))]
+
+
+def _rank(it: SeriesChange) -> tuple[Any, ...]:
+    telling = _TELLING.index(it.metric) if it.metric in _TELLING else len(_TELLING)
+    return (_ORDER.get(it.direction, 9), telling, -abs(it.relative or 0), it.model, it.metric, it.id)
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Hold the findings of one page that came between the same two commits, or runs; the worst come first.
+
+    `counts` are of the whole range, as (direction, count).
+    """
+
+    title: str
+    authors: Sequence[str]
+    commits: Sequence[Mapping[str, Any]]
+    environment: Sequence[Mapping[str, Any]]
+    counts: Sequence[tuple[str, int]]
+    findings: Sequence[SeriesChange]
+
+    @cached_property
+    def leads(self) -> Sequence[HeadlineChange]:
+        """Return the rows: a series each."""
+        return pick_headline_changes(self.findings)
+
+    @property
+    def count(self) -> int:
+        """Return how many findings the whole range has."""
+        return sum(number for _direction, number in self.counts)
+
+    @property
+    def who(self) -> str:
+        """Name whom it concerns: the authors of the commits between."""
+        more = len(self.authors) - _AUTHORS
+        return ", ".join(self.authors[:_AUTHORS]) + (f" and {format_plural(more, 'other')}" if more > 0 else "")
+
+
+def group_incidents(findings: Iterable[SeriesChange], counted: Iterable[RangeCount]) -> list[Incident]:
+    """Part findings by the range that they came in, in the order of their first rows."""
+    groups: dict[tuple[str, str], list[SeriesChange]] = {}
+    keys: dict[tuple[str | None, str], tuple[str, str]] = {}  # of a pair of runs: its range
+    for it in findings:
+        key = keys.setdefault((it.before_run_id, it.first_run_id), _key(it))
+        groups.setdefault(key, []).append(it)
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for row in counted:
+        found = keys.get((row.before_run_id, row.first_run_id))
+        if found is not None:
+            of = counts.setdefault(found, {})
+            of[row.direction] = of.get(row.direction, 0) + row.finding_count
+    return [_make(members, counts.get(key, {})) for key, members in groups.items()]
+
+
+def _key(it: SeriesChange) -> tuple[str, str]:
+    """Name a range by its commits, or by its runs where those are not known or the same."""
+    before, after = ((it.evidence.get(side) or {}).get("commit") for side in ("before", "after"))
+    if before and after and before != after:
+        return str(before), str(after)
+    return it.before_run_id or "", it.first_run_id
+
+
+def _make(members: list[SeriesChange], counts: Mapping[str, int]) -> Incident:
+    first = members[0]
+    title = describe_commit_range(first)
+    listed = list((first.evidence.get("commits") or {}).get("listed") or ())
+    return Incident(
+        title[:1].upper() + title[1:],
+        list(dict.fromkeys(str(it["author"]) for it in listed if it.get("author"))),
+        listed,
+        list(first.evidence.get("environment") or ()),
+        [(direction, counts[direction]) for direction in DIRECTIONS if counts.get(direction)],
+        sorted(members, key=_rank),
+    )

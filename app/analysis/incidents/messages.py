@@ -1,0 +1,198 @@
+"""What a finding is, in words: the same sentence on the page, in a report and in an alert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from compileboard.app.analysis.metrics import BY_NAME, PASSES, RUN_METRICS, SUMMARY_BY_NAME, Metric, format_value
+from compileboard.app.format import format_percent, format_plural, format_time, format_times
+from compileboard.app.queries.fleet.incidents import Comment, SeriesChange
+
+STATE_WORDS = {
+    "suspected": ("suspected", "busy"),
+    "confirmed": ("confirmed", "warn"),
+    "withdrawn": ("withdrawn", "quiet"),
+}
+DIRECTION_WORDS = {"worse": ("worse", "bad"), "better": ("better", "good"), "changed": ("changed", "quiet")}
+HANDLING_WORDS = {"open": ("open", "warn"), "acknowledged": ("acknowledged", "quiet"), "ignored": ("ignored", "quiet")}
+# Below it a p-value tells of the shape that noise was taken to have, not of noise that anybody saw.
+_SMALLEST_P = 1e-4
+_OF = {
+    "model": {**BY_NAME, PASSES.name: PASSES},
+    "suite": SUMMARY_BY_NAME,
+    "runs": {it.name: it for it in RUN_METRICS},
+}
+
+
+def find_metric_of(it: SeriesChange) -> Metric:
+    """Return the metric of a finding's series."""
+    return _OF[it.subject][it.metric]
+
+
+def list_metric_names() -> list[str]:
+    """List the names of every metric that a finding may be of."""
+    return sorted({name for metrics in _OF.values() for name in metrics})
+
+
+def name_subject(it: SeriesChange) -> str:
+    """Name what changed: a model, a suite, or the runs of one name."""
+    if it.subject == "suite":
+        return f"suite {it.suite}"
+    return f"runs of {it.model}" if it.subject == "runs" else it.model
+
+
+def describe_finding(it: SeriesChange) -> str:
+    """Say in one line what changed: resnet18: speedup fell by 12.3 %, from 1.420× to 1.245×."""
+    return f"{name_subject(it)}: {describe_change(it)}"
+
+
+def describe_change(it: SeriesChange) -> str:
+    """Say what changed without naming whose it is."""
+    metric = find_metric_of(it)
+    if it.kind == "vanished":
+        return "no longer measured"
+    if metric is PASSES:
+        return "fails since then" if it.direction == "worse" else "passes again"
+    values = f"from {format_value(metric, it.before_value)} to {format_value(metric, it.after_value)}"
+    rises = (it.after_value or 0) > (it.before_value or 0)
+    verb = ("rose" if rises else "fell") if it.kind == "step" else ("crept up" if rises else "crept down")
+    size = "" if it.relative is None else f" by {format_percent(abs(it.relative))}"
+    return f"{metric.label.lower()} {verb}{size}, {values}"
+
+
+def describe_series(it: SeriesChange) -> str:
+    """Say as what it was measured; what was not said is left out."""
+    parts = [] if it.subject == "suite" else [it.suite]
+    parts += [it.mode, it.dtype, it.backend, "dynamic" if it.dynamic else "", it.hardware]
+    parts += [
+        f"batch {it.batch_size}" if it.batch_size else "",
+        f"world size {it.world_size}" if it.world_size > 1 else "",
+    ]
+    parts += [f"branch {it.branch}" if it.branch else ""]
+    return " · ".join(part for part in parts if part)
+
+
+def describe_commit_range(it: SeriesChange) -> str:
+    """Say between which runs or commits the change came, and how many commits lie between, where that is known."""
+    before, after = it.evidence.get("before"), it.evidence.get("after")
+    if not before or not after:
+        return f"since {format_time(it.first_us)[:16]}"
+    begun, ended = format_times(*(int(str(run.get("started_us") or 0)) for run in (before, after)))
+    span = f"between {_name_run(before, begun)} and {_name_run(after, ended)}"
+    commits = it.evidence.get("commits") or {}
+    if not commits.get("known"):
+        return span
+    if before.get("commit") == after.get("commit"):
+        return f"{span}: the same commit"
+    return f"{span}: {format_plural(int(commits.get('count') or 0), 'commit')}"
+
+
+def format_confidence(it: SeriesChange) -> str:
+    """Say how sure it is that noise did not make it."""
+    if it.p_value is None:
+        return "every other series of the suite went on" if it.subject == "model" else "other suites went on"
+    if it.p_value < _SMALLEST_P:
+        points = it.evidence.get("points") or {}
+        runs = sum(int(count or 0) for count in points.values())
+        return f"far outside the noise of {format_plural(runs, 'run')}" if runs else "far outside the noise"
+    return f"noise makes such a change once in {_round_to_one_digit(1 / it.p_value)} times"
+
+
+def describe_state(it: SeriesChange) -> str:
+    """Say what state it is in, in some words."""
+    if it.state == "suspected":
+        return "waits for another run to confirm it"
+    if it.state == "withdrawn":
+        return "later runs did not bear it out"
+    return "recovered" if it.recovered_run_id else "confirmed by a later run"
+
+
+def describe_cause(cause: Mapping[str, object]) -> str:
+    """Say one suspected cause in a line: graph break, new: call to print in forward (0 → 3)."""
+    before, after = cause.get("before"), cause.get("after")
+    counts = "" if before is None and after is None else f" ({_format_subject(before)} → {_format_subject(after)})"
+    if cause.get("kind") == "counter":
+        return f"{str(cause.get('label')).lower()}, {cause.get('word')}{counts}"
+    return f"{str(cause.get('kind')).replace('_', ' ')}, {cause.get('word')}: {cause.get('label')}{counts}"
+
+
+def _format_subject(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def _name_run(run: dict[str, object], when: str) -> str:
+    commit = str(run.get("commit") or "")[:8]
+    return f"{commit} ({when})" if commit else when
+
+
+def _round_to_one_digit(number: float) -> str:
+    digits = len(str(int(number))) - 1
+    return f"{round(number / 10**digits) * 10**digits:,}".replace(",", "\u202f")
+
+
+def describe_subject(it: SeriesChange) -> str:
+    """Name what of a subject changed: speedup; accuracy and failures; no longer measured."""
+    metric = find_metric_of(it)
+    if it.kind == "vanished":
+        return "no longer measured"
+    if metric is PASSES:
+        return "fails" if it.direction == "worse" else "passes"
+    return metric.label.lower() + (", little by little" if it.kind == "drift" else "")
+
+
+def describe_values(it: SeriesChange) -> str:
+    """Write the value before and after: 1.420× → 1.245×."""
+    metric = find_metric_of(it)
+    if it.kind == "vanished":
+        return "measured → gone"
+    if metric is PASSES:
+        return "passed → fails" if it.direction == "worse" else "failed → passes"
+    return f"{format_value(metric, it.before_value)} → {format_value(metric, it.after_value)}"
+
+
+def describe_size(it: SeriesChange) -> str:
+    """Write how large the change is: −12.3 %, or +3 where there was none before."""
+    if it.kind == "vanished" or find_metric_of(it) is PASSES:
+        return "–"
+    if it.relative is not None:
+        return ("+" if it.relative > 0 else "−") + format_percent(abs(it.relative))
+    change = (it.after_value or 0) - (it.before_value or 0)
+    return ("+" if change > 0 else "−") + format_value(find_metric_of(it), abs(change))
+
+
+def describe_level(it: SeriesChange, side: str) -> str:
+    """Write one level: `side` is before or after."""
+    before, _arrow, after = describe_values(it).partition(" → ")
+    return before if side == "before" else after
+
+
+# What of the evidence is given, and what stands where detection could say nothing.
+_EVIDENCE: dict[str, Any] = {
+    "before": None,
+    "after": None,
+    "environment": [],
+    "commits": None,
+    "causes": [],
+    "points": None,
+}
+
+
+def finding_row(it: SeriesChange) -> dict[str, Any]:
+    """Return one finding with what it comes to in words."""
+    row = dict(vars(it))
+    evidence = row.pop("evidence")
+    said = {
+        "sentence": describe_finding(it),
+        "measured_as": describe_series(it),
+        "range": describe_commit_range(it),
+        "confidence": format_confidence(it),
+        "recovered": it.recovered_run_id is not None,
+    }
+    return row | said | {name: evidence.get(name) or none for name, none in _EVIDENCE.items()}
+
+
+def finding_detail_row(it: SeriesChange, said: Iterable[Comment]) -> dict[str, Any]:
+    """Return one finding with what people said of it, the oldest first."""
+    kept = ("action", "who", "text", "time_us")
+    return finding_row(it) | {"words": [{name: getattr(word, name) for name in kept} for word in said]}

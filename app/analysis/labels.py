@@ -1,0 +1,167 @@
+"""The words for phases, outcomes and caches, the same on pages, in reports and in the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class Word(NamedTuple):
+    """Hold a word, the kind of its badge (good, bad, warn, busy or quiet) and what it means."""
+
+    word: str
+    kind: str
+    meaning: str
+
+
+class Phase(NamedTuple):
+    """Hold a phase's name in the store, its label, its colour and what it is."""
+
+    name: str
+    label: str
+    color: str
+    meaning: str
+
+
+PHASES = (
+    Phase("dynamo", "dynamo", "phase-dynamo", "tracing Python into a graph"),
+    Phase("aot", "AOTAutograd", "phase-aot", "splitting forward and backward, functionalising"),
+    Phase("inductor", "inductor", "phase-inductor", "graph passes, fusing and scheduling"),
+    Phase("codegen", "code generation", "phase-codegen", "writing kernels"),
+    Phase("triton", "kernels", "phase-triton", "waiting for kernels to compile: triton's, or C++ on a CPU"),
+    Phase("cudagraph", "cudagraphs", "phase-cudagraph", "recording CUDA graphs"),
+    Phase("restart", "restarts", "phase-restart", "analyses of a frame that were thrown away and begun again"),
+    Phase(
+        "first_calls", "first calls", "phase-other", "what compiled code did when it first ran, autotuning above all"
+    ),
+)
+
+OUTCOMES = {
+    "compiled": Word("compiled", "good", "Compiled code was made."),
+    "empty": Word("empty", "quiet", "The frame had no tensor operation to compile."),
+    "failed": Word("failed", "bad", "The compile raised an exception."),
+    "skipped": Word("skipped", "warn", "dynamo gave up on the frame: it runs eagerly."),
+    "recompile_limit": Word(
+        "recompile limit", "bad", "The frame was recompiled too often: it runs eagerly from now on."
+    ),
+    "started": Word("started", "busy", "dynamo began to trace the frame; its end was not recorded."),
+    "announced": Word("announced", "quiet", "Something was recorded for this compile, but not its start or end."),
+}
+
+FAILURE_PHASES = {
+    "compile": Word("compile", "bad", "The compile raised it."),
+    "forward": Word("forward", "bad", "Compiled code raised it, in the forward pass."),
+    "backward": Word("backward", "bad", "Compiled code raised it, in the backward pass."),
+    "wrapper": Word("wrapper", "bad", "AOTAutograd's code around a graph raised it, when the graph was called."),
+    "program": Word("program", "bad", "The program raised it, outside compiled code."),
+}
+
+BREAK_OUTCOMES = {
+    "resumed": Word("resumed", "warn", "The function goes on compiled after the break, as a second graph."),
+    "skipped": Word("skipped", "bad", "The frame runs eagerly: nothing of it is compiled."),
+    "unknown": Word("unknown", "quiet", "This version of torch does not say what became of the frame."),
+}
+
+CACHES = {"fx_graph": "FX graph cache", "aot_autograd": "AOTAutograd cache"}
+CACHE_RESULTS = {
+    "hit": Word("hit", "good", "The compiled code was found."),
+    "miss": Word("miss", "quiet", "It was not there, and was compiled."),
+    "bypass": Word("bypass", "warn", "This graph cannot be cached: it is compiled in every process."),
+}
+
+# What a missing capability costs the reader.
+CAPABILITIES = {
+    "metrics": "compilation records: times, counts, configuration",
+    "graph_calls": "exceptions that compiled code raises and the program catches",
+    "backward_calls": "exceptions that compiled backwards raise and the program catches",
+    "skip_code": "dynamo kept out of the collector's own code around compiled code",
+    "events": "graph breaks, recompiles, caches and failures as torch reports them",
+    "graph_breaks": "graph breaks",
+    "recompiles": "recompiles",
+    "compile_context": "which compile an event belongs to",
+    "counters": "torch's final counters",
+    "compile_times": "torch's own table of phase times",
+    "cudagraph_skips": "reasons for CUDA graphs that were not used",
+    "config_defaults": "what differs from torch's default configuration",
+    "trace": "all that torch's own trace log says",
+}
+
+
+def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, live: bool) -> Word:
+    """Say in words what was lost of a process; `reported` is whether it told its totals, `final` at its end."""
+    if losses and (count := sum(losses.values())):
+        return Word(f"{count} record{'s' if count > 1 else ''} lost", "bad", "The reasons are listed below.")
+    if not live:
+        return Word("losses not recorded", "quiet", "An imported log does not count what was lost of it.")
+    if final:
+        return Word("nothing was lost", "good", "The process counted its losses to its end: there were none.")
+    if reported:
+        return Word("nothing lost so far", "quiet", "Nothing was lost until its last report; its end was not seen.")
+    return Word("losses not recorded", "quiet", "The process has not reported its totals.")
+
+
+def is_capable(said: str) -> bool:
+    """Say whether a capability was there; "ok (…)" is, with a remark."""
+    return said == "ok" or said.startswith("ok ")
+
+
+def describe_outcome(outcome: str, running: bool = True) -> Word:
+    """Say how a compile ended; one that only started in a run that is over never ended."""
+    if outcome == "started" and not running:
+        return Word("not finished", "warn", "dynamo began to trace the frame, and no record of its end came.")
+    return OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
+
+
+def describe_failure_phase(phase: str) -> Word:
+    """Describe what raised an exception."""
+    return FAILURE_PHASES.get(phase, Word(phase, "bad", "A phase that this version does not know."))
+
+
+def describe_break_outcome(outcome: str) -> Word:
+    """Say what became of a frame after a graph break."""
+    return BREAK_OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
+
+
+def gb_url(gb_id: str | None) -> str | None:
+    """Return the public page of a graph break's id, None where it has none."""
+    if not gb_id or not gb_id[2:].isdigit():
+        return None
+    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html"
+
+
+class HasPhases(Protocol):
+    """What is needed: app.queries.compiles.Phases and anything like it."""
+
+    def get(self, phase: str) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class PhaseShare:
+    """Hold one phase's time, and where its part of a bar begins and how wide it is.
+
+    Units: microseconds; percent of the bar.
+    """
+
+    phase: Phase
+    time_us: int
+    start: float
+    width: float
+
+
+def list_shares(phases: HasPhases, whole_us: int | None = None) -> list[PhaseShare]:
+    """Split a bar among the phases that took time; `whole_us` is what a full bar means, else their sum."""
+    times = [(phase, phases.get(phase.name) or 0) for phase in PHASES]
+    whole = whole_us or sum(time for _phase, time in times)
+    shares, place = [], 0.0
+    for phase, time_us in times:
+        if time_us > 0 and whole > 0:
+            width = 100 * time_us / whole
+            shares.append(PhaseShare(phase, time_us, round(place, 2), round(width, 2)))
+            place += width
+    return shares
+
+
+def sum_phases(phases: HasPhases) -> int | None:
+    """Add the phases up; None where torch recorded none of them."""
+    times = [time for phase in PHASES if (time := phases.get(phase.name)) is not None]
+    return sum(times) if times else None

@@ -1,0 +1,156 @@
+"""The words for what became of a model in a benchmark, the same on pages and in reports.
+
+Not run, skipped, failed, not measured and a measured zero are five different things, and read so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compileboard.app.analysis.labels import Word
+from compileboard.app.analysis.models.summaries import THRESHOLD
+from compileboard.app.format import format_number
+from compileboard.collectors.store.rollups.results import ResultFields, ResultRow
+
+# Upstream's words for how a model failed.
+REASONS = {
+    "OOM": "out of memory",
+    "timeout": "timed out",
+    "fail_accuracy": "wrong answer",
+    "fail_to_run": "does not run compiled",
+    "model_fail_to_load": "the model does not load",
+    "infra_error": "the machine or its software failed",
+    "warmup_failed": "the warm-up failed",
+    "eager_1st_run_OOM": "out of memory in eager mode",
+    "eager_1st_run_fail": "does not run in eager mode",
+    "eager_2nd_run_OOM": "out of memory in the second eager run",
+    "eager_2nd_run_fail": "the second eager run failed",
+    "eager_two_runs_differ": "two eager runs differ",
+    "not_bitwise_equivalent": "not bitwise equal",
+}
+MANY_PAGE_FAULTS = 10.0  # of a warm call; 0 to 5 are normal (docs/stack-cliff.md)
+ACCURACIES = {
+    "pass": Word("pass", "good", "The compiled model's answers agree with eager mode's."),
+    "pass_due_to_skip": Word("pass, not checked", "quiet", "A rule says that this model's answers are not compared."),
+    "eager_variation": Word("pass, eager varies", "quiet", "Eager mode's own answers vary; HUD takes it as passed."),
+    "fail_accuracy": Word("wrong answer", "bad", "The compiled model's answers differ from eager mode's."),
+}
+
+
+def describe_status(row: ResultFields) -> Word:
+    """Say in words what became of a model."""
+    reason = REASONS.get(row.reason or "", row.reason or "")
+    if row.status == "measured" and is_slower(row):
+        return Word("measured, slower", "warn", "It was measured, and eager mode is faster.")
+    if row.status == "measured":
+        return Word("measured", "good", "It was measured.")
+    if row.status == "failed":
+        said = f"failed: {reason}" if reason else "failed"
+        word = f"Upstream's word for it is {row.reason}." if row.reason in REASONS else "It was tried, and failed."
+        return Word(said, "bad", word)
+    if row.status == "skipped":
+        return Word(f"skipped: {reason}" if reason else "skipped", "quiet", "It was left out on purpose.")
+    if row.status == "not_run":
+        return Word(f"not run: {reason}" if reason else "not run", "warn", "It was due, and was never started.")
+    return Word(row.status, "quiet", "")
+
+
+def describe_accuracy(accuracy: str | None) -> Word:
+    """Say in words what the accuracy check came to."""
+    if accuracy is None:
+        return Word("not measured", "quiet", "The accuracy experiment has no result for this model here.")
+    known = ACCURACIES.get(accuracy)
+    if known is not None:
+        return known
+    said = f"Upstream's word for it is {accuracy}."
+    return Word(REASONS.get(accuracy, accuracy), "quiet" if accuracy.startswith("pass") else "bad", said)
+
+
+def describe_verdict(row: ResultRow) -> Word | None:
+    """Say what a row's accuracy check came to, or why it did not; None where the status says it, or it is not due."""
+    judge = row.judge
+    if row.status == "failed" and judge is not None and judge.status == "failed" and row.reason == judge.reason:
+        return None
+    if row.accuracy is None and judge is not None and "performance" in row.experiments:
+        said = describe_status(judge)
+        return describe_accuracy(None) if judge.status == "measured" else said
+    if row.accuracy is None and row.status != "measured":
+        return None
+    return describe_accuracy(row.accuracy)
+
+
+def is_wrong(row: ResultRow) -> bool:
+    """Say whether the accuracy check found a wrong answer, or failed."""
+    return row.accuracy is not None and describe_accuracy(row.accuracy).kind == "bad"
+
+
+def is_slower(row: ResultFields) -> bool:
+    """Return True where eager mode is faster beyond noise: by the 95 % interval, without one by HUD's 5 %."""
+    if row.speedup is None:
+        return False
+    return row.speedup < 1 - THRESHOLD if row.speedup_high is None else row.speedup_high < 1
+
+
+def describe_missing(row: ResultRow) -> str:
+    """Say why a cell has no number; a model whose answer is wrong was timed all the same."""
+    if row.status == "failed" and row.speedup is not None:
+        return "not measured"
+    return {"failed": "failed", "skipped": "skipped", "not_run": "not run"}.get(row.status, "not measured")
+
+
+def describe_speedup(row: ResultRow) -> Word | None:
+    """Say whether a speedup is more than noise; None where there is none, or no interval."""
+    low, high = row.speedup_low, row.speedup_high
+    if row.speedup is None or low is None or high is None:
+        return None
+    if low <= 1 <= high:
+        return Word("no clear difference", "quiet", "The 95 % interval spans 1: it may be faster or slower than eager.")
+    if low > 1:
+        return Word("faster", "good", "The whole 95 % interval is above 1.")
+    return Word("slower", "bad", "The whole 95 % interval is below 1: eager mode is faster.")
+
+
+def describe_page_faults(row: ResultFields, values: Mapping[str, float]) -> str | None:
+    """Describe the page faults of a warm call; None where nobody counted them."""
+    compiled, eager = values.get("compiled_page_faults"), values.get("eager_page_faults")
+    if compiled is None or eager is None:
+        return None
+    said = f"Page faults per call: {format_number(compiled)} compiled, {format_number(eager)} eager."
+    if row.device == "cuda" and compiled >= MANY_PAGE_FAULTS:  # on a CPU, tensors themselves map memory
+        said += " Memory is mapped anew in each compiled call, which takes time; Python's frame stack may be the cause."
+    return said
+
+
+@dataclass(frozen=True)
+class ModelFailure:
+    """Hold a model that fails on a side: `word` is new, resolved or still; a side without the model says nothing."""
+
+    row: ResultRow
+    word: str
+    base: str | None
+    new: str | None
+
+
+def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[ModelFailure]:
+    """List what fails in new, newly first, and what failed on base and is measured again."""
+    before, after = ({(it.model, it.batch_size): it for it in rows} for rows in (base, new))
+    found = []
+    for key, row in {**before, **after}.items():
+        was, now = _format_failure(before.get(key)), _format_failure(after.get(key))
+        if now is not None:
+            found.append(ModelFailure(row, "still" if was is not None else "new", was, now))
+        elif was is not None and key in after and after[key].status == "measured":
+            found.append(ModelFailure(row, "resolved", was, None))
+    order = ("new", "resolved", "still")
+    return sorted(found, key=lambda it: (order.index(it.word), it.row.model.lower(), it.row.batch_size or 0))
+
+
+def _format_failure(row: ResultRow | None) -> str | None:
+    """Say how a model fails; None where it does not."""
+    if row is None:
+        return None
+    if row.status == "failed":
+        return describe_status(row).word
+    verdict = None if row.accuracy is None else describe_accuracy(row.accuracy)
+    return verdict.word if verdict is not None and verdict.kind == "bad" else None

@@ -1,0 +1,94 @@
+"""Names as parts of an address: whatever a model is called, its page can be opened.
+
+What browsers and servers would change on the way (`..`, `//`, control characters) is written as `~` and two digits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow
+
+_UNSAFE = re.compile(r"[~\x00-\x1f\x7f]|^/|(?<=/)/|/$|(?:(?<=/)|^)\.{1,2}(?=/|$)")
+_WRITTEN = re.compile(r"~([0-7][0-9A-F])")
+_EMPTY = "~"
+
+
+def write_name(name: str) -> str:
+    """Write a name as the end of an address."""
+    return _UNSAFE.sub(lambda it: "".join(f"~{ord(one):02X}" for one in it[0]), name) or _EMPTY
+
+
+def read_name(written: str) -> str:
+    """Read a name that `write_name` wrote; one that was typed by hand may stay as it is."""
+    return "" if written == _EMPTY else _WRITTEN.sub(lambda it: chr(int(it[1], 16)), written)
+
+
+# What tells two series of a model apart; the address of a series has these.
+FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
+Pair = tuple[ResultRow, tuple[ExperimentResult, ...]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Hold one run's result of a series, and the experiments that it was made of, the leading one first."""
+
+    row: ResultRow
+    parts: tuple[ExperimentResult, ...]
+
+
+@dataclass(frozen=True)
+class ModelSeries:
+    """Hold a model's results that can be compared with each other, the oldest first."""
+
+    fields: dict[str, Any]
+    points: Sequence[Point]
+
+    @property
+    def newest(self) -> ResultRow:
+        """Return its newest result."""
+        return self.points[-1].row
+
+    @property
+    def label(self) -> str:
+        """Name the series as people do: inference · float32 · NVIDIA H200 · inductor · batch 8."""
+        return label_fields(self.fields)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return what an address says to mean this series."""
+        return query_fields(self.fields)
+
+
+def label_fields(fields: Mapping[str, Any]) -> str:
+    """Name what something was measured as, in the words of people."""
+    said = [fields["mode"], fields["dtype"], fields["hardware"] or fields["device"], fields["backend"]]
+    said += ["dynamic shapes" if fields["dynamic"] else None]
+    said += [f"batch {fields['batch_size']}" if fields.get("batch_size") is not None else None]
+    said += [f"{fields['world_size']} ranks" if fields["world_size"] > 1 else None]
+    return " · ".join(str(word) for word in said if word) or "not described"
+
+
+def query_fields(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an address says to mean what was measured so."""
+    said = {name: "" if value is None else str(value) for name, value in fields.items()}
+    return said | {"dynamic": "yes" if fields["dynamic"] else "no"}
+
+
+def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
+    """Part a model's results, newest first, into series: the one that was measured last comes first."""
+    found: dict[tuple[Any, ...], list[Point]] = {}
+    for row, parts in history:
+        found.setdefault(tuple(getattr(row, name) for name in FIELDS), []).append(Point(row, parts))
+    return [ModelSeries(dict(zip(FIELDS, key)), tuple(reversed(points))) for key, points in found.items()]
+
+
+def choose_series(series: Sequence[ModelSeries], given: Mapping[str, str]) -> ModelSeries | None:
+    """Return the series that fits what an address says, where several do the first one that was timed."""
+    fit = [it for it in series if all(given[name] == value for name, value in it.query.items() if name in given)]
+    timed = [it for it in fit if "performance" in it.newest.experiments]
+    found = timed or fit
+    return found[0] if found else None

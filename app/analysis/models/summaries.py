@@ -1,0 +1,172 @@
+"""The headline numbers of a suite by each definition in use: ingest keeps them too, so their home is the store."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
+from compileboard.app.queries.fleet.trends import ModelSet, StoredSummary, TrendFilter, list_summaries
+from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.collectors.store.rollups.summaries import (
+    SUMMARIZE_PERF,
+    Definition,
+    Number,
+    count_passed,
+    filter_models,
+    geomean,
+)
+
+# What makes two results comparable; the hardware is the environment's, which is said beside.
+_KEY = ("suite", "model", "mode", "dtype", "device", "backend", "dynamic", "batch_size", "world_size")
+# Of these a share is spoken of in points, and a mean of counts as it is.
+_PLAIN = frozenset({"pass_ratio", "graph_breaks_per_model", "recompiles_per_model"})
+_ABSENT = frozenset({"skipped", "not_run"})
+# A smaller change of a time, a speed or a size is not worth a colour. HUD's RELATIVE_THRESHOLD.
+# Source: test-infra torchci/components/benchmark/compilers/common.tsx
+THRESHOLD = 0.05
+
+
+@dataclass(frozen=True)
+class SummaryDelta:
+    """Hold a number of both sides over the same models; None where no model has it on both.
+
+    `noise` is how far the logarithm of new ÷ base may be off, 95 times of 100; None where no interval was recorded.
+    `latency` is of a speedup what became of the compiled models' latency, new ÷ base: the rest is eager mode's.
+    """
+
+    metric: Metric
+    base: float | None
+    new: float | None
+    model_count: int
+    noise: float | None = None
+    latency: float | None = None
+
+    @property
+    def text(self) -> str:
+        """Write the change: +2.1 %, −1.5 points, +0.25; "" where there is none to write."""
+        if self.base is None or self.new is None:
+            return ""
+        change = self.new - self.base
+        if self.metric.name == "pass_ratio":
+            return _sign(f"{100 * change:.1f} points")
+        if self.metric.name in _PLAIN or not self.base:
+            return _sign(format_value(self.metric, change))
+        return _sign(f"{100 * change / self.base:.1f} %")
+
+    @property
+    def aside(self) -> str:
+        """Say of a speedup how the compiled latency changed, "" where that is not known."""
+        return "" if self.latency is None else f"compiled latency {_sign(f'{100 * (self.latency - 1):.1f} %')}"
+
+    @property
+    def word(self) -> str:
+        """Say what it is: better, worse, unchanged, within 5 %, no clear difference, or changed."""
+        if self.base is None or self.new is None:
+            return "not comparable"
+        if self.base == self.new:
+            return "unchanged"
+        if self.metric.name not in _PLAIN and abs(self.new - self.base) <= THRESHOLD * abs(self.base):
+            return "within 5 %"
+        if self.noise is not None and abs(math.log(self.new / self.base)) <= self.noise:
+            return "no clear difference"
+        better = is_better(self.metric, self.base, self.new)
+        return "changed" if better is None else "better" if better else "worse"
+
+
+def _sign(text: str) -> str:
+    """Write a change with its sign; one that rounds to nothing has none."""
+    plain = text.replace("−", "-")
+    if not plain.strip("-+0. ×%points"):
+        return "±" + plain.lstrip("-")
+    return "+" + text if not plain.startswith("-") else plain.replace("-", "−", 1)
+
+
+def list_eligible_sets(
+    reader: sqlite3.Connection, wanted: TrendFilter, definition: Definition, limit: int, *, named: bool
+) -> tuple[Definition, list[StoredSummary]]:
+    """List summaries by a definition; where none was named and this one has no numbers, by one that has.
+
+    Where nobody checked accuracy, HUD's numbers, which are of models that pass, are none.
+    """
+    summaries = list_summaries(reader, wanted, definition.name, limit)
+    if named or any(it.speedup_count or it.passed_count for it in summaries):
+        return definition, summaries
+    return SUMMARIZE_PERF, list_summaries(reader, wanted, SUMMARIZE_PERF.name, limit)
+
+
+def find_newest(summaries: Sequence[StoredSummary], timed: Container[str]) -> StoredSummary | None:
+    """Return the newest of a run that timed anything (`list_timed_runs`), else the newest."""
+    return next((it for it in summaries if it.run_id in timed), summaries[0] if summaries else None)
+
+
+def filter_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:
+    """Keep what was measured as one set; a baseline may be of another GPU, which is then said."""
+    names = [name for name in of.fields if name != "hardware" or not any_hardware]
+    return [it for it in rows if all(getattr(it, name) == getattr(of, name) for name in names)]
+
+
+def format_number(metric: Metric, value: float | None, definition: Definition) -> str:
+    """Write one number of a suite; where there is none, why."""
+    if value is None:
+        return "not defined" if metric.name == "pass_ratio" and not definition.has_pass_rate else "not measured"
+    return format_value(metric, value)
+
+
+def compare(base: Sequence[ResultRow], new: Sequence[ResultRow], definition: Definition) -> list[SummaryDelta]:
+    """Sum up both sides over their common models: for each number, those that count for it on both sides.
+
+    A model that only one side has, or that has no such number on one, moves nothing; pass rates leave out what was
+    skipped or not run.
+    """
+    base_rows, new_rows = ({_find_key(it): it for it in filter_models(rows)} for rows in (base, new))
+    common = [(row, new_rows[key]) for key, row in base_rows.items() if key in new_rows]
+    return [_compare_one(metric, common, definition) for metric in SUMMARY_METRICS]
+
+
+def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], definition: Definition) -> SummaryDelta:
+    if metric.name == "pass_ratio":
+        there = [pair for pair in common if not {it.status for it in pair} & _ABSENT]
+        counts = [count_passed(rows, definition) for rows in _split(there)]
+        base, new = (None if count is None or not there else count / len(there) for count in counts)
+        return SummaryDelta(metric, base, new, len(there))
+    number = definition.numbers.get(metric.name)
+    if number is None:
+        return SummaryDelta(metric, None, None, 0)
+    pairs = [pair for pair in common if all(number.get(it) is not None for it in pair)]
+    base, new = map(number.sum_up, _split(pairs))
+    if metric.name != "geomean_speedup":
+        return SummaryDelta(metric, base, new, len(pairs))
+    return SummaryDelta(metric, base, new, len(pairs), _find_noise(pairs, number), _compare_latency(pairs))
+
+
+def _compare_latency(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> float | None:
+    """Return new ÷ base of the compiled latency's geomean; None where a model lacks one."""
+    times = [(one.abs_latency_ms, other.abs_latency_ms) for one, other in pairs]
+    ratios = [new / base for base, new in times if base and new and min(base, new) > 0]
+    return geomean(ratios) if len(ratios) == len(pairs) else None
+
+
+def _find_noise(pairs: Sequence[tuple[ResultRow, ResultRow]], number: Number) -> float | None:
+    """Find how far a change of a geomean may be off, from the 95 % intervals of its speedups; None where one has none.
+
+    The geomean's logarithm is a mean of logarithms, and models vary independently: their variances add.
+    """
+    widths = []
+    for row in chain.from_iterable(pairs):
+        low, high = row.speedup_low, row.speedup_high
+        if low is None or high is None or not 0 < low <= high or number.get(row) != row.speedup:
+            return None
+        widths.append(math.log(high / low) / 2)
+    return math.hypot(*widths) / len(pairs) if pairs else None
+
+
+def _split(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> tuple[list[ResultRow], list[ResultRow]]:
+    return [base for base, _new in pairs], [new for _base, new in pairs]
+
+
+def _find_key(row: ResultRow) -> tuple[object, ...]:
+    return tuple(getattr(row, name) for name in _KEY)

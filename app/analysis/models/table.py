@@ -1,0 +1,138 @@
+"""The suite as a table: its orders, a page of it, and what each row is made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from compileboard.app.analysis.models.labels import describe_speedup, is_wrong
+from compileboard.app.analysis.models.series import label_fields
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, encode_cursor
+from compileboard.collectors.store.rollups.results import LEADING, ResultRow
+from compileboard.collectors.store.rollups.summaries import SET, is_passing
+
+Row = TypeVar("Row")
+
+# What a person looks for first has the highest number.
+_CONCERN = {"failed": 4, "not_run": 2, "skipped": 1, "measured": 0}
+
+
+def _severity(it: ResultRow) -> int:
+    return 3 if it.status == "measured" and is_wrong(it) else _CONCERN.get(it.status, 0)
+
+
+# Largest first, of a status what failed; a name ends in .asc for the smallest first. What has no value comes last
+# either way.
+ORDERS: dict[str, Callable[[ResultRow], Any]] = {
+    "model": lambda it: (it.model.lower(), it.suite.lower()),
+    "status": _severity,
+    "accuracy": lambda it: it.accuracy,
+    "speedup": lambda it: it.speedup,
+    "latency": lambda it: it.abs_latency_ms,
+    "compile_time": lambda it: it.compilation_latency_s,
+    "memory": lambda it: it.dynamo_peak_mem_gb,
+    "compression": lambda it: it.compression_ratio,
+    "breaks": lambda it: it.graph_breaks,
+    "recompiles": lambda it: it.recompiles,
+    "ops": lambda it: it.calls_captured,
+    "time": lambda it: it.time_us,
+}
+DEFAULT_ORDER = "model.asc"
+_SHOWN = ("suite", "mode", "dtype", "hardware", "backend", "batch_size")
+
+
+@dataclass(frozen=True)
+class SummedSet:
+    """Hold the rows that were measured as one configuration: what a definition sums up."""
+
+    fields: Mapping[str, Any]
+    rows: Sequence[ResultRow]
+
+    @property
+    def label(self) -> str:
+        """Name it as people do, its suite first."""
+        return f"{self.fields['suite']}: {label_fields(self.fields)}"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Count what the accuracy checks of some rows came to."""
+
+    judged_count: int
+    passed_count: int
+    skipped_count: int
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Count speedups that are more than noise, and those that have no interval to tell by."""
+
+    speedup_count: int
+    faster_count: int
+    slower_count: int
+    unclear_count: int
+
+    @property
+    def unknown_count(self) -> int:
+        """Return how many have no interval."""
+        return self.speedup_count - self.faster_count - self.slower_count - self.unclear_count
+
+
+def part_sets(rows: Sequence[ResultRow]) -> list[SummedSet]:
+    """Part rows by their configuration, the one that was measured last first; what is no headline's is in none."""
+    found: dict[tuple[Any, ...], list[ResultRow]] = {}
+    for row in rows:
+        if not set(LEADING).isdisjoint(row.experiments):
+            found.setdefault(tuple(getattr(row, name) for name in SET), []).append(row)
+    sets = [SummedSet(dict(zip(SET, key)), members) for key, members in found.items()]
+    return sorted(sets, key=lambda it: max(row.time_us for row in it.rows), reverse=True)
+
+
+def count_answers(rows: Sequence[ResultRow]) -> Answers:
+    """Count the accuracy checks that have a verdict, those that pass, and those that were skipped."""
+    judged = [it for it in rows if it.accuracy is not None]
+    skipped = sum(it.accuracy is None and it.judge is not None and it.judge.status == "skipped" for it in rows)
+    return Answers(len(judged), sum(is_passing(it) for it in judged), skipped)
+
+
+def count_verdicts(rows: Sequence[ResultRow]) -> Verdicts:
+    """Count how many models are faster or slower than eager mode beyond noise."""
+    words = Counter(word.word for it in rows if (word := describe_speedup(it)) is not None)
+    speedups = sum(it.speedup is not None for it in rows)
+    return Verdicts(speedups, words["faster"], words["slower"], words["no clear difference"])
+
+
+def find_alike(rows: Sequence[ResultRow]) -> dict[str, Any]:
+    """Return what is the same in all rows, so that it is said once."""
+    return {name: getattr(rows[0], name) for name in _SHOWN if len({getattr(it, name) for it in rows}) == 1}
+
+
+def list_comparable_sets(same: Mapping[str, Any]) -> list[str]:
+    """Write what is the same in all rows as words."""
+    return [f"batch {it}" if name == "batch_size" else str(it) for name, it in same.items() if it]
+
+
+def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:
+    """Sort rows by a name in ORDERS; rows that are equal in it stay in the order of suite and model.
+
+    Raises: FilterError if there is no such order.
+    """
+    order, _dot, direction = sort.partition(".")
+    if order not in ORDERS or direction not in ("", "asc", "desc"):
+        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    key = ORDERS[order]
+    known = [it for it in rows if key(it) is not None]
+    return sorted(known, key=key, reverse=direction != "asc") + [it for it in rows if key(it) is None]
+
+
+def cut_page(rows: Sequence[Row], cursor: str | None, limit: int) -> Page[Row]:
+    """Cut a page out of rows that are all there.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    (start,) = decode_cursor(cursor, int) or (0,)
+    first = max(int(start), 0)
+    end = first + limit
+    return Page(tuple(rows[first:end]), encode_cursor(end) if end < len(rows) else None)

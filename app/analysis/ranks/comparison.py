@@ -1,0 +1,398 @@
+"""Where the ranks of a run differ, aspect by aspect, and the first compile at which they part.
+
+Ranks are aligned by what they compiled, in their own order: clocks of machines differ. What most ranks have is usual;
+where no more than half agree, none is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
+
+from compileboard.app.analysis.run_cache import cached_for_run
+from compileboard.app.analysis.text.diff import NOISE
+from compileboard.app.queries.run.ranks import TEXTS, CompilePosition, RankCompile, RankSequence, list_ranks, read_texts
+
+
+class Aspect(NamedTuple):
+    """Hold one thing that is compared: its name, its label and what it is."""
+
+    name: str
+    label: str
+    meaning: str
+
+
+ASPECTS = (
+    Aspect("compiles", "Compiles", "which functions were compiled under which compile ids, in which order"),
+    Aspect("recompiles", "Recompiles", "which compiles were recompiles, and the guard that failed"),
+    Aspect("outcomes", "Outcomes", "how the compiles that ranks share ended"),
+    Aspect("breaks", "Graph breaks", "which distinct graph breaks the shared compiles had"),
+    Aspect("caches", "Caches", "hit, miss or bypass of each cache in the shared compiles, in order"),
+    Aspect("collectives", "Collectives", "the collectives that inductor scheduled, in order: another order can hang"),
+    Aspect("tensors", "Tensors", "sizes of the shared compiles' inputs, and what inductor says of its buffers"),
+    Aspect("graphs", "Graphs", "dynamo's graphs of the shared compiles, device numbers left out"),
+    Aspect(
+        "code", "Generated code", "inductor's code of the shared compiles, device numbers and made-up paths left out"
+    ),
+)
+SAME, DIFFERS, NOT_RECORDED, NOT_COMPARED = "same", "differs", "not recorded", "not compared"
+
+# What every rank has of its own: the number of its device, and what is made from that.
+_DEVICE = re.compile(
+    r"\b(?P<kind>cuda|xpu|hpu|mtia|npu):\d+|\b(?P<word>device|index|device_index)=\d+"
+    r"|\b(?P<call>_DeviceGuard|get_raw_stream|set_device)\(\d+\)|\bstream\d+\b"
+)
+_NOISE = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", pattern) for pattern in NOISE.values()))
+_KERNEL_HASH = re.compile(r"'(?:backend_hash|kernel_hash)': '\w+'")
+
+
+@dataclass(frozen=True)
+class RankGroup:
+    """Hold ranks that did the same at one place, and the compile of the first of them; None: no further compile."""
+
+    ranks: tuple[int, ...]
+    compile: RankCompile | None
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Hold the first compile at which ranks part. `shared_count` compiles before it are alike on every rank."""
+
+    shared_count: int
+    aspect: str
+    last: CompilePosition | None
+    groups: tuple[RankGroup, ...]
+
+
+@dataclass(frozen=True)
+class AlignedRow:
+    """Hold one compile id of all ranks: in `cells` a compile a column, None where those ranks have none."""
+
+    place: CompilePosition
+    differs: tuple[str, ...]
+    cells: tuple[RankCompile | None, ...]
+    rank_count: int
+    least_us: int
+    most_us: int
+    slowest_rank: int
+
+    @property
+    def spread_us(self) -> int:
+        """Return how much longer the slowest rank took than the quickest."""
+        return self.most_us - self.least_us
+
+
+@dataclass(frozen=True)
+class RankSummary:
+    """Hold one rank: what it compiled, how long that took, and in which aspects it differs from most."""
+
+    rank: int
+    pids: tuple[int | None, ...]
+    compile_count: int
+    recompile_count: int
+    total_us: int
+    phases: dict[str, int]
+    slowest: RankCompile | None
+    verdicts: dict[str, str]
+
+    def get(self, phase: str) -> int | None:
+        """Return the time of one phase."""
+        return self.phases.get(phase)
+
+
+@dataclass(frozen=True)
+class RankComparison:
+    """Hold all that is known of how ranks differ. `columns` are ranks that compiled everything alike."""
+
+    ranks: tuple[RankSummary, ...]
+    aspects: dict[str, str]
+    columns: tuple[tuple[int, ...], ...]
+    rows: tuple[AlignedRow, ...]
+    divergence: Divergence | None
+    partial: tuple[RankCompile, ...]  # recompiles that some ranks have and others have not, in program order
+
+
+_TEXT = {aspect: number for number, aspect in enumerate(TEXTS)}
+_Rows = dict[CompilePosition, dict[int, RankCompile]]
+_Digests = Mapping[int, bytes]
+
+
+def normalize(text: str, aspect: str) -> bytes:
+    """Return a digest of a text without what each rank has of its own; estimated times are left out of tensors."""
+    if aspect == "tensors":
+        try:
+            ops = json.loads(text)["ops"]
+            text = json.dumps([{key: op[key] for key in op if key != "estimated_runtime_ns"} for op in ops])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            pass
+    text = _NOISE.sub("", _DEVICE.sub(r"\g<kind>\g<word>\g<call>", text)) if aspect != "collectives" else text
+    return hashlib.blake2b(_KERNEL_HASH.sub("", text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
+    """List (aspect, payload) of the texts that differ as they are: only without device numbers is it known whether.
+
+    Collectives come first, then texts in program order.
+    """
+    rows = _align(sequences)
+    found: dict[tuple[str, int], None] = {}
+    for aspects in (("collectives",), ("tensors", "graphs"), ("code",)):
+        for compiles in rows.values():
+            for aspect in aspects:
+                ids = {it.texts[_TEXT[aspect]] for it in compiles.values()}
+                if len(ids) > 1:
+                    found.update(dict.fromkeys((aspect, number) for some in sorted(ids) for number in some))
+    return list(found)
+
+
+def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankComparison:
+    """Compare ranks; `digests` has normalize() of the texts that list_unclear names, as far as they were read."""
+    rows = _align(sequences)
+    verdicts = {it.rank: dict.fromkeys((aspect.name for aspect in ASPECTS), SAME) for it in sequences}
+    _judge_whole(sequences, verdicts, digests)
+    differing: dict[CompilePosition, list[str]] = {}
+    classes: dict[int, list[int]] = {it.rank: [] for it in sequences}
+    unclear: set[str] = set()
+    for place, compiles in rows.items():
+        kinds = _judge_place(compiles, verdicts, digests, unclear)
+        if len(compiles) < len(sequences) and "compiles" not in kinds:
+            kinds = ["compiles", *kinds]
+        if kinds:
+            differing[place] = kinds
+            seen: dict[Hashable, int] = {None: 0}
+            for rank, known in classes.items():
+                it = compiles.get(rank)
+                known.append(seen.setdefault(it and _mark(it, kinds, digests), len(seen)))
+    aspects = _sum_up(sequences, verdicts, unclear)
+    grouped: dict[tuple[int, ...], list[int]] = {}
+    for rank, known in classes.items():
+        grouped.setdefault(tuple(known), []).append(rank)
+    columns = tuple(tuple(ranks) for ranks in sorted(grouped.values(), key=lambda it: (-len(it), it[0])))
+    return RankComparison(
+        ranks=tuple(_summarize(it, verdicts[it.rank]) for it in sequences),
+        aspects=aspects,
+        columns=columns,
+        rows=tuple(_make_row(place, compiles, differing.get(place, ()), columns) for place, compiles in rows.items()),
+        divergence=_find_divergence(sequences, digests),
+        partial=tuple(_list_partial(rows, len(sequences))),
+    )
+
+
+def _align(sequences: Iterable[RankSequence]) -> _Rows:
+    """Put every rank's compiles into rows, in an order that keeps each rank's own as far as they agree."""
+    order: list[CompilePosition] = []
+    known: set[CompilePosition] = set()
+    shapes: set[tuple[CompilePosition, ...]] = set()
+    rows: _Rows = {}
+    for sequence in sequences:
+        places = tuple(it.place for it in sequence.compiles)
+        for it in sequence.compiles:
+            rows.setdefault(it.place, {})[sequence.rank] = it
+        if places in shapes:
+            continue
+        shapes.add(places)
+        merged: list[CompilePosition] = []
+        fresh: dict[CompilePosition | None, list[CompilePosition]] = {}
+        before: CompilePosition | None = None
+        for place in places:
+            if place in known:
+                before = place
+            else:
+                fresh.setdefault(before, []).append(place)
+                known.add(place)
+        merged.extend(fresh.get(None, ()))
+        for place in order:
+            merged.append(place)
+            merged.extend(fresh.get(place, ()))
+        order = merged
+    return {place: rows[place] for place in order}
+
+
+def _value(it: RankCompile, aspect: str, digests: _Digests) -> Hashable:
+    if aspect == "outcomes":
+        return it.outcome
+    if aspect == "breaks":
+        return it.breaks
+    if aspect == "caches":
+        return it.caches
+    texts = tuple(digests.get(number) for number in it.texts[_TEXT[aspect]])
+    return (it.sizes, texts) if aspect == "tensors" else texts
+
+
+_PLACED = ("outcomes", "breaks", "caches", "tensors", "graphs", "code")
+
+
+def _mark(it: RankCompile, kinds: Iterable[str], digests: _Digests) -> Hashable:
+    return (it.function_id, it.causes, *(_value(it, kind, digests) for kind in kinds if kind in _PLACED))
+
+
+def _judge_place(
+    compiles: Mapping[int, RankCompile], verdicts: dict[int, dict[str, str]], digests: _Digests, unclear: set[str]
+) -> list[str]:
+    """Say in which aspects one compile differs among the ranks that have it."""
+    marks = {(it.outcome, it.breaks, it.caches, it.sizes, it.causes, it.function_id) for it in compiles.values()}
+    together = {it.texts for it in compiles.values()}
+    if len(marks) == 1 and len(together) == 1:
+        return []
+    texts = [aspect for aspect, number in _TEXT.items() if len({ids[number] for ids in together}) > 1]
+    found = [] if len({it.function_id for it in compiles.values()}) == 1 else ["compiles"]
+    if len({it.causes for it in compiles.values()}) > 1:
+        found.append("recompiles")
+    for aspect in _PLACED:
+        ids = {number for ids in together for number in ids[_TEXT[aspect]]} if aspect in texts else ()
+        if any(number not in digests for number in ids):
+            unclear.add(aspect)
+            continue
+        values = {rank: _value(it, aspect, digests) for rank, it in compiles.items()}
+        if odd := list_outliers(values):
+            found.append(aspect)
+            for rank in odd:
+                verdicts[rank][aspect] = DIFFERS
+    return found
+
+
+def list_outliers(values: Mapping[int, Hashable]) -> list[int]:
+    """List the ranks that differ from more than half of the others; all of them where no value has a majority."""
+    counts = Counter(values.values())
+    if len(counts) < 2:
+        return []
+    usual, count = counts.most_common(1)[0]
+    return [rank for rank, value in values.items() if count * 2 <= len(values) or value != usual]
+
+
+def _judge_whole(sequences: Sequence[RankSequence], verdicts: dict[int, dict[str, str]], digests: _Digests) -> None:
+    """Judge what is compared as one sequence over the whole run."""
+    compiles = {it.rank: tuple((one.place, one.function_id) for one in it.compiles) for it in sequences}
+    recompiles = {it.rank: tuple((one.place, one.causes) for one in it.compiles if one.causes) for it in sequences}
+    collectives = {
+        it.rank: tuple(digests.get(number, number) for one in it.compiles for number in one.texts[_TEXT["collectives"]])
+        for it in sequences
+    }
+    whole: tuple[tuple[str, Mapping[int, Hashable]], ...] = (
+        ("compiles", compiles),
+        ("recompiles", recompiles),
+        ("collectives", collectives),
+    )
+    for aspect, values in whole:
+        for rank in list_outliers(values):
+            verdicts[rank][aspect] = DIFFERS
+
+
+def _sum_up(
+    sequences: Sequence[RankSequence], verdicts: dict[int, dict[str, str]], unclear: set[str]
+) -> dict[str, str]:
+    """Give each aspect its verdict over all ranks, and mark what was not recorded or not compared."""
+    recorded = {"compiles", "recompiles", "outcomes", "breaks"}
+    for sequence in sequences:
+        for it in sequence.compiles:
+            recorded.update(aspect for aspect, number in _TEXT.items() if it.texts[number])
+            if it.caches:
+                recorded.add("caches")
+            if it.sizes:
+                recorded.add("tensors")
+    aspects = {}
+    for aspect in (it.name for it in ASPECTS):
+        differs = any(found[aspect] == DIFFERS for found in verdicts.values())
+        default = NOT_RECORDED if aspect not in recorded else NOT_COMPARED if aspect in unclear else SAME
+        aspects[aspect] = DIFFERS if differs else default
+        for found in verdicts.values():
+            if found[aspect] != DIFFERS:
+                found[aspect] = default
+    return aspects
+
+
+def _find_divergence(sequences: Sequence[RankSequence], digests: _Digests) -> Divergence | None:
+    last: CompilePosition | None = None
+    for position, found in enumerate(zip_longest(*(it.compiles for it in sequences))):
+        compiles = {it.rank: one for it, one in zip(sequences, found, strict=True)}
+        steps: dict[int, Hashable] = {
+            rank: None if it is None else (it.place, it.function_id) for rank, it in compiles.items()
+        }
+        if len(set(steps.values())) > 1:
+            return Divergence(position, "compiles", last, _group(compiles, steps))
+        there = {rank: it for rank, it in compiles.items() if it is not None}
+        causes: dict[int, Hashable] = {rank: it.causes for rank, it in there.items()}
+        if len(set(causes.values())) > 1:
+            return Divergence(position, "recompiles", last, _group(compiles, causes))
+        kinds = _judge_place(there, {rank: {} for rank in there}, digests, set())
+        if kinds:
+            values = {rank: _value(it, kinds[0], digests) for rank, it in there.items()}
+            return Divergence(position, kinds[0], last, _group(compiles, values))
+        last = next(iter(there.values())).place
+    return None
+
+
+def _group(compiles: Mapping[int, RankCompile | None], values: Mapping[int, Hashable]) -> tuple[RankGroup, ...]:
+    found: dict[Hashable, list[int]] = {}
+    for rank, value in values.items():
+        found.setdefault(value, []).append(rank)
+    ordered = sorted(found.values(), key=lambda it: (-len(it), it[0]))
+    return tuple(RankGroup(tuple(ranks), compiles[ranks[0]]) for ranks in ordered)
+
+
+def _list_partial(rows: _Rows, rank_count: int) -> Iterator[RankCompile]:
+    for compiles in rows.values():
+        recompiled = {rank: it for rank, it in compiles.items() if it.causes}
+        if recompiled and (len(recompiled) < rank_count or len({it.causes for it in recompiled.values()}) > 1):
+            seen = set()
+            for it in recompiled.values():
+                if it.causes not in seen:
+                    seen.add(it.causes)
+                    yield it
+
+
+def _make_row(
+    place: CompilePosition,
+    compiles: Mapping[int, RankCompile],
+    differs: Iterable[str],
+    columns: Sequence[Sequence[int]],
+) -> AlignedRow:
+    times = {rank: it.total_us for rank, it in compiles.items()}
+    slowest = max(times, key=lambda rank: (times[rank], -rank))
+    return AlignedRow(
+        place=place,
+        differs=tuple(differs),
+        cells=tuple(compiles.get(ranks[0]) for ranks in columns),
+        rank_count=len(compiles),
+        least_us=min(times.values()),
+        most_us=times[slowest],
+        slowest_rank=slowest,
+    )
+
+
+def _summarize(sequence: RankSequence, verdicts: dict[str, str]) -> RankSummary:
+    return RankSummary(
+        rank=sequence.rank,
+        pids=tuple(it.pid for it in sequence.processes),
+        compile_count=len(sequence.compiles),
+        recompile_count=sum(bool(it.causes) for it in sequence.compiles),
+        total_us=sequence.total_us,
+        phases=sequence.phases,
+        slowest=max(sequence.compiles, key=lambda it: it.total_us, default=None),
+        verdicts=verdicts,
+    )
+
+
+_MOST_TEXT_BYTES = 600_000  # of texts that differ as they are; reading and normalising them takes ≈ 0.15 s
+
+
+def read_comparison(connection: sqlite3.Connection, run_id: str) -> RankComparison | None:
+    """Compare a run's ranks, 64 with 500 compiles each in a second, and keep it; None where it has fewer than two."""
+    return cached_for_run(connection, run_id, _compare)
+
+
+def _compare(connection: sqlite3.Connection, run_id: str) -> RankComparison | None:
+    sequences = list_ranks(connection, run_id)
+    if len(sequences) < 2:
+        return None
+    unclear = list_unclear(sequences)
+    texts = read_texts(connection, (number for _aspect, number in unclear), _MOST_TEXT_BYTES)
+    digests = {number: normalize(texts[number], aspect) for aspect, number in unclear if number in texts}
+    return compare_ranks(sequences, digests)

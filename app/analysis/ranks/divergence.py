@@ -1,0 +1,178 @@
+"""How ranks differ, in sentences."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from compileboard.app.analysis.labels import describe_outcome
+from compileboard.app.analysis.ranks.comparison import ASPECTS, Divergence, RankComparison, RankGroup, RankSummary
+from compileboard.app.format import format_duration, format_plural
+from compileboard.app.queries.run.ranks import RankCompile, list_names
+from compileboard.app.queries.run.recompiles import RecompileRow, list_compile_recompiles
+
+_MOST_RANGES = 10
+BY_ASPECT = {it.name: it for it in ASPECTS}
+_CACHES = {"fx_graph": "FX graph", "aot_autograd": "AOTAutograd"}
+_TEXTS = {
+    "tensors": "had inputs of other sizes, or buffers that inductor laid out otherwise",
+    "graphs": "traced another graph",
+    "code": "got other code from inductor",
+    "collectives": "scheduled other collectives",
+}
+
+
+@dataclass(frozen=True)
+class RankGroupText:
+    """Say of some ranks what they did where ranks part; `compile` is the first rank's."""
+
+    ranks: str
+    did: str
+    compile: RankCompile | None
+
+
+@dataclass(frozen=True)
+class DivergenceText:
+    """Say where ranks part: one sentence, what is before it, and each group of ranks."""
+
+    sentence: str
+    before: str
+    groups: tuple[RankGroupText, ...]
+
+
+def name_ranks(ranks: Iterable[int], capital: bool = False) -> str:
+    """Name ranks with what is consecutive drawn together: ranks 0–6, 8."""
+    ranges: list[list[int]] = []
+    for rank in sorted(ranks):
+        if ranges and rank == ranges[-1][1] + 1:
+            ranges[-1][1] = rank
+        else:
+            ranges.append([rank, rank])
+    shown = [f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in ranges[:_MOST_RANGES]]
+    if len(ranges) > _MOST_RANGES:
+        left = sum(b - a + 1 for a, b in ranges[_MOST_RANGES:])
+        shown.append(f"and {left} more")
+    one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    return f"{'Rank' if capital else 'rank'}{'' if one else 's'} {', '.join(shown)}"
+
+
+def describe_divergence(found: Divergence, names: Mapping[int, tuple[str, str]]) -> DivergenceText:
+    """Say where ranks part; `names` has (function, file) by function id. The ranks that are fewer come first."""
+    groups = sorted(found.groups, key=lambda it: (it.compile is None, len(it.ranks), it.ranks))
+    after = found.last.compile_id if found.last else None
+    said = tuple(RankGroupText(name_ranks(it.ranks), _did(found.aspect, it, names, after), it.compile) for it in groups)
+    parts = [f"{it.ranks} {it.did}" for it in said[:4]]
+    if len(said) > 4:
+        parts.append(f"{format_plural(len(said) - 4, 'more group')} of ranks did otherwise")
+    sentence = "; ".join(parts)
+    before = "Nothing before it: they part at their first compile."
+    if found.shared_count:
+        before = f"The {format_plural(found.shared_count, 'compile')} before it are alike on every rank."
+    if found.shared_count == 1:
+        before = "The one compile before it is alike on every rank."
+    return DivergenceText(f"{sentence[:1].upper()}{sentence[1:]}.", before, said)
+
+
+def _did(aspect: str, group: RankGroup, names: Mapping[int, tuple[str, str]], after: str | None) -> str:
+    it = group.compile
+    if it is None:
+        return f"compiled nothing more after {after}" if after else "compiled nothing"
+    name = names.get(it.function_id or 0, ("a function that torch did not name", ""))[0]
+    where = f"{name} ({it.place.compile_id})"
+    if aspect == "compiles":
+        return f"compiled {name} {'again, ' if it.causes else ''}as {it.place.compile_id}"
+    if aspect == "recompiles":
+        why = "for another guard" if it.causes else "without a failed guard"
+        return f"compiled {name} as {it.place.compile_id} {why}"
+    if aspect == "outcomes":
+        return f"ended {where} as “{describe_outcome(it.outcome, running=False).word}”"
+    if aspect == "breaks":
+        return f"had {format_plural(len(it.breaks), 'graph break') if it.breaks else 'no graph break'} in {where}"
+    if aspect == "caches":
+        return f"found in the caches for {where}: {describe_caches(it.caches)}"
+    return f"{_TEXTS[aspect]} in {where}"
+
+
+def describe_caches(results: Sequence[str]) -> str:
+    """Sum up the look-ups of one compile: FX graph 2 hits, 1 miss."""
+    counts = Counter(results)
+    by_cache: dict[str, list[str]] = {}
+    for result, count in counts.items():
+        cache, _space, word = result.partition(" ")
+        by_cache.setdefault(_CACHES.get(cache, cache), []).append(f"{count} × {word}")
+    return "; ".join(f"{cache} {', '.join(some)}" for cache, some in by_cache.items()) or "no look-up"
+
+
+def explain_groups(found: Divergence | None) -> list[int]:
+    """List the compiles, by key, whose failed guards say why ranks part; none where they part in something else."""
+    if found is None or found.aspect not in ("compiles", "recompiles"):
+        return []
+    return [it.compile.key for it in found.groups if it.compile and it.compile.causes]
+
+
+def describe_times(ranks: Sequence[RankSummary]) -> str | None:
+    """Say which rank compiled longest, and by how much; None where no time was recorded."""
+    slow = max(ranks, key=lambda it: (it.total_us, -it.rank))
+    quick = min(ranks, key=lambda it: (it.total_us, it.rank))
+    if not slow.total_us:
+        return None
+    most, least = format_duration(slow.total_us), format_duration(quick.total_us)
+    if (slow.total_us - quick.total_us) * 20 < slow.total_us:
+        return f"All ranks compiled for about as long: {least} to {most}."
+    more = format_duration(slow.total_us - quick.total_us)
+    return (
+        f"Rank {slow.rank} spent {most} compiling, {more} "
+        f"more than rank {quick.rank}. Ranks meet at every collective, so the others may have waited for it that long; "
+        "these are compile times alone, waiting is not recorded."
+    )
+
+
+def list_verdicts(found: RankComparison) -> list[tuple[tuple[int, ...], dict[str, str]]]:
+    """List ranks with the same verdicts together, those that differ most first."""
+    groups: dict[tuple[str, ...], list[RankSummary]] = {}
+    for it in found.ranks:
+        groups.setdefault(tuple(it.verdicts.values()), []).append(it)
+    ordered = sorted(groups.items(), key=lambda it: (-it[0].count("differs"), len(it[1]), it[1][0].rank))
+    return [(tuple(it.rank for it in some), some[0].verdicts) for _key, some in ordered]
+
+
+def describe_differences(found: RankComparison) -> str:
+    """Say in which aspects ranks differ."""
+    odd = [it.label.lower() for it in ASPECTS if found.aspects[it.name] == "differs"]
+    if not odd:
+        return f"All {len(found.ranks)} ranks compiled alike, as far as it was recorded."
+    listed = odd[0] if len(odd) == 1 else f"{', '.join(odd[:-1])} and {odd[-1]}"
+    return f"The ranks differ in {listed}."
+
+
+REASONS = 8
+
+
+@dataclass(frozen=True)
+class DivergenceReport:
+    """Hold where ranks part and why; `said` is None where they do not.
+
+    `why` are the recompiles that part them, `partial` others that not every rank has, of `partial_count`.
+    """
+
+    said: DivergenceText | None
+    why: Sequence[RecompileRow]
+    partial: Sequence[RecompileRow]
+    partial_count: int
+
+
+def read_divergence(connection: sqlite3.Connection, found: RankComparison, most: int = REASONS) -> DivergenceReport:
+    """Read the names and guards of what parts a run's ranks."""
+    groups = found.divergence.groups if found.divergence else ()
+    functions = {it.compile.function_id for it in groups if it.compile and it.compile.function_id is not None}
+    names = list_names(connection, functions)
+    parted = explain_groups(found.divergence)[:most]
+    partial = [it.key for it in found.partial[:most] if it.key not in parted]
+    return DivergenceReport(
+        describe_divergence(found.divergence, names) if found.divergence else None,
+        list_compile_recompiles(connection, parted),
+        list_compile_recompiles(connection, partial),
+        len(found.partial),
+    )

@@ -1,0 +1,238 @@
+"""Slow drift, which crosses no threshold on any day, and series that stopped: pure functions over values and times."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from compileboard.app.analysis.regression.change_points import ALPHA, ChangePoint, detect_change_points, t_survival
+from compileboard.app.analysis.regression.noise import (
+    CleanSeries,
+    Floats,
+    Ints,
+    Numbers,
+    WeightedValues,
+    autocorrelation,
+    prepare,
+)
+
+MIN_RELATIVE = 0.03
+_FEWEST_POINTS = 10
+_SHORTEST = 6  # points from the old level to the new one; less is a step
+_KNOTS = 20
+_LINE_TERMS, _STEP_TERMS = 4, 2
+_MARGIN = 4.0  # by how much the line's information criterion has to beat the staircase's
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Hold a slow change: level until `start`, straight from there to `end`, level again.
+
+    Indices are places in the values as given; `relative` is None where `before` is 0; `replaces` are the indices of the
+    steps that the drift explains better.
+    """
+
+    start: int
+    end: int
+    before: float
+    after: float
+    relative: float | None
+    sigmas: float
+    p_value: float
+    replaces: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeriesChanges:
+    """Hold what a series did: its steps, and its drift without the steps that it explains."""
+
+    steps: list[ChangePoint]
+    drift: Drift | None
+
+
+@dataclass(frozen=True)
+class _TrendFit:
+    """Hold the best level, slope, level through a stretch."""
+
+    start: int
+    end: int
+    size: float
+    level: float
+    sigmas: float
+    p_value: float
+    criterion: float
+
+
+def detect_drift(
+    values: Numbers,
+    errors: Numbers | None = None,
+    *,
+    steps: Sequence[ChangePoint] | None = None,
+    alpha: float = ALPHA,
+    min_relative: float = MIN_RELATIVE,
+) -> Drift | None:
+    """Return the clearest slow drift of a series, None where there is none or where steps explain the series better.
+
+    A line of level, slope and level again is fitted by least squares to every stretch between steps, and to every
+    stretch in which all steps go one way. It has to pass a t test against the noise about it, corrected as steps are,
+    and to beat the staircase of the steps found, and one single step, by the Bayesian information criterion.
+    Source: Schwarz 1978 (criterion); Bai and Perron 1998 (broken lines); docs/trends.md has the measured rates.
+    """
+    it = prepare(values, errors)
+    if it is None or len(it.raw) < _FEWEST_POINTS:
+        return None
+    found = detect_change_points(values, errors) if steps is None else steps
+    cuts = [int(np.searchsorted(it.kept, step.index)) for step in found]
+    best: tuple[_TrendFit, tuple[int, ...], int] | None = None
+    for low, high, inner in _segments(cuts, [step.after > step.before for step in found], len(it.raw)):
+        line = _fit_line(it.series, low, high, it.sigma, alpha)
+        if line is None or (best is not None and line.sigmas <= best[0].sigmas):
+            continue
+        if _is_large(line, it.centre, min_relative) and _fits_better(line, it.series, low, high, inner, it.sigma):
+            best = line, inner, low
+    return None if best is None else _make_drift(it, *best)
+
+
+def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChanges:
+    """Return the steps and the drift of a series, nothing twice."""
+    steps = detect_change_points(values, errors)
+    drift = detect_drift(values, errors, steps=steps)
+    if drift is None:
+        return SeriesChanges(steps, None)
+    left = [it for it in steps if it.index not in drift.replaces]
+    gone = set(drift.replaces)
+    left = [replace(it, recovers=None) if it.recovers in gone else it for it in left]
+    return SeriesChanges([replace(it, recovered_at=None) if it.recovered_at in gone else it for it in left], drift)
+
+
+@dataclass(frozen=True)
+class StopLimits:
+    """Say when a series has a habit to break, and how many runs it has to be missed for.
+
+    `times_longest` is of the most runs that it ever left out before.
+    """
+
+    least_points: int = 3
+    least_missed: int = 3
+    times_longest: int = 1
+
+
+OF_MODEL = StopLimits()
+# A suite is also measured now and then, or for some days and never meant to be again: nobody wants to hear of that.
+OF_SUITE = StopLimits(least_points=10, least_missed=10, times_longest=2)
+
+
+def is_stopped(times: Sequence[float], suite_times: Sequence[float], habit: StopLimits = OF_MODEL) -> bool:
+    """Say whether a series stopped while its suite, or a suite while the others, went on.
+
+    Both are sorted times of runs. The others have to have gone on for more runs than it ever left out before.
+    """
+    if len(times) < habit.least_points:
+        return False
+    places = [bisect_right(suite_times, it) for it in times]
+    longest = max(after - before for before, after in pairwise(places))
+    return len(suite_times) - places[-1] >= max(habit.least_missed, habit.times_longest * longest)
+
+
+def _segments(cuts: Sequence[int], is_up: Sequence[bool], count: int) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Return the stretches in which a drift may be: between neighbouring steps, and around steps that go one way."""
+    bounds = [0, *cuts, count]
+    found: list[tuple[int, int, tuple[int, ...]]] = [(low, high, ()) for low, high in pairwise(bounds)]
+    for i in range(len(cuts)):
+        for j in range(i, len(cuts)):
+            if is_up[j] != is_up[i]:
+                break
+            found.append((bounds[i], bounds[j + 2], tuple(cuts[i : j + 1])))
+    return [it for it in found if it[1] - it[0] >= _FEWEST_POINTS]
+
+
+def _fit_line(series: WeightedValues, low: int, high: int, sigma: float, alpha: float) -> _TrendFit | None:
+    """Fit level, slope, level to a stretch; None where it is not significant."""
+    values, weights = series.values[low:high], series.weights[low:high]
+    starts, ends, shapes, squares = _shapes(high - low)
+    total = float(weights.sum())
+    level = float(values @ weights) / total
+    lean = shapes @ weights
+    spread = squares @ weights - lean * lean / total
+    sums = shapes @ ((values - level) * weights)
+    place = int(np.argmax(sums * sums / spread))
+    size = float(sums[place] / spread[place])
+    level -= size * float(lean[place]) / total
+    residuals = (values - level - size * shapes[place]) * np.sqrt(weights)
+    own = _deviation(residuals, _LINE_TERMS, sigma)
+    repeats = autocorrelation(residuals, 2)
+    sigmas = abs(size) * math.sqrt(float(spread[place]) * (1 - repeats) / (1 + repeats)) / own
+    p_value = min(1.0, len(series) * t_survival(sigmas, len(values) - _LINE_TERMS))
+    if p_value > alpha:
+        return None
+    criterion = _criterion(residuals, _LINE_TERMS, sigma)
+    return _TrendFit(int(starts[place]), int(ends[place]), size, level, sigmas, p_value, criterion)
+
+
+def _is_large(line: _TrendFit, centre: float, min_relative: float) -> bool:
+    return abs(line.size) >= min_relative * abs(line.level + centre)
+
+
+def _fits_better(
+    line: _TrendFit, series: WeightedValues, low: int, high: int, inner: Sequence[int], sigma: float
+) -> bool:
+    """Say whether a line fits a stretch better than the staircase that was found, and than any single step."""
+    values, weights = series.values[low:high], series.weights[low:high]
+    stairs = [_residuals(values, weights, [0, *(it - low for it in inner), high - low])]
+    places = np.arange(2, high - low - 1)
+    sums, totals = np.cumsum(values * weights), np.cumsum(weights)
+    surplus = sums[places - 1] - sums[-1] * totals[places - 1] / totals[-1]
+    gains = surplus * surplus / (totals[places - 1] * (1 - totals[places - 1] / totals[-1]))
+    stairs.append(_residuals(values, weights, [0, int(places[np.argmax(gains)]), high - low]))
+    terms = [1 + _STEP_TERMS * len(inner), 1 + _STEP_TERMS]
+    return all(line.criterion + _MARGIN < _criterion(it, count, sigma) for it, count in zip(stairs, terms))
+
+
+def _residuals(values: Floats, weights: Floats, bounds: Sequence[int]) -> Floats:
+    fitted = np.empty_like(values)
+    for low, high in pairwise(bounds):
+        fitted[low:high] = float(values[low:high] @ weights[low:high]) / float(weights[low:high].sum())
+    residuals: Floats = (values - fitted) * np.sqrt(weights)
+    return residuals
+
+
+def _deviation(residuals: Floats, terms: int, sigma: float) -> float:
+    return max(math.sqrt(float(residuals @ residuals) / max(1, len(residuals) - terms)), sigma / 2)
+
+
+def _criterion(residuals: Floats, terms: int, sigma: float) -> float:
+    count = len(residuals)
+    return count * math.log(float(residuals @ residuals) / count + (sigma / 4) ** 2) + terms * math.log(count)
+
+
+def _make_drift(it: CleanSeries, line: _TrendFit, inner: Sequence[int], low: int) -> Drift:
+    before = line.level + it.centre
+    return Drift(
+        start=int(it.kept[low + line.start]),
+        end=int(it.kept[low + line.end]),
+        before=math.ldexp(before, it.exponent),
+        after=math.ldexp(before + line.size, it.exponent),
+        relative=None if abs(before) <= it.rounding else line.size / abs(before),
+        sigmas=line.sigmas,
+        p_value=line.p_value,
+        replaces=tuple(int(it.kept[cut]) for cut in inner),
+    )
+
+
+@lru_cache(maxsize=16)
+def _shapes(count: int) -> tuple[Ints, Ints, Floats, Floats]:
+    """Return lines that go from 0 to 1 between two knots, and their squares.
+
+    Shape: knots, knots, knots × points, knots × points
+    """
+    knots = np.unique(np.linspace(0, count - 1, min(count, _KNOTS + 1)).round().astype(np.intp))
+    pairs = np.array([(low, high) for low in knots for high in knots if high - low >= _SHORTEST])
+    starts, ends = pairs[:, 0], pairs[:, 1]
+    lines = np.clip((np.arange(count) - starts[:, None]) / (ends - starts)[:, None], 0.0, 1.0)
+    return starts, ends, lines, lines * lines

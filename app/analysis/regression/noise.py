@@ -1,0 +1,149 @@
+"""How noisy a series is, whatever steps it has: its scale, its spikes, how far a point resembles the one before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.intp]
+Numbers: TypeAlias = Sequence[float] | Floats
+
+_MEDIAN_TO_SIGMA = 1.0484  # of |x[i+1] − x[i]| of a normal distribution: 1.4826 ÷ √2
+_SMALLER_TO_SIGMA = 1.0  # of the smaller of two neighbouring differences, root mean square, its largest 5 % left out
+_SPIKE_SIGMAS = 4.0
+_SHORTEST_FOR_MEMORY = 12
+
+
+def noise_scale(values: Floats) -> float:
+    """Estimate the noise's standard deviation from successive differences, of which a step spoils one alone.
+
+    Where most neighbours are equal (counts that flicker) the median difference is 0; there the smaller of two
+    neighbouring differences speaks, which a step leaves at 0 and a flicker does not.
+    Shape: at least 3 finite values
+    Source: Rousseeuw and Croux 1993 (MAD); von Neumann 1941 (successive differences).
+    """
+    away = np.abs(values[1:] - values[:-1])
+    smaller = np.sort(np.minimum(away[1:], away[:-1]))
+    smaller = smaller[: len(smaller) - max(1, len(smaller) // 20)]
+    flicker = math.sqrt(float(smaller @ smaller) / len(smaller)) if len(smaller) else 0.0
+    return max(_MEDIAN_TO_SIGMA * _median(away), _SMALLER_TO_SIGMA * flicker)
+
+
+def find_spikes(values: Floats, sigma: float) -> tuple[NDArray[np.bool_], Floats]:
+    """Find the points that stand far from the median of themselves and both neighbours; return them and the medians.
+
+    Shape: at least 3 finite values
+    Source: Hampel's identifier over 3 points.
+    """
+    padded = np.concatenate((values[2:3], values, values[-3:-2]))
+    before, after = padded[:-2], padded[2:]
+    medians: Floats = np.maximum(np.minimum(before, after), np.minimum(np.maximum(before, after), values))
+    return np.abs(values - medians) > _SPIKE_SIGMAS * sigma, medians
+
+
+def autocorrelation(residuals: Floats, level_count: int) -> float:
+    """Estimate how far a point's noise repeats the one before it: the AR(1) coefficient, 0 where it may be chance.
+
+    The bias of a short series and of the fitted levels is added back; an estimate within one standard error of 0 counts
+    as 0, one beyond two counts in full.
+    Source: Kendall 1954 (bias); Gao and Bruce 1997 (firm shrinkage).
+    """
+    count = len(residuals)
+    power = float(residuals @ residuals)
+    if count < _SHORTEST_FOR_MEMORY or power <= 0:
+        return 0.0
+    raw = float(residuals[1:] @ residuals[:-1]) / power
+    raw += level_count * (1 + 3 * max(raw, 0.0)) / count
+    trust = min(1.0, max(0.0, raw * math.sqrt(count) - 1))
+    return min(0.9, raw * trust)
+
+
+def _median(values: Floats) -> float:
+    half = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, half)[half])
+    parted = np.partition(values, (half - 1, half))
+    return float(parted[half - 1] + parted[half]) / 2
+
+
+_FEWEST = 3
+_SPIKE_WEIGHT = 0.01
+
+
+@dataclass(frozen=True)
+class WeightedValues:
+    """Hold a series without gaps and spikes, near 0, its weights, and the running sums of both."""
+
+    values: Floats
+    weights: Floats
+    sums: Floats
+    weight_sums: Floats
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class CleanSeries:
+    """Hold a series ready for the search: `raw` are its finite values, `kept` their places in those given.
+
+    Everything is divided by 2 to the power of `exponent`, so that no square overflows. `series` is about `centre`,
+    `sigma` its noise, and what is below `rounding` is 0.
+    """
+
+    series: WeightedValues
+    raw: Floats
+    kept: Ints
+    centre: float
+    sigma: float
+    rounding: float
+    exponent: int
+
+
+def prepare(values: Numbers, errors: Numbers | None = None) -> CleanSeries | None:
+    """Make a series ready, None where fewer than 3 values are finite or all of them are 0.
+
+    Raises: ValueError if there are not as many errors as values.
+    """
+    if errors is not None and len(errors) != len(values):
+        raise ValueError(f"expected an error for each of {len(values)} values, got {len(errors)}")
+    given = np.asarray(values, dtype=np.float64)
+    kept = np.flatnonzero(np.isfinite(given))
+    raw = given[kept]
+    if len(raw) < _FEWEST or not raw.any():
+        return None
+    exponent = math.frexp(float(np.max(np.abs(raw))))[1]
+    raw = np.ldexp(raw, -exponent)
+    rounding = 1e-9 * float(np.max(np.abs(raw)))
+    sigma = max(noise_scale(raw), rounding)
+    centre = float(raw[len(raw) // 2])
+    is_spike, medians = find_spikes(raw, sigma)
+    weights = np.where(is_spike, _SPIKE_WEIGHT, _weigh(errors, kept, sigma, exponent))
+    series = _sum_up(np.where(is_spike, medians, raw) - centre, weights)
+    return CleanSeries(series, raw, kept, centre, sigma, rounding, exponent)
+
+
+def _sum_up(values: Floats, weights: Floats) -> WeightedValues:
+    sums, weight_sums = np.zeros(len(values) + 1), np.zeros(len(values) + 1)
+    np.cumsum(values * weights, out=sums[1:])
+    np.cumsum(weights, out=weight_sums[1:])
+    return WeightedValues(values, weights, sums, weight_sums)
+
+
+def _weigh(errors: Numbers | None, kept: Ints, sigma: float, exponent: int) -> Floats:
+    """Weigh each point by its error; one with a usual error weighs about 1."""
+    if errors is None:
+        return np.ones(len(kept))
+    own = np.ldexp(np.abs(np.asarray(errors, dtype=np.float64)[kept]), -exponent)
+    known = np.isfinite(own)
+    usual = float(np.median(own[known])) if known.any() else 0.0
+    own[~known] = usual
+    typical = max(sigma, usual) ** 2
+    weights: Floats = typical / (max(typical - usual**2, typical / 4) + own**2)
+    return weights

@@ -1,0 +1,51 @@
+"""Keep what is slow to read or work out for as long as nothing more of it is recorded."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from compileboard.app.queries.commits import find_span, list_ancestry
+from compileboard.app.queries.run.run import get_run_state
+
+_MOST_CACHED = 12  # the largest, a comparison of 64 ranks with 500 compiles each, is ≈ 10 MB
+
+Found = TypeVar("Found")
+_cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()
+_lock = threading.Lock()
+
+
+def cached_for_run(
+    connection: sqlite3.Connection, run_id: str, make: Callable[[sqlite3.Connection, str], Found]
+) -> Found:
+    """Return what `make` gives for a run; it is called again once the run has changed. Nobody may change the result."""
+    state = (run_id, make.__module__, make.__qualname__, *get_run_state(connection, run_id))
+    return _cached(connection, state, lambda: make(connection, run_id))
+
+
+def cached_ancestry(
+    connection: sqlite3.Connection, hashes: Iterable[str | None]
+) -> Mapping[str, tuple[str | None, int]]:
+    """Return first parent and time by hash, of the given commits and of those that may lie between them."""
+    span = find_span(connection, hashes)
+    if span is None:
+        return {}
+    return _cached(connection, ("ancestry", *span), lambda: list_ancestry(connection, span))
+
+
+def _cached(connection: sqlite3.Connection, state: tuple[object, ...], make: Callable[[], Found]) -> Found:
+    key = (connection.execute("pragma database_list").fetchone()[2], *state)
+    with _lock:
+        if key in _cache:
+            _cache.move_to_end(key)
+            found: Found = _cache[key]
+            return found
+    made = make()
+    with _lock:
+        _cache[key] = made
+        while len(_cache) > _MOST_CACHED:
+            _cache.popitem(last=False)
+    return made

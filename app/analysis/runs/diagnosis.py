@@ -1,0 +1,332 @@
+"""What to do about a run: the few things that cost most, each with its number, its function and the fix.
+
+What ends in eager code, or never ended, comes first; the rest is ordered by compile time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.analysis.compiles import label_category
+from compileboard.app.analysis.labels import describe_failure_phase
+from compileboard.app.analysis.timeline import find_phase
+from compileboard.app.format import format_count, format_duration, format_plural
+from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles
+from compileboard.app.queries.run import run as run_detail
+from compileboard.app.queries.run.failures import (
+    CacheResult,
+    CudagraphSkip,
+    FailureGroup,
+    FailureRow,
+    Unfinished,
+    list_unfinished,
+)
+from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
+from compileboard.app.queries.run.recompiles import LimitHit, RunCause
+from compileboard.app.queries.run.run import StackCliff
+
+FIRST_FINDINGS = 5  # shown at once; the others are named, and one click away
+
+# Hints of torch's that say how things are, and not what to do.
+_NO_ADVICE = ("This graph break is fundamental", "Please report an issue", "This is likely to be a Dynamo bug")
+_DISABLED = (
+    ("force_disable_caches", True),
+    ("fx_graph_cache", False),
+    ("enable_autograd_cache", False),
+)
+
+
+@dataclass(frozen=True)
+class Fix:
+    """Hold one thing to do. `cost_us` is compile time, None where it has none of its own; `tab` shows the details."""
+
+    kind: str
+    severity: str
+    title: str
+    number: str
+    function: str | None
+    file: str | None
+    line: int | None
+    fix: str
+    tab: str
+    cost_us: int | None
+    code: str | None = None
+    others: int = 0  # functions that have the same, beside the one named
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """Hold what a diagnosis looks at; each list has what costs most first."""
+
+    compile_us: int | None = None
+    unfinished: Sequence[Unfinished] = ()
+    failures: Sequence[FailureGroup] = ()
+    raised: Sequence[FailureRow] = ()  # while compiled code ran
+    limit_hits: Sequence[LimitHit] = ()
+    causes: Sequence[RunCause] = ()
+    breaks: Sequence[RunDistinctBreak] = ()
+    caches: Sequence[CacheResult] = ()
+    skips: Sequence[CudagraphSkip] = ()
+    changed: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    cliffs: Sequence[StackCliff] = ()
+    cacheable_us: int | None = None
+
+
+def rank_fixes(evidence: RunFacts) -> list[Fix]:
+    """List what to do, the most costly first; empty where nothing stands out."""
+    grave = [
+        *_unfinished(evidence.unfinished),
+        *_failures(evidence.failures),
+        *_raised(evidence.raised),
+        *_recompile_limit_fixes(evidence),
+    ]
+    costly = [*_causes(evidence.causes), *_breaks(evidence), *_disabled(evidence), *_bypasses(evidence.caches)]
+    costly += _cudagraph_fixes(evidence.skips)
+    costly.sort(key=lambda it: -(it.cost_us or 0))
+    # One cause that takes all first places hides the others: what ends in eager code keeps at most three.
+    return [*grave[:3], *_cliffs(evidence.cliffs), *costly, *grave[3:]]
+
+
+def _unfinished(unfinished: Sequence[Unfinished]) -> list[Fix]:
+    found = []
+    for it in unfinished:
+        innermost = it.spans[-1] if it.spans else None
+        if innermost is not None:
+            fix = f"It was in {find_phase(innermost.name).label}: {innermost.name}, the last phase that began."
+        else:
+            fix = "The phase it was in was not recorded: --level full, or TORCH_TRACE, records it."
+        if it.until_us is not None:
+            number = f"{format_duration(it.until_us)} from its start to the end of the run"
+        else:
+            number = "its end was not recorded; the process went on" if not it.is_last else "for how long: not recorded"
+        code = " › ".join(span.name for span in it.spans) or None
+        title = f"Compile {it.compile_id} never finished"
+        found.append(
+            Fix("unfinished", "bad", title, number, it.function, it.file, it.line, fix, "compiles", None, code)
+        )
+    return found
+
+
+def _cliffs(cliffs: Sequence[StackCliff]) -> list[Fix]:
+    """Say once for all processes what every warm call may lose; the run with room settles it."""
+    if not cliffs:
+        return []
+    worst = max(cliffs, key=lambda cliff: cliff.faults_per_s)
+    number = f"{format_count(round(worst.faults_per_s))} page faults a second while nothing compiled"
+    if len(cliffs) > 1:
+        number += f", in {format_plural(len(cliffs), 'process', 'processes')}"
+    python = f"Python {worst.python_version}" if worst.python_version else "this Python"
+    if worst.stack_room:
+        fix, code = "The program had room, but not where this happens: decorate what the thread runs", None
+    else:
+        fix, code = "Run it once with room and compare", f"compileboard-collect run --stack-room -- {worst.command}"
+        fix += ". If that is faster, decorate the function that holds the loop"
+    fix += f" with @compileboard.stack_room, or take a newer patch release than {python}: docs/stack-cliff.md."
+    title = "Every call may map and unmap memory for its frames"
+    return [Fix("stack", "warn", title, number, None, None, None, fix, "processes", None, code)]
+
+
+def _failures(failures: Sequence[FailureGroup]) -> list[Fix]:
+    return [
+        Fix(
+            kind="failure",
+            severity="bad",
+            title=f"Compile failed: {it.error_type or 'an exception'}",
+            number=format_plural(it.compile_count, "failed compile"),
+            function=it.function,
+            file=it.file,
+            line=it.line,
+            fix="Read the traceback; backend='eager', then 'aot_eager', tells which layer fails.",
+            tab="failures",
+            cost_us=None,
+            code=(it.message or "").strip().split("\n\n")[0][:300] or None,
+        )
+        for it in failures
+    ]
+
+
+_RAISED_FIX = {
+    "forward": "Call the function without torch.compile: if it raises too, the program is at fault; else "
+    "backend='eager', then 'aot_eager', tells which layer is.",
+    "backward": "Read what the message says of the gradient or the operation; backend='eager', then 'aot_eager', tells "
+    "which layer raises.",
+    "wrapper": "AOTAutograd's code around the graph raised: the message names the input or output that it could not "
+    "handle.",
+}
+
+
+def _raised(failures: Sequence[FailureRow]) -> list[Fix]:
+    found = []
+    for it in failures:
+        phase = describe_failure_phase(it.phase)
+        number = format_plural(it.occurrence_count, "time")
+        number += ", the last ended the program" if it.ended_program else ""
+        title = f"Raised in {phase.word}: {it.error_type or 'an exception'}"
+        if it.phase == "program":
+            title, number = f"The program ended: {it.error_type or 'an exception'}", "raised outside compiled code"
+        fix = _RAISED_FIX.get(it.phase, "Read the traceback.")
+        code = (it.message or "").strip().split("\n\n")[0][:300] or None
+        found.append(Fix("failure", "bad", title, number, it.function, it.file, it.line, fix, "failures", None, code))
+    return found
+
+
+def _recompile_limit_fixes(evidence: RunFacts) -> list[Fix]:
+    groups: dict[tuple[str | None, str | None], list[LimitHit]] = {}
+    for it in evidence.limit_hits:
+        groups.setdefault((it.file, it.function), []).append(it)
+    found = []
+    for (file, function), members in sorted(groups.items(), key=lambda it: -len(it[1])):
+        causes = [it for it in evidence.causes if (it.file, it.function) == (file, function)]
+        cost_us = _sum_costs(causes)
+        named = ", ".join(dict.fromkeys(_name_cause(it) for it in causes[:4]))
+        fix = f"It was compiled again for: {named}. Take these away" if named else "Take away what makes it recompile"
+        fix += ", or, if all these variants are wanted, raise torch._dynamo.config.recompile_limit."
+        number = format_plural(len(members), "limit hit")
+        if cost_us:
+            number += f" after {format_duration(cost_us)} of recompiles"
+        title = "Recompile limit hit: runs eagerly from then on"
+        found.append(Fix("limit", "bad", title, number, function, file, members[0].line, fix, "recompiles", cost_us))
+    return found
+
+
+def _sum_costs(members: Sequence[RunCause] | Sequence[RunDistinctBreak]) -> int | None:
+    """Add up compile time; None where no record of these compiles has a time."""
+    return sum(it.compile_us or 0 for it in members) or None
+
+
+def _name_cause(cause: RunCause) -> str:
+    label = label_category(cause.category).label
+    return f"{label} of {cause.source}" if cause.source else label
+
+
+def _causes(causes: Sequence[RunCause]) -> list[Fix]:
+    groups: dict[tuple[str, str], list[RunCause]] = {}
+    for it in causes:
+        fix = it.suggestion or label_category(it.category).meaning
+        groups.setdefault((f"Recompiled: {_name_cause(it)}", fix), []).append(it)
+    found = []
+    for (title, fix), members in groups.items():
+        first, cost_us = members[0], _sum_costs(members)
+        count = sum(it.recompile_count for it in members)
+        found.append(
+            Fix(
+                kind="recompile",
+                severity="warn",
+                title=title,
+                number=(f"{format_duration(cost_us)} in " if cost_us else "") + format_plural(count, "recompile"),
+                function=first.function,
+                file=first.file,
+                line=None,
+                fix=fix,
+                tab="recompiles",
+                cost_us=cost_us,
+                code=first.reason,
+                others=len({(it.file, it.function) for it in members}) - 1,
+            )
+        )
+    return found
+
+
+def _breaks(evidence: RunFacts) -> list[Fix]:
+    groups: dict[tuple[str, str], list[RunDistinctBreak]] = {}
+    for it in evidence.breaks:
+        useful = [hint for hint in it.hints if not hint.startswith(_NO_ADVICE)] or it.hints
+        fix = useful[0] if useful else it.explanation or "Move this line out of the compiled function."
+        name = it.gb_type or (it.reason.splitlines()[0] if it.reason else "without a reason")
+        groups.setdefault((name, fix), []).append(it)
+    found = []
+    for (name, fix), members in groups.items():
+        first = members[0]
+        # Compiles with several of these breaks would be counted twice: all of the run's time is the most there is.
+        cost_us = _sum_costs(members)
+        if cost_us and evidence.compile_us:
+            cost_us = min(cost_us, evidence.compile_us)
+        count = format_plural(sum(it.break_count for it in members), "graph break")
+        eager = sum(it.outcomes.get("skipped", 0) for it in members)
+        found.append(
+            Fix(
+                kind="break",
+                severity="bad" if eager else "warn",
+                title=f"Graph break: {name}"
+                + (f" ({format_plural(eager, 'frame')} left to run eagerly)" if eager else ""),
+                number=count + (f", in compiles that took {format_duration(cost_us)}" if cost_us else ""),
+                function=first.function,
+                file=first.file,
+                line=first.line,
+                fix=fix,
+                tab="breaks",
+                cost_us=cost_us,
+                code=first.source_line,
+                others=len({(it.file, it.function) for it in members}) - 1,
+            )
+        )
+    return found
+
+
+def _disabled(evidence: RunFacts) -> list[Fix]:
+    off = sorted(
+        {
+            f"{module}.{name} = {wanted}"
+            for changed in evidence.changed
+            for module, settings in changed.items()
+            for name, wanted in _DISABLED
+            if isinstance(settings.get(name), Mapping) and settings[name].get("value") is wanted
+        }
+    )
+    if not off:
+        return []
+    cost_us = evidence.cacheable_us
+    number = f"{format_duration(cost_us)} compiled that a cache could keep" if cost_us else "no compile was kept"
+    fix = f"Leave the caches on for a second start that is faster: {', '.join(off)} is set here."
+    return [Fix("cache", "warn", "Caches are disabled", number, None, None, None, fix, "caches", cost_us)]
+
+
+def _bypasses(caches: Sequence[CacheResult]) -> list[Fix]:
+    found = []
+    for it in caches:
+        if it.result != "bypass":
+            continue
+        name = "AOTAutograd cache" if it.cache == "aot_autograd" else "FX graph cache"
+        fix = "Every process compiles these graphs anew; avoid what the reason names to have them cached."
+        number = format_plural(it.lookup_count, "graph")
+        found.append(Fix("cache", "warn", f"{name} bypassed", number, None, None, None, fix, "caches", None, it.reason))
+    return found
+
+
+def _cudagraph_fixes(skips: Sequence[CudagraphSkip]) -> list[Fix]:
+    groups: dict[str, list[CudagraphSkip]] = {}
+    for it in skips:
+        groups.setdefault(it.reason, []).append(it)
+    found = []
+    for reason, members in sorted(groups.items(), key=lambda it: -len(it[1])):
+        first, number = members[0], format_plural(len(members), "graph")
+        fix = "Remove what the reason names from the compiled function, so that its launches are replayed as one."
+        title = "CUDA graph not used"
+        found.append(
+            Fix("cudagraph", "warn", title, number, first.function, first.file, first.line, fix, "caches", None, reason)
+        )
+    return found
+
+
+def read_evidence(connection: sqlite3.Connection, run: RunRow) -> RunFacts:
+    """Read what a run's diagnosis is made from; what its totals say there is none of is not asked for."""
+    phases = compiles.get_phases(connection, run.id)
+    below = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
+    return RunFacts(
+        compile_us=run.compile_us,
+        unfinished=list_unfinished(connection, run),
+        failures=failures.count_failed(connection, run.id) if run.failure_count else (),
+        raised=failures.list_runtime_failures(connection, run.id) if run.runtime_failure_count else (),
+        limit_hits=recompiles.list_limit_hits(connection, run.id) if run.recompile_limit_count else (),
+        causes=recompiles.list_causes(connection, run.id, limit=500),
+        breaks=graph_breaks.list_distinct_breaks(connection, run.id, limit=500).rows,
+        caches=failures.count_cache_results(connection, run.id) if run.cache_bypass_count else (),
+        skips=failures.list_cudagraph_skips(connection, run.id, limit=200).rows if run.cudagraph_skip_count else (),
+        changed=[settings for _process, settings in run_detail.list_changed_configs(connection, run.id)],
+        cliffs=run_detail.list_stack_cliffs(connection, run.id),
+        cacheable_us=sum(below) if below else None,
+    )

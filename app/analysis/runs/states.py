@@ -1,0 +1,83 @@
+"""A run's state as a word, a colour and an explanation, and what failed in it: for pages, lists, reports, the API."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from compileboard.app.format import format_duration, format_plural
+
+
+class HasRunState(Protocol):
+    """What is needed of a run: RunRow and anything like it."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def heartbeat_us(self) -> int: ...
+    @property
+    def exit_code(self) -> int | None: ...
+    @property
+    def signal(self) -> str | None: ...
+    @property
+    def failure_count(self) -> int: ...
+    @property
+    def runtime_failure_count(self) -> int: ...
+    @property
+    def failed_result_count(self) -> int: ...
+
+
+class RunState(NamedTuple):
+    """Hold a state's word, the kind of its badge, what it means, and what failed in the run, if anything."""
+
+    word: str
+    kind: str
+    explanation: str
+    problems: tuple[str, ...] = ()
+
+
+def list_problems(run: HasRunState) -> tuple[str, ...]:
+    """List what failed in a run, whatever became of its program.
+
+    A failure is a compile that raised, or an exception while compiled code ran; a wrong answer is a failed result.
+    """
+    counts = (
+        (run.failure_count + run.runtime_failure_count, "failure", "failures"),
+        (run.failed_result_count, "result failed", "results failed"),
+    )
+    return tuple(format_plural(number, one, many) for number, one, many in counts if number)
+
+
+def describe_state(run: HasRunState, now_us: int, stale_after_s: int) -> RunState:
+    """Describe how a run stands; one in which something failed is never plain green."""
+    state = _describe_program(run, now_us, stale_after_s)
+    problems = list_problems(run)
+    return state._replace(kind="warn" if problems and state.kind == "good" else state.kind, problems=problems)
+
+
+def _describe_program(run: HasRunState, now_us: int, stale_after_s: int) -> RunState:
+    """Describe how a run's program ended; a running one whose recorder fell silent is "interrupted?"."""
+    if run.state == "running":
+        silent_us = now_us - run.heartbeat_us
+        if silent_us > stale_after_s * 1_000_000:
+            silence = format_duration(stale_after_s * 1_000_000)
+            explanation = (
+                f"No sign of life from its recorder for over {silence}: the recorder "
+                "was stopped, or its machine sleeps. What it wrote is kept, and the next collector command picks it up."
+            )
+            return RunState("interrupted?", "warn", explanation)
+        return RunState("running", "busy", "Its recorder is alive; this page refreshes itself.")
+    code = "" if run.exit_code is None else f" with exit code {run.exit_code}"
+    if run.state == "finished":
+        return RunState("finished", "good", f"The program ended{code}.")
+    if run.state == "failed":
+        return RunState("failed", "bad", f"The program ended{code}.")
+    if run.state == "killed":
+        return RunState("killed", "bad", f"The program was ended by {run.signal or 'a signal'}.")
+    if run.state == "imported":
+        return RunState("imported", "quiet", "Read from torch's own log, which does not say how the program ended.")
+    return RunState("interrupted", "warn", "The recorder ended before the program said that it had.")
+
+
+def describe_recorded_state(run: HasRunState) -> RunState:
+    """Describe a run as it was when a report was written, whose reader's clock says nothing of its recorder."""
+    return describe_state(run, run.heartbeat_us, 0)

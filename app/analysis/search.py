@@ -1,0 +1,96 @@
+"""Kinds of texts that a search finds, in people's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compileboard.app.queries.fleet.search import Term, Terms
+
+KIND_WORDS = {
+    "graph_break": ("Graph breaks", "reason, explanation, hints and the line of code"),
+    "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
+    "failure": ("Failures", "exceptions and their messages"),
+    "function": ("Functions", "compiled functions and their files"),
+    "frame": ("Stack frames", "files and lines that compiles were started from"),
+    "symbol": ("Symbolic shapes", "symbols, guards on them, sources and lines of code"),
+    "cache_lookup": ("Cache reasons", "why a cache was bypassed"),
+    "cudagraph_skip": ("CUDA graph skips", "why a CUDA graph was not used"),
+    "artifact": ("Artifacts", "graphs, generated code, guards and whatever else torch wrote"),
+}
+
+
+MOST_LINES = 3
+WIDTH = 240  # characters of a line
+BEFORE = 60  # of them before the first word
+MOST_PLACES = 100  # of a term in a text; ten times as many are looked at
+
+
+@dataclass(frozen=True)
+class MatchedLine:
+    """Hold a line's number and its text as pieces, each with whether it is one of the sought words."""
+
+    number: int
+    pieces: tuple[tuple[str, bool], ...]
+
+
+def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[MatchedLine]:
+    """Return the lines that have most of the sought terms, in the text's order; none where only its title has them."""
+    low = text.lower()
+    if len(low) != len(text):  # a letter that is two in lower case; places must be the text's own
+        low = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
+    marks: dict[int, list[tuple[int, int, int]]] = {}  # by the line's beginning: begin, end, which term
+    for number, term in enumerate(terms.wanted):
+        for begin, end in _places(low, term):
+            marks.setdefault(low.rfind("\n", 0, begin) + 1, []).append((begin, end, number))
+    best = sorted(marks, key=lambda start: (-len({number for _b, _e, number in marks[start]}), start))[:most]
+    found, counted, at = [], 0, 0
+    for start in sorted(best):
+        counted += text.count("\n", at, start)
+        at = start
+        stop = text.find("\n", start)
+        places = sorted((begin, end) for begin, end, _number in marks[start])
+        found.append(MatchedLine(counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, places))))
+    return found
+
+
+def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
+    """Yield where a term is: its words one after the other, whatever stands between them, on one line or two."""
+    words = [word.lower() for word in term.words]
+    pattern = r"[\W_]+".join(map(re.escape, words)) + ("" if term.prefix else r"(?![^\W_])")
+    whole = re.compile(pattern)
+    begin = low.find(words[0])
+    looked = yielded = 0
+    while looked < 10 * MOST_PLACES and yielded < MOST_PLACES:
+        looked += 1
+        if begin < 0:
+            return
+        found = None if begin and low[begin - 1].isalnum() else whole.match(low, begin)
+        if found:
+            yielded += 1
+            yield found.span()
+        begin = low.find(words[0], begin + 1)
+
+
+def _cut(text: str, start: int, stop: int, places: list[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+    """Yield the pieces of a line, without its indentation, as much of it as is shown."""
+    while start < places[0][0] and text[start] in " \t":
+        start += 1
+    begin = start if stop - start <= WIDTH else max(start, places[0][0] - BEFORE)
+    end = min(max(stop, places[0][1]), begin + WIDTH)
+    at = begin
+    if begin > start:
+        yield "… ", False
+    for left, right in places:
+        left, right = max(left, at), min(right, end)
+        if left >= right:
+            continue
+        if left > at:
+            yield text[at:left], False
+        yield text[left:right], True
+        at = right
+    if at < end:
+        yield text[at:end], False
+    if end < stop:
+        yield " …", False

@@ -1,0 +1,354 @@
+"""A stretch of time as people write it: days, moments in UTC, or how long ago."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+
+from compileboard.app.analysis.comparison.differences import compare
+from compileboard.app.analysis.comparison.model import CompareSide, Comparison
+from compileboard.app.analysis.comparison.sides import load_side
+from compileboard.app.analysis.models.labels import ModelFailure, list_failures
+from compileboard.app.analysis.models.series import label_fields
+from compileboard.app.analysis.models.summaries import SummaryDelta, filter_set, find_newest, list_eligible_sets
+from compileboard.app.analysis.models.summaries import compare as compare_headlines
+from compileboard.app.analysis.run_cache import cached_for_run
+from compileboard.app.analysis.trends.lines import Axis, lay_out
+from compileboard.app.format import format_plural, format_time, format_times
+from compileboard.app.queries.fleet.incidents import IncidentFilter, SeriesChange, list_findings
+from compileboard.app.queries.fleet.sides import find_side
+from compileboard.app.queries.fleet.trends import (
+    MOST_RUNS,
+    ModelSet,
+    StoredSummary,
+    TrendFilter,
+    TrendRun,
+    list_sets,
+    list_summaries,
+    list_timed_runs,
+    list_trend_runs,
+)
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run.models import list_results
+from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS, Definition
+
+DAY_US = 86_400_000_000
+DEFAULT_LAST = "30d"
+_UNITS_US = {"h": 3_600_000_000, "d": DAY_US, "w": 7 * DAY_US}
+_LENGTH = re.compile(r"([0-9]{1,6})([hdw])")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EXPECTED = "a day as 2026-10-01 or today, a moment in UTC as 2026-10-01T06:00, or how long ago as 36h, 30d or 12w"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Period:
+    """Hold a stretch of time: `since_us` is in it, `until_us` no more.
+
+    Units: microseconds since the epoch.
+    """
+
+    since_us: int
+    until_us: int
+
+    @property
+    def is_days(self) -> bool:
+        """Tell whether it begins and ends at midnight."""
+        return not self.since_us % DAY_US and not self.until_us % DAY_US
+
+    @property
+    def days(self) -> tuple[str, str]:
+        """Return its first and its last day."""
+        return format_time(self.since_us)[:10], format_time(self.until_us - 1)[:10]
+
+    @property
+    def text(self) -> str:
+        """Say it: 2026-10-01 to 2026-10-31, with the times of day where they are not midnight."""
+        if self.is_days:
+            return " to ".join(self.days)
+        return " to ".join(format_times(self.since_us, self.until_us))
+
+
+def read_period(since: str | None, until: str | None, last: str | None, now_us: int) -> Period:
+    """Read a period from what was given: `last` or `since` say where it begins, `until` where it ends, else now.
+
+    A day as `until` is in the period. Without a beginning it is the last DEFAULT_LAST.
+
+    Raises: FilterError if a text says no time, or the end is not after the beginning.
+    """
+    if since and last:
+        raise FilterError(f"last: {last[:40]!r} and since={since[:40]!r} both say where the period begins; give one")
+    end = _read_moment("until", until, now_us, ends=True) if until else now_us
+    if since:
+        begin = _read_moment("since", since, now_us, ends=False)
+    else:
+        begin = end - read_length("last", last or DEFAULT_LAST)
+    if begin >= end:
+        raise FilterError(f"since: it begins at {format_time(begin)}, which is not before its end, {format_time(end)}")
+    return Period(begin, end)
+
+
+def read_length(name: str, text: str) -> int:
+    """Read a length of time: 36h, 30d, 12w.
+
+    Units: microseconds. Raises: FilterError if it is none.
+    """
+    found = _LENGTH.fullmatch(text.strip())
+    if found is None or not int(found[1]):
+        raise FilterError(
+            f"{name}: {text[:40]!r} is no length of time; expected a number of hours, days or weeks as 12w"
+        )
+    return int(found[1]) * _UNITS_US[found[2]]
+
+
+def _read_moment(name: str, text: str, now_us: int, *, ends: bool) -> int:
+    text = text.strip()
+    if _LENGTH.fullmatch(text):
+        return now_us - read_length(name, text)
+    if text == "today":
+        return now_us // DAY_US * DAY_US + (DAY_US if ends else 0)
+    try:
+        moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
+    except ValueError:
+        raise FilterError(f"{name}: {text[:40]!r} is no time; expected {_EXPECTED}") from None
+    moment = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment
+    found = (moment - _EPOCH) // timedelta(microseconds=1)
+    return found + DAY_US if ends and _DAY.fullmatch(text) else found
+
+
+MOST_FINDINGS = 1_000
+_MOST_BEFORE = 40  # runs before the period, and of its beginning, among which base is looked for
+_CHOOSERS = ("mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
+
+
+@dataclass(frozen=True)
+class SuiteHeadline:
+    """Hold one number of a suite: each side's own, and the change over the models of both."""
+
+    base: float | None
+    new: float | None
+    delta: SummaryDelta
+
+
+@dataclass(frozen=True)
+class SuiteCommit:
+    """Hold a commit that was measured first in the period, and its first run."""
+
+    hash: str
+    subject: str | None
+    branch: str | None
+    run: TrendRun
+    run_count: int
+
+
+@dataclass(frozen=True)
+class SuitePeriod:
+    """Hold a suite over a period; `base` is None where no other run has a model of `new`, and so is the comparison.
+
+    `summaries` and `runs` are those of the period and, before them, `base` where it is older. Summaries have the newest
+    first, runs the oldest.
+    """
+
+    period: Period
+    chosen: ModelSet
+    others: tuple[ModelSet, ...]
+    branch: str | None
+    definition: Definition
+    summaries: tuple[StoredSummary, ...]
+    runs: tuple[TrendRun, ...]
+    axis: Axis
+    base: StoredSummary | None
+    new: StoredSummary
+    headlines: tuple[SuiteHeadline, ...]
+    comparison: Comparison | None
+    failures: tuple[ModelFailure, ...]
+    commits: tuple[SuiteCommit, ...]
+    findings: tuple[SeriesChange, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Name it: the suite and what it was measured as."""
+        return f"{self.chosen.suite}: {label_fields(self.chosen.fields)}"
+
+    @property
+    def is_base_before(self) -> bool:
+        """Tell whether base is the newest run before the period."""
+        return self.base is not None and self.base.started_us < self.period.since_us
+
+    @property
+    def run_count(self) -> int:
+        """Return how many runs are in the period."""
+        return len(self.runs) - self.is_base_before
+
+    def find_run(self, run_id: str) -> TrendRun:
+        """Return one of its runs."""
+        return next(it for it in self.runs if it.id == run_id)
+
+
+def read_suite_period(
+    reader: sqlite3.Connection, wanted: TrendFilter, period: Period, definition: str | None = None
+) -> SuitePeriod:
+    """Read what a suite came to in a period, as the set that is wanted and was measured last.
+
+    Raises: FilterError if there is no such suite, or it has no run in the period.
+    """
+    during = replace(wanted, since_us=period.since_us, until_us=period.until_us)
+    chosen, others = _choose(reader, wanted, during, period)
+    asked, named = DEFINITIONS[definition or "hud"], definition is not None
+    said, within = list_eligible_sets(reader, during.narrow(chosen), asked, MOST_RUNS, named=named)
+    timed = list_timed_runs(reader, wanted.narrow(chosen))
+    new = find_newest(within, timed) or within[0]
+    rows = _read_rows(reader, new, chosen)
+    before = list_summaries(reader, replace(wanted, until_us=period.since_us).narrow(chosen), said.name, _MOST_BEFORE)
+    base, base_rows = _find_base(
+        reader, [it for it in (*before, *_older(within, new)) if it.run_id in timed], rows, chosen
+    )
+    summaries = [*within, base] if base in before and base is not None else within
+    runs = list_trend_runs(reader, [it.run_id for it in summaries])
+    axis = lay_out(runs, "date")
+    return SuitePeriod(
+        period=period,
+        chosen=chosen,
+        others=tuple(others),
+        branch=wanted.branch,
+        definition=said,
+        summaries=tuple(summaries),
+        runs=tuple(runs),
+        axis=axis,
+        base=base,
+        new=new,
+        headlines=_sum_up(base, new, base_rows, rows, said),
+        comparison=_compare(reader, base, new, chosen) if base else None,
+        failures=tuple(list_failures(base_rows, rows)),
+        commits=tuple(_list_commits(runs, period)),
+        findings=tuple(_list_findings(reader, chosen, wanted.branch, period)),
+        notes=tuple(_note(axis, chosen, others, len(within))),
+    )
+
+
+def _read_rows(reader: sqlite3.Connection, of: StoredSummary, chosen: ModelSet) -> list[ResultRow]:
+    return filter_set(cached_for_run(reader, of.run_id, list_results), chosen)
+
+
+def _find_base(
+    reader: sqlite3.Connection, offered: Iterable[StoredSummary], rows: Sequence[ResultRow], chosen: ModelSet
+) -> tuple[StoredSummary | None, list[ResultRow]]:
+    """Find the first of those offered that has a model of new's."""
+    models = {it.model for it in rows}
+    for it in offered:
+        found = _read_rows(reader, it, chosen)
+        if any(row.model in models for row in found):
+            return it, found
+    return None, []
+
+
+def _older(within: Sequence[StoredSummary], new: StoredSummary) -> list[StoredSummary]:
+    """List the oldest runs of the period, the oldest first."""
+    return [it for it in reversed(within) if it.started_us < new.started_us][:_MOST_BEFORE]
+
+
+def _choose(
+    reader: sqlite3.Connection, wanted: TrendFilter, during: TrendFilter, period: Period
+) -> tuple[ModelSet, list[ModelSet]]:
+    sets = list_sets(reader)
+    suites = list(dict.fromkeys(it.suite for it in sets))
+    if wanted.suite not in suites:
+        known = ", ".join(repr(it) for it in suites[:20]) or "none yet; `compileboard-collect bench` measures one"
+        raise FilterError(f"suite: there is no suite {(wanted.suite or '')[:80]!r} in this database; known: {known}")
+    fitting = [it for it in sets if wanted.takes(it)]
+    if not fitting:
+        own = [label_fields(it.fields) for it in sets if it.suite == wanted.suite]
+        raise FilterError(f"suite: {wanted.suite!r} was never measured like this; it was as {'; '.join(own[:20])}")
+    found = {tuple(it.set.fields.values()) for it in list_summaries(reader, during, "hud")}
+    present = [it for it in fitting if tuple(it.fields.values()) in found]
+    if not present:
+        raise FilterError(_format_empty(reader, wanted, period))
+    return present[0], present[1:]
+
+
+def _format_empty(reader: sqlite3.Connection, wanted: TrendFilter, period: Period) -> str:
+    on = f" on branch {wanted.branch!r}" if wanted.branch else ""
+    runs = list_summaries(reader, wanted, "hud")
+    if not runs:
+        return f"branch: no run of suite {wanted.suite!r} is{on}"
+    between = f"its runs{on} are of {format_time(runs[-1].started_us)[:10]} to {format_time(runs[0].started_us)[:10]}"
+    return f"since: suite {wanted.suite!r} has no run{on} from {period.text} (UTC); {between}"
+
+
+def _sum_up(
+    base: StoredSummary | None,
+    new: StoredSummary,
+    before: Sequence[ResultRow],
+    after: Sequence[ResultRow],
+    definition: Definition,
+) -> tuple[SuiteHeadline, ...]:
+    def of(side: StoredSummary | None, name: str) -> float | None:
+        value: float | None = getattr(side, name) if side else None
+        return value
+
+    deltas = compare_headlines(before, after, definition)
+    return tuple(SuiteHeadline(of(base, it.metric.name), of(new, it.metric.name), it) for it in deltas)
+
+
+def _compare(reader: sqlite3.Connection, base: StoredSummary, new: StoredSummary, chosen: ModelSet) -> Comparison:
+    sides = [load_side(reader, find_side(reader, it.run_id, name)) for name, it in (("base", base), ("new", new))]
+    return compare(_only_set(sides[0], chosen), _only_set(sides[1], chosen))
+
+
+def _only_set(side: CompareSide, chosen: ModelSet) -> CompareSide:
+    """Keep of a side what was measured as one set."""
+    entries = tuple(
+        it for it in side.entries if all(it.series.get(name) == value for name, value in chosen.fields.items())
+    )
+    keys = {it.key for it in entries}
+    breaks, causes = (
+        None if found is None else tuple(it for it in found if it.model is None or it.model in keys)
+        for found in (side.breaks, side.causes)
+    )
+    return replace(side, entries=entries, breaks=breaks, causes=causes)
+
+
+def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[SuiteCommit]:
+    """List the commits whose first run here is in the period, in that order."""
+    found: dict[str, list[TrendRun]] = {}
+    for run in runs:
+        if run.git_commit:
+            found.setdefault(run.git_commit, []).append(run)
+    return [
+        SuiteCommit(name, of[0].git_subject, of[0].git_branch, of[0], len(of))
+        for name, of in found.items()
+        if of[0].started_us >= period.since_us
+    ]
+
+
+def _list_findings(
+    reader: sqlite3.Connection, chosen: ModelSet, branch: str | None, period: Period
+) -> Iterable[SeriesChange]:
+    wanted = IncidentFilter(suite=chosen.suite, branch=branch, since_us=period.since_us)
+    for it in list_findings(reader, wanted, limit=MOST_FINDINGS).rows:
+        if it.first_us < period.until_us and (it.subject == "runs" or _is_of(vars(it), chosen)):
+            yield it
+
+
+def _is_of(finding: Mapping[str, object], chosen: ModelSet) -> bool:
+    # A finding has '' and 0 where a set has None.
+    return all((finding[name] or None) == (value or None) for name, value in chosen.fields.items())
+
+
+def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) -> Iterable[str]:
+    yield from axis.notes
+    if count == MOST_RUNS:
+        yield f"the period has more runs than {MOST_RUNS}: these are the newest"
+    if others:
+        differing = [name for name in _CHOOSERS if any(getattr(it, name) != getattr(chosen, name) for it in others)]
+        options = ", ".join(name.replace("_", " ") for name in differing)
+        said = "; ".join(label_fields(it.fields) for it in others[:8]) + ("; …" if len(others) > 8 else "")
+        yield (
+            f"the suite was measured in {format_plural(len(others), 'other way')} in this period ({said}); this is "
+            f"what was measured last; name the {options} to choose another"
+        )

@@ -1,0 +1,178 @@
+"""A suite over a period as plain values: each table is what JSON, CSV and Parquet write of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from compileboard.app.analysis.comparison.model import DistinctDiff
+from compileboard.app.analysis.comparison.rows import COLUMNS as COMPARED_COLUMNS
+from compileboard.app.analysis.comparison.rows import list_lines
+from compileboard.app.analysis.incidents.messages import describe_finding
+from compileboard.app.analysis.suite.period import SuitePeriod
+from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.app.queries.fleet.trends import TrendRun
+from compileboard.collectors.store.rollups.summaries import NUMBERS
+
+Row = dict[str, Any]
+# What a column holds, where it is not text: int, float, bool, or a moment in µs since the epoch.
+Types = Mapping[str, str]
+_RUN = tuple(name for name in TrendRun.__dataclass_fields__ if name != "id")
+_SERIES = ("suite", "model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
+_FINDING = tuple(name for name in SeriesChange.__dataclass_fields__ if name != "evidence")
+_SERIES_TYPES = {"dynamic": "bool", "batch_size": "int", "world_size": "int"}
+
+
+class SuiteTable(NamedTuple):
+    """Hold a table's columns, the types of those that are no text, and what lists its rows."""
+
+    columns: Sequence[str]
+    types: Types
+    list: Callable[[SuitePeriod], Iterable[Row]]
+
+
+def _list_headlines(found: SuitePeriod) -> Iterator[Row]:
+    for it in found.headlines:
+        metric, delta = it.delta.metric, it.delta
+        yield {
+            "metric": metric.name,
+            "label": metric.label,
+            "unit": metric.unit,
+            "direction": metric.direction,
+            "definition": found.definition.name,
+            "base_run_id": found.base.run_id if found.base else None,
+            "new_run_id": found.new.run_id,
+            "base": it.base,
+            "new": it.new,
+            "common_model_count": delta.model_count,
+            "common_base": delta.base,
+            "common_new": delta.new,
+            "verdict": delta.word if found.base else None,
+        }
+
+
+def _list_runs(found: SuitePeriod) -> Iterator[Row]:
+    summaries = {it.run_id: it for it in found.summaries}
+    base = found.base.run_id if found.base else None
+    for run in found.runs:
+        summary = summaries[run.id]
+        side = "base" if run.id == base else "new" if run.id == found.new.run_id else None
+        numbers = {name: getattr(summary, name) for name in NUMBERS}
+        yield (
+            {"run_id": run.id, "side": side, "is_in_period": run.started_us >= found.period.since_us}
+            | {name: getattr(run, name) for name in _RUN}
+            | {"definition": found.definition.name, "pass_ratio": summary.pass_ratio}
+            | numbers
+        )
+
+
+def _list_models(found: SuitePeriod) -> Iterable[Row]:
+    return list_lines(found.comparison) if found.comparison else ()
+
+
+def _list_failures(found: SuitePeriod) -> Iterator[Row]:
+    for it in found.failures:
+        yield {name: getattr(it.row, name) for name in _SERIES} | {"word": it.word, "base": it.base, "new": it.new}
+
+
+def _list_distinct(diff: DistinctDiff | None) -> Iterator[Row]:
+    for it in diff.changes if diff else ():
+        row = {name: getattr(it.what, name) for name in ("fingerprint", "kind", "reason", "function", "file", "line")}
+        yield row | {"model": it.model, "word": it.word, "base_count": it.base_count, "new_count": it.new_count}
+
+
+def _list_breaks(found: SuitePeriod) -> Iterator[Row]:
+    return _list_distinct(found.comparison.breaks if found.comparison else None)
+
+
+def _list_causes(found: SuitePeriod) -> Iterator[Row]:
+    return _list_distinct(found.comparison.causes if found.comparison else None)
+
+
+def _list_environment(found: SuitePeriod) -> Iterator[Row]:
+    for change in found.axis.changes:
+        for what, before, now in change.parts:
+            started = {"run_id": change.run.id, "started_us": change.run.started_us}
+            yield started | {"what": what, "before": before, "now": now}
+
+
+def _list_commits(found: SuitePeriod) -> Iterator[Row]:
+    for it in found.commits:
+        first = {"first_run_id": it.run.id, "first_us": it.run.started_us, "run_count": it.run_count}
+        yield {"hash": it.hash, "subject": it.subject, "branch": it.branch} | first
+
+
+def _list_findings(found: SuitePeriod) -> Iterator[Row]:
+    for it in found.findings:
+        yield {"sentence": describe_finding(it)} | {name: getattr(it, name) for name in _FINDING}
+
+
+_MOMENTS = ("first_us", "found_us", "confirmed_us", "noticed_us", "changed_us")
+_DISTINCT = ("word", "model", "kind", "reason", "function", "file", "line", "base_count", "new_count", "fingerprint")
+_COUNTS = {name: "int" if name.endswith("_count") else "float" for name in NUMBERS}
+_COUNTED = {"line": "int", "base_count": "int", "new_count": "int"}
+_SHARES = ("base", "new", "change", "p_value", "ratio_low", "ratio_high")
+SUITE_TABLES: dict[str, SuiteTable] = {
+    "runs": SuiteTable(
+        ("run_id", "side", "is_in_period", *_RUN, "definition", "pass_ratio", *NUMBERS),
+        {"is_in_period": "bool", "git_dirty": "bool", "started_us": "moment", "pass_ratio": "float", **_COUNTS},
+        _list_runs,
+    ),
+    "headlines": SuiteTable(
+        (
+            *("metric", "label", "unit", "direction", "definition", "base_run_id", "new_run_id", "base", "new"),
+            *("common_model_count", "common_base", "common_new", "verdict"),
+        ),
+        {"common_model_count": "int", **dict.fromkeys(("base", "new", "common_base", "common_new"), "float")},
+        _list_headlines,
+    ),
+    "models": SuiteTable(COMPARED_COLUMNS, {**_SERIES_TYPES, **dict.fromkeys(_SHARES, "float")}, _list_models),
+    "failures": SuiteTable((*_SERIES, "word", "base", "new"), _SERIES_TYPES, _list_failures),
+    "graph_breaks": SuiteTable(_DISTINCT, _COUNTED, _list_breaks),
+    "recompile_causes": SuiteTable(_DISTINCT, _COUNTED, _list_causes),
+    "environment": SuiteTable(
+        ("run_id", "started_us", "what", "before", "now"), {"started_us": "moment"}, _list_environment
+    ),
+    "commits": SuiteTable(
+        ("hash", "subject", "branch", "first_run_id", "first_us", "run_count"),
+        {"first_us": "moment", "run_count": "int"},
+        _list_commits,
+    ),
+    "findings": SuiteTable(
+        ("sentence", *_FINDING),
+        {
+            **_SERIES_TYPES,
+            **dict.fromkeys(("before_value", "after_value", "relative", "p_value"), "float"),
+            **dict.fromkeys(_MOMENTS, "moment"),
+        },
+        _list_findings,
+    ),
+}
+DEFAULT_SUITE_TABLE = "runs"
+
+
+def suite_period_row(found: SuitePeriod) -> Row:
+    """Write everything that a suite came to in a period."""
+    compared = found.comparison
+    return {
+        "suite": found.chosen.suite,
+        "set": found.chosen.fields,
+        "branch": found.branch,
+        "period": {"since_us": found.period.since_us, "until_us": found.period.until_us},
+        "definition": found.definition.name,
+        "base_run_id": found.base.run_id if found.base else None,
+        "is_base_before_period": found.is_base_before,
+        "new_run_id": found.new.run_id,
+        "run_count": found.run_count,
+        "other_sets": [it.fields for it in found.others],
+        "notes": list(found.notes),
+        "warnings": [*compared.refused, *compared.warnings] if compared else [],
+        "differing_settings": [asdict(it) for it in compared.settings if it.differs] if compared else [],
+        "not_compared": {
+            "graph_breaks": compared.breaks.lacks or None if compared else "no other run measured one of these models",
+            "recompile_causes": compared.causes.lacks or None
+            if compared
+            else "no other run measured one of these models",
+        },
+    } | {name: list(table.list(found)) for name, table in SUITE_TABLES.items()}

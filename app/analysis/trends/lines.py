@@ -1,0 +1,298 @@
+"""Points over time, commits or versions of torch: their order, what changed around them, what is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from compileboard.app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME, Metric, get_value
+from compileboard.app.analysis.models.labels import describe_status
+from compileboard.app.analysis.trends.commit_order import CommitOrder, Parents, order_commits
+from compileboard.app.queries.fleet.graph_breaks import HistoryPoint
+from compileboard.app.queries.fleet.trends import StoredSummary, TrendRun
+from compileboard.app.queries.page import FilterError
+from compileboard.collectors.store.rollups.results import ResultRow
+
+AXES = (("date", "date"), ("commit", "commit"), ("torch", "torch version"))
+Status = Literal["measured", "failed", "skipped", "not_run", "absent"]
+# What of an environment is watched: our word for it, and its field of a run.
+ENVIRONMENT = (
+    ("GPU", "gpu_name"),
+    ("driver", "driver_version"),
+    ("torch", "torch_version"),
+    ("triton", "triton_version"),
+    ("Python", "python_version"),  # a patch release is enough: docs/stack-cliff.md
+)
+MOST_POINTS = 750
+_DAY_US = 86_400_000_000
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """Hold one run's value of one line; None is what was not measured, and never 0."""
+
+    run_id: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    status: Status = "measured"
+    reason: str | None = None
+    note: str | None = None  # what else is to know of the value
+    is_incomplete: bool = False  # the value is of other models than the line's: a cross, no part of the line
+
+    @property
+    def drawn(self) -> float | None:
+        """Return the value that the line goes through, None where it has a gap."""
+        return None if self.is_incomplete else self.value
+
+
+@dataclass(frozen=True)
+class TrendLine:
+    """Hold one line of a chart: a suite, a model, a function, a graph break or a kind of guard."""
+
+    label: str
+    points: Sequence[TrendPoint]
+    query: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_points(self) -> bool:
+        """Say whether there is anything to draw: a value, or a failure to mark."""
+        return any(it.value is not None or it.status == "failed" for it in self.points)
+
+
+def pad(line: TrendLine, run_ids: Sequence[str]) -> TrendLine:
+    """Add the runs that should have a point and have none, so that they are gaps."""
+    known = {it.run_id for it in line.points}
+    absent = [TrendPoint(it, None, status="absent", reason="no result") for it in run_ids if it not in known]
+    return replace(line, points=[*line.points, *absent])
+
+
+@dataclass(frozen=True)
+class EnvironmentChange:
+    """Say what of the environment one run has otherwise than those before it on the axis: (word, before, now)."""
+
+    run: TrendRun
+    parts: tuple[tuple[str, str, str], ...]
+
+    @property
+    def label(self) -> str:
+        """Say it in a few words: torch 2.13.0, triton 3.7.0."""
+        return ", ".join(now if word == "GPU" else f"{word} {now}" for word, _before, now in self.parts)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Hold the runs of all points in their order, and where each stands.
+
+    Units: places are milliseconds since the epoch on an axis of dates, else 0, 1, 2, …
+    """
+
+    name: str
+    runs: Sequence[TrendRun]
+    places: Sequence[int]
+    ticks: Sequence[tuple[int, str]]
+    changes: Sequence[EnvironmentChange]
+    notes: Sequence[str]
+
+
+def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parents: Parents | None = None) -> Axis:
+    """Order runs along an axis; too many become the last of each day, then of each week, which the notes say.
+
+    `parents` is what is known of the commits' ancestry; no other axis needs it.
+    """
+    known = sorted(runs, key=lambda it: (it.started_us, it.id))
+    kept, notes = _leave_out(known, name)
+    kept, said = thin(kept, most)
+    notes += [said] if said else []
+    if name == "date":
+        return Axis(name, kept, [it.started_us // 1000 for it in kept], (), find_changes(kept), notes)
+    keys: dict[str, Any] = {it.id: read_version(it.torch_version) for it in kept}
+    if name == "commit":
+        order = _order_commits(kept, parents or {})
+        keys = {it.id: order.places[it.git_commit or ""] for it in kept}
+        notes += _format_unknown(kept, order)
+    kept = sorted(kept, key=lambda it: (keys[it.id], it.started_us, it.id))
+    places = list(range(len(kept)))
+    said_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda it: it.torch_version or ""
+    firsts = [place for place in places if place == 0 or said_of(kept[place]) != said_of(kept[place - 1])]
+    ticks = [(place, said_of(kept[place])) for place in firsts[:: max(len(firsts) // 8, 1)]]
+    return Axis(name, kept, places, ticks, find_changes(kept), notes)
+
+
+def _leave_out(runs: Sequence[TrendRun], name: str) -> tuple[list[TrendRun], list[str]]:
+    """Leave out what has no place on an axis."""
+    if name == "date":
+        return list(runs), []
+    kept = [it for it in runs if (it.git_commit if name == "commit" else it.torch_version)]
+    gone = len(runs) - len(kept)
+    what = "commit" if name == "commit" else "version of torch"
+    return kept, [f"{gone} {'run has' if gone == 1 else 'runs have'} no recorded {what}"] if gone else []
+
+
+def _short_commit(run: TrendRun) -> str:
+    return (run.git_commit or "")[:8]
+
+
+def _order_commits(runs: Sequence[TrendRun], parents: Parents) -> CommitOrder:
+    """Order the commits of runs, which are in the order of time."""
+    seen_us: dict[str, int] = {}
+    for it in runs:
+        seen_us.setdefault(it.git_commit or "", it.started_us)
+    return order_commits(seen_us, parents)
+
+
+def _format_unknown(runs: Sequence[TrendRun], order: CommitOrder) -> list[str]:
+    """Say which runs do not stand where their commit's ancestry would put them."""
+    said = []
+    count = sum(it.git_commit in order.unknown for it in runs)
+    if count:
+        whose = "1 run's commit" if count == 1 else f"the commits of {'all' if count == len(runs) else count} runs"
+        said.append(
+            f"What came before {whose} is not known, so the time of the first run with it says where it stands; "
+            "compileboard-collect commits adds a repository's history"
+        )
+    if order.histories > 1:
+        said.append(
+            f"These runs are of {order.histories} stretches of history, and the commits between them are not known; "
+            "their commits' times say which comes first"
+        )
+    return said
+
+
+def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:
+    """Make a key that orders versions: 2.9.1 before 2.10.0, and 2.10.0.dev20260101 before 2.10.0."""
+    release, _plus, _local = (text or "").partition("+")
+    numbers = re.match(r"\d+(?:\.\d+)*", release)
+    rest = release[numbers.end() :] if numbers else release
+    parts = tuple(int(it) for it in _NUMBER.findall(numbers[0])) if numbers else ()
+    while parts and not parts[-1]:
+        parts = parts[:-1]
+    return parts, 0 if rest else 1, text or ""
+
+
+def thin(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | None]:
+    """Keep the last run of each day, or week, where there are more than `most`; runs are in the order of time."""
+    if len(runs) <= most:
+        return list(runs), None
+    kept = list(runs)
+    for days, word in ((1, "day"), (7, "week")):
+        last = {it.started_us // (days * _DAY_US): it for it in runs}
+        kept = list(last.values())
+        if len(kept) <= most:
+            return kept, f"{len(runs)} runs are more than a chart shows: these are the last of each {word}"
+    return kept[-most:], f"{len(runs)} runs are more than a chart shows: these are the last of each of {most} weeks"
+
+
+def find_changes(runs: Sequence[TrendRun]) -> list[EnvironmentChange]:
+    """List where the environment changed; what a run did not record is as before. Runs are in their axis' order."""
+    known: dict[str, str] = {}
+    found = []
+    for run in runs:
+        parts = []
+        for word, name in ENVIRONMENT:
+            now = getattr(run, name)
+            if now is None:
+                continue
+            if known.get(word, now) != now:
+                parts.append((word, known[word], now))
+            known[word] = now
+        if parts:
+            found.append(EnvironmentChange(run, tuple(parts)))
+    return found
+
+
+def describe_run(run: TrendRun) -> str:
+    """Say in some lines what a point's hover says of its run: when, commit, subject, torch, environment."""
+    commit = _short_commit(run) + (" (dirty)" if run.git_dirty else "") if run.git_commit else ""
+    subject = (run.git_subject or "")[:70]
+    torch = f"torch {run.torch_version}" if run.torch_version else "torch not recorded"
+    triton = f"triton {run.triton_version}" if run.triton_version else ""
+    python = f"Python {run.python_version}" if run.python_version else ""
+    driver = f"driver {run.driver_version}" if run.driver_version else ""
+    state = "" if run.state in ("finished", "imported") else f" ({run.state})"
+    lines = (
+        (" ".join(it for it in (commit, subject) if it) or "commit not recorded") + state,
+        " · ".join(it for it in (torch, triton, python) if it),
+        " · ".join(it for it in (run.gpu_name or "no GPU", driver) if it),
+    )
+    return "\n".join(lines)
+
+
+# A model's metric -> what a suite has of it.
+SUMMARY_OF = {
+    "speedup": "geomean_speedup",
+    "graph_breaks": "graph_breaks_per_model",
+    "recompiles": "recompiles_per_model",
+}
+_MODEL_OF = {name: model for model, name in SUMMARY_OF.items()}
+CHOICES = ("pass_ratio", *BY_NAME)
+
+
+def find_metric(name: str, *, of_suite: bool) -> Metric | None:
+    """Return a metric as a suite or a model has it, None where that has none of it.
+
+    Raises: FilterError if there is no such metric at all.
+    """
+    if name not in BY_NAME and name not in SUMMARY_BY_NAME:
+        known = ", ".join(dict.fromkeys((*BY_NAME, *SUMMARY_BY_NAME)))
+        raise FilterError(f"metric: {name[:40]!r} is not one of {known}")
+    if of_suite:
+        return SUMMARY_BY_NAME.get(SUMMARY_OF.get(name, name))
+    return BY_NAME.get(_MODEL_OF.get(name, name))
+
+
+def find_choice(name: str) -> str | None:
+    """Return what the trend page calls a metric, None where it draws none of that name."""
+    choice = _MODEL_OF.get(name, name)
+    return choice if choice in CHOICES else None
+
+
+def read_choices(names: Sequence[str]) -> list[str]:
+    """Name metrics as selectors do, whether a suite's or a model's name was given; each once."""
+    return list(dict.fromkeys(_MODEL_OF.get(name, name) for name in names))
+
+
+def build_suite_line(metric: Metric, summaries: Sequence[StoredSummary], label: str = "the suite") -> TrendLine:
+    """Make a suite's line."""
+    return TrendLine(label, [_sum_point(metric, it) for it in summaries])
+
+
+def _sum_point(metric: Metric, it: StoredSummary) -> TrendPoint:
+    value: float | None = getattr(it, metric.name)
+    if it.measured_count:
+        # What failed is in no mean: a suite that loses its worst model is no better.
+        note = f"{it.failed_count} of {it.total_count} models failed" if it.failed_count else None
+        is_incomplete = it.is_incomplete and value is not None and metric.name != "pass_ratio"
+        return TrendPoint(it.run_id, value, note=note, is_incomplete=is_incomplete)
+    status: Status = "failed" if it.failed_count else "skipped"
+    said = f"{it.failed_count} of {it.total_count} models failed, none was measured"
+    return TrendPoint(it.run_id, value, status=status, reason=said if it.failed_count else "no model was measured")
+
+
+def build_model_lines(metric: Metric, rows: Sequence[ResultRow]) -> list[TrendLine]:
+    """Make a line a model; one measured with several batch sizes has a line each."""
+    found: dict[tuple[str, Any], list[ResultRow]] = {}
+    for row in rows:
+        found.setdefault((row.model, row.batch_size), []).append(row)
+    many = {model for model, _size in found if sum(model == other for other, _other_size in found) > 1}
+    lines = []
+    for (model, size), members in sorted(found.items(), key=lambda pair: (pair[0][0], pair[0][1] or 0)):
+        label = f"{model}, batch {size}" if model in many and size else model
+        lines.append(TrendLine(label, [_row_point(metric, it) for it in members]))
+    return lines
+
+
+def _row_point(metric: Metric, row: ResultRow) -> TrendPoint:
+    low = getattr(row, metric.low) if metric.low else None
+    high = getattr(row, metric.high) if metric.high else None
+    status: Status = row.status if row.status in ("failed", "skipped", "not_run") else "measured"  # type: ignore[assignment]
+    reason = None if status == "measured" else describe_status(row).word
+    return TrendPoint(row.run_id, get_value(metric, row), low, high, status, reason)
+
+
+def build_count_line(label: str, points: Sequence[HistoryPoint]) -> TrendLine:
+    """Make the line of something that is counted in every run that was observed; none is a real 0."""
+    return TrendLine(label, [TrendPoint(it.run_id, it.count) for it in points])

@@ -1,0 +1,116 @@
+"""The series of a finding: its points, the levels before and after, and where the change came in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from compileboard.app.analysis.incidents.chart_data import LevelLines
+from compileboard.app.analysis.incidents.messages import describe_finding
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.analysis.trends.lines import Axis, TrendLine
+from compileboard.app.charts.base import Chart, finish
+from compileboard.app.charts.trends import POINTS_ID, chart_metric
+from compileboard.app.queries.fleet.incidents import SeriesChange
+
+_MARKS = {
+    "worse": ("triangle-up", "state-bad"),
+    "better": ("triangle-down", "state-good"),
+    "changed": ("diamond", "series-4"),
+}
+_MOST_NAMED = 4  # of one run, in words
+_COLORS = {"worse": "state-bad", "better": "state-good", "changed": "series-4"}
+
+
+def chart_incident(it: SeriesChange, metric: Metric, line: TrendLine, axis: Axis, levels: LevelLines | None) -> Chart:
+    """Draw the series of a finding with what was found in it."""
+    chart = chart_metric(metric, [line], axis, chart_id="finding")
+    traces = list(chart.figure["data"])
+    if levels is not None:
+        traces += finish(_build_levels(it, metric, levels))["data"]
+    figure = chart.figure | {"data": [*traces[len(chart.figure["data"]) :], *traces[: len(chart.figure["data"])]]}
+    return replace(chart, figure=figure, height="m", show_legend=True)
+
+
+def mark_incidents(chart: Chart, found: Sequence[SeriesChange], axis: Axis) -> Chart:
+    """Mark at the foot of a trend where a lasting change of it came in; a mark opens its finding."""
+    place = {run.id: number for number, run in enumerate(axis.runs)}
+    traces = []
+    for direction, (symbol, color) in _MARKS.items():
+        own: dict[int, list[SeriesChange]] = {}
+        for it in found:
+            if it.direction == direction and it.first_run_id in place:
+                own.setdefault(place[it.first_run_id], []).append(it)
+        if own:
+            traces.append(_mark(own, symbol, color))
+    data = [*chart.figure["data"], *finish(traces)["data"]]
+    return replace(chart, figure=chart.figure | {"data": data}) if traces else chart
+
+
+def _mark(found: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str) -> dict[str, Any]:
+    """Draw a mark a run; one of several findings names them and leads to all that began with the run."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": list(found),
+        "y": [0.04] * len(found),
+        "yaxis": "y2",
+        "meta": {"color": color, "points": POINTS_ID},
+        "marker": {"size": 10, "symbol": symbol},
+        "customdata": [_address(it) for it in found.values()],
+        "hovertext": ["\n".join(_describe(one) for one in it[:_MOST_NAMED]) for it in found.values()],
+        "hoverlabel": {"namelength": 0},
+        "hovertemplate": "%{hovertext}\n%{text}",
+        "showlegend": False,
+    }
+
+
+def _address(found: Sequence[SeriesChange]) -> str:
+    if len(found) == 1:
+        return f"/findings/{quote(found[0].id, safe='')}"
+    return f"/findings?run={quote(found[0].first_run_id, safe='')}"
+
+
+def _describe(it: SeriesChange) -> str:
+    return describe_finding(it).replace("%{", "% {")[:200]
+
+
+def _build_levels(it: SeriesChange, metric: Metric, levels: LevelLines) -> list[dict[str, Any]]:
+    """Draw the range as a band and each level as a line behind the points."""
+    start, end = levels.changed
+    band = _build_trace([start, start, end, end], [0, 1, 1, 0], "state-warn", "where the change came in", 0)
+    found = [band | {"fill": "toself", "yaxis": "y2", "opacity": 0.35}]
+    if it.before_value is not None:
+        found.append(_build_level(levels.before, it.before_value * metric.factor, "state-quiet", "level before"))
+    if levels.after is not None and it.after_value is not None:
+        color = _COLORS.get(it.direction, "series-4")
+        found.append(_build_level(levels.after, it.after_value * metric.factor, color, "level after"))
+        if it.kind == "drift" and it.before_value is not None:
+            ends = [levels.before[1], levels.after[0]]
+            values = [_round(value * metric.factor) for value in (it.before_value, it.after_value)]
+            found.append(_build_trace(ends, values, color, "", 2) | {"line": {"width": 2, "dash": "dot"}})
+    return found
+
+
+def _build_level(places: tuple[int, int], value: float, color: str, name: str) -> dict[str, Any]:
+    dashed = _build_trace(list(places), [_round(value)] * 2, color, name, 2)
+    return dashed | {"line": {"width": 2, "dash": "dash"}}
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def _build_trace(x: list[int], y: list[float], color: str, name: str, width: int) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "meta": {"color": color, "points": POINTS_ID},
+        "line": {"width": width},
+        "hoverinfo": "skip",
+    }

@@ -1,0 +1,85 @@
+"""What a stored baseline keeps, and how an update changes it. Pure: the store writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, Side
+from compileboard.app.checks.tables import CannotCompare
+
+
+@dataclass(frozen=True)
+class BaselineChange:
+    """Say what an update changes of one model: added, changed or removed, and which cells."""
+
+    model: str
+    word: str
+    detail: str = ""
+
+
+def merge(kept: Side, run: Side, models: Iterable[str]) -> Side:
+    """Put a run's rows, breaks and causes of the given models in place of those kept; of all where none is given.
+
+    Raises: CannotCompare if neither side has one of the models.
+    """
+    names = set(models)
+    if not names:
+        return replace(run, title=kept.title)
+    known = {row.name for row in (*kept.rows, *run.rows)}
+    for name in sorted(names - known):
+        raise CannotCompare(f"--model {name[:80]!r} is neither in {kept.title} nor in {run.title}")
+    rows = [row for row in kept.rows if row.name not in names] + [row for row in run.rows if row.name in names]
+    return replace(
+        kept,
+        rows=tuple(sorted(rows, key=lambda row: (row.name, row.key))),
+        breaks=_merge_breaks(kept, run, "breaks", names),
+        causes=_merge_breaks(kept, run, "causes", names),
+    )
+
+
+def _merge_breaks(kept: Side, run: Side, field: str, names: set[str]) -> tuple[RuleDistinct, ...] | None:
+    old, new = getattr(kept, field), getattr(run, field)
+    if old is None and new is None:
+        return None
+    left = {row.key for row in kept.rows if row.name in names}
+    came = {row.key for row in run.rows if row.name in names}
+    return (*(it for it in old or () if it.model not in left), *(it for it in new or () if it.model in came))
+
+
+def list_changes(before: Side, after: Side) -> list[BaselineChange]:
+    """Say what differs between what was kept and what is kept now."""
+    old, new = {row.key: row for row in before.rows}, {row.key: row for row in after.rows}
+    changes = []
+    for key in sorted(old.keys() | new.keys()):
+        row, other = old.get(key), new.get(key)
+        if row is None or other is None:
+            changes.append(BaselineChange(key, "added" if row is None else "removed"))
+        elif row.cells != other.cells:
+            changes.append(BaselineChange(key, "changed", _differ(row, other)))
+    for field, what in (("breaks", "distinct graph break"), ("causes", "cause of recompiles")):
+        gone = {(it.model, it.fingerprint): it for it in getattr(before, field) or ()}
+        came = {(it.model, it.fingerprint): it for it in getattr(after, field) or ()}
+        changes += [
+            BaselineChange(came[it].model or "the run", "added", f"{what}: {came[it].reason}")
+            for it in came
+            if it not in gone
+        ]
+        changes += [
+            BaselineChange(gone[it].model or "the run", "removed", f"{what}: {gone[it].reason}")
+            for it in gone
+            if it not in came
+        ]
+    return changes
+
+
+def _differ(row: RuleInput, other: RuleInput) -> str:
+    names = [it for it in (*row.cells, *other.cells) if row.cells.get(it) != other.cells.get(it)]
+    return ", ".join(
+        f"{it} {shorten(row.cells.get(it))} → {shorten(other.cells.get(it))}" for it in dict.fromkeys(names)
+    )
+
+
+def shorten(cell: object) -> str:
+    """Write a cell for people: four digits of a number with a point."""
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,174 @@
+"""Put two sides under rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from compileboard.app.checks.rules import DEFAULT, find_rules
+from compileboard.app.checks.rules.model import FAIL, IMPROVED, Rule, RuleOptions, Side, Verdict, in_order
+from compileboard.app.checks.rules.pairing import Ambiguous, pair
+from compileboard.app.checks.tables import CannotCompare
+
+PASSED, FAILED, NOT_COMPARED = 0, 1, 2  # the exit codes
+
+
+@dataclass(frozen=True)
+class RuleReport:
+    """Hold what one rule found; `lacks` says why it could not look, where it could not.
+
+    `is_due` tells that the baseline has what the rule compares: not to look is then no pass.
+    """
+
+    rule: Rule
+    verdicts: tuple[Verdict, ...]
+    lacks: str = ""
+    is_due: bool = False
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how often each word came, in the order of the rule's words."""
+        found = Counter(it.word for it in self.verdicts)
+        return {word: found[word] for word in self.rule.words if found[word]}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Hold what came of a comparison."""
+
+    run: str
+    baseline: str | None
+    rules: tuple[RuleReport, ...]
+    warnings: tuple[str, ...]
+    allow_improvement: bool
+
+    def fails(self, verdict: Verdict) -> bool:
+        """Tell whether a verdict fails the check."""
+        return verdict.outcome == FAIL or (verdict.outcome == IMPROVED and not self.allow_improvement)
+
+    @property
+    def failures(self) -> list[Verdict]:
+        """Return the verdicts that fail the check."""
+        return [it for rule in self.rules for it in rule.verdicts if self.fails(it)]
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 for a pass, 1 for a failure, 2 where nothing fails and a rule that is due could not look."""
+        return FAILED if self.failures else NOT_COMPARED if self.due else PASSED
+
+    @property
+    def due(self) -> list[RuleReport]:
+        """Return the rules that the baseline calls for and that could not look."""
+        return [it for it in self.rules if it.is_due]
+
+    @property
+    def headline(self) -> str:
+        """Say in one line what came of it."""
+        looked = [it for it in self.rules if not it.lacks]
+        rules = f"{len(looked)} rule{'' if len(looked) == 1 else 's'}"
+        against = f" against {self.baseline}" if self.baseline else ""
+        if not self.failures and self.due:
+            names = ", ".join(it.rule.name for it in self.due)
+            return f"NOT COMPARED: {self.run}{against}, {rules} passed; the baseline calls for {names} too"
+        if not self.failures:
+            return f"PASS: {self.run}{against}, {rules}"
+        count = len(self.failures)
+        return (
+            f"FAIL: {count} verdict{'' if count == 1 else 's'} of {self.run}{against} fail{'s' if count == 1 else ''}"
+        )
+
+
+def compare(
+    actual: Side,
+    expected: Side | None,
+    names: Iterable[str],
+    options: RuleOptions,
+    *,
+    allow_improvement: bool = False,
+    allow_environment_change: bool = False,
+    notes: Iterable[str] = (),
+) -> Report:
+    """Put both sides under the named rules; `notes` are warnings of the choice of results.
+
+    Raises: CannotCompare if that would mean nothing, or there is no such rule.
+    """
+    wanted = list(names) or [DEFAULT]
+    try:
+        rules = find_rules(wanted)
+    except ValueError as error:
+        raise CannotCompare(str(error)) from None
+    if expected is None:
+        needy = [rule.name for rule in rules if rule.needs_baseline]
+        if needy:
+            raise CannotCompare(f"rule {needy[0]} needs a baseline: a run, a commit, a stored baseline or a CSV")
+    models = [row.name for row in actual.rows]
+    try:
+        actual, other = pair(actual, expected if expected is not None else Side("no baseline", ()))
+    except Ambiguous as error:
+        raise CannotCompare(str(error)) from None
+    named = (row.name for row, model in zip(actual.rows, models) if model in options.flaky)
+    options = replace(options, flaky=options.flaky | frozenset(named))
+    if expected is not None:
+        _need_common(actual, other, rules)
+    reports = [_decide(rule, actual, other, options, wanted) for rule in rules]
+    if all(it.lacks for it in reports):
+        raise CannotCompare("nothing can be compared: " + "; ".join(dict.fromkeys(it.lacks for it in reports)))
+    warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
+    title = None if expected is None else other.title
+    return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement)
+
+
+def _decide(rule: Rule, actual: Side, expected: Side, options: RuleOptions, wanted: list[str]) -> RuleReport:
+    lacks = rule.applies(actual, expected, options)
+    if lacks and rule.name in wanted:
+        raise CannotCompare(f"rule {rule.name} cannot be decided: {lacks}")
+    if lacks:
+        is_due = rule.needs_baseline and not rule.applies(expected, expected, options)
+        return RuleReport(rule, (), lacks, is_due)
+    return RuleReport(rule, tuple(in_order(rule.check(*_narrow(rule, actual, expected), options))))
+
+
+def _narrow(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:
+    """Leave out models of which nobody measured what a rule compares; what a bare CSV lacks is for the rule to say."""
+    if not rule.columns:
+        return actual, expected
+    sides = (actual, expected)
+    said = {row.name for side in sides for row in side.rows if any(name in row.cells for name in rule.columns)}
+    kept = [tuple(row for row in side.rows if row.name in said or not row.series) for side in sides]
+    return replace(actual, rows=kept[0]), replace(expected, rows=kept[1])
+
+
+def _need_common(actual: Side, expected: Side, rules: list[Rule]) -> None:
+    ours, theirs = actual.names(), expected.names()
+    if any(rule.needs_baseline for rule in rules) and ours and theirs and not ours & theirs:
+        raise CannotCompare(
+            f"{actual.title} and {expected.title} have no model in common: {_some(ours)} against {_some(theirs)}"
+        )
+
+
+def _some(names: set[str]) -> str:
+    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _check_environment(actual: Side, expected: Side, reports: list[RuleReport], is_allowed: bool) -> list[str]:
+    differing = [
+        f"{name}: {actual.environment[name]} against {expected.environment[name]}"
+        for name in actual.environment
+        if name in expected.environment and actual.environment[name] != expected.environment[name]
+    ]
+    measuring = [it.rule.name for it in reports if it.rule.is_performance and not it.lacks]
+    unknown = [
+        f"the GPU or processor of {side.title} is not known: {', '.join(measuring)} may compare machines, not code"
+        for side in (actual, expected)
+        if measuring and "hardware" not in side.environment and any(row.series for row in side.rows)
+    ]
+    if not differing:
+        return unknown
+    said = f"the surroundings differ: {'; '.join(differing)}"
+    if measuring and not is_allowed:
+        raise CannotCompare(
+            f"{said}. {', '.join(measuring)} would compare machines, not code",
+            flags="give --allow-environment-change, or name other rules with --rule",
+        )
+    return [*unknown, f"{said} ({', '.join(measuring)} compare across that)" if measuring else said]

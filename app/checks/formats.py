@@ -1,0 +1,270 @@
+"""Write what a check found for a terminal and a CI log: what fails first, then a line a rule."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from compileboard.app.checks.decision import Report, RuleReport
+from compileboard.app.checks.rules import incidents
+from compileboard.app.checks.rules.model import IMPROVED, PASS, Verdict
+from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.reports.markdown import code, prose, table
+from compileboard.app.reports.output import write_file
+
+_MOST_WIDTH = 60
+
+
+def write_table(report: Report, *, every: bool = False) -> Iterator[str]:
+    """Yield the lines; with `every` also the verdicts that pass."""
+    yield report.headline
+    for warning in report.warnings:
+        yield f"warning: {warning}"
+    shown = [it for rule in report.rules for it in rule.verdicts if every or it.outcome != PASS]
+    shown.sort(key=lambda it: not report.fails(it))
+    if shown:
+        yield ""
+        yield from _columns([_cells(it) for it in shown])
+    yield ""
+    yield from _columns([(it.rule.name, _sum_up(it)) for it in report.rules])
+    if report.failures or report.due:
+        yield ""
+        yield textwrap.fill(next_step(report), 110)
+
+
+def _cells(it: Verdict) -> tuple[str, ...]:
+    return (it.word, it.rule, one_line(it.name), one_line(it.detail))
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [min(_MOST_WIDTH, max(len(row[n]) for row in rows)) for n in range(len(rows[0]) - 1)]
+    for row in rows:
+        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]).rstrip()
+
+
+def _sum_up(it: RuleReport) -> str:
+    if it.lacks:
+        return f"not compared: {it.lacks}"
+    return ", ".join(f"{count} {word}" for word, count in it.counts.items()) or "nothing to compare"
+
+
+def next_step(report: Report) -> str:
+    """Say what to do about a check that did not pass."""
+    if not report.failures:
+        names = ", ".join(it.rule.name for it in report.due)
+        return (
+            f"The baseline has what {names} compare{'' if len(report.due) > 1 else 's'} and the run has not: measure "
+            "it, or name the rules that are wanted (--rule)."
+        )
+    if all(it.rule == incidents.RULE.name for it in report.failures):
+        return "Mend what got worse, or acknowledge the finding, or ignore it with a reason, at /findings/ID."
+    if report.baseline is None:
+        return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."
+    kind, _space, name = report.baseline.partition(" ")
+    keep = f"compileboard baseline update {name}" if kind == "baseline" else "compileboard baseline save NAME"
+    keep = "change that file" if report.baseline.endswith(".csv") else f"{keep} --run ID"
+    if any(it.outcome == IMPROVED for it in report.failures):
+        better = "--allow-improvement lets what got better pass"
+        return f"If these changes are meant, keep them as the new baseline ({keep}); {better}."
+    return f"If these changes are meant, keep them as the new baseline: {keep}."
+
+
+def one_line(text: str) -> str:
+    """Write other people's text on one line, without what moves a terminal's cursor."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+_MOST_ROWS = 200  # GitHub takes 1 MiB of a step's summary
+_DETAIL = 400
+
+
+def write_markdown(report: Report) -> Iterator[str]:
+    """Yield the lines."""
+    mark = {0: "✅", 1: "❌"}.get(report.exit_code, "⚠️")
+    yield f"### {mark} {prose(report.headline, 300)}"
+    yield ""
+    for warning in report.warnings:
+        yield f"> ⚠️ {prose(warning, _DETAIL)}"
+        yield ""
+    yield from table(
+        ["Rule", "Result"], [[code(it.rule.name), _sum_up_markdown(it.counts, it.lacks)] for it in report.rules]
+    )
+    if report.failures:
+        yield from _section("What fails", report.failures)
+    if report.exit_code:
+        yield ""
+        yield prose(next_step(report), _DETAIL)
+    notes = [it for rule in report.rules for it in rule.verdicts if it.outcome != PASS and not report.fails(it)]
+    if notes:
+        yield ""
+        yield f"<details><summary>What does not fail and is worth a look ({len(notes)})</summary>"
+        yield from _section("", notes)
+        yield ""
+        yield "</details>"
+
+
+def _sum_up_markdown(counts: dict[str, int], lacks: str) -> str:
+    if lacks:
+        return f"not compared: {prose(lacks)}"
+    return ", ".join(f"{count} {prose(word)}" for word, count in counts.items()) or "nothing to compare"
+
+
+def _section(title: str, verdicts: list[Verdict]) -> Iterator[str]:
+    yield ""
+    if title:
+        yield f"#### {title}"
+        yield ""
+    rows = [
+        [code(it.word), code(it.rule), prose(it.name), prose(it.detail, _DETAIL) if it.detail else ""]
+        for it in verdicts
+    ]
+    yield from table(["Verdict", "Rule", "Model", "Why"], rows[:_MOST_ROWS])
+    if len(rows) > _MOST_ROWS:
+        yield ""
+        yield f"… and {len(rows) - _MOST_ROWS} more"
+
+
+def make_json(report: Report) -> dict[str, Any]:
+    """Return what a check found as plain values."""
+    return {
+        "passed": report.exit_code == 0,
+        "exit_code": report.exit_code,
+        "headline": report.headline,
+        "run": report.run,
+        "baseline": report.baseline,
+        "warnings": list(report.warnings),
+        "rules": [
+            {
+                "name": it.rule.name,
+                "about": it.rule.said,
+                "not_compared": it.lacks or None,
+                "counts": it.counts,
+                "verdicts": [
+                    {
+                        "name": verdict.name,
+                        "verdict": verdict.word,
+                        "outcome": verdict.outcome,
+                        "fails": report.fails(verdict),
+                        "detail": verdict.detail,
+                    }
+                    for verdict in it.verdicts
+                ],
+            }
+            for it in report.rules
+        ],
+    }
+
+
+# What XML 1.0 cannot say at all, escaped or not.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(report: Report) -> bytes:
+    """Return the document."""
+    root = ElementTree.Element("testsuites", name="compileboard check")
+    totals = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    for it in report.rules:
+        suite = ElementTree.SubElement(root, "testsuite", name=it.rule.name)
+        for name, count in _fill(suite, report, it).items():
+            suite.set(name, str(count))
+            totals[name] += count
+        suite.set("time", "0")
+    for name in ("tests", "failures", "errors"):
+        root.set(name, str(totals[name]))
+    ElementTree.indent(root)
+    body: bytes = ElementTree.tostring(root, encoding="utf-8")
+    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + body + b"\n"
+
+
+def _fill(suite: ElementTree.Element, report: Report, rule: RuleReport) -> dict[str, int]:
+    counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    if rule.lacks:
+        case = _case(suite, rule.rule.name, "the rule")
+        if rule.is_due:
+            ElementTree.SubElement(case, "error", type="NOT_COMPARED", message=_clean(rule.lacks))
+            return counts | {"tests": 1, "errors": 1}
+        ElementTree.SubElement(case, "skipped", message=_clean(rule.lacks))
+        return counts | {"tests": 1, "skipped": 1}
+    by_name: dict[str, list[Verdict]] = {}
+    for it in rule.verdicts:
+        by_name.setdefault(it.name, []).append(it)
+    for name, verdicts in by_name.items():
+        case = _case(suite, rule.rule.name, name)
+        counts["tests"] += 1
+        failing = [it for it in verdicts if report.fails(it)]
+        said = "\n".join(f"{it.word} {it.detail}".rstrip() for it in failing or verdicts)
+        if failing:
+            counts["failures"] += 1
+            failure = ElementTree.SubElement(case, "failure", type=failing[0].word)
+            failure.set("message", _clean(f"{failing[0].word} {failing[0].detail}".rstrip()))
+            failure.text = _clean(said)
+        else:
+            ElementTree.SubElement(case, "system-out").text = _clean(said)
+    return counts
+
+
+def _case(suite: ElementTree.Element, rule: str, name: str) -> ElementTree.Element:
+    return ElementTree.SubElement(suite, "testcase", classname=f"compileboard.{rule}", name=_clean(name), time="0")
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+STDOUT = "-"
+
+
+def check_targets(targets: Mapping[str, str | None]) -> None:
+    """Look whether every target, by its flag, can be written; None is one that nobody asked for.
+
+    Raises: CannotCompare if one cannot, or two are the same.
+    """
+    known: dict[str, str] = {}
+    for flag, target in targets.items():
+        if target is None:
+            continue
+        path = target if target == STDOUT else os.path.realpath(target)
+        if path in known:
+            where = "stdout" if path == STDOUT else target
+            raise CannotCompare(f"{known[path]} and {flag} both go to {where}; give one of them another file")
+        known[path] = flag
+        if path != STDOUT and (problem := _find_problem(path)):
+            raise CannotCompare(f"{flag}: cannot write {target}: {problem}")
+
+
+def _find_problem(path: str) -> str:
+    folder = os.path.dirname(path)
+    if os.path.isdir(path):
+        return "it is a folder; give a file's name"
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder}"
+    if not os.access(folder, os.W_OK | os.X_OK) or (os.path.exists(path) and not os.access(path, os.W_OK)):
+        return "permission denied"
+    return ""
+
+
+def write_outputs(documents: Iterable[tuple[str | None, bytes]], table: Iterable[str]) -> None:
+    """Write every document where it goes; the table goes to stdout where no document does.
+
+    Raises: OSError if a file or stdout cannot be written; a reader of stdout that has read enough is no error.
+    """
+    text = None
+    for target, body in documents:
+        if target == STDOUT:
+            text = body.decode()
+        elif target:
+            write_file(target, [body])
+    try:
+        if text is None:
+            sys.stdout.writelines(f"{line}\n" for line in table)
+        else:
+            sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

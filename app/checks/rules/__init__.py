@@ -1,0 +1,51 @@
+"""Rules that compare a run with a baseline: pure functions, one module a rule, all of them in RULES.
+
+Those named after one of upstream's checkers give that checker's verdicts and its exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compileboard.app.checks.rules import (
+    accuracy,
+    distinct,
+    graph_breaks,
+    incidents,
+    memory,
+    missing_model,
+    performance,
+    pr_time,
+    speedup,
+)
+from compileboard.app.checks.rules.model import Rule
+
+RULES: tuple[Rule, ...] = (
+    accuracy.RULE,
+    graph_breaks.RULE,
+    graph_breaks.EXACT_RULE,
+    performance.RULE,
+    memory.RULE,
+    pr_time.RULE,
+    accuracy.CSV_RULE,
+    missing_model.RULE,
+    missing_model.MISSING_BASELINE_RULE,
+    distinct.NEW_BREAKS_RULE,
+    distinct.NEW_RECOMPILES_RULE,
+    speedup.RULE,
+    incidents.RULE,
+)
+DEFAULT = "default"
+
+
+def find_rules(names: Iterable[str]) -> list[Rule]:
+    """Return the named rules in the list's order; `default` is all those that are default.
+
+    Raises: ValueError if there is no such rule.
+    """
+    known = {rule.name: rule for rule in RULES}
+    wanted = list(names) or [DEFAULT]
+    for name in wanted:
+        if name not in known and name != DEFAULT:
+            raise ValueError(f"there is no rule {name[:80]!r}; the rules are {', '.join([DEFAULT, *known])}")
+    return [rule for rule in RULES if rule.name in wanted or (rule.is_default and DEFAULT in wanted)]

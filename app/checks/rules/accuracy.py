@@ -1,0 +1,87 @@
+"""`accuracy`: every model's verdict is the expected one, as upstream's check_accuracy.py decides.
+
+Source: pytorch benchmarks/dynamo/check_accuracy.py at 005a514
+"""
+
+from __future__ import annotations
+
+from compileboard.app.checks.rules.model import (
+    FAIL,
+    IMPROVED,
+    NOTE,
+    PASS,
+    Rule,
+    RuleOptions,
+    Side,
+    Verdict,
+    is_empty,
+    need_columns,
+    show,
+)
+
+
+def check(actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+    """Compare the verdict of every model of the run; one that is only in the baseline is `vanished`'s."""
+    verdicts = []
+    for row in actual.rows:
+        found, wanted = actual.get(row.name, "accuracy"), expected.get(row.name, "accuracy")
+        word = _word(row.name, found, wanted, options)
+        detail = "" if word in ("PASS", "XFAIL") else f"accuracy={show(found)}, expected={show(wanted)}"
+        verdicts.append(RULE.make(row.name, word, detail))
+    return verdicts
+
+
+def _word(name: str, found: object, wanted: object, options: RuleOptions) -> str:
+    if found is None:
+        return "MISSING_ACCURACY"
+    if wanted is None:
+        return "MISSING_EXPECTED"
+    if found == wanted:
+        return "PASS" if wanted == "pass" else "XFAIL"
+    if name in options.flaky:
+        return "PASS_BUT_FLAKY" if found == "pass" else "FAIL_BUT_FLAKY"
+    return "IMPROVED" if found == "pass" else "FAIL"
+
+
+RULE = Rule(
+    name="accuracy",
+    said="every model's accuracy is the expected one",
+    source="check_accuracy.py",
+    words={
+        "PASS": PASS,
+        "XFAIL": PASS,
+        "PASS_BUT_FLAKY": NOTE,
+        "FAIL_BUT_FLAKY": NOTE,
+        "IMPROVED": IMPROVED,
+        "FAIL": FAIL,
+        "MISSING_ACCURACY": FAIL,
+        "MISSING_EXPECTED": FAIL,
+    },
+    check=check,
+    applies=need_columns("accuracy", both=True),
+    is_default=True,
+    columns=("accuracy",),
+)
+
+
+def check_csv(actual: Side, _expected: Side, _options: RuleOptions) -> list[Verdict]:
+    """Look for "pass" in every model's accuracy."""
+    verdicts = []
+    for row in actual.rows:
+        found = row.cells.get("accuracy")
+        if is_empty(found):
+            verdicts.append(CSV_RULE.make(row.name, "FAIL", "no accuracy was said"))
+        else:
+            verdicts.append(CSV_RULE.make(row.name, "PASS" if "pass" in str(found) else "FAIL", str(found)))
+    return verdicts
+
+
+CSV_RULE = Rule(
+    name="csv",
+    said='every accuracy has "pass" in it; needs no baseline',
+    source="check_csv.py",
+    words={"PASS": PASS, "FAIL": FAIL},
+    check=check_csv,
+    applies=need_columns("accuracy"),
+    needs_baseline=False,
+)

@@ -1,0 +1,76 @@
+"""`memory`: the compression ratio is at least 0.95 of the expected one, as upstream decides.
+
+Of our own runs, what is below that is judged as Compare judges it: a peak measured less than three times decides
+nothing.
+
+Source: pytorch benchmarks/dynamo/check_memory_compression_ratio.py at 20e7b45
+"""
+
+from __future__ import annotations
+
+from compileboard.app.analysis.comparison.verdicts import decide
+from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.app.checks.rules.model import (
+    FAIL,
+    NOTE,
+    PASS,
+    Rule,
+    RuleInput,
+    RuleOptions,
+    Side,
+    Verdict,
+    need_columns,
+    read_number,
+    show,
+)
+
+SHARE = 0.95
+COLUMN = "compression_ratio"
+WORDS = {"worse": "FAIL", "single": "FEW_SAMPLES"}
+
+
+def check(actual: Side, expected: Side, _options: RuleOptions) -> list[Verdict]:
+    """Compare the compression ratio of every model of the run; one that the baseline lacks is only named."""
+    known = {row.name: row for row in expected.rows}
+    verdicts = []
+    for row in actual.rows:
+        found, wanted = actual.get(row.name, COLUMN), expected.get(row.name, COLUMN)
+        found_ratio, wanted_ratio = read_number(found), read_number(wanted)
+        if wanted is None:
+            verdicts.append(RULE.make(row.name, "MISSING", f"{COLUMN}={_show(found)}, no expected one"))
+            continue
+        detail = f"{COLUMN}={_show(found)}, expected={_show(wanted)}"
+        if found_ratio is None or wanted_ratio is None:
+            word = "FAIL"
+        elif found_ratio >= wanted_ratio * SHARE:
+            word = "PASS"
+        else:
+            word, why = _judge(row, known[row.name], found_ratio, wanted_ratio)
+            detail += f"; {why}" if word != "FAIL" else ""
+        verdicts.append(RULE.make(row.name, word, detail))
+    return verdicts
+
+
+def _judge(row: RuleInput, other: RuleInput, found: float, wanted: float) -> tuple[str, str]:
+    if not (row.repeats or other.repeats):  # upstream's files
+        return "FAIL", ""
+    delta = decide(BY_NAME[COLUMN], other.measure(COLUMN, wanted), row.measure(COLUMN, found))
+    return WORDS.get(delta.verdict, "NOISE"), delta.detail
+
+
+def _show(cell: object) -> str:
+    value = read_number(cell)
+    return show(cell) if value is None else f"{value:.2f}"
+
+
+RULE = Rule(
+    name="memory",
+    said="every compression ratio is at least 0.95 of the expected one",
+    source="check_memory_compression_ratio.py",
+    words={"PASS": PASS, "NOISE": PASS, "MISSING": NOTE, "FEW_SAMPLES": NOTE, "FAIL": FAIL},
+    check=check,
+    applies=need_columns(COLUMN, both=True),
+    is_default=True,
+    columns=(COLUMN,),
+    is_performance=True,
+)

@@ -1,0 +1,192 @@
+"""What rules compare, and what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from compileboard.app.analysis.comparison.verdicts import Measurement, pick_samples
+from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.app.queries.fleet.incidents import SeriesChange
+
+# What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
+PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
+
+
+@dataclass(frozen=True)
+class RuleInput:
+    """Hold what was said of one model, by upstream's column names.
+
+    An absent column is not in `cells`; an empty one is NaN, as upstream's checkers tell the two apart.
+    """
+
+    name: str
+    cells: Mapping[str, Any]
+    series: Mapping[str, Any] = field(default_factory=dict)  # suite, mode, dtype, …: empty where only a name is known
+    key: str = ""  # what its graph breaks and causes have as `model`, before sides are paired
+    # Of our own runs, as Compare reads them. A file of upstream's has none.
+    repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def measure(self, metric: str, value: float, interval: tuple[float, float] | None = None) -> Measurement:
+        """Return one of its numbers with the samples that it was made of, where these are known."""
+        samples = pick_samples(BY_NAME[metric], self.repeats) if self.repeats else None
+        return Measurement(value, interval, samples)
+
+
+@dataclass(frozen=True)
+class RuleDistinct:
+    """Hold one distinct graph break or cause of recompiles, with the model that had it where the task tells."""
+
+    fingerprint: str
+    model: str | None
+    reason: str
+    count: int
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+    kind: str | None = None  # torch's id of a graph break, the category of a guard
+
+
+@dataclass(frozen=True)
+class OpenIncident:
+    """Hold one open finding, with the keys of the rows that it is about."""
+
+    keys: tuple[str, ...]
+    finding: SeriesChange
+
+
+@dataclass(frozen=True)
+class Side:
+    """Hold one side of a comparison. What is None was never recorded, or looked for, not absent."""
+
+    title: str
+    rows: tuple[RuleInput, ...]
+    breaks: tuple[RuleDistinct, ...] | None = None
+    causes: tuple[RuleDistinct, ...] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[OpenIncident, ...] | None = None
+
+    def names(self) -> set[str]:
+        """Return the names of its rows."""
+        return {row.name for row in self.rows}
+
+    def get(self, name: str, column: str) -> Any | None:
+        """Return a cell; None where the column is absent or the name is not that of exactly one row."""
+        found = self._by_name.get(name, ())
+        return found[0].cells.get(column) if len(found) == 1 else None
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[RuleInput]]:
+        found: dict[str, list[RuleInput]] = {}
+        for row in self.rows:
+            found.setdefault(row.name, []).append(row)
+        return found
+
+    def has(self, column: str) -> bool:
+        """Tell whether any row has that column."""
+        return any(column in row.cells for row in self.rows)
+
+
+@dataclass(frozen=True)
+class RuleOptions:
+    """Hold what a rule may be told."""
+
+    flaky: frozenset[str] = frozenset()
+    threshold: float | None = None
+    threshold_scale: float = 1.0
+    metric: str = "speedup"
+    fail_on_improvement: bool = False
+    noise_margin: float = 0.015  # of pr-time, where the baseline has none: what upstream gives most benchmarks
+    tolerance: float = 0.05  # of speedup: a smaller change is none
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Say what a rule found of one model."""
+
+    rule: str
+    name: str
+    word: str
+    outcome: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Describe one rule. `words` are its verdicts; `applies` says of what it needs which is missing, else ''."""
+
+    name: str
+    said: str
+    source: str  # upstream's checker, or ours
+    words: Mapping[str, str]  # verdict -> outcome
+    check: Callable[[Side, Side, RuleOptions], list[Verdict]]
+    applies: Callable[[Side, Side, RuleOptions], str]
+    is_default: bool = False
+    is_performance: bool = False  # means something on like machines alone
+    needs_baseline: bool = True
+    columns: tuple[str, ...] = ()  # a model of our own runs of which neither side says any of these is left out
+
+    def make(self, name: str, word: str, detail: str = "") -> Verdict:
+        """Make a verdict of this rule."""
+        return Verdict(self.name, name, word, self.words[word], detail)
+
+
+def is_empty(cell: Any) -> bool:
+    """Tell whether a cell says nothing."""
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+def read_number(cell: Any) -> float | None:
+    """Read a cell as a number; None where it is none or not finite."""
+    if isinstance(cell, bool):
+        return None
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def read_counter(cell: Any) -> int | None:
+    """Read a cell as a count; None where it is none."""
+    value = read_number(cell)
+    return int(value) if value is not None and value >= 0 and value.is_integer() else None
+
+
+def show(cell: Any) -> str:
+    """Write a cell, a whole number without its point."""
+    if is_empty(cell):
+        return "None" if cell is None else "nan"
+    value = read_number(cell)
+    return str(int(value)) if value is not None and value.is_integer() else str(cell)
+
+
+def describe_lack(side: Side, columns: Sequence[str]) -> str:
+    """Say why a side has none of these columns: a run without results may have recorded what they count."""
+    names = " or ".join(columns)
+    if side.rows:
+        return f"the results of {side.title} have no {names}"
+    breaks = sum(it.count for it in side.breaks or ()) if "graph_breaks" in columns else 0
+    recorded = f"; new-breaks compares its recorded graph breaks ({breaks})" if breaks else ""
+    return f"{side.title} has no benchmark results{recorded}"
+
+
+def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, RuleOptions], str]:
+    """Make a rule's `applies`: some row of the run, or of each side, has one of these columns."""
+
+    def applies(actual: Side, expected: Side, _options: RuleOptions) -> str:
+        for side, asked in ((actual, True), (expected, both)):
+            if asked and not any(side.has(column) for column in columns):
+                return describe_lack(side, columns)
+        return ""
+
+    return applies
+
+
+def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Put what fails first, and keep the order within."""
+    rank = {FAIL: 0, IMPROVED: 1, NOTE: 2, PASS: 3}
+    return sorted(verdicts, key=lambda it: rank[it.outcome])

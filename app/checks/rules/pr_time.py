@@ -1,0 +1,119 @@
+"""`pr-time`: counts of instructions within each benchmark's margin, as upstream's check_results.py decides.
+
+A win fails too: the expected number has to follow, or the next regression hides in it.
+Source: pytorch benchmarks/dynamo/pr_time_benchmarks/check_results.py at 0140b62
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compileboard.app.checks.rules.model import (
+    FAIL,
+    IMPROVED,
+    NOTE,
+    PASS,
+    Rule,
+    RuleOptions,
+    Side,
+    Verdict,
+    describe_lack,
+    read_number,
+)
+
+COLUMNS = ("compile_time_instruction_count", "instruction_count")
+KEPT_DIGITS = 4
+
+
+def metric_margin(metric: str) -> str:
+    """Name the cell that has a metric's noise margin; None in it is no margin."""
+    return f"{metric}_noise_margin"
+
+
+def list_counts(side: Side) -> dict[tuple[str, str], int]:
+    """List the counts of a side by benchmark and metric."""
+    found = {}
+    for row in side.rows:
+        for column, cell in row.cells.items():
+            value = read_number(cell)
+            if value is not None and (column in COLUMNS or metric_margin(column) in row.cells):
+                found[row.name, column] = cell if isinstance(cell, int) else int(value)
+    return found
+
+
+def check(actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+    """Compare every expected count with the run's, then name those that nothing is expected of."""
+    found = list_counts(actual)
+    wanted = list_counts(expected)
+    verdicts = []
+    for (name, metric), value in wanted.items():
+        count = found.get((name, metric))
+        if count is None:
+            verdicts.append(RULE.make(name, "MISSING", f"{metric} is not in the run, expected {value}"))
+            continue
+        margin = _margin(expected, name, metric, options)
+        ratio = _ratio(count, value)
+        detail = f"{metric}={count} {ratio:+.2f}%, expected {value} ±{margin * 100:.2f}%"
+        verdicts.append(RULE.make(name, _word(count, value, margin), detail))
+    extra = (key for key in found if key not in wanted)
+    return verdicts + [
+        RULE.make(name, "MISSING_REGRESSION_TEST", f"{metric}={found[name, metric]}") for name, metric in extra
+    ]
+
+
+def propose(actual: Side, expected: Side, options: RuleOptions) -> Iterator[tuple[str, str, int, float]]:
+    """Yield the rows of a new baseline: what moved by more than a third of its margin follows, the rest stays."""
+    found = list_counts(actual)
+    for (name, metric), value in list_counts(expected).items():
+        margin = _margin(expected, name, metric, options)
+        count = found.get((name, metric), value)
+        has_moved = abs(_ratio(count, value)) > margin * 100 / 3
+        yield name, metric, round_down(count) if has_moved else value, margin
+
+
+def round_down(number: int) -> int:
+    """Keep the first four digits and write zeros for the others."""
+    dropped: int = 10 ** max(0, len(str(abs(number))) - KEPT_DIGITS)
+    return (number // dropped) * dropped
+
+
+def _margin(expected: Side, name: str, metric: str, options: RuleOptions) -> float:
+    margin = read_number(expected.get(name, metric_margin(metric)))
+    return options.noise_margin if margin is None else margin
+
+
+def _ratio(count: int, value: int) -> float:
+    if value == 0:
+        return 0.0 if count == 0 else 100.0
+    return float(count - value) * 100 / value
+
+
+def _word(count: int, value: int, margin: float) -> str:
+    if count > value + value * margin:
+        return "REGRESSION"
+    return "WIN" if count < value - value * margin else "PASS"
+
+
+def _applies(actual: Side, expected: Side, _options: RuleOptions) -> str:
+    for side in (actual, expected):
+        if not list_counts(side):
+            return describe_lack(side, COLUMNS)
+    return ""
+
+
+RULE = Rule(
+    name="pr-time",
+    said="every count of instructions within its margin; a win fails too, and a new baseline is proposed",
+    source="pr_time_benchmarks/check_results.py",
+    words={
+        "PASS": PASS,
+        "MISSING_REGRESSION_TEST": NOTE,
+        "WIN": IMPROVED,
+        "REGRESSION": FAIL,
+        "MISSING": FAIL,
+    },
+    check=check,
+    applies=_applies,
+    is_default=True,
+    is_performance=True,
+)

@@ -1,0 +1,359 @@
+"""What `export --suite` adds: the period, what the suite was measured as, and the report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import sys
+import time
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from compileboard.app.format import format_plural
+from compileboard.app.queries.fleet.runs import find_run_ids, get_latest
+from compileboard.app.queries.fleet.sides import name_runs
+from compileboard.app.queries.fleet.trends import TrendFilter
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run.run import get_run
+from compileboard.app.reports import FOLDERS, FORMATS, SUITE_TABLES, TABULAR
+from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
+from compileboard.app.reports.output import fail, write_output
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+
+SET_OPTIONS = ("mode", "dtype", "device", "hardware", "backend", "branch")
+_OPTIONS = ("since", "until", "last", *SET_OPTIONS, "dynamic", "world_size", "definition")
+
+
+def add_suite_options(parser: argparse.ArgumentParser) -> None:
+    """Describe what chooses a suite's period and what it was measured as."""
+    group = parser.add_argument_group("a suite over a period (--suite)")
+    group.add_argument("--since", metavar="WHEN", help="Where it begins: 2026-10-01 (UTC), or how long ago, as 30d.")
+    group.add_argument("--until", metavar="WHEN", help="Where it ends; a day is in it. Default: now.")
+    group.add_argument("--last", metavar="LENGTH", help="How long it is: 36h, 30d, 12w. Default: 30d.")
+    for name in SET_OPTIONS:
+        group.add_argument(f"--{name}", metavar="NAME", help=f"Only what has this {name}.")
+    group.add_argument("--dynamic", choices=("yes", "no"), help="Only dynamic shapes, or only static ones.")
+    group.add_argument("--world-size", type=int, metavar="N", help="Only runs of so many ranks.")
+    group.add_argument("--definition", choices=tuple(DEFINITIONS), help="How a suite is summed up. Default: hud.")
+
+
+def list_given(arguments: argparse.Namespace) -> list[str]:
+    """List the options of a suite's report that were given."""
+    return [f"--{name.replace('_', '-')}" for name in _OPTIONS if getattr(arguments, name) is not None]
+
+
+def read_wanted(arguments: argparse.Namespace) -> TrendFilter:
+    """Make a filter of what was given."""
+    return TrendFilter(
+        suite=arguments.suite,
+        **{name: getattr(arguments, name) for name in SET_OPTIONS},
+        dynamic=None if arguments.dynamic is None else arguments.dynamic == "yes",
+        world_size=arguments.world_size,
+    )
+
+
+def export_suite(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
+    """Write a suite over a period; return the exit code."""
+    # Imported here, as templates and charts are.
+    from compileboard.app.analysis.suite.period import read_period, read_suite_period
+    from compileboard.app.reports.suite import write_suite
+
+    now_us = time.time_ns() // 1000
+    period = read_period(arguments.since, arguments.until, arguments.last, now_us)
+    try:
+        found = read_suite_period(reader, read_wanted(arguments), period, arguments.definition)
+    except FilterError as error:
+        return fail(f"--{error}")
+    code = write_output(
+        arguments.output, write_suite(found, arguments.format, now_us, arguments.table or SUITE_TABLES[0])
+    )
+    for note in () if code else found.notes:
+        sys.stderr.write(f"compileboard: {note}\n")
+    return code
+
+
+EPILOG = """\
+formats:
+  html   one file to read and forward: opens offline, with charts, light and dark, printable
+         --payloads puts the run's graphs, generated code and guards into it, up to 64 MiB
+  json   everything recorded of the run, under the API's names
+  csv    one table for a spreadsheet or a program: --table names it
+  parquet  the same table with types, for pandas, DuckDB, Spark; needs pip install 'compileboard[parquet]'
+  md     a summary for a pull request's comment
+  upstream  the run's benchmark results as PyTorch's harness writes them: a folder of CSV and JSON that its own
+         checkers take (--output names the folder); --raw-timings adds each repeat's time
+
+examples:
+  %(prog)s --run 01JD3W --format html --output report.html
+  %(prog)s --run 01JD3W --format csv --table graph_breaks --output breaks.csv
+  %(prog)s --run latest --format upstream --output results
+  %(prog)s --run 01JD3W --format md --output - --no-source | gh pr comment 12 --body-file -
+  %(prog)s --compare branch:main 01JD3W --format md --output -
+  %(prog)s --compare previous latest --format html --output changes.html
+  %(prog)s --suite nightly --since 2026-10-01 --until 2026-10-31 --format html --output october.html
+  %(prog)s --site public --db team.db      the dashboard as files for any web server, docs/site.md
+
+--compare writes what changed from BASE to NEW as html, json, csv, parquet or md. A side is a run's id or its
+beginning, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME; of a commit, branch or version the newest run of
+each suite. NEW may be latest, the newest run; BASE latest or previous, which are of NEW's name and suite, the newest
+other run or the newest before it, as with `check`.
+
+--suite without --run and --compare writes what the suite came to over a period: start, end, change, trends, findings,
+failures. `compileboard report` writes such a file for every suite, for cron.
+
+The id is on the run's page and in `compileboard-collect list`; its beginning is enough if no other run has the same.
+Exit codes: 0 written, 1 no such run or suite or the output cannot be written, 2 the database cannot be used or a bad
+option.
+"""
+
+
+def add_parser(commands: Any) -> tuple[argparse.ArgumentParser, Any]:
+    """Describe `export` to the command line; return its parser and the group of what it can write."""
+    parser = commands.add_parser(
+        "export",
+        help="write a run's report, a comparison or a suite over a period as HTML, JSON, CSV, Parquet or Markdown",
+        description="Write one run's report, what changed between two sides, or a suite over a period. The file "
+        "appears whole or not at all; one that is there is replaced.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--run", metavar="ID", help="A run's id or its beginning, or latest.")
+    what.add_argument("--compare", nargs=2, metavar=("BASE", "NEW"), help="Two sides: what changed from BASE to NEW.")
+    parser.add_argument("--format", choices=(*FORMATS, *FOLDERS), help="What to write.")
+    parser.add_argument("--output", metavar="PATH", help="Where to write it; - is stdout. For upstream a folder.")
+    parser.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
+    parser.add_argument(
+        "--table",
+        choices=tuple(dict.fromkeys((*COLUMNS, *SUITE_TABLES))),
+        help=f"Which table csv or parquet has. Of a run: {', '.join(COLUMNS)}; default: {DEFAULT_TABLE}. "
+        f"Of a suite: {', '.join(SUITE_TABLES)}; default: {SUITE_TABLES[0]}.",
+    )
+    parser.add_argument("--payloads", action="store_true", help="Put graphs and code into it. For html and --site.")
+    parser.add_argument("--raw-timings", action="store_true", help="Add each repeat's time. For upstream alone.")
+    parser.add_argument("--suite", metavar="NAME", help="Write this suite over a period; with --compare, it alone.")
+    parser.add_argument("--anyway", action="store_true", help="Compare numbers across machines. For --compare.")
+    parser.add_argument("--no-source", action="store_true", help="Leave out the lines of the program's source code.")
+    add_suite_options(parser)
+    parser.set_defaults(function=export)
+    return parser, what  # app.site adds --site, which stands above this room
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write the report; return the exit code."""
+    refusal = _refuse(arguments)
+    if refusal is not None:
+        return fail(refusal, 2)
+    path = load_settings(os.environ, {"db": arguments.db}).db
+    try:
+        with closing(open_reader(path)) as reader:
+            return _export(reader, arguments)
+    except FilterError as error:
+        return fail(str(error), 2)
+    except StoreError as error:
+        return fail(str(error), 2)
+    except sqlite3.Error as error:
+        return fail(str(explain(error, path)), 2)
+
+
+def _refuse(arguments: argparse.Namespace) -> str | None:
+    """Say what of the options does not go together."""
+    if arguments.run is arguments.compare is arguments.suite is None:
+        return "say what to write: --run ID, --compare BASE NEW, --suite NAME or --site DIR"
+    missing = [f"--{name}" for name in ("format", "output") if getattr(arguments, name) is None]
+    if missing:
+        return f"{' and '.join(missing)} must be given: what to write, and where"
+    if arguments.table and arguments.format not in TABULAR:
+        return f"--table is for {' and '.join(TABULAR)} alone; --format is {arguments.format}"
+    if arguments.payloads and arguments.format != "html":
+        return f"--payloads is for html alone; --format is {arguments.format}"
+    if arguments.payloads and arguments.no_source:
+        return "--payloads and --no-source exclude each other: graphs and code have lines of the program inside"
+    return _refuse_folder(arguments) or _refuse_others(arguments)
+
+
+def _refuse_folder(arguments: argparse.Namespace) -> str | None:
+    if arguments.format not in FOLDERS:
+        return "--raw-timings is for upstream alone" if arguments.raw_timings else None
+    if arguments.output == "-":
+        return f"{arguments.format} is a folder of files, which stdout cannot take; give --output a folder's name"
+    if arguments.no_source:
+        return f"{arguments.format} has no line of source to leave out; call it without --no-source"
+    return None
+
+
+def _refuse_others(arguments: argparse.Namespace) -> str | None:
+    """Say which option belongs to another report."""
+    given = list_given(arguments)
+    if arguments.run is not None:
+        given += [f"--{name}" for name in ("suite", "anyway") if getattr(arguments, name)]
+        if given:
+            return f"{' and '.join(given)} {'is' if len(given) == 1 else 'are'} not for --run"
+        known: tuple[str, ...] = tuple(COLUMNS)
+    else:
+        what = "--compare" if arguments.compare else "--suite"
+        if arguments.format in FOLDERS:
+            return f"{what} is written as {', '.join(FORMATS)}; --format is {arguments.format}"
+        given = given if arguments.compare else ["--anyway"] if arguments.anyway else []
+        given += [f"--{it.replace('_', '-')}" for it in ("payloads", "no_source") if getattr(arguments, it)]
+        known = () if arguments.compare else SUITE_TABLES
+        if arguments.compare and arguments.table:
+            given.append("--table")
+        if given:
+            return f"{given[0]} is not for {what}, which has none of it"
+    if arguments.table and arguments.table not in known:
+        return f"--table {arguments.table} is of another report; known here are {', '.join(known)}"
+    return None
+
+
+def _compare(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
+    # Imported here, as templates and charts are.
+    from compileboard.app.analysis.comparison.sides import read_comparison
+    from compileboard.app.reports.comparison import write_comparison
+
+    try:
+        base, new = name_runs(reader, *arguments.compare)
+        found = read_comparison(reader, base, new, anyway=arguments.anyway, suite=arguments.suite)
+    except FilterError as error:
+        return fail(f"--compare {error}")
+    return write_output(arguments.output, write_comparison(found, arguments.format, time.time_ns() // 1000))
+
+
+def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
+    if arguments.compare:
+        return _compare(reader, arguments)
+    if arguments.run is None:
+        return export_suite(reader, arguments)
+    # Imported here: templates and charts, which no other command needs.
+    from compileboard.app.reports.run.formats import write_report
+
+    found = _find(reader, arguments.run)
+    if len(found) > 1:
+        return fail(f"--run {arguments.run!r} fits several runs, give more of the id: {', '.join(found[:3])}, …")
+    detail = get_run(reader, found[0]) if found else None
+    if detail is None:
+        known = "compileboard-collect list"
+        return fail(f"there is no run {arguments.run!r} in this database; `{known}` lists the runs")
+    if arguments.format in FOLDERS:
+        return _export_folder(reader, detail.run.id, arguments)
+    table, source = arguments.table or DEFAULT_TABLE, not arguments.no_source
+    now_us, payloads = time.time_ns() // 1000, arguments.payloads
+    pieces = write_report(reader, detail, arguments.format, table, source, now_us, payloads=payloads)
+    return write_output(arguments.output, pieces)
+
+
+def _find(reader: sqlite3.Connection, text: str) -> list[str]:
+    if text == "latest":
+        newest = get_latest(reader)
+        return [newest.id] if newest else []
+    return find_run_ids(reader, text)
+
+
+def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.Namespace) -> int:
+    from compileboard.app.queries.run.models import load_measured, load_task_breaks
+    from compileboard.collectors.formats.output_tables import is_written
+    from compileboard.collectors.formats.writer import write_directory
+
+    results = load_measured(reader, run_id)
+    if not results:
+        return fail(f"run {run_id} has no benchmark results; `compileboard-collect bench` records some")
+    if not any(is_written(it) for it in results):
+        whys = sorted({it.reason or it.experiment for it in results})[:3]
+        counted = format_plural(len(results), "result")
+        return fail(
+            f"upstream's files have no row for any of the {counted} of run {run_id} ({', '.join(whys)}): "
+            "they hold what was measured or failed; nothing was written. `--format csv --table results` writes these"
+        )
+    breaks = load_task_breaks(reader, run_id)
+    try:
+        names = write_directory(results, breaks, arguments.output, raw_timings=arguments.raw_timings)
+    except OSError as error:
+        return fail(f"cannot write {arguments.output}: {error.strerror or error}")
+    sys.stderr.write(f"compileboard: {format_plural(len(names), 'file')} written to {arguments.output}\n")
+    return 0
+
+
+DEFAULT_RUNS = 200
+DEFAULT_PAGES = 10_000
+# What --site takes; every other option of `export` belongs to a report.
+_OURS = frozenset(("site", "runs", "pages", "db", "payloads", "no_source", "command", "function"))
+
+
+def add_site_parser(commands: Any) -> None:
+    """Describe `export` to the command line, the static site with it."""
+    parser, what = add_parser(commands)
+    what.add_argument("--site", metavar="DIR", help="Write the dashboard as static files into this folder.")
+    parser.add_argument(
+        "--runs", type=_count, metavar="N", help=f"Newest runs with pages. Default: {DEFAULT_RUNS}. For --site."
+    )
+    parser.add_argument(
+        "--pages", type=_count, metavar="N", help=f"Most pages to write. Default: {DEFAULT_PAGES}. For --site."
+    )
+    parser.set_defaults(function=partial(_choose, parser, parser.get_default("function")))
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1_000_000):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1000000")
+    return int(text)
+
+
+def _choose(parser: argparse.ArgumentParser, export_report: Any, arguments: argparse.Namespace) -> int:
+    if arguments.site is not None:
+        return _export_site(parser, arguments)
+    if arguments.runs or arguments.pages:
+        return _fail("--runs and --pages are for --site", 2)
+    return int(export_report(arguments))
+
+
+def _export_site(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    given = [name for name, value in vars(arguments).items() if name not in _OURS and value != parser.get_default(name)]
+    if given:
+        return _fail(f"--{given[0].replace('_', '-')} is for a report; --site has none of it", 2)
+    if arguments.payloads and arguments.no_source:
+        return _fail(
+            "--payloads and --no-source exclude each other: graphs and code have lines of the program inside", 2
+        )
+    # Imported here: pages, templates and charts, which no other command needs.
+    from compileboard.app.site.export import ExportOptions, export_site
+    from compileboard.app.site.folder import FolderError
+
+    settings = load_settings(os.environ, {"db": arguments.db})
+    wishes = ExportOptions(
+        arguments.site,
+        runs=arguments.runs or DEFAULT_RUNS,
+        pages=arguments.pages or DEFAULT_PAGES,
+        payloads=arguments.payloads,
+        source=not arguments.no_source,
+        now_us=time.time_ns() // 1000,
+    )
+    try:
+        with closing(open_reader(settings.db)) as reader:
+            written = export_site(reader, settings, wishes, _print_progress if sys.stderr.isatty() else None)
+    except FolderError as error:
+        return _fail(str(error))
+    except StoreError as error:
+        return _fail(str(error), 2)
+    except sqlite3.Error as error:
+        return _fail(str(explain(error, settings.db)), 2)
+    except OSError as error:
+        return _fail(f"cannot write {arguments.site}: {error.strerror or error}; what was there is as it was")
+    for line in written.describe(arguments.site):
+        sys.stderr.write(f"compileboard: {line}\n")
+    return 1 if written.failed else 0
+
+
+def _print_progress(text: str) -> None:
+    """Show how far it is, on one line that the next one replaces."""
+    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.flush()
+
+
+def _fail(message: str, code: int = 1) -> int:
+    sys.stderr.write(f"compileboard: {message}\n")
+    return code

@@ -1,0 +1,264 @@
+"""Where sent logs wait, and how each import stands: files in one private folder, so that any worker can answer.
+
+<database>-imports/          0700, beside the database: its disk has the room, /tmp may be memory
+    admit                    locked while an import is let in or a dead one is cleared away
+    running                  locked by the import that runs in the first lane
+    running-long             locked by the import that runs in the second
+    <id>.json                how an import stands, kept for a day
+    <id>/                    its files, until it has ended
+    <id>/alive               locked by the process that looks after it, for as long as it does
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from compileboard.app.imports.options import UploadRejected
+
+STATES = ("receiving", "waiting", "running", "done", "failed")
+ENDED = ("done", "failed")
+KEEP_US = 86_400 * 1_000_000
+MOST_KEPT = 100
+RETRY_AFTER_S = 10
+STOPPED = (
+    "The server was stopped before this import had ended. Send the log again: what was read already is not read twice."
+)
+
+
+@dataclass(frozen=True)
+class Import:
+    """Say how one import stands."""
+
+    id: str
+    state: str
+    name: str
+    created_us: int
+    updated_us: int
+    file_count: int = 0
+    size_bytes: int = 0  # as it was sent
+    read_bytes: int = 0
+    total_bytes: int | None = None  # unknown while a compressed log is read
+    log_count: int = 0
+    record_count: int = 0
+    rejects: dict[str, int] = field(default_factory=dict)
+    run_id: str | None = None
+    message: str = ""
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file; it goes with the process, however that ends."""
+    descriptor = _lock(path, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(path: Path, operation: int) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, operation)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+class QueueEntry:
+    """Look after one import; only the process that let it in has this."""
+
+    def __init__(self, shelf: ImportQueue, alive: int, it: Import) -> None:
+        self._shelf = shelf
+        self._alive = alive
+        self.it = it
+        self.folder = shelf.root / it.id
+
+    def save(self, **changes: Any) -> None:
+        """Change how the import stands, for all workers at once."""
+        self.it = replace(self.it, updated_us=_now_us(), **changes)
+        self._shelf.write(self.it)
+
+    def close(self) -> None:
+        """Take the files away; how it ended stays."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):
+            os.close(self._alive)
+
+    def discard(self) -> None:
+        """Forget an import of which nothing came."""
+        self._shelf.forget(self.it.id)
+        self.close()
+
+
+class ImportLane:
+    """A place among the imports that run: first for a short time, then, beside the next one, for long.
+
+    So that an import of minutes keeps none of seconds from its turn, and no more than two take memory at a time.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._first: int | None = None
+        self._second: int | None = None
+
+    def enter_first(self) -> None:
+        """Wait until no other import is in its first seconds."""
+        self._first = _lock(self._root / "running", fcntl.LOCK_EX)
+
+    def try_second(self) -> bool:
+        """Go on in the second lane, if that is free: the next import begins."""
+        with suppress(BlockingIOError):
+            self._second = _lock(self._root / "running-long", fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._leave_first()
+        return self._second is not None
+
+    def enter_second(self) -> None:
+        """Let the next import begin, and wait until the second lane is free."""
+        self._leave_first()
+        if self._second is None:
+            self._second = _lock(self._root / "running-long", fcntl.LOCK_EX)
+
+    def _leave_first(self) -> None:
+        if self._first is not None:
+            os.close(self._first)
+            self._first = None
+
+    def leave(self) -> None:
+        """Give back what is held."""
+        self._leave_first()
+        if self._second is not None:
+            os.close(self._second)
+            self._second = None
+
+
+class ImportQueue:
+    """Hold the imports of one database."""
+
+    def __init__(self, database: str) -> None:
+        self.root = Path(f"{os.path.abspath(database)}-imports")
+
+    @contextmanager
+    def lane(self) -> Iterator[ImportLane]:
+        """Wait for the first lane; give back, at the end, whichever is held then."""
+        lane = ImportLane(self.root)
+        try:
+            lane.enter_first()
+            yield lane
+        finally:
+            lane.leave()
+
+    def admit(self, name: str, *, most_receiving: int, most_waiting: int) -> QueueEntry:
+        """Make room for one more.
+
+        Raises: Refused if too many are under way; OSError.
+        """
+        self._make_root()
+        with _locked(self.root / "admit"):
+            self._sweep()
+            states = [it.state for it in self._list() if it.state not in ENDED]
+            if states.count("receiving") >= most_receiving or states.count("waiting") >= most_waiting:
+                raise UploadRejected(
+                    429,
+                    f"{len(states)} imports are under way, and this server takes no more at a time. "
+                    "Try again in a moment.",
+                    retry_after_s=RETRY_AFTER_S,
+                )
+            now_us = _now_us()
+            it = Import(secrets.token_urlsafe(18), "receiving", name, now_us, now_us)
+            (self.root / it.id).mkdir(mode=0o700)
+            alive = os.open(self.root / it.id / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(alive, fcntl.LOCK_EX)
+            self.write(it)
+        return QueueEntry(self, alive, it)
+
+    def load(self, import_id: str) -> Import | None:
+        """Return how an import stands, none if there is none of that id."""
+        if not import_id.replace("-", "").replace("_", "").isalnum() or not import_id.isascii() or len(import_id) > 64:
+            return None
+        it = self._read(import_id)
+        if it is None or it.state in ENDED or self._is_alive(import_id):
+            return it
+        it = self._read(import_id)  # it may have ended while we looked
+        return it if it is None or it.state in ENDED else replace(it, state="failed", message=STOPPED)
+
+    def list_newest(self, limit: int) -> list[Import]:
+        """List imports, newest first."""
+        return self._list()[:limit]
+
+    def clear(self) -> None:
+        """Take away what an earlier server left behind."""
+        if self.root.is_dir():
+            with _locked(self.root / "admit"):
+                self._sweep()
+
+    def write(self, it: Import) -> None:
+        """Store how an import stands, whole or not at all."""
+        new = self.root / f"{it.id}.new"
+        new.write_text(json.dumps(asdict(it)), encoding="utf-8")
+        new.replace(self.root / f"{it.id}.json")
+
+    def forget(self, import_id: str) -> None:
+        """Take an import off the list."""
+        (self.root / f"{import_id}.json").unlink(missing_ok=True)
+
+    def _make_root(self) -> None:
+        with suppress(FileExistsError):
+            self.root.mkdir(mode=0o700)
+        status = self.root.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            raise UploadRejected(
+                500, f"{self.root.name} beside the database is not a folder of this server's own; take it away."
+            )
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            self.root.chmod(0o700)
+
+    def _read(self, import_id: str) -> Import | None:
+        try:
+            return Import(**json.loads((self.root / f"{import_id}.json").read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None  # none, or of another version
+
+    def _list(self) -> list[Import]:
+        found = [it for path in self.root.glob("*.json") if (it := self.load(path.stem))]
+        return sorted(found, key=lambda it: (it.created_us, it.id), reverse=True)
+
+    def _is_alive(self, import_id: str) -> bool:
+        try:
+            descriptor = os.open(self.root / import_id / "alive", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def _sweep(self) -> None:
+        for place, it in enumerate(self._list()):
+            old = it.state in ENDED and _now_us() - it.updated_us > KEEP_US
+            if old or (place >= MOST_KEPT and it.state in ENDED):
+                self.forget(it.id)
+        for folder in self.root.iterdir():
+            if folder.is_dir() and not folder.is_symlink() and not self._is_alive(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
+                it_was = self._read(folder.name)
+                if it_was is not None and it_was.state not in ENDED:
+                    self.write(replace(it_was, state="failed", message=STOPPED, updated_us=_now_us()))

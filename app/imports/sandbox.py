@@ -1,0 +1,30 @@
+"""Bound this process, then become the program that is given: run as a file, before anything of anybody's is read.
+
+    python -I -S sandbox.py MEMORY_BYTES CPU_S FILE_BYTES PROGRAM ARGUMENT…
+
+The limits outlive exec. Setting them between fork and exec of the server is not safe: it has threads.
+"""
+
+import os
+import resource
+import signal
+import sys
+
+NICENESS = 10
+
+
+def main(argv: list[str]) -> None:
+    """Set the limits and go on as the program."""
+    memory_bytes, cpu_s, file_bytes = map(int, argv[:3])
+    os.umask(0o077)
+    os.nice(NICENESS)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 5))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the import listens to it
+    os.execv(argv[3], argv[3:])  # noqa: S606 - the server's own command, no shell
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,321 @@
+"""Receive an upload's body into numbered files, straight from the connection: nothing large is ever in memory."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+from werkzeug.formparser import FormDataParser
+from werkzeug.http import parse_options_header
+from werkzeug.wsgi import get_content_length, get_input_stream
+
+from compileboard.app.imports import child
+from compileboard.app.imports.options import ImportOptions, UploadRejected, parse_options
+from compileboard.app.imports.queue import Import, ImportQueue, QueueEntry
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
+from compileboard.collectors.store.errors import StoreError
+
+MOST_FILES = 1000
+FIELD_BYTES = 500_000  # also werkzeug's buffer, which must hold more than its 64 KiB blocks
+BLOCK_BYTES = 256 * 1024
+DRAIN_S = 2.0
+_MOST_NAME = 200
+
+
+@dataclass
+class Received:
+    """Hold what came: files by number, their names as text, and the form's fields."""
+
+    folder: Path
+    names: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
+    size_bytes: int = 0
+    open_file: BinaryIO | None = None
+
+    @property
+    def label(self) -> str:
+        """Name them all: the folder they came from, the one file, or the first of several."""
+        tops = {name.partition("/")[0] if "/" in name else "" for name in self.names.values()}
+        if len(tops) == 1 and tops != {""}:
+            return tops.pop()
+        first = next(iter(self.names.values()), "")
+        return first if len(self.names) == 1 else f"{first} and {len(self.names) - 1} more"
+
+    @property
+    def target(self) -> str:
+        """Return what the import is given: the one file, or the folder."""
+        return f"{self.folder.name}/{next(iter(self.names))}" if len(self.names) == 1 else self.folder.name
+
+    def write_names(self, path: Path) -> None:
+        """Write what files and folder are called, for the import."""
+        top = f"{self.label}/"
+        names = {number: name.removeprefix(top) for number, name in self.names.items()}
+        path.write_text(json.dumps({self.folder.name: self.label, **names}), encoding="utf-8")
+
+
+def clean_path(name: str) -> str:
+    """Make a name that people see of what a client sent; it is never a path of ours."""
+    text = "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in name)
+    parts = [it for it in re.split(r"[/\\]+", text) if it not in ("", ".", "..")]
+    return "/".join(parts)[-_MOST_NAME:].lstrip("/") or "log"
+
+
+def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: str | None) -> Received:
+    """Store a multipart form's files, or a raw body as one file, in a folder that is made for them.
+
+    Raises: Refused where it is too large, cut short or no upload; OSError.
+    """
+    folder.mkdir(mode=0o700)
+    received = Received(folder)
+    kind = parse_options_header(environ.get("CONTENT_TYPE", ""))[0]
+    expected = get_content_length(environ)
+    try:
+        stream = _Counted(get_input_stream(environ, max_content_length=limit_bytes))
+        if kind == "multipart/form-data":
+            _receive_form(environ, stream, received)
+        elif kind == "application/octet-stream":
+            _receive_raw(stream, received, clean_path(filename or "log"))
+        else:
+            raise UploadRejected(
+                415, f"Send files as multipart/form-data or application/octet-stream, not {kind[:80]!r}."
+            )
+    except RequestEntityTooLarge:
+        raise _too_large(limit_bytes, expected) from None
+    except ClientDisconnected as error:  # werkzeug's word for any error of the connection
+        raise (_explain(error.__context__) if isinstance(error.__context__, TimeoutError) else _cut()) from None
+    except OSError as error:
+        raise _explain(error) from error
+    finally:
+        if received.open_file is not None:
+            with suppress(OSError):
+                received.open_file.close()
+    if expected is not None and stream.count < expected:
+        raise _cut()
+    if not received.names:
+        raise UploadRejected(
+            400, "There was no file in it. Choose trace logs, benchmark results, a folder or an archive."
+        )
+    return received
+
+
+def too_large(environ: Mapping[str, Any], limit_bytes: int) -> UploadRejected | None:
+    """Say from its head alone that a body is too large."""
+    expected = get_content_length(cast("dict[str, Any]", environ))
+    return _too_large(limit_bytes, expected) if expected is not None and expected > limit_bytes else None
+
+
+class _Counted:
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.count += len(data)
+        return data
+
+
+class _NumberedFile:
+    """Take one part of a form; closed as soon as the parser has written it, for there may be a thousand."""
+
+    def __init__(self, path: Path, received: Received) -> None:
+        self.name = None
+        self._file: BinaryIO = path.open("xb")
+        received.open_file = self._file
+        self._received = received
+
+    def write(self, data: bytes) -> int:
+        self._received.size_bytes += len(data)
+        return self._file.write(data)
+
+    def seek(self, _offset: int) -> int:
+        self._file.close()
+        return 0
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _open_next(received: Received, name: str) -> _NumberedFile:
+    number = f"{len(received.names) + 1:04d}"
+    received.names[number] = name
+    return _NumberedFile(received.folder / number, received)
+
+
+def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received) -> None:
+    def factory(
+        total_content_length: int | None,
+        content_type: str | None,
+        filename: str | None,
+        content_length: int | None = None,
+    ) -> IO[bytes]:
+        return cast("IO[bytes]", _open_next(received, clean_path(filename or "")))
+
+    parser = FormDataParser(
+        stream_factory=factory, max_form_memory_size=FIELD_BYTES, max_form_parts=MOST_FILES + 50, silent=False
+    )
+    mimetype, options = parse_options_header(environ["CONTENT_TYPE"])
+    try:
+        _stream, form, files = parser.parse(cast("IO[bytes]", stream), mimetype, None, options)
+    except ValueError:
+        raise UploadRejected(
+            400, "The form cannot be read to its end: it was cut short, or is no multipart/form-data."
+        ) from None
+    received.fields = {key: value for key, value in form.items() if value}
+    for key in files:
+        if key != "files":
+            raise UploadRejected(400, f"{key[:40]!r}: there is no such file field; send files as `files`")
+    # A browser sends an empty part without a name where no file was chosen.
+    for number, file in zip(list(received.names), files.getlist("files")):
+        if not file.filename and not (received.folder / number).stat().st_size:
+            del received.names[number]
+            (received.folder / number).unlink()
+
+
+def _receive_raw(stream: _Counted, received: Received, name: str) -> None:
+    file = _open_next(received, name)
+    try:
+        while data := stream.read(BLOCK_BYTES):
+            file.write(data)
+    finally:
+        file.close()
+    if not received.size_bytes:
+        received.names.clear()
+
+
+def drain(environ: dict[str, Any]) -> None:
+    """Read on for a moment what is still coming, and drop it: a client that only writes would never see the refusal."""
+    connection = environ.get("gunicorn.socket")
+    if connection is None:
+        return
+    until_s = time.monotonic() + DRAIN_S
+    with suppress(OSError, ValueError):
+        connection.settimeout(DRAIN_S)
+        while time.monotonic() < until_s and environ["wsgi.input"].read(BLOCK_BYTES):
+            pass
+
+
+def _too_large(limit_bytes: int, expected: int | None) -> UploadRejected:
+    came = f"{expected / 2**20:,.1f} MiB were sent" if expected and expected > limit_bytes else "More was sent"
+    return UploadRejected(
+        413,
+        f"{came}; this server takes {limit_bytes / 2**20:,.0f} MiB at once and {MOST_FILES} files (setting "
+        "COMPILEBOARD_UPLOAD_MIB). Compress the log, or import it on the server: compileboard-collect import PATH",
+    )
+
+
+def _cut() -> UploadRejected:
+    return UploadRejected(400, "The upload was cut short: fewer bytes came than were announced. Send it again.")
+
+
+def _explain(error: OSError) -> UploadRejected:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UploadRejected(
+            507, "The disk of this server is full, so the log was not stored. Make room beside the database."
+        )
+    if isinstance(error, TimeoutError):
+        return UploadRejected(
+            408, "The upload came too slowly and was given up. Send it again over a faster connection."
+        )
+    return UploadRejected(400, f"The upload ended early ({error.strerror or type(error).__name__}). Send it again.")
+
+
+MIB = child.MIB
+AUDIT_PATIENCE_MS = 60_000
+MOST_RECEIVING = 32  # they hold no permit of app.worker while they wait for bytes; the disk is what they fill
+FORBIDDEN = (
+    "This server takes no uploads (setting COMPILEBOARD_UPLOADS). Import on its machine: "
+    "compileboard-collect import PATH"
+)
+
+
+def accept_upload(
+    environ: dict[str, Any], query: Mapping[str, str], settings: Settings, origin: ActionOrigin
+) -> Import:
+    """Receive one upload and start its import.
+
+    Raises: Refused; OSError; StoreError if the database is not there or cannot be written.
+    """
+    try:
+        return _accept(environ, query, settings, origin)
+    except UploadRejected:
+        drain(environ)
+        raise
+
+
+def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings, origin: ActionOrigin) -> Import:
+    if settings.uploads != "yes":
+        raise UploadRejected(403, FORBIDDEN)
+    open_reader(settings.db).close()  # it is there, and of this version
+    open_writer(settings.db, create=False).close()  # and may be written
+    limit_bytes = settings.upload_mib * MIB
+    refused = too_large(environ, limit_bytes)
+    if refused is not None:
+        raise refused
+    asked = dict(query)
+    filename = asked.pop("filename", None)
+    parse_options(asked)  # before a long upload
+    slot = ImportQueue(settings.db).admit(
+        clean_path(filename or "log"),
+        most_receiving=MOST_RECEIVING,
+        most_waiting=settings.upload_queue,
+    )
+    try:
+        received = receive(environ, slot.folder / "files", limit_bytes, filename)
+        wishes = parse_options(asked | received.fields)
+        received.write_names(slot.folder / "names.json")
+        slot.save(state="waiting", name=received.label, file_count=len(received.names), size_bytes=received.size_bytes)
+        answer = slot.it
+        threading.Thread(
+            target=_run_import, args=(slot, received, wishes, settings, origin), name="import", daemon=True
+        ).start()
+    except BaseException:
+        slot.discard()
+        raise
+    return answer
+
+
+def _run_import(
+    slot: QueueEntry, received: Received, wishes: ImportOptions, settings: Settings, origin: ActionOrigin
+) -> None:
+    # Beside the import: another one may write for long.
+    accepted = threading.Thread(
+        target=_audit, args=("import.upload", slot.it.id, received.label, settings, origin), name="audit", daemon=True
+    )
+    accepted.start()
+    try:
+        with ImportQueue(settings.db).lane() as lane:
+            if child.run(slot, child.build_command(settings, wishes, received.target), settings, lane):
+                slot.save(state="waiting")
+                lane.enter_second()
+                child.run(slot, child.build_command(settings, wishes, received.target), settings)
+    except Exception:
+        logging.getLogger("compileboard.app.imports").exception("import %s failed", slot.it.id)
+        slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")
+    finally:
+        accepted.join()
+        action = "import.done" if slot.it.state == "done" else "import.failed"
+        _audit(action, slot.it.run_id or slot.it.id, received.label, settings, origin)
+        slot.close()
+
+
+def _audit(action: str, subject: str, label: str, settings: Settings, origin: ActionOrigin) -> None:
+    """Keep who sent it; a batch of another import may have to end first."""
+    try:
+        with closing(open_writer(settings.db, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
+            record_action(writer, action, subject, origin, detail=label)
+    except (StoreError, sqlite3.Error):
+        logging.getLogger("compileboard.app.imports").exception("%s of %s is not kept", action, subject)

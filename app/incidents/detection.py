@@ -1,0 +1,269 @@
+"""What of a series is a finding: its steps, its drift, and that it stopped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from compileboard.app.analysis.metrics import is_better
+from compileboard.app.analysis.regression.change_points import ChangePoint, detect_change_points, may_have_change
+from compileboard.app.analysis.regression.drift import OF_MODEL, OF_SUITE, Drift, detect_drift, find_changes, is_stopped
+from compileboard.app.analysis.regression.noise import Ints, prepare
+from compileboard.app.incidents.series import MeasuredRuns, Series, make_series_key
+from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.collectors.store.dashboard.series_changes import SERIES
+
+_SETTLED_COUNT = 20  # as in app.analysis.steps
+_DETECTED_COUNT = 2  # a step may be found with so many points after it, noise may ask for more
+_MOST_TRIED = 10
+_ENOUGH_DRIFT_POINTS = 10
+
+
+@dataclass(frozen=True)
+class DetectedChange:
+    """Hold a change of a series by the runs that it lies between; Finding says what each field is."""
+
+    subject: str
+    key: Mapping[str, Any]
+    branch: str
+    metric: str
+    kind: str
+    direction: str
+    before_value: float | None
+    after_value: float | None
+    relative: float | None
+    p_value: float | None
+    before_run_id: str | None
+    first_run_id: str
+    low_run_id: str
+    high_run_id: str
+    recovered_run_id: str | None
+    confirming_run_id: str | None  # that still shows it after it could be found; None while it is suspected
+    before_count: int
+    after_count: int
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Return what the series is told by."""
+        return make_series_key(self.subject, self.key, self.branch, self.metric)
+
+
+def needs_rescan(line: Series, kept: Sequence[SeriesChange], order: Mapping[str, int], *, is_cut: bool) -> bool:
+    """Say whether a line's newest points may say anything new, so that all of it is to be looked at.
+
+    What is known of it has to be settled: then only what came after its newest change of level can be new. A line that
+    `is_cut` begins in the middle of its series.
+    """
+    if any(it.state == "suspected" for it in kept):
+        return True
+    cuts = [order[it] for one in kept for it in (one.first_run_id, one.recovered_run_id) if it and it in order]
+    newest = max(cuts, default=-1)
+    start = next((place for place, run_id in enumerate(line.run_ids) if order[run_id] >= newest), 0)
+    values = line.values[start:]
+    known = values[np.isfinite(values)]
+    if len(known) >= _SETTLED_COUNT:
+        if known.min() == known.max():
+            return False
+        it = prepare(values, None if line.errors is None else line.errors[start:])
+        if it is None or not may_have_change(it.series, it.sigma):
+            return False
+    horizon = order[line.run_ids[min(_SETTLED_COUNT, len(line.run_ids) - 1)]] if is_cut else -1
+    return _change_keys(detect(line), order, horizon) != _change_keys(
+        (it for it in kept if it.state != "withdrawn"), order, horizon
+    )
+
+
+def _change_keys(
+    found: Iterable[DetectedChange | SeriesChange], order: Mapping[str, int], horizon: int
+) -> set[tuple[str, ...]]:
+    """Tell changes by what of them lies beyond a place: nearer to a line's cut they cannot be found again."""
+    told = set()
+    for it in found:
+        late = [run_id or "" for run_id in (it.first_run_id, it.recovered_run_id)]
+        late = [run_id if order.get(run_id, -1) > horizon else "" for run_id in late]
+        if it.kind != "vanished" and any(late):
+            told.add((it.kind, it.direction, *late))
+    return told
+
+
+def detect(line: Series) -> list[DetectedChange]:
+    """Return what a line did: steps in both directions, those that recovered too, and slow drift.
+
+    A step that takes back an earlier one is that one's recovery, and no finding of its own.
+    """
+    known = line.values[np.isfinite(line.values)]
+    if len(known) < 2 or np.all(known == known[0]):
+        return []
+    changes = find_changes(line.values, line.errors)
+    found = [_from_change_point(line, step) for step in changes.steps if step.recovers is None]
+    if changes.drift is not None:
+        found.append(_from_drift(line, changes.drift))
+    return found
+
+
+def detect_stopped(it: MeasuredRuns, suite_runs: Set[str], order: Mapping[str, int]) -> DetectedChange | None:
+    """Return that a model stopped while its suite, or a suite while the others, went on; None where it did not."""
+    habit = OF_MODEL if it.subject == "model" else OF_SUITE
+    runs = sorted(suite_runs, key=lambda run_id: order[run_id])
+    there = [run_id for run_id in it.run_ids if run_id in suite_runs]
+    if not there or order[there[-1]] >= order[runs[-1]]:
+        return None
+    times, suite_times = [order[run_id] for run_id in there], [order[run_id] for run_id in runs]
+    if order[it.run_ids[-1]] > order[there[-1]] or not is_stopped(times, suite_times, habit):
+        return None
+    missed = [run_id for run_id in runs if order[run_id] > times[-1]]
+    return DetectedChange(
+        subject=it.subject,
+        key=it.key,
+        branch=it.branch,
+        metric=it.metric,
+        kind="vanished",
+        direction="worse",
+        before_value=None,
+        after_value=None,
+        relative=None,
+        p_value=None,
+        before_run_id=there[-1],
+        first_run_id=missed[0],
+        low_run_id=missed[0],
+        high_run_id=missed[0],
+        recovered_run_id=None,
+        confirming_run_id=runs[-1] if is_stopped(times, suite_times[:-1], habit) else None,
+        before_count=len(there),
+        after_count=len(missed),
+    )
+
+
+def _from_change_point(line: Series, step: ChangePoint) -> DetectedChange:
+    return DetectedChange(
+        **_shared_fields(line, step),
+        kind="step",
+        before_run_id=line.run_ids[step.low - 1],
+        first_run_id=line.run_ids[step.index],
+        low_run_id=line.run_ids[step.low],
+        high_run_id=line.run_ids[step.high],
+        recovered_run_id=None if step.recovered_at is None else line.run_ids[step.recovered_at],
+        confirming_run_id=_find_confirming(line, step),
+        before_count=step.before_count,
+        after_count=step.after_count,
+    )
+
+
+def _from_drift(line: Series, drift: Drift) -> DetectedChange:
+    finite = np.flatnonzero(np.isfinite(line.values))
+    later = finite[finite > drift.start]
+    return DetectedChange(
+        **_shared_fields(line, drift),
+        kind="drift",
+        before_run_id=line.run_ids[drift.start],
+        first_run_id=line.run_ids[drift.end],
+        low_run_id=line.run_ids[int(later[0])],
+        high_run_id=line.run_ids[drift.end],
+        recovered_run_id=None,
+        confirming_run_id=line.run_ids[int(finite[-1])] if _drifted_before(line, finite) else None,
+        before_count=int(np.count_nonzero(finite <= drift.start)),
+        after_count=int(np.count_nonzero(finite >= drift.end)),
+    )
+
+
+def _find_confirming(line: Series, step: ChangePoint) -> str | None:
+    """Return the run that still showed a step after it could first be found; None where none did yet."""
+    finite = np.flatnonzero(np.isfinite(line.values))
+    at = int(np.searchsorted(finite, step.index))
+    ends = range(at + _DETECTED_COUNT - 1, len(finite) - 1)
+    tried = (*ends[:_MOST_TRIED], *ends[_MOST_TRIED:][-1:])  # noise may hide it for long, and then all is asked
+    end = next((it for it in tried if _is_detectable(line, step, int(finite[it]))), None)
+    return None if end is None else line.run_ids[int(finite[end + 1])]
+
+
+def _is_detectable(line: Series, step: ChangePoint, newest: int) -> bool:
+    """Say whether a step could be found when a point was the newest."""
+    errors = None if line.errors is None else line.errors[: newest + 1]
+    before = detect_change_points(line.values[: newest + 1], errors)
+    is_up = step.after > step.before
+    return any((it.after > it.before) == is_up and it.low <= step.high and step.low <= it.high for it in before)
+
+
+def _drifted_before(line: Series, finite: Ints) -> bool:
+    """Say whether the drift was there without the newest run."""
+    if len(finite) <= _ENOUGH_DRIFT_POINTS:
+        return False
+    newest = int(finite[-1])
+    return detect_drift(line.values[:newest], None if line.errors is None else line.errors[:newest]) is not None
+
+
+def _shared_fields(line: Series, it: ChangePoint | Drift) -> dict[str, Any]:
+    better = is_better(line.metric, it.before, it.after)
+    return {
+        "subject": line.subject,
+        "key": line.key,
+        "branch": line.branch,
+        "metric": line.metric.name,
+        "direction": "changed" if better is None else "better" if better else "worse",
+        "before_value": it.before,
+        "after_value": it.after,
+        "relative": it.relative,
+        "p_value": it.p_value,
+    }
+
+
+_ID_BYTES = 10
+
+
+def key_of(it: SeriesChange) -> tuple[Any, ...]:
+    """Return what a kept finding's series is told by, as Line and Found do."""
+    return make_series_key(it.subject, {name: getattr(it, name) for name in SERIES}, it.branch, it.metric)
+
+
+def match(
+    found: Sequence[DetectedChange], kept: Iterable[SeriesChange], order: Mapping[str, int]
+) -> tuple[list[tuple[str, DetectedChange, SeriesChange | None]], list[SeriesChange]]:
+    """Give each change of one series its id; return those kept that were not found again.
+
+    A change is the kept one of the same kind and direction whose range of runs touches its own, the nearest first. One
+    whose runs were deleted can be neither found nor lost: it stays as it is.
+    """
+    known = list(kept)
+    left, taken = [it for it in known if it.first_run_id in order], {it.id for it in known}
+    matched: list[tuple[str, DetectedChange, SeriesChange | None]] = []
+    for one in found:
+        near = [it for it in left if _matches(one, it, order)]
+        best = min(near, key=lambda it: (abs(order[it.first_run_id] - order[one.first_run_id]), it.id), default=None)
+        if best is not None:
+            left.remove(best)
+        matched.append((best.id if best else _make_unique_id(one, taken), one, best))
+    return matched, left
+
+
+def _make_unique_id(one: DetectedChange, taken: set[str]) -> str:
+    """Make an id; a finding that moved since may have taken the place's own."""
+    found = next(it for again in count() if (it := make_id(one, again)) not in taken)
+    taken.add(found)
+    return found
+
+
+def make_id(one: DetectedChange, again: int = 0) -> str:
+    """Make the id of a new finding: the same whenever the same is found anew; `again` is for one whose id is taken."""
+    told = json.dumps(
+        [*one.place, one.kind, one.direction, one.first_run_id, *([again] if again else [])], separators=(",", ":")
+    )
+    digest = hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES).digest()
+    return base64.b32encode(digest).decode().lower()
+
+
+def _matches(one: DetectedChange, it: SeriesChange, order: Mapping[str, int]) -> bool:
+    if (one.kind, one.direction) != (it.kind, it.direction):
+        return False
+    if one.kind == "vanished":
+        return one.first_run_id == it.first_run_id
+    low, high = order[one.low_run_id], order[one.high_run_id]
+    its_low = order.get(it.low_run_id or "", order[it.first_run_id])
+    its_high = order.get(it.high_run_id or "", order[it.first_run_id])
+    return its_low <= high and low <= its_high

@@ -1,0 +1,225 @@
+"""What stands beside a finding: the runs next to it, what changed between them, and what may have caused it.
+
+The suspected causes are what a comparison of the two runs shows of the same model, or of the whole suite.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence, Set
+from functools import lru_cache
+from typing import Any
+
+from compileboard.app.analysis.comparison.differences import WORDS, compare
+from compileboard.app.analysis.comparison.model import (
+    CompareSide,
+    Comparison,
+    DistinctChange,
+    DistinctDiff,
+    ModelPair,
+    ModelResult,
+)
+from compileboard.app.analysis.comparison.pairs import explained_by_eager
+from compileboard.app.analysis.comparison.sides import load_side
+from compileboard.app.analysis.compiles import label_category
+from compileboard.app.analysis.metrics import format_value
+from compileboard.app.analysis.trends.lines import find_changes
+from compileboard.app.incidents.detection import DetectedChange
+from compileboard.app.queries.commits import list_commit_range
+from compileboard.app.queries.fleet.comparison import find_distinct_ids
+from compileboard.app.queries.fleet.sides import find_side
+from compileboard.app.queries.fleet.trends import TrendRun, list_trend_runs
+from compileboard.app.queries.page import FilterError
+
+MOST_CAUSES = 12
+MOST_COMMITS = 20
+_KEPT_SIDES, _KEPT_PAIRS = 16, 64  # findings of one run come together
+_UNCHANGED = "unchanged"
+# A change for the worse is rather caused by what is new or came more often.
+_RANK = {"slower": -1, "faster": -1, "new": 0, "changed": 1, "more often": 2, "resolved": 3, "less often": 4}
+_COUNTERS = ("fallbacks_to_eager", "cudagraph_skips", "graph_breaks", "recompiles", "unique_graphs")
+
+
+class EvidenceCollector:
+    """Gather the evidence of findings; what several of them need is read once."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._side = lru_cache(maxsize=_KEPT_SIDES)(self._load_side)
+        self._pair = lru_cache(maxsize=_KEPT_PAIRS)(self._compare)
+        self._runs = lru_cache(maxsize=10_000)(self._read_run)
+
+    def gather(self, it: DetectedChange) -> dict[str, Any]:
+        """Return the evidence of one finding, as JSON has it."""
+        after = self._runs(it.first_run_id)
+        before = None if it.before_run_id is None else self._runs(it.before_run_id)
+        compared = None if before is None or after is None else self._pair(before.id, after.id)
+        return {
+            "before": _describe(before),
+            "after": _describe(after),
+            "environment": _list_environment(before, after),
+            "commits": self._list_commits(before, after),
+            "causes": [] if compared is None or _belongs_to_other_subject(it) else self._find_causes(it, compared),
+            "points": {"before": it.before_count, "after": it.after_count},
+        }
+
+    def _read_run(self, run_id: str) -> TrendRun | None:
+        found = list_trend_runs(self._connection, [run_id])
+        return found[0] if found else None
+
+    def _load_side(self, run_id: str) -> CompareSide | None:
+        try:
+            return load_side(self._connection, find_side(self._connection, run_id, "run"))
+        except FilterError:  # deleted meanwhile
+            return None
+
+    def _compare(self, before: str, after: str) -> Comparison | None:
+        base, new = self._side(before), self._side(after)
+        return None if base is None or new is None else compare(base, new)
+
+    def _list_commits(self, before: TrendRun | None, after: TrendRun | None) -> dict[str, Any]:
+        if before is None or after is None or not before.git_commit or not after.git_commit:
+            return {"known": False, "count": 0, "listed": []}
+        if before.git_commit == after.git_commit:
+            return {"known": True, "count": 0, "listed": []}
+        found = list_commit_range(self._connection, before.git_commit, after.git_commit, MOST_COMMITS)
+        listed = [
+            {"hash": it.hash, "author": it.author, "subject": it.subject, "time_us": it.time_us} for it in found.commits
+        ]
+        return {"known": found.known, "count": found.count, "listed": listed if found.known else []}
+
+    def _find_causes(self, it: DetectedChange, compared: Comparison) -> list[dict[str, Any]]:
+        breaks, recompiles = (_filter_subject(it, diff) for diff in (compared.breaks, compared.causes))
+        # What is told one by one needs no count beside it.
+        told = {"graph_breaks", "unique_graphs"} if breaks else set()
+        told |= {"recompiles"} if recompiles else set()
+        causes = [
+            *self._of_distinct("graph_break", "breaks", breaks),
+            *self._of_distinct("recompile", "causes", recompiles),
+            *_sum_categories(recompiles),
+            *_list_settings(compared),
+            *_list_cache(compared),
+            *_list_own(it, compared, told | {it.metric}),
+        ]
+        return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MOST_CAUSES]
+
+    def _of_distinct(self, kind: str, table: str, changes: Sequence[DistinctChange]) -> Iterable[dict[str, Any]]:
+        ids = find_distinct_ids(self._connection, table, [it.what.fingerprint for it in changes]) if changes else {}
+        for it in changes:
+            word = WORDS[it.word][0]
+            where = f" in {it.what.function}" if it.what.function else ""
+            cause = _make(kind, word, f"{it.what.reason[:200]}{where}", it.base_count, it.new_count)
+            yield cause | {f"{table[:-1]}_id": ids.get(it.what.fingerprint)}
+
+
+def _belongs_to_other_subject(it: DetectedChange) -> bool:
+    """Say whether the first run after is of other suites, so that nothing of it tells why."""
+    return it.subject == "suite" and it.kind == "vanished"
+
+
+def _make(kind: str, word: str, label: str, before: object = None, after: object = None) -> dict[str, Any]:
+    return {"kind": kind, "word": word, "label": label, "before": before, "after": after}
+
+
+def _describe(run: TrendRun | None) -> dict[str, Any] | None:
+    if run is None:
+        return None
+    return {
+        "run_id": run.id,
+        "name": run.name,
+        "started_us": run.started_us,
+        "commit": run.git_commit,
+        "subject": run.git_subject,
+        "torch": run.torch_version,
+    }
+
+
+def _list_environment(before: TrendRun | None, after: TrendRun | None) -> list[dict[str, str]]:
+    if before is None or after is None:
+        return []
+    parts = [part for change in find_changes([before, after]) for part in change.parts]
+    return [{"word": word, "before": was, "now": now} for word, was, now in parts]
+
+
+def _filter_subject(it: DetectedChange, diff: DistinctDiff) -> list[DistinctChange]:
+    """Keep what changed of a finding's model; of all models for a suite, and where the tasks do not tell the model."""
+    changed = [change for change in diff.changes if change.word != _UNCHANGED]
+    if it.subject != "model":
+        return changed
+    return [change for change in changed if change.what.model is None or _is_of(it, change.what.model)]
+
+
+def _is_of(it: DetectedChange, key: Sequence[Any]) -> bool:
+    """Say whether a comparison's key of a model (MODEL_FIELDS) is a finding's; batch sizes differ by experiment."""
+    names = ("suite", "model", "mode", "dtype", "backend", "dynamic")
+    return all((mine or "") == (it.key[name] or "") for name, mine in zip(names, key))
+
+
+def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
+    """Sum up failed guards by category where several causes of one category changed."""
+    sums: dict[str, list[DistinctChange]] = {}
+    for it in changes:
+        sums.setdefault(it.what.kind or "", []).append(it)
+    found = []
+    for category, members in sums.items():
+        before, after = sum(it.base_count for it in members), sum(it.new_count for it in members)
+        if category and len(members) > 1 and before != after:
+            word = "more often" if after > before else "less often"
+            found.append(_make("guard", word, label_category(category).label, before, after))
+    return found
+
+
+def _list_settings(compared: Comparison) -> list[dict[str, Any]]:
+    return [
+        _make("setting", "changed", f"{it.module}.{it.name}", it.base or it.default, it.new or it.default)
+        for it in compared.settings
+        if it.base != it.new
+    ]
+
+
+def _list_cache(compared: Comparison) -> list[dict[str, Any]]:
+    return [
+        _make("cache", "more often" if it.new > it.base else "less often", "cache misses", int(it.base), int(it.new))
+        for it in compared.totals
+        if it.metric.name == "cache_miss_count" and it.base != it.new
+    ]
+
+
+def _list_own(it: DetectedChange, compared: Comparison, told: Set[str]) -> list[dict[str, Any]]:
+    """List what the numbers of the finding's own model, or the number of models, say beside it."""
+    if it.subject == "suite":
+        before, after = (_count_models(it, side.entries) for side in (compared.base, compared.new))
+        return [_make("setting", "changed", "models of the suite", before, after)] if before != after else []
+    if it.subject != "model":
+        return []
+    found = []
+    for pair in compared.pairs:
+        if _is_of(it, pair.new.key) and pair.new.series["batch_size"] in (None, it.key["batch_size"] or None):
+            found += _list_eager(it, pair)
+            for name in _COUNTERS:
+                delta = pair.deltas.get(name)
+                if delta is not None and name not in told and delta.base != delta.new:
+                    word = "more often" if delta.new > delta.base else "less often"
+                    found.append(_make("counter", word, delta.metric.label, delta.base, delta.new))
+    for entry in compared.new.entries:
+        if _is_of(it, entry.key) and it.direction == "worse" and (entry.status == "failed" or _is_wrong(entry)):
+            found.append(_make("failure", "new", entry.accuracy or entry.reason or "failed"))
+    return found
+
+
+def _list_eager(it: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]:
+    """Say of a speedup that moved because eager mode did, which may be the machine's doing, that it is so."""
+    if it.metric != "speedup" or not explained_by_eager(pair.deltas):
+        return []
+    eager = pair.deltas["eager_latency_ms"]
+    values = (format_value(eager.metric, value) for value in (eager.base, eager.new))
+    label = "its latency changed, the compiled model's did not"
+    return [_make("eager_mode", "slower" if eager.new > eager.base else "faster", label, *values)]
+
+
+def _is_wrong(entry: ModelResult) -> bool:
+    return bool(entry.accuracy) and str(entry.accuracy).startswith("fail")
+
+
+def _count_models(it: DetectedChange, entries: Sequence[ModelResult]) -> int:
+    return sum(entry.series["suite"] == it.key["suite"] for entry in entries)

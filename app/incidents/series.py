@@ -1,0 +1,287 @@
+"""The order of runs for detection: along the ancestry of their commits where that is known, else by time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compileboard.app.analysis.metrics import METRICS, PASSES, RUN_METRICS, SUMMARY_METRICS, Metric
+from compileboard.app.analysis.regression.noise import Floats
+from compileboard.app.analysis.run_cache import cached_ancestry
+from compileboard.app.analysis.trends.commit_order import Parents, order_commits
+from compileboard.app.queries.fleet.series import (
+    ModelPoints,
+    SeriesRun,
+    list_model_points,
+    list_run_points,
+    list_suite_points,
+)
+from compileboard.app.queries.fleet.trends import find_usual, is_incomplete
+from compileboard.collectors.store.dashboard.series_changes import SERIES
+from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
+
+
+def rank_runs(connection: sqlite3.Connection, runs: Sequence[SeriesRun]) -> Mapping[str, int]:
+    """Give each run its rank within its branch; an older commit that is measured later stands where it belongs."""
+    commits = {it.commit for it in runs if it.commit}
+    parents = cached_ancestry(connection, sorted(commits))
+    branches: dict[str, list[SeriesRun]] = {}
+    for it in runs:
+        branches.setdefault(it.branch, []).append(it)
+    return {
+        it.id: rank for members in branches.values() for rank, it in enumerate(_sort_branch(members, parents))
+    }  # fmt: skip
+
+
+def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[SeriesRun]:
+    """Sort one branch's runs, which come by time; one history has to hold all of their commits."""
+    seen: dict[str, int] = {}
+    for it in runs:
+        if not it.commit or it.commit not in parents:
+            return runs
+        seen.setdefault(it.commit, it.started_us)
+    order = order_commits(seen, parents)
+    if order.unknown or order.histories > 1:
+        return runs
+    return sorted(runs, key=lambda it: (order.places[it.commit or ""], it.started_us, it.id))
+
+
+FEWEST_POINTS = 5
+_NUMBERS = tuple(it.name for it in METRICS)
+_INTERVAL_TO_ERROR = 2 * 1.96  # a 95 % interval of a normal distribution has this many standard errors
+_USUAL_SHARE = 0.8  # of the models a suite usually has; a run of fewer was no run of the suite
+_FEW_MODELS = 3
+_CUT = frozenset({"killed", "interrupted", "failed"})
+# What summarize_perf has beside HUD's numbers where nobody checked accuracy; the counts are the same.
+_WITHOUT_ACCURACY = tuple(it.name for it in SUMMARY_METRICS if it.name != "pass_ratio")
+_EMPTY_KEY: dict[str, Any] = dict.fromkeys(SERIES, "") | {"dynamic": 0, "batch_size": 0, "world_size": 0}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Hold one series of one branch, the oldest run first; NaN is what was not measured."""
+
+    subject: str
+    key: Mapping[str, Any]
+    branch: str
+    metric: Metric
+    run_ids: Sequence[str]
+    values: Floats
+    errors: Floats | None = None
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Return what tells it from every other."""
+        return make_series_key(self.subject, self.key, self.branch, self.metric.name)
+
+
+@dataclass(frozen=True)
+class MeasuredRuns:
+    """Say in which runs a series was measured, or failed to be."""
+
+    key: Mapping[str, Any]
+    branch: str
+    run_ids: Sequence[str]
+    subject: str = "model"
+
+    def was_there_after(self, run_id: str, order: Mapping[str, int]) -> bool:
+        """Say whether the series was measured after a run."""
+        return run_id in order and any(order[it] > order[run_id] for it in self.run_ids)
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Return the place of the line that says whether the model, or how much of the suite, passes."""
+        return make_series_key(self.subject, self.key, self.branch, self.metric)
+
+    @property
+    def metric(self) -> str:
+        """Return the name of that line's metric."""
+        return PASSES.name if self.subject == "model" else "pass_ratio"
+
+
+def make_series_key(subject: str, key: Mapping[str, Any], branch: str, metric: str) -> tuple[Any, ...]:
+    """Make what tells a series of a branch from every other."""
+    return (subject, *(key[name] for name in SERIES), branch, metric)
+
+
+class RunOrder:
+    """Know the runs that have ended: `order` gives each its rank in its branch, `counts` how many a branch has."""
+
+    def __init__(self, runs: Iterable[SeriesRun], ranks: Mapping[str, int] | None = None) -> None:
+        ended = [it for it in runs if it.state != "running"]
+        by_time = {it.id: rank for rank, it in enumerate(ended)}
+        self.order: Mapping[str, int] = by_time if ranks is None else {it.id: ranks[it.id] for it in ended}
+        self.runs = {it.id: it for it in ended}
+        self.counts = Counter(it.branch for it in ended)
+
+    def split(self, run_ids: Iterable[str]) -> dict[str, list[int]]:
+        """Return for each branch the places of its runs among those given, in their order."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for place, run_id in enumerate(run_ids):
+            run = self.runs.get(run_id)
+            if run is not None:
+                found.setdefault(run.branch, []).append((self.order[run_id], place))
+        return {branch: [place for _rank, place in sorted(pairs)] for branch, pairs in found.items()}
+
+
+def read_model_series(
+    connection: sqlite3.Connection,
+    places: RunOrder,
+    series_ids: Sequence[int] | None = None,
+    run_ids: Sequence[str] | None = None,
+) -> Iterator[tuple[int, list[Series], list[MeasuredRuns]]]:
+    """Yield the lines of each series of models, and when it was there."""
+    for points in list_model_points(connection, _NUMBERS, series_ids, run_ids):
+        yield points.series_id, _make_model_series(points, places), _find_presence(points, places)
+
+
+def _make_model_series(points: ModelPoints, places: RunOrder) -> list[Series]:
+    lines = []
+    passes = _judge(points)
+    for branch, chosen in places.split(row[1] for row in points.rows).items():
+        if len(chosen) < FEWEST_POINTS:
+            continue
+        rows = [points.rows[place] for place in chosen]
+        run_ids = [row[1] for row in rows]
+        numbers: Floats = np.array([row[2:] for row in rows], dtype=np.float64)
+        errors = (numbers[:, 1] - numbers[:, 0]) / _INTERVAL_TO_ERROR
+        columns = numbers[:, 2:]
+        if points.experiment != "performance":  # by this column an accuracy file means something else
+            columns[:, _NUMBERS.index("compilation_latency_s")] = np.nan
+        for metric, values in zip(METRICS, columns.T):
+            if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
+                own = errors if metric.low and np.isfinite(errors).any() else None
+                lines.append(Series("model", points.key, branch, metric, run_ids, values, own))
+        judged = np.array([passes.get(it, np.nan) for it in run_ids])
+        lines.append(Series("model", points.key, branch, PASSES, run_ids, judged))
+    return lines
+
+
+def _judge(points: ModelPoints) -> dict[str, float]:
+    """Say of each run whether the model failed in any experiment; what was skipped says nothing."""
+    found: dict[str, float] = {}
+    for run_id, status, accuracy in points.statuses:
+        if status in ("measured", "failed"):
+            wrong = status == "failed" or (accuracy is not None and accuracy not in HUD_PASSING)
+            found[run_id] = min(found.get(run_id, 1.0), 0.0 if wrong else 1.0)
+    return found
+
+
+def _find_presence(points: ModelPoints, places: RunOrder) -> list[MeasuredRuns]:
+    there = list(dict.fromkeys(it[0] for it in points.statuses if it[1] in ("measured", "failed")))
+    split = places.split(there)
+    return [MeasuredRuns(points.key, branch, [there[place] for place in chosen]) for branch, chosen in split.items()]
+
+
+def find_suite_runs(presences: Iterable[MeasuredRuns]) -> dict[tuple[Any, ...], set[str]]:
+    """Return, for what suites were measured as on each branch, the runs that had most of the usual models.
+
+    A run of some chosen models is no run of the suite: the others did not stop.
+    """
+    counts: dict[tuple[Any, ...], dict[str, int]] = {}
+    for it in presences:
+        of_set = counts.setdefault(find_configuration(it.key, it.branch), {})
+        for run_id in it.run_ids:
+            of_set[run_id] = of_set.get(run_id, 0) + 1
+    found = {}
+    for place, by_run in counts.items():
+        usual = float(np.median(list(by_run.values())))
+        # Of few models one that stopped is already more than the share.
+        least = min(_USUAL_SHARE * usual, usual - 1 if usual >= _FEW_MODELS else usual)
+        found[place] = {run_id for run_id, count in by_run.items() if count >= least}
+    return found
+
+
+def merge_suites(presences: Iterable[MeasuredRuns], order: Mapping[str, int]) -> list[MeasuredRuns]:
+    """Return when each suite was measured as on each branch, be it a part of it."""
+    found: dict[tuple[Any, ...], dict[str, None]] = {}
+    for it in presences:
+        found.setdefault(find_configuration(it.key, it.branch), {}).update(dict.fromkeys(it.run_ids))
+    return [
+        MeasuredRuns(_EMPTY_KEY | dict(zip(SET, told)), told[-1], sorted(run_ids, key=order.__getitem__), "suite")
+        for told, run_ids in found.items()
+    ]
+
+
+def find_configuration(key: Mapping[str, Any], branch: str) -> tuple[Any, ...]:
+    """Return what the series of one suite have in common."""
+    return (*(key[name] for name in SET), branch)
+
+
+def read_suite_series(
+    connection: sqlite3.Connection, places: RunOrder, suites: Sequence[str] | None = None
+) -> Iterator[Series]:
+    """Yield the lines of suites by HUD's definition; by summarize_perf's where nobody checks accuracy.
+
+    A run of other than the usual number of models is left out: a mean over other models is another mean.
+    """
+    judged: set[tuple[Any, ...]] = set()
+    for definition, names in ((HUD, None), (SUMMARIZE_PERF, _WITHOUT_ACCURACY)):
+        for of_set, summaries in list_suite_points(connection, definition.name, suites):
+            told = tuple(of_set.values())
+            if definition is HUD and any(it["geomean_speedup"] is not None for it in summaries):
+                judged.add(told)
+            if (definition is HUD) != (told in judged):
+                continue
+            key = _EMPTY_KEY | of_set
+            for branch, chosen in places.split(it["run_id"] for it in summaries).items():
+                kept = _drop_partial_runs([summaries[place] for place in chosen])
+                if len(kept) >= FEWEST_POINTS:
+                    yield from _make_suite_series(key, branch, kept, names)
+
+
+def _drop_partial_runs(summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    usual = float(np.median([it["total_count"] for it in summaries])) if summaries else 0.0
+    return [it for it in summaries if it["total_count"] >= _USUAL_SHARE * usual]
+
+
+def _make_suite_series(
+    key: Mapping[str, Any], branch: str, summaries: Sequence[dict[str, Any]], names: Sequence[str] | None
+) -> Iterator[Series]:
+    run_ids = [it["run_id"] for it in summaries]
+    usual = find_usual([it["measured_count"] for it in summaries])
+    # A mean that lost models is another mean as well.
+    lacks = [
+        it["measured_count"] < _USUAL_SHARE * usual or is_incomplete(it["measured_count"], it["failed_count"], usual)
+        for it in summaries
+    ]
+    for metric in SUMMARY_METRICS:
+        if names is not None and metric.name not in names:
+            continue
+        values = np.array([_get_summary(it, metric.name) for it in summaries], dtype=np.float64)
+        if metric.name != "pass_ratio":
+            values[np.array(lacks)] = np.nan
+        if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
+            yield Series("suite", key, branch, metric, run_ids, values)
+
+
+def _get_summary(summary: Mapping[str, Any], name: str) -> float | None:
+    if name == "pass_ratio":
+        passed, total = summary["passed_count"], summary["total_count"]
+        return None if passed is None or not total else float(passed) / float(total)
+    value: float | None = summary[name]
+    return value
+
+
+def read_run_series(
+    connection: sqlite3.Connection, places: RunOrder, names: Sequence[str] | None = None
+) -> Iterator[Series]:
+    """Yield the lines of observed runs that have one name, suite and GPU."""
+    for of_name, totals in list_run_points(connection, names):
+        key = _EMPTY_KEY | of_name
+        for branch, chosen in places.split(it["id"] for it in totals).items():
+            if len(chosen) < FEWEST_POINTS:
+                continue
+            kept = [totals[place] for place in chosen]
+            run_ids = [it["id"] for it in kept]
+            # A program that was ended did less: its totals are no best and no step.
+            is_cut = np.array([places.runs[run_id].state in _CUT for run_id in run_ids])
+            for metric in RUN_METRICS:
+                values = np.array([it[metric.name] for it in kept], dtype=np.float64)
+                values[is_cut] = np.nan
+                yield Series("runs", key, branch, metric, run_ids, values)

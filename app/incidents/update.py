@@ -1,0 +1,207 @@
+"""Bring the findings up to date with the runs: everything once, then what new runs touch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from compileboard.app.incidents.detection import DetectedChange, detect, detect_stopped, key_of, match, needs_rescan
+from compileboard.app.incidents.evidence import EvidenceCollector
+from compileboard.app.incidents.pending import VERSION, PendingRuns, find_pending_runs
+from compileboard.app.incidents.series import (
+    MeasuredRuns,
+    RunOrder,
+    Series,
+    find_configuration,
+    find_suite_runs,
+    merge_suites,
+    rank_runs,
+    read_model_series,
+    read_run_series,
+    read_suite_series,
+)
+from compileboard.app.queries.fleet.incidents import SeriesChange, load_findings
+from compileboard.app.queries.fleet.series import list_names_of, list_series_of, list_suites_of
+from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.series_changes import FOUND, save_findings
+
+_TAIL_RUNS = 80  # of a branch, in which something new is looked for; what is found there is looked at whole
+_WITHOUT_EVIDENCE = tuple(name for name in FOUND if name not in ("evidence", "confirmed_us"))
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """Say what an update did."""
+
+    run_count: int  # that were new
+    line_count: int  # series that were looked at
+    new_ids: tuple[str, ...]
+    changed_count: int
+    gone_count: int
+
+
+@dataclass
+class _Changes:
+    """Gather what is to be written."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    new_ids: list[str] = field(default_factory=list)
+    line_count: int = 0
+
+
+def update_findings(
+    path: str | os.PathLike[str], *, everything: bool = False, now_us: int | None = None
+) -> UpdateReport:
+    """Look at the series of new runs, at all series where asked, and keep what is found.
+
+    Raises: StoreError if the database cannot be used.
+    """
+    with closing(open_reader(path)) as reader:
+        news = find_pending_runs(reader, everything=everything)
+        if not news.is_whole and not news.run_ids:
+            return UpdateReport(0, 0, (), 0, 0)
+        changes = SeriesScanner(reader, news).look(load_findings(reader))
+    with closing(open_writer(path)) as writer:
+        save_findings(writer, changes.rows, changes.gone, seen=news.seen, version=VERSION, now_us=now_us)
+    new_ids = tuple(changes.new_ids)
+    return UpdateReport(
+        len(news.run_ids), changes.line_count, new_ids, len(changes.rows) - len(new_ids), len(changes.gone)
+    )
+
+
+class SeriesScanner:
+    """Know what of a database is to be looked at."""
+
+    def __init__(self, reader: sqlite3.Connection, news: PendingRuns) -> None:
+        self._reader = reader
+        self._news = news
+
+    def look(self, kept: Sequence[SeriesChange]) -> _Changes:
+        """Detect what is there to detect, and say what is to be written."""
+        places = RunOrder(self._news.runs, rank_runs(self._reader, self._news.runs))
+        by_place: dict[tuple[Any, ...], list[SeriesChange]] = {}
+        for it in kept:
+            by_place.setdefault(key_of(it), []).append(it)
+        evidence, changes = EvidenceCollector(self._reader), _Changes()
+        lines, presences = self._read(places, by_place)
+        for line in lines:
+            changes.line_count += 1
+            of_line = [it for it in by_place.get(line.place, ()) if it.kind != "vanished"]
+            _save(changes, evidence, places, detect(line), of_line)
+        for presence, others in _list_others(presences, places):
+            one = detect_stopped(presence, others, places.order)
+            of_series = [it for it in by_place.get(presence.place, ()) if it.kind == "vanished"]
+            if one is None and not self._news.is_whole:  # of the newest runs alone: too few to take it back
+                of_series = [it for it in of_series if presence.was_there_after(it.first_run_id, places.order)]
+            _save(changes, evidence, places, [one] if one else [], of_series, presence.run_ids)
+        return changes
+
+    def _read(
+        self, places: RunOrder, by_place: Mapping[tuple[Any, ...], Sequence[SeriesChange]]
+    ) -> tuple[Iterator[Series], list[MeasuredRuns]]:
+        """Read the lines that may have changed, and when each series of the touched branches was there."""
+        presences: list[MeasuredRuns] = []
+        if self._news.is_whole:
+            return self._read_all(places, presences), presences
+        touched = set(list_series_of(self._reader, self._news.run_ids))
+        loud: dict[int, set[tuple[Any, ...]]] = {}
+        for series_id, lines, present in read_model_series(self._reader, places, run_ids=self._list_tail(places)):
+            presences.extend(present)
+            if series_id in touched:
+                found = {it.place for it in lines if self._is_loud(it, by_place.get(it.place, ()), places)}
+                loud |= {series_id: found} if found else {}
+        return self._read_loud(places, loud), presences
+
+    def _is_loud(self, line: Series, kept: Sequence[SeriesChange], places: RunOrder) -> bool:
+        return needs_rescan(line, kept, places.order, is_cut=places.counts[line.branch] > _TAIL_RUNS)
+
+    def _read_all(self, places: RunOrder, presences: list[MeasuredRuns]) -> Iterator[Series]:
+        for _series_id, lines, present in read_model_series(self._reader, places):
+            presences.extend(present)
+            yield from lines
+        yield from read_suite_series(self._reader, places)
+        yield from read_run_series(self._reader, places)
+
+    def _read_loud(self, places: RunOrder, loud: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Series]:
+        for series_id, lines, _present in read_model_series(self._reader, places, list(loud)) if loud else ():
+            yield from (it for it in lines if it.place in loud[series_id])
+        yield from read_suite_series(self._reader, places, list_suites_of(self._reader, self._news.run_ids))
+        yield from read_run_series(self._reader, places, list_names_of(self._reader, self._news.run_ids))
+
+    def _list_tail(self, places: RunOrder) -> list[str]:
+        """List the newest runs of the branches that have new ones, and the new ones wherever they stand."""
+        branches = {places.runs[run_id].branch for run_id in self._news.run_ids}
+        tail = dict.fromkeys(self._news.run_ids)
+        for branch in sorted(branches):
+            of_branch = [run_id for run_id, run in places.runs.items() if run.branch == branch]
+            of_branch.sort(key=lambda run_id: places.order[run_id])
+            tail.update(dict.fromkeys(of_branch[-_TAIL_RUNS:]))
+        return list(tail)
+
+
+def _list_others(presences: Sequence[MeasuredRuns], places: RunOrder) -> Iterator[tuple[MeasuredRuns, Set[str]]]:
+    """Yield when each model and suite was measured, and the runs that had its suite or, of a suite, any."""
+    suite_runs = find_suite_runs(presences)
+    for it in presences:
+        yield it, suite_runs[find_configuration(it.key, it.branch)]
+    of_branch: dict[str, set[str]] = {}
+    suites = merge_suites(presences, places.order)
+    for it in suites:
+        of_branch.setdefault(it.branch, set()).update(it.run_ids)
+    yield from ((it, of_branch[it.branch]) for it in suites)
+
+
+def _save(
+    changes: _Changes,
+    evidence: EvidenceCollector,
+    places: RunOrder,
+    found: Sequence[DetectedChange],
+    kept: Sequence[SeriesChange],
+    present: Sequence[str] = (),
+) -> None:
+    """Note what is to be written of one series."""
+    matched, lost = match(found, kept, places.order)
+    for finding_id, one, before in matched:
+        row = _make_row(finding_id, one, before, places)
+        if before is None:
+            changes.new_ids.append(finding_id)
+        same_runs = before is not None and (before.before_run_id, before.first_run_id) == (
+            one.before_run_id,
+            one.first_run_id,
+        )
+        if before is not None and same_runs and all(getattr(before, name) == row[name] for name in _WITHOUT_EVIDENCE):
+            continue
+        points = {"points": {"before": one.before_count, "after": one.after_count}}
+        told = before.evidence | points if before is not None and same_runs else evidence.gather(one)
+        changes.rows.append(row | {"evidence": json.dumps(told, ensure_ascii=False, separators=(",", ":"))})
+    for it in lost:
+        back = [run_id for run_id in present if places.order[run_id] > places.order[it.first_run_id]]
+        if it.kind != "vanished" or not back:
+            changes.gone += [it.id] if it.state != "withdrawn" else []
+        elif it.recovered_run_id is None:
+            changes.rows.append(_copy_row(it) | {"recovered_run_id": back[0]})
+
+
+def _make_row(finding_id: str, one: DetectedChange, before: SeriesChange | None, places: RunOrder) -> dict[str, Any]:
+    names = ("kind", "subject", "branch", "metric", "direction", "before_value", "after_value", "relative", "p_value")
+    runs = ("before_run_id", "first_run_id", "low_run_id", "high_run_id", "recovered_run_id")
+    confirmed = None if one.confirming_run_id is None else places.runs[one.confirming_run_id].started_us
+    is_confirmed = confirmed is not None or (before is not None and before.confirmed_us is not None)
+    return {
+        **{name: getattr(one, name) for name in (*names, *runs)},
+        **one.key,
+        "id": finding_id,
+        "state": "confirmed" if is_confirmed else "suspected",
+        "first_us": places.runs[one.first_run_id].started_us,
+        "confirmed_us": confirmed,
+    }
+
+
+def _copy_row(it: SeriesChange) -> dict[str, Any]:
+    return asdict(it) | {"evidence": json.dumps(it.evidence, ensure_ascii=False, separators=(",", ":"))}

@@ -1,0 +1,377 @@
+"""Findings: lasting changes of series, what may have caused them, and what people said of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import orjson
+
+from compileboard.app.queries.fleet.scope import read_date
+from compileboard.app.queries.fleet.trends import check_keys, read_choice, read_text
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+
+STATES = ("suspected", "confirmed", "withdrawn")
+HANDLINGS = ("open", "acknowledged", "ignored")
+DIRECTIONS = ("worse", "better", "changed")
+KINDS = ("step", "drift", "vanished")
+SUBJECTS = ("model", "suite", "runs")
+MOST_WORDS = 1000
+# What a filter may ask for beside one state or one handling.
+NOT_WITHDRAWN, NOT_IGNORED = "not_withdrawn", "not_ignored"
+
+_COLUMNS = """
+  f.id, f.kind, f.direction, f.state, f.handling, f.subject, f.suite, f.model, f.mode, f.dtype, f.device, f.hardware,
+  f.backend, f.dynamic, f.batch_size, f.world_size, f.branch, f.metric, f.before_value, f.after_value, f.relative,
+  f.p_value, f.before_run_id, f.first_run_id, f.low_run_id, f.high_run_id, f.recovered_run_id, f.first_us, f.found_us,
+  f.confirmed_us, f.noticed_us, f.changed_us, f.evidence
+"""
+# Only what is asked for is in a statement: `(:x is null or …)` would keep SQLite from using an index.
+_WANTED = {
+    "state": "f.state = :state",
+    "handling": "f.handling = :handling",
+    "direction": "f.direction = :direction",
+    "kind": "f.kind = :kind",
+    "subject": "f.subject = :subject",
+    "suite": "f.suite = :suite",
+    "model": "f.model = :model",
+    "metric": "f.metric = :metric",
+    "branch": "f.branch = :branch",
+    "hardware": "f.hardware = :hardware",
+    "run": "f.first_run_id = :run",
+    "recovered": "(f.recovered_run_id is not null) = :recovered",
+    "since_us": "f.first_us >= :since_us",
+    "before_us": "f.first_us < :before_us",
+}
+_EITHER = {
+    ("state", NOT_WITHDRAWN): "f.state <> 'withdrawn'",
+    ("handling", NOT_IGNORED): "f.handling <> 'ignored'",
+}
+LIST_SQL = f"""
+select {_COLUMNS}
+from findings as f
+where (f.{{moment}}, f.id) < (:after_us, :after_id)
+  and {{wanted}}
+order by f.{{moment}} desc, f.id desc
+limit :limit
+"""  # noqa: S608  own texts only
+SERIES_SQL = f"""
+select {_COLUMNS}
+from json_each(:models) as wanted
+join findings as f on f.subject = :subject and f.suite = :suite and f.model = wanted.value
+where f.state <> 'withdrawn'
+order by f.first_us desc, f.id desc
+limit :limit
+"""  # noqa: S608
+RANGES_SQL = """
+select f.before_run_id, f.first_run_id, f.direction, count(*) as finding_count
+from json_each(:run_ids) as wanted
+join findings as f on f.first_run_id = wanted.value
+where {wanted}
+group by f.before_run_id, f.first_run_id, f.direction
+order by f.before_run_id, f.first_run_id, f.direction
+limit 10000
+"""
+OTHERS_SQL = """
+select count(*)
+from findings
+where first_run_id = :first_run_id
+  and before_run_id is :before_run_id
+  and state <> 'withdrawn'
+  and id <> :id
+limit 1
+"""
+COUNTS_SQL = """
+select
+  count(*) as finding_count,
+  coalesce(sum(state = 'confirmed' and handling = 'open' and direction = 'worse' and recovered_run_id is null), 0)
+    as worse_count,
+  coalesce(sum(state = 'confirmed' and handling = 'open' and direction = 'better' and recovered_run_id is null), 0)
+    as better_count,
+  coalesce(sum(state = 'confirmed' and handling = 'open' and direction = 'changed' and recovered_run_id is null), 0)
+    as changed_count,
+  coalesce(sum(state = 'suspected' and handling <> 'ignored'), 0) as suspected_count,
+  coalesce(sum(state <> 'withdrawn' and handling = 'acknowledged'), 0) as acknowledged_count,
+  coalesce(sum(state <> 'withdrawn' and handling = 'ignored'), 0) as ignored_count,
+  coalesce(sum(state <> 'withdrawn' and handling <> 'ignored' and recovered_run_id is not null), 0) as recovered_count
+from findings
+limit 1
+"""
+CHOICES_SQL = """
+select distinct suite, metric, branch, hardware
+from findings
+order by suite, metric, branch, hardware
+limit 5000
+"""
+GET_SQL = f"""
+select {_COLUMNS}
+from findings as f
+where f.id = :id
+"""  # noqa: S608
+WORDS_SQL = """
+select id, finding_id, action, who, text, time_us
+from finding_words
+where finding_id = :id
+order by id
+limit :limit
+"""
+ALL_SQL = f"""
+select {_COLUMNS}
+from findings as f
+order by f.id
+limit 1000000
+"""  # noqa: S608
+DETECTION_SQL = "select seen, version, finished_us from detection where id = 1"
+
+
+@dataclass(frozen=True)
+class SeriesChange:
+    """Hold one lasting change of one series; words of '' and counts of 0 in the series are what was not said.
+
+    `before_run_id` is the newest run surely before; the change came with `first_run_id`, or anywhere from `low_run_id`
+    to `high_run_id`. A finding is confirmed when a run after the one that let it be found still shows it:
+    `confirmed_us` is of that run, `noticed_us` when that was found out.
+    """
+
+    id: str
+    kind: str
+    direction: str
+    state: str
+    handling: str
+    subject: str
+    suite: str
+    model: str
+    mode: str
+    dtype: str
+    device: str
+    hardware: str
+    backend: str
+    dynamic: bool
+    batch_size: int
+    world_size: int
+    branch: str
+    metric: str
+    before_value: float | None
+    after_value: float | None
+    relative: float | None
+    p_value: float | None
+    before_run_id: str | None
+    first_run_id: str
+    low_run_id: str | None
+    high_run_id: str | None
+    recovered_run_id: str | None
+    first_us: int
+    found_us: int
+    confirmed_us: int | None
+    noticed_us: int | None
+    changed_us: int
+    evidence: dict[str, Any]  # app.findings.evidence says what is in it
+
+
+@dataclass(frozen=True)
+class Comment:
+    """Hold what one person did with a finding, or said of it, and when."""
+
+    id: int
+    finding_id: str
+    action: str
+    who: str
+    text: str | None
+    time_us: int
+
+
+@dataclass(frozen=True)
+class IncidentFilter:
+    """Say which findings; None is no limit. `state` and `handling` may be NOT_WITHDRAWN and NOT_IGNORED as well."""
+
+    state: str | None = None
+    handling: str | None = None
+    direction: str | None = None
+    kind: str | None = None
+    subject: str | None = None
+    suite: str | None = None
+    model: str | None = None
+    metric: str | None = None
+    branch: str | None = None
+    hardware: str | None = None
+    run: str | None = None
+    recovered: bool | None = None
+    since_us: int | None = None
+    before_us: int | None = None
+
+    @property
+    def sql(self) -> str:
+        """Return its conditions."""
+        given = [(name, value) for name in _WANTED if (value := getattr(self, name)) is not None]
+        return "\n  and ".join(_EITHER.get((name, value), _WANTED[name]) for name, value in given) or "true"
+
+
+@dataclass(frozen=True)
+class IncidentCounts:
+    """Hold how many findings there are: confirmed and open ones that did not recover by direction, and the others."""
+
+    finding_count: int
+    worse_count: int
+    better_count: int
+    changed_count: int
+    suspected_count: int
+    acknowledged_count: int
+    ignored_count: int
+    recovered_count: int
+
+    @property
+    def open_count(self) -> int:
+        """Return how many are confirmed, open, and did not recover."""
+        return self.worse_count + self.better_count + self.changed_count
+
+
+@dataclass(frozen=True)
+class RangeCount:
+    """Hold how many findings of a direction came between two runs."""
+
+    before_run_id: str | None
+    first_run_id: str
+    direction: str
+    finding_count: int
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Hold how far detection has come."""
+
+    seen: dict[str, Any]
+    version: int
+    finished_us: int
+
+
+def list_findings(
+    connection: sqlite3.Connection,
+    wanted: IncidentFilter,
+    cursor: str | None = None,
+    limit: int = 50,
+    moment: Literal["first_us", "noticed_us"] = "first_us",
+) -> Page[SeriesChange]:
+    """List findings, those of the newest runs first, or those that were confirmed here last, of what was confirmed.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
+    values = {it.name: getattr(wanted, it.name) for it in fields(wanted)}
+    values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
+    found = connection.execute(LIST_SQL.format(wanted=wanted.sql, moment=moment), values)
+    return make_page([_read(row) for row in found], limit, lambda it: (getattr(it, moment), it.id))
+
+
+def list_series_findings(
+    connection: sqlite3.Connection, subject: str, suite: str, models: Sequence[str] = ("",), limit: int = 200
+) -> list[SeriesChange]:
+    """List what was found in the series of some models, or of a suite itself, newest first, without the withdrawn."""
+    values = {"subject": subject, "suite": suite, "models": json.dumps(list(models)), "limit": limit}
+    return [_read(row) for row in connection.execute(SERIES_SQL, values)]
+
+
+def count_ranges(connection: sqlite3.Connection, wanted: IncidentFilter, run_ids: Iterable[str]) -> list[RangeCount]:
+    """Count the findings that came with some runs, whole ranges of which a page may show but a part."""
+    values = {it.name: getattr(wanted, it.name) for it in fields(wanted)} | {
+        "run_ids": json.dumps(sorted(set(run_ids)))
+    }
+    return [RangeCount(*row) for row in connection.execute(RANGES_SQL.format(wanted=wanted.sql), values)]
+
+
+def count_range_others(connection: sqlite3.Connection, it: SeriesChange) -> int:
+    """Count what else came between the same two runs, but for what was withdrawn."""
+    values = {"id": it.id, "first_run_id": it.first_run_id, "before_run_id": it.before_run_id}
+    return int(connection.execute(OTHERS_SQL, values).fetchone()[0])
+
+
+def count_findings(connection: sqlite3.Connection) -> IncidentCounts:
+    """Count all findings."""
+    return IncidentCounts(*connection.execute(COUNTS_SQL).fetchone())
+
+
+def list_finding_choices(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """List what findings can be filtered by."""
+    rows = connection.execute(CHOICES_SQL).fetchall()
+    names = ("suite", "metric", "branch", "hardware")
+    return {name: sorted({row[at] for row in rows if row[at]}) for at, name in enumerate(names)}
+
+
+def get_finding(connection: sqlite3.Connection, finding_id: str) -> SeriesChange | None:
+    """Return one finding, or None if there is no such one."""
+    row = connection.execute(GET_SQL, {"id": finding_id}).fetchone()
+    return _read(row) if row else None
+
+
+def list_finding_words(connection: sqlite3.Connection, finding_id: str, limit: int = MOST_WORDS) -> list[Comment]:
+    """List what people did with a finding and said of it, the oldest first."""
+    return [Comment(*row) for row in connection.execute(WORDS_SQL, {"id": finding_id, "limit": limit})]
+
+
+def load_findings(connection: sqlite3.Connection) -> list[SeriesChange]:
+    """Load every finding."""
+    return [_read(row) for row in connection.execute(ALL_SQL)]
+
+
+def get_detection(connection: sqlite3.Connection) -> Detection | None:
+    """Return how far detection has come, None where it never ran."""
+    row = connection.execute(DETECTION_SQL).fetchone()
+    return Detection(json.loads(row["seen"]), row["version"], row["finished_us"]) if row else None
+
+
+def _read(row: sqlite3.Row) -> SeriesChange:
+    values = dict(row)
+    return SeriesChange(**(values | {"dynamic": bool(values["dynamic"]), "evidence": orjson.loads(values["evidence"])}))
+
+
+FILTERS = (
+    "state",
+    "handling",
+    "direction",
+    "kind",
+    "subject",
+    "suite",
+    "model",
+    "metric",
+    "branch",
+    "hardware",
+    "run",
+    "recovered",
+    "since",
+    "until",
+)
+ANY = "any"
+# Without a word: what is not withdrawn, and what nobody ignores.
+STATE_CHOICES = (NOT_WITHDRAWN, *STATES, ANY)
+HANDLING_CHOICES = (NOT_IGNORED, *HANDLINGS, ANY)
+_CHOICES = {"direction": DIRECTIONS, "kind": KINDS, "subject": SUBJECTS, "recovered": ("yes", "no")}
+_TEXTS = ("suite", "model", "metric", "branch", "hardware", "run")
+
+
+def read_finding_filter(query: Mapping[str, str]) -> IncidentFilter:
+    """Turn an address's query into a filter; what is empty is no limit, but of state and handling.
+
+    Raises: FilterError if a key is unknown or a value cannot be used.
+    """
+    check_keys((key for key in query if key not in ("cursor", "limit")), FILTERS)
+    given = {key: read_text(query, key) for key in _TEXTS}
+    asked = {key: words for key, words in _CHOICES.items() if query.get(key, "").strip()}
+    chosen: dict[str, str] = {key: read_choice(query, key, words, "") for key, words in asked.items()}
+    recovered = chosen.pop("recovered", None)
+    state = read_choice(query, "state", STATE_CHOICES, NOT_WITHDRAWN)
+    handling = read_choice(query, "handling", HANDLING_CHOICES, NOT_IGNORED)
+    since_us, _ = read_date("since", read_text(query, "since"))
+    _, before_us = read_date("until", read_text(query, "until"))
+    if since_us and before_us and since_us >= before_us:
+        raise FilterError(f"since: {query['since']} is after until: {query['until']}, so nothing can match")
+    return IncidentFilter(
+        state=None if state == ANY else state,
+        handling=None if handling == ANY else handling,
+        recovered=None if recovered is None else recovered == "yes",
+        since_us=since_us,
+        before_us=before_us,
+        **given,
+        **chosen,
+    )

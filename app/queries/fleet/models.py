@@ -1,0 +1,318 @@
+"""Models across runs: the newest result of each, and one model's history."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run.models import MOST_RESULTS, list_measured
+from compileboard.collectors.store.rollups.results import (
+    COLUMNS,
+    ExperimentResult,
+    Key,
+    ResultRow,
+    merge_results,
+    merge_with_parts,
+    read_measured,
+)
+from compileboard.collectors.store.rollups.summaries import HUD_PASSING
+
+STATUSES = ("measured", "failed", "skipped", "not_run")
+ACCURACIES = ("pass", "fail", "skipped", "not_measured")
+FILTERS = ("q", "suite", "mode", "dtype", "device", "backend", "status", "accuracy", "run")
+_SERIES_FILTERS = ("suite", "mode", "dtype", "device", "backend")
+_OTHERS = ("sort", "cursor", "limit")
+_LONGEST = 200
+# Of one model: 2 000 runs of 10 series.
+MOST_HISTORY = 20_000
+
+_WANTED = """
+  (:suite is null or s.suite = :suite)
+  and (:mode is null or s.mode = :mode)
+  and (:dtype is null or s.dtype = :dtype)
+  and (:device is null or s.device = :device)
+  and (:backend is null or s.backend = :backend)
+  and (:q is null or instr(lower(s.model), lower(:q)) or instr(lower(s.suite), lower(:q)))
+"""
+# The experiments of a series, each one step further in results_series; then the newest result of each.
+LATEST_SQL = f"""
+with recursive newest (series_id, experiment) as (
+  select s.id, (select min(r.experiment) from results as r where r.series_id = s.id)
+  from series as s
+  where {_WANTED}
+  union all
+  select
+    n.series_id,
+    (select min(r.experiment) from results as r where r.series_id = n.series_id and r.experiment > n.experiment)
+  from newest as n
+  where n.experiment is not null
+)
+select {COLUMNS}
+from newest as n
+join series as s on s.id = n.series_id
+join results as x on x.id = (
+  select r.id
+  from results as r
+  where r.series_id = n.series_id
+    and r.experiment = n.experiment
+  order by r.time_us desc, r.id desc
+  limit 1
+)
+where n.experiment is not null
+order by x.id
+limit :limit
+"""  # noqa: S608  own texts only
+HISTORY_SQL = f"""
+select {COLUMNS}
+from series as s
+join results as x on x.series_id = s.id
+where s.model = :model
+  and (:suite is null or s.suite = :suite)
+order by x.time_us desc, x.id desc
+limit :limit
+"""  # noqa: S608
+CHOICES_SQL = """
+select distinct suite, mode, dtype, device, backend
+from series
+order by suite, mode, dtype, device, backend
+limit 10000
+"""
+RUNS_SQL = """
+select r.id, coalesce(a.title, r.name) as name, r.started_us, t.result_count
+from runs as r
+join run_totals as t on t.run_id = r.id
+left join run_annotations as a on a.run_id = r.id
+where t.result_count > 0
+order by r.started_us desc, r.id desc
+limit :limit
+"""
+COMMITS_SQL = """
+select r.id, coalesce(a.title, r.name) as name, r.started_us, r.git_commit, r.git_dirty, r.torch_version
+from json_each(:ids) as wanted
+join runs as r on r.id = wanted.value
+left join run_annotations as a on a.run_id = r.id
+order by r.started_us, r.id
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class ModelFilter:
+    """Say which models; None is no limit. `run` is a run's id: its results instead of the newest ones."""
+
+    q: str | None = None
+    suite: str | None = None
+    mode: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    backend: str | None = None
+    status: str | None = None
+    accuracy: str | None = None
+    run: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelChoices:
+    """Hold the values that filters offer."""
+
+    suites: tuple[str, ...]
+    modes: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    devices: tuple[str, ...]
+    backends: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BenchmarkRun:
+    """Hold a run that has results."""
+
+    id: str
+    name: str
+    started_us: int
+    result_count: int
+
+
+@dataclass(frozen=True)
+class HistoryRun:
+    """Hold what of a run stands beside a point of a model's history."""
+
+    id: str
+    name: str
+    started_us: int
+    git_commit: str | None
+    git_dirty: bool | None
+    torch_version: str | None
+
+
+def read_model_filter(query: Mapping[str, str], others: Iterable[str] = _OTHERS) -> ModelFilter:
+    """Turn an address's query into a filter; what is empty is no limit.
+
+    Raises: FilterError if a key is unknown or a value cannot be used.
+    """
+    for key in query:
+        if key not in FILTERS and key not in others:
+            raise FilterError(f"{key[:40]}: there is no such filter; known are {', '.join(FILTERS)}")
+    given = {key: query.get(key, "").strip() or None for key in FILTERS}
+    for key, value in given.items():
+        if value and len(value) > _LONGEST:
+            raise FilterError(f"{key}: at most {_LONGEST} characters, this has {len(value)}")
+    for key, known in (("status", STATUSES), ("accuracy", ACCURACIES)):
+        if given[key] and given[key] not in known:
+            raise FilterError(f"{key}: {given[key]!r} is not one of {', '.join(known)}")
+    return ModelFilter(**given)
+
+
+def list_models(connection: sqlite3.Connection, wanted: ModelFilter) -> list[ResultRow]:
+    """List the newest result of each model and metric set, or all of one run's, by suite and model."""
+    if wanted.run:
+        measured = [it for it in list_measured(connection, wanted.run) if _fits(it, wanted)]
+    else:
+        measured = list_newest(connection, wanted)
+    return [
+        row
+        for row in merge_results(measured)
+        if wanted.status in (None, row.status) and wanted.accuracy in (None, judge_answer(row))
+    ]
+
+
+def judge_answer(row: ResultRow) -> str:
+    """Say which of ACCURACIES a row's answer is; a verdict that upstream adds later passes if its name says so."""
+    if row.accuracy is not None:
+        return "pass" if row.accuracy in HUD_PASSING or row.accuracy.startswith("pass") else "fail"
+    status = None if row.judge is None else row.judge.status
+    return {"failed": "fail", "skipped": "skipped"}.get(status or "", "not_measured")
+
+
+def list_newest(connection: sqlite3.Connection, wanted: ModelFilter) -> list[ExperimentResult]:
+    """List what each experiment said last of each model, from whichever run."""
+    values = {key: getattr(wanted, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
+    return filter_newest(read_measured(connection.execute(LATEST_SQL, values)))
+
+
+def filter_newest(measured: Iterable[ExperimentResult]) -> list[ExperimentResult]:
+    """Leave the newest of each experiment; performance has one a batch size."""
+    found: dict[tuple[Key, str, int | None], ExperimentResult] = {}
+    for it in measured:
+        place = (it.key, it.experiment, it.batch_size if it.experiment == "performance" else None)
+        known = found.get(place)
+        if known is None or (known.time_us, known.id) < (it.time_us, it.id):
+            found[place] = it
+    return list(found.values())
+
+
+def _fits(it: ExperimentResult, wanted: ModelFilter) -> bool:
+    text = (wanted.q or "").lower()
+    named = text in it.model.lower() or text in it.suite.lower()
+    return named and all(getattr(wanted, key) in (None, getattr(it, key)) for key in _SERIES_FILTERS)
+
+
+def list_history(
+    connection: sqlite3.Connection, model: str, suite: str | None = None
+) -> list[tuple[ResultRow, tuple[ExperimentResult, ...]]]:
+    """List every result of a model, newest first, each with the experiments that it was made of."""
+    values = {"model": model, "suite": suite, "limit": MOST_HISTORY}
+    by_run: dict[str, list[ExperimentResult]] = {}
+    for it in read_measured(connection.execute(HISTORY_SQL, values)):
+        by_run.setdefault(it.run_id, []).append(it)
+    found = [pair for measured in by_run.values() for pair in merge_with_parts(measured)]
+    return sorted(found, key=lambda pair: (pair[0].time_us, pair[0].id), reverse=True)
+
+
+def list_model_choices(connection: sqlite3.Connection) -> ModelChoices:
+    """List what results can be filtered by."""
+    columns = list(zip(*connection.execute(CHOICES_SQL).fetchall())) or [()] * 5
+    return ModelChoices(*(tuple(sorted({value for value in column if value})) for column in columns))
+
+
+def list_bench_runs(connection: sqlite3.Connection, limit: int = 200) -> list[BenchmarkRun]:
+    """List the newest runs that have results."""
+    return [BenchmarkRun(**dict(row)) for row in connection.execute(RUNS_SQL, {"limit": limit})]
+
+
+def list_point_runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> dict[str, HistoryRun]:
+    """Return the runs of a history's points, by id."""
+    ids = sorted(set(run_ids))
+    rows = connection.execute(COMMITS_SQL, {"ids": json.dumps(ids), "limit": len(ids)})
+    return {row["id"]: HistoryRun(**(dict(row) | {"git_dirty": _flag(row["git_dirty"])})) for row in rows}
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+# The newest runs alone: a nightly suite may have had a break for years, and it is the newest speedup that counts.
+_RUNS, _MODELS = 10, 50
+
+_REST = """
+, tasks as materialized (
+  select e.run_id, newest.started_us, p.task, count(*) as event_count
+  {events}
+  join processes as p on p.id = e.process_id
+  where p.task is not null
+  group by e.run_id, p.task
+)
+select
+  s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype, nullif(s.device, '') as device,
+  nullif(s.backend, '') as backend, x.run_id, t.started_us, max(t.event_count) as event_count,
+  max(x.speedup) as speedup, max(x.status = 'failed') as failed
+from tasks as t
+cross join results as x on x.run_id = t.run_id and x.task = t.task
+join series as s on s.id = x.series_id
+group by s.suite, s.model, s.mode, s.dtype, s.device, s.backend, x.run_id
+order by t.started_us desc, x.run_id desc, speedup is null, speedup, s.model
+"""
+_NEWEST = """
+with newest as materialized (
+  select b.run_id, r.started_us
+  from {kept} as b
+  join run_totals as t on t.run_id = b.run_id and t.result_count > 0
+  join runs as r on r.id = b.run_id
+  where b.{key} = :id
+  order by r.started_us desc, b.run_id desc
+  limit :runs
+)
+"""
+BREAKS_SQL = _NEWEST.format(kept="run_breaks", key="distinct_id") + _REST.format(
+    events="""from newest
+  cross join graph_breaks as e on e.run_id = newest.run_id and e.distinct_id = :id"""
+)
+CAUSES_SQL = _NEWEST.format(kept="run_causes", key="cause_id") + _REST.format(
+    events="""from newest
+  cross join recompiles as e on e.run_id = newest.run_id
+  join guard_failures as g on g.recompile_id = e.id and g.position = 0 and g.cause_id = :id"""
+)
+
+
+@dataclass(frozen=True)
+class AffectedModel:
+    """Hold one model in the newest run in which it had something, with its speedup there."""
+
+    suite: str
+    model: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    backend: str | None
+    run_id: str
+    started_us: int
+    event_count: int
+    speedup: float | None
+    failed: bool
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return what the address of the model's page needs beside its name."""
+        said = {name: getattr(self, name) for name in ("suite", "mode", "dtype", "device", "backend")}
+        return {name: value for name, value in said.items() if value} | {"run": self.run_id}
+
+
+def list_affected_models(connection: sqlite3.Connection, sql: str, thing_id: int) -> list[AffectedModel]:
+    """List each model once, of the newest run first, there the slowest first; `sql` is one of the two here."""
+    found: dict[tuple[object, ...], AffectedModel] = {}
+    for row in connection.execute(sql, {"id": thing_id, "runs": _RUNS}):
+        it = AffectedModel(**(dict(row) | {"failed": bool(row["failed"])}))
+        found.setdefault((it.suite, it.model, it.mode, it.dtype, it.device, it.backend), it)
+    return list(found.values())[:_MODELS]

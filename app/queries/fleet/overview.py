@@ -1,0 +1,258 @@
+"""What is in this database: totals, a point a run over time, and the worst breaks and functions.
+
+Everything comes from the roll-ups that ingest keeps, so it costs what the number of runs costs. Only the `newest` runs
+are looked at; a suite or a name of None is no limit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from compileboard.app.queries.page import recorded_us
+
+
+@dataclass(frozen=True)
+class Health:
+    """Hold what /healthz says."""
+
+    schema_version: int
+    run_count: int
+
+
+@dataclass(frozen=True)
+class DatabaseTotals:
+    """Hold the sums over the runs of a scope."""
+
+    run_count: int
+    running_count: int
+    compile_count: int
+    recompile_count: int
+    graph_break_count: int
+    recompile_limit_count: int
+    failure_count: int
+    runtime_failure_count: int
+    failed_run_count: int  # with a failure of either kind or a failed result
+    compile_us: int | None
+    recompile_us: int | None
+
+
+@dataclass(frozen=True)
+class RunPoint:
+    """Hold one run's place in the charts."""
+
+    run_id: str
+    name: str
+    title: str | None
+    suite: str | None
+    state: str
+    started_us: int
+    compile_count: int
+    recompile_count: int
+    graph_break_count: int
+    compile_us: int | None
+    has_failed: bool = False  # a compile, running code or a result of it
+    is_observed: bool = True  # else its counts are of nobody's counting
+
+    def count(self, name: str) -> int | None:
+        """Return one of its counts, None where nobody counted."""
+        value: int = getattr(self, name)
+        return value if value or self.is_observed else None
+
+
+@dataclass(frozen=True)
+class TopBreak:
+    """Hold one distinct graph break with how often it came."""
+
+    distinct_id: int
+    gb_id: str | None
+    gb_type: str | None
+    reason: str
+    source_line: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    break_count: int
+    run_count: int
+    compile_us: int | None
+
+
+@dataclass(frozen=True)
+class TopFunction:
+    """Hold one function with how often it was compiled again."""
+
+    function_id: int
+    name: str
+    file: str
+    recompile_count: int
+    recompile_limit_count: int
+    compile_count: int
+    run_count: int
+    compile_us: int | None
+
+
+@dataclass(frozen=True)
+class RunSeries:
+    """Hold one suite and name, and how many runs have them."""
+
+    suite: str | None
+    name: str
+    run_count: int
+
+
+_SCOPE = """
+  (:suite is null or r.suite = :suite)
+  and (:name is null or r.name = :name)
+"""
+_NEWEST = f"""
+with newest as materialized (
+  select r.id
+  from runs as r
+  where {_SCOPE}
+  order by r.started_us desc, r.id desc
+  limit :newest
+)
+"""  # noqa: S608  own texts only
+TOTALS_SQL = f"""
+select
+  count(*) as run_count,
+  coalesce(sum(r.state = 'running'), 0) as running_count,
+  coalesce(sum(t.compile_count), 0) as compile_count,
+  coalesce(sum(t.recompile_count), 0) as recompile_count,
+  coalesce(sum(t.graph_break_count), 0) as graph_break_count,
+  coalesce(sum(t.recompile_limit_count), 0) as recompile_limit_count,
+  coalesce(sum(t.failure_count), 0) as failure_count,
+  coalesce(sum(t.runtime_failure_count), 0) as runtime_failure_count,
+  coalesce(sum(t.failure_count + t.runtime_failure_count + t.failed_result_count > 0), 0) as failed_run_count,
+  {recorded_us("sum(t.compile_us)", "sum(t.compile_count)")} as compile_us,
+  {recorded_us("sum(t.recompile_us)", "sum(t.recompile_count)")} as recompile_us
+from runs as r
+left join run_totals as t on t.run_id = r.id
+where {_SCOPE}
+"""  # noqa: S608
+TREND_SQL = f"""
+select
+  r.id as run_id, r.name, a.title, r.suite, r.state, r.started_us,
+  coalesce(t.compile_count, 0) as compile_count,
+  coalesce(t.recompile_count, 0) as recompile_count,
+  coalesce(t.graph_break_count, 0) as graph_break_count,
+  {recorded_us("t.compile_us", "t.compile_count")} as compile_us,
+  coalesce(t.failure_count + t.runtime_failure_count + t.failed_result_count > 0, 0) as has_failed,
+  r.torch_version is not null or coalesce(t.compile_count, 0) > 0 as is_observed
+from runs as r
+left join run_totals as t on t.run_id = r.id
+left join run_annotations as a on a.run_id = r.id
+where {_SCOPE}
+order by r.started_us desc, r.id desc
+limit :newest
+"""  # noqa: S608
+BREAKS_SQL = f"""
+{_NEWEST}, top as (
+  select
+    b.distinct_id,
+    sum(b.break_count) as break_count,
+    count(*) as run_count,
+    sum(b.compile_us) as compile_us
+  from newest as n
+  cross join run_breaks as b on b.run_id = n.id
+  group by b.distinct_id
+  order by break_count desc, b.distinct_id
+  limit :limit
+)
+select
+  d.id as distinct_id, d.gb_id, d.gb_type, d.reason, d.source_line, d.line,
+  f.name as function, f.file, top.break_count, top.run_count,
+  nullif(top.compile_us, 0) as compile_us
+from top
+join distinct_breaks as d on d.id = top.distinct_id
+left join functions as f on f.id = d.function_id
+order by top.break_count desc, d.id
+limit :limit
+"""  # noqa: S608
+FUNCTIONS_SQL = f"""
+{_NEWEST}, top as (
+  select
+    u.function_id,
+    sum(u.recompile_count) as recompile_count,
+    sum(u.recompile_limit_count) as recompile_limit_count,
+    sum(u.compile_count) as compile_count,
+    count(*) as run_count,
+    sum(u.compile_us) as compile_us
+  from newest as n
+  cross join run_functions as u on u.run_id = n.id
+  where u.recompile_count > 0
+  group by u.function_id
+  order by recompile_count desc, u.function_id
+  limit :limit
+)
+select
+  f.id as function_id, f.name, f.file, top.recompile_count, top.recompile_limit_count, top.compile_count,
+  top.run_count, nullif(top.compile_us, 0) as compile_us
+from top
+join functions as f on f.id = top.function_id
+order by top.recompile_count desc, f.id
+limit :limit
+"""  # noqa: S608
+SERIES_SQL = """
+select suite, name, count(*) as run_count
+from runs
+group by suite, name
+order by suite, name
+limit 500
+"""
+
+
+def get_health(connection: sqlite3.Connection) -> Health:
+    """Ask the database the two cheapest questions."""
+    schema_version = connection.execute("pragma user_version").fetchone()[0]
+    return Health(schema_version, connection.execute("select count(*) from runs").fetchone()[0])
+
+
+def get_totals(connection: sqlite3.Connection, suite: str | None = None, name: str | None = None) -> DatabaseTotals:
+    """Sum over every run of a suite and name."""
+    return DatabaseTotals(**dict(connection.execute(TOTALS_SQL, {"suite": suite, "name": name}).fetchone()))
+
+
+def list_trend(
+    connection: sqlite3.Connection, suite: str | None = None, name: str | None = None, *, newest: int = 1000
+) -> list[RunPoint]:
+    """List a point for each of the newest runs, oldest first."""
+    rows = connection.execute(TREND_SQL, {"suite": suite, "name": name, "newest": newest}).fetchall()
+    return [_to_point(row) for row in reversed(rows)]
+
+
+def _to_point(row: sqlite3.Row) -> RunPoint:
+    values = dict(row) | {name: bool(row[name]) for name in ("has_failed", "is_observed")}
+    values["compile_us"] = values["compile_us"] if values["is_observed"] else values["compile_us"] or None
+    return RunPoint(**values)
+
+
+def list_top_breaks(
+    connection: sqlite3.Connection,
+    suite: str | None = None,
+    name: str | None = None,
+    *,
+    newest: int = 1000,
+    limit: int = 8,
+) -> list[TopBreak]:
+    """List the most frequent distinct breaks of the newest runs."""
+    values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
+    return [TopBreak(**dict(row)) for row in connection.execute(BREAKS_SQL, values)]
+
+
+def list_top_functions(
+    connection: sqlite3.Connection,
+    suite: str | None = None,
+    name: str | None = None,
+    *,
+    newest: int = 1000,
+    limit: int = 8,
+) -> list[TopFunction]:
+    """List the functions of the newest runs that recompile most."""
+    values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
+    return [TopFunction(**dict(row)) for row in connection.execute(FUNCTIONS_SQL, values)]
+
+
+def list_series(connection: sqlite3.Connection) -> list[RunSeries]:
+    """List every suite and name that runs have."""
+    return [RunSeries(*row) for row in connection.execute(SERIES_SQL)]

@@ -1,0 +1,376 @@
+"""Runs: the list with its filters, orders and pages, and one run's row."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, replace
+from typing import Any
+
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page, recorded_us
+
+STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
+
+# What a list may be ordered by; each is never null, so that a keyset page can start behind any row.
+ORDERS = {
+    "started": "r.started_us",
+    "duration": "(coalesce(r.ended_us, r.heartbeat_us) - r.started_us)",
+    "compiles": "coalesce(t.compile_count, 0)",
+    "recompiles": "coalesce(t.recompile_count, 0)",
+    "breaks": "coalesce(t.graph_break_count, 0)",
+    "compile_time": "coalesce(t.compile_us, 0)",
+}
+
+
+# What only hooks and torch's logs count.
+COUNTED = (
+    "compile_count",
+    "record_count",
+    "graph_break_count",
+    "recompile_count",
+    "recompile_limit_count",
+    "failure_count",
+    "runtime_failure_count",
+    "restart_count",
+    "cache_hit_count",
+    "cache_miss_count",
+    "cache_bypass_count",
+    "cudagraph_skip_count",
+)
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """Say which runs; None or an empty text is no limit, and `before_us` itself is excluded.
+
+    Units: microseconds since the epoch.
+    """
+
+    text: str | None = None
+    name: str | None = None
+    suite: str | None = None
+    tag_key: str | None = None
+    tag_value: str | None = None
+    host: str | None = None
+    gpu: str | None = None
+    torch: str | None = None
+    commit: str | None = None
+    state: str | None = None
+    since_us: int | None = None
+    before_us: int | None = None
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """Hold one run with people's words and its totals. `title` is what a person called it, else None."""
+
+    id: str
+    name: str
+    title: str | None
+    note: str | None
+    pinned: bool
+    suite: str | None
+    source: str
+    state: str
+    level: str
+    command: str
+    started_us: int
+    ended_us: int | None
+    heartbeat_us: int
+    exit_code: int | None
+    signal: str | None
+    host: str | None
+    gpu_name: str | None
+    gpu_count: int
+    torch_version: str | None
+    cuda_version: str | None
+    python_version: str | None
+    git_commit: str | None
+    git_branch: str | None
+    git_subject: str | None
+    git_dirty: bool | None
+    compile_count: int
+    record_count: int
+    graph_break_count: int
+    recompile_count: int
+    recompile_limit_count: int
+    failure_count: int
+    runtime_failure_count: int
+    restart_count: int
+    cache_hit_count: int
+    cache_miss_count: int
+    cache_bypass_count: int
+    cudagraph_skip_count: int
+    process_count: int
+    loss_count: int
+    compile_us: int | None  # None: no record of its compiles has a time
+    recompile_us: int | None
+    result_count: int
+    failed_result_count: int
+
+    @property
+    def is_observed(self) -> bool:
+        """Return True where torch was seen: a file of results counts nothing but its own columns."""
+        return self.torch_version is not None or self.compile_count > 0
+
+    @property
+    def has_only_results(self) -> bool:
+        """Return True for a file of benchmark results: nobody saw what was compiled."""
+        return self.result_count > 0 and not self.is_observed
+
+    def count(self, name: str) -> int | None:
+        """Return one of COUNTED or `process_count`, None where nobody counted."""
+        if name == "process_count":  # of a file of results the store has one for each table
+            return None if self.has_only_results else self.process_count
+        value: int = getattr(self, name)
+        return value if value or self.is_observed else None
+
+    @property
+    def shown_name(self) -> str:
+        """Return what a person called the run, else its own name."""
+        return self.title or self.name
+
+    @property
+    def duration_us(self) -> int | None:
+        """Return how long the run took, or has been seen alive so far; None without a start, or of one moment alone."""
+        return ((self.ended_us or self.heartbeat_us) - self.started_us or None) if self.started_us else None
+
+    @property
+    def device(self) -> str | None:
+        """Return what the run was on: its GPU, CPU where torch was seen and no GPU, None where nobody said."""
+        if self.gpu_name is None:
+            return "CPU" if self.gpu_count == 0 and (self.is_observed or self.source == "live") else None
+        return f"{self.gpu_name} × {self.gpu_count}" if self.gpu_count > 1 else self.gpu_name
+
+
+_COLUMNS = f"""
+  r.id, r.name, a.title, a.note, coalesce(a.pinned, 0) as pinned, r.suite, r.source, r.state, r.level, r.command,
+  r.started_us, r.ended_us, r.heartbeat_us, r.exit_code, r.signal, r.host, r.gpu_name, r.gpu_count,
+  r.torch_version, r.cuda_version, r.python_version, r.git_commit, r.git_branch, r.git_subject, r.git_dirty,
+  coalesce(t.compile_count, 0) as compile_count,
+  coalesce(t.record_count, 0) as record_count,
+  coalesce(t.graph_break_count, 0) as graph_break_count,
+  coalesce(t.recompile_count, 0) as recompile_count,
+  coalesce(t.recompile_limit_count, 0) as recompile_limit_count,
+  coalesce(t.failure_count, 0) as failure_count,
+  coalesce(t.runtime_failure_count, 0) as runtime_failure_count,
+  coalesce(t.restart_count, 0) as restart_count,
+  coalesce(t.cache_hit_count, 0) as cache_hit_count,
+  coalesce(t.cache_miss_count, 0) as cache_miss_count,
+  coalesce(t.cache_bypass_count, 0) as cache_bypass_count,
+  coalesce(t.cudagraph_skip_count, 0) as cudagraph_skip_count,
+  coalesce(t.process_count, 0) as process_count,
+  coalesce(t.loss_count, 0) as loss_count,
+  {recorded_us("t.compile_us", "t.compile_count")} as compile_us,
+  {recorded_us("t.recompile_us", "t.recompile_count")} as recompile_us,
+  coalesce(t.result_count, 0) as result_count,
+  coalesce(t.failed_result_count, 0) as failed_result_count
+"""
+_SOURCE = """
+from runs as r
+left join run_totals as t on t.run_id = r.id
+left join run_annotations as a on a.run_id = r.id
+"""
+# Each line is true where its filter is not given. Runs are thousands, not millions: reading each row is right.
+_WHERE = """
+  (:name is null or r.name = :name)
+  and (:suite is null or r.suite = :suite)
+  and (:host is null or r.host = :host)
+  and (:gpu is null or r.gpu_name = :gpu or (:gpu = 'CPU' and r.gpu_count = 0))
+  and (:torch is null or r.torch_version = :torch)
+  and (:commit is null or substr(r.git_commit, 1, length(:commit)) = lower(:commit))
+  and (:state is null or r.state = :state)
+  and (:since_us is null or r.started_us >= :since_us)
+  and (:before_us is null or r.started_us < :before_us)
+  and (:tag_key is null or exists (
+    select 1
+    from run_tags as g
+    where g.run_id = r.id
+      and g.key = :tag_key
+      and (:tag_value is null or g.value = :tag_value)
+  ))
+  and (:text is null
+    or instr(lower(r.name), lower(:text))
+    or instr(lower(coalesce(a.title, '')), lower(:text))
+    or instr(lower(coalesce(a.note, '')), lower(:text))
+    or instr(lower(r.command), lower(:text))
+    or instr(lower(coalesce(r.git_branch, '')), lower(:text))
+    or instr(lower(coalesce(r.git_subject, '')), lower(:text))
+    or substr(r.id, 1, length(:text)) = upper(:text)
+    or r.id = :text)
+"""
+
+
+def _to_row(row: sqlite3.Row) -> RunRow:
+    values = dict(row)
+    values["pinned"] = bool(values["pinned"])
+    values["git_dirty"] = None if values["git_dirty"] is None else bool(values["git_dirty"])
+    run = RunRow(**values)
+    if run.is_observed:
+        return run
+    return replace(run, compile_us=run.compile_us or None, recompile_us=run.recompile_us or None)
+
+
+def _bind(wanted: RunFilter) -> dict[str, Any]:
+    return {name: value if value != "" else None for name, value in vars(wanted).items()}
+
+
+def runs_sql(order: str, up: bool, after: bool) -> str:
+    """Write the list's statement for one order; public for the query-plan test."""
+    key, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
+    behind = f"and ({key}, r.id) {sign} (:after_key, :after_id)" if after else ""
+    # Every part is one of this module's own texts; what people give is bound.
+    return f"""
+select {_COLUMNS}
+{_SOURCE}
+where {_WHERE}
+  and (:pinned is null or coalesce(a.pinned, 0) = :pinned)
+  {behind}
+order by {key} {direction}, r.id {direction}
+limit :limit
+"""
+
+
+def list_runs(
+    connection: sqlite3.Connection,
+    wanted: RunFilter | None = None,
+    *,
+    sort: str = "started",
+    cursor: str | None = None,
+    limit: int = 50,
+    pinned_first: bool = True,
+) -> Page[RunRow]:
+    """List runs; `sort` is a name in ORDERS, largest first, or that name with ".asc".
+
+    Raises: FilterError if the sort or the cursor cannot be used.
+    """
+    order, _dot, direction = sort.partition(".")
+    if order not in ORDERS or direction not in ("", "asc", "desc"):
+        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    after = decode_cursor(cursor, int, int, str)
+    rows: list[RunRow] = []
+    # Pinned runs, then the others: each phase reads along its index instead of sorting everything.
+    for pinned in (1, 0) if pinned_first else (None,):
+        phase = pinned or 0
+        if after and int(after[0]) < phase:
+            continue
+        behind = after if after and after[0] == phase else None
+        values = _bind(wanted or RunFilter()) | {"pinned": pinned, "limit": limit + 1 - len(rows)}
+        if behind:
+            values |= {"after_key": behind[1], "after_id": behind[2]}
+        found = connection.execute(runs_sql(order, direction == "asc", behind is not None), values)
+        rows += [_to_row(row) for row in found]
+        if len(rows) > limit:
+            break
+    return make_page(rows, limit, lambda row: (int(row.pinned and pinned_first), _key_of(row, order), row.id))
+
+
+def _key_of(row: RunRow, order: str) -> int:
+    return {
+        "started": row.started_us,
+        "duration": (row.heartbeat_us if row.ended_us is None else row.ended_us) - row.started_us,
+        "compiles": row.compile_count,
+        "recompiles": row.recompile_count,
+        "breaks": row.graph_break_count,
+        "compile_time": row.compile_us or 0,
+    }[order]
+
+
+def count_runs(connection: sqlite3.Connection, wanted: RunFilter | None = None) -> int:
+    """Count the runs that a filter lets through."""
+    sql = f"select count(*) {_SOURCE} where {_WHERE}"
+    return int(connection.execute(sql, _bind(wanted or RunFilter())).fetchone()[0])
+
+
+def get_run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:
+    """Return one run, or None if there is no such run."""
+    sql = f"select {_COLUMNS} {_SOURCE} where r.id = :id limit 1"
+    row = connection.execute(sql, {"id": run_id}).fetchone()
+    return _to_row(row) if row else None
+
+
+def get_latest(connection: sqlite3.Connection) -> RunRow | None:
+    """Return the run that started last: what `latest` names on the command line."""
+    return next(iter(list_runs(connection, limit=1, pinned_first=False).rows), None)
+
+
+def get_other(connection: sqlite3.Connection, run: RunRow, word: str) -> RunRow | None:
+    """Return what a run is compared with by a word: of its name and suite the newest other, `latest`, or `previous`."""
+    for it in list_runs(connection, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False).rows:
+        is_before = (it.started_us, it.id) < (run.started_us, run.id)
+        if it.id != run.id and it.suite == run.suite and (is_before or word == "latest"):
+            return it
+    return None
+
+
+def list_tags(connection: sqlite3.Connection, run_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
+    """List key and value of each given run's tags, by run."""
+    marks = ", ".join(f":id{n}" for n in range(len(run_ids)))
+    sql = f"""
+select run_id, key, value
+from run_tags
+where run_id in ({marks})
+order by run_id, key
+limit 20000
+"""  # noqa: S608  marks are ours
+    found: dict[str, list[tuple[str, str]]] = {run_id: [] for run_id in run_ids}
+    for row in connection.execute(sql, {f"id{n}": run_id for n, run_id in enumerate(run_ids)}):
+        found[row["run_id"]].append((row["key"], row["value"]))
+    return found
+
+
+@dataclass(frozen=True)
+class RunChoices:
+    """Hold the values that filters offer, each list sorted and short."""
+
+    names: tuple[str, ...]
+    suites: tuple[str, ...]
+    hosts: tuple[str, ...]
+    gpus: tuple[str, ...]
+    torches: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+_MOST_CHOICES = 200
+_CHOICES = """
+select distinct name, suite, host, gpu_name, torch_version
+from runs
+limit 100000
+"""
+_TAGS = """
+select distinct key || '=' || value as value
+from run_tags
+order by value
+limit 200
+"""
+
+
+def list_choices(connection: sqlite3.Connection) -> RunChoices:
+    """List what the recorded runs can be filtered by."""
+
+    found = connection.execute(_CHOICES).fetchall()
+    columns = [sorted({value for value in column if value is not None})[:_MOST_CHOICES] for column in zip(*found)]
+    names, suites, hosts, gpus, torches = columns or [[]] * 5
+    tags = tuple(row["value"] for row in connection.execute(_TAGS))
+    return RunChoices(tuple(names), tuple(suites), tuple(hosts), (*gpus, "CPU"), tuple(torches), tags)
+
+
+LOOKUP_SQL = """
+select id
+from runs
+where id >= :prefix
+  and id < :end
+order by id
+limit :limit
+"""
+
+
+def find_run_ids(connection: sqlite3.Connection, prefix: str, limit: int = 4) -> list[str]:
+    """List the ids that begin so, in either case; one alone where the text is a whole id."""
+    for text in dict.fromkeys((prefix, prefix.upper())):
+        rows = connection.execute(LOOKUP_SQL, {"prefix": text, "end": text + "\x7f", "limit": limit})
+        found = [str(row["id"]) for row in rows]
+        if text in found:
+            return [text]
+        if found and text:
+            return found
+    return []

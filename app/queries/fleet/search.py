@@ -1,0 +1,219 @@
+"""What a person typed into the search box, as FTS5 is asked for it: every text is a good query."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass
+
+from compileboard.app.queries.page import FilterError, decode_cursor, encode_cursor
+from compileboard.collectors.store.search_documents import KINDS
+from compileboard.collectors.store.search_index import kind_tag, list_pending, read_text, run_tag
+
+LONGEST = 300  # characters that are looked at
+MOST_TERMS = 12
+MOST_WORDS = 20  # of one term: a line of code that was pasted
+SHORTEST_PREFIX = 3  # a shorter one begins too many words of a big index
+
+_TERM = re.compile(r'(-?)"([^"]*)"?|(\S+)')
+_WORD = re.compile(r"[^\W_]+")  # what unicode61 takes for a word
+
+
+@dataclass(frozen=True)
+class Term:
+    """Hold words that must follow each other; the last one is a beginning where `prefix` is set."""
+
+    words: tuple[str, ...]
+    prefix: bool = False
+
+    @property
+    def match(self) -> str:
+        """Write the term for FTS5; its words hold letters and digits alone, so there is nothing to escape."""
+        return f'"{" ".join(self.words)}"' + (" *" if self.prefix else "")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Hold what every found text has, and what none of them has; `is_cut` where more was typed than is looked for."""
+
+    wanted: tuple[Term, ...] = ()
+    excluded: tuple[Term, ...] = ()
+    is_cut: bool = False
+
+    @property
+    def match(self) -> str | None:
+        """Write the query for FTS5; None where there is nothing to look for."""
+        if not self.wanted:
+            return None
+        wanted = " AND ".join(term.match for term in self.wanted)
+        excluded = " OR ".join(term.match for term in self.excluded)
+        return f"({wanted}) NOT ({excluded})" if excluded else f"({wanted})"
+
+
+def read_terms(text: str) -> Terms:
+    """Read words, "quoted phrases" and -words; the last word may be the beginning of one."""
+    wanted: list[Term] = []
+    excluded: list[Term] = []
+    is_cut = len(text) > LONGEST
+    text = text[:LONGEST]
+    for found in _TERM.finditer(text):
+        quoted = found[3] is None
+        minus, body = (found[1], found[2]) if quoted else ("-" if found[3].startswith("-") else "", found[3])
+        words = tuple(_WORD.findall(body)[:MOST_WORDS])
+        if not words:
+            continue
+        if len(wanted) + len(excluded) >= MOST_TERMS:
+            is_cut = True
+            break
+        last = not quoted and found.end() == len(text.rstrip())
+        prefix = last and not minus and body[-1:].isalnum() and len(words[-1]) >= SHORTEST_PREFIX
+        (excluded if minus else wanted).append(Term(words, prefix))
+    return Terms(tuple(wanted), tuple(excluded), is_cut)
+
+
+COUNTED = 500  # texts of a kind; beyond it the answer is "500 or more", so that a common word costs no more
+SAMPLE = 4  # of each kind, where all kinds are shown
+
+# The index knows runs and kinds as words: so it finds the newest of a kind without reading the others.
+FOUND_SQL = """
+select rowid as id
+from search_words
+where search_words match :match
+  and rowid < :before
+order by rowid desc
+limit :limit
+"""
+HIT_SQL = """
+select
+  d.id, d.run_id, coalesce(n.title, r.name) as run_name, d.kind, d.ref_id, d.compile_key, c.compile_id,
+  f.name as function, d.title, d.payload_id, d.body, d.character_count, a.encoding
+from search_documents as d
+join runs as r on r.id = d.run_id
+left join run_annotations as n on n.run_id = d.run_id
+left join compiles as c on c.id = d.compile_key
+left join functions as f on f.id = c.function_id
+left join artifacts as a on a.id = d.ref_id and d.kind = 'artifact'
+where d.id = :id
+limit 1
+"""
+STATE_SQL = """
+select
+  (select count(*) from runs where :run_id is null or id = :run_id) as run_count,
+  (select count(*) from search_runs where :run_id is null or run_id = :run_id) as begun_count,
+  (select state from runs where id = :run_id) as state
+"""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Hold one text that was found. `has_lines` says that its lines are those of the artifact's page."""
+
+    id: int
+    run_id: str
+    run_name: str
+    kind: str
+    ref_id: int
+    compile_key: int | None
+    compile_id: str | None
+    function: str | None
+    title: str
+    text: str
+    has_lines: bool
+
+
+@dataclass(frozen=True)
+class SearchGroup:
+    """Hold what was found of one kind: how many texts (at most COUNTED are counted), and some of them."""
+
+    kind: str
+    count: int
+    is_more: bool
+    hits: tuple[Hit, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """Say how far the index is: of how many runs it lacks something, and whether it has anything at all."""
+
+    run_count: int
+    pending_count: int
+    begun_count: int
+    is_running: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether there is nothing to search yet."""
+        return self.begun_count == 0
+
+
+def check_kind(kind: str | None) -> str | None:
+    """Return the kind that was asked for, None for all.
+
+    Raises: FilterError if there is no such kind.
+    """
+    if kind and kind not in KINDS:
+        raise FilterError(f"kind: {kind[:40]!r} is none of {', '.join(KINDS)}")
+    return kind or None
+
+
+def get_index_state(reader: sqlite3.Connection, run_id: str | None = None) -> IndexState:
+    """Say how far the index is, of all runs or of one."""
+    row = reader.execute(STATE_SQL, {"run_id": run_id}).fetchone()
+    pending = list_pending(reader)
+    count = len(pending) if run_id is None else pending.count(run_id)
+    return IndexState(row["run_count"], count, row["begun_count"], row["state"] == "running")
+
+
+def search(
+    reader: sqlite3.Connection,
+    terms: Terms,
+    *,
+    run_id: str | None = None,
+    kind: str | None = None,
+    cursor: str | None = None,
+    limit: int = SAMPLE,
+) -> list[SearchGroup]:
+    """Find texts, grouped by kind: a sample of each, or one page of a kind and the counts of the others.
+
+    The text that was indexed last comes first; nothing is ranked, so that a common word costs no more than a rare one.
+    Raises: FilterError if the cursor is not of this list.
+    """
+    key = decode_cursor(cursor, int)
+    match = terms.match
+    if match is None:
+        return []
+    groups = []
+    for it in KINDS:
+        tags = kind_tag(it) if run_id is None else f"({run_tag(run_id)} AND {kind_tag(it)})"
+        found = _find(reader, f"tags : {tags} AND body : {match}")
+        if not found:
+            continue
+        page, following = found, None
+        if it == kind:
+            if key or limit >= len(found):
+                page = _find(reader, f"tags : {tags} AND body : {match}", before=key[0] if key else None, most=limit)
+            following = encode_cursor(page[limit - 1]) if len(page) > limit else None
+        wanted = limit if it == kind else SAMPLE if kind is None else 0
+        hits = tuple(hit for row_id in page[:wanted] if (hit := _get_hit(reader, row_id)))
+        groups.append(SearchGroup(it, min(len(found), COUNTED), len(found) > COUNTED, hits, following))
+    return groups
+
+
+def _find(reader: sqlite3.Connection, match: str, *, before: object = None, most: int = COUNTED) -> list[int]:
+    values = {"match": match, "before": 2**63 - 1 if before is None else before, "limit": most + 1}
+    return [row["id"] for row in reader.execute(FOUND_SQL, values)]
+
+
+def _get_hit(reader: sqlite3.Connection, row_id: int) -> Hit | None:
+    """Read a document; None where its words are left of one that could not be read any more."""
+    row = reader.execute(HIT_SQL, {"id": row_id}).fetchone()
+    if row is None:
+        return None
+    try:
+        text = read_text(reader, row)
+    except ValueError:  # damaged on disk: the artifact's page says so
+        text = ""
+    names = ("id", "run_id", "run_name", "kind", "ref_id", "compile_key", "compile_id", "function", "title")
+    has_lines = row["payload_id"] is not None and row["encoding"] == "string"
+    return Hit(**{name: row[name] for name in names}, text=text, has_lines=has_lines)

@@ -1,0 +1,327 @@
+"""The points of every series, for detection: results of models, summaries of suites, totals of observed runs.
+
+These statements read much at once, as rows of plain values; app.findings.series makes arrays of them.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from compileboard.app.queries.fleet import graph_breaks
+from compileboard.app.queries.fleet.graph_breaks import HistoryPoint
+from compileboard.app.queries.page import recorded_us
+from compileboard.collectors.store.dashboard.series_changes import SERIES
+from compileboard.collectors.store.rollups.results import LEADING
+from compileboard.collectors.store.rollups.summaries import NUMBERS, SET
+
+RUN_NUMBERS = ("compile_s", "compile_count", "recompile_count", "graph_break_count", "recompile_limit_count")
+
+RUNS_SQL = """
+select r.rowid as place, r.id, r.started_us, coalesce(r.git_branch, '') as branch, r.git_commit, r.state
+from runs as r
+order by r.started_us, r.id
+limit 1000000
+"""
+NEWEST_SQL = """
+select (select coalesce(max(id), 0) from results) as result_id, (select coalesce(max(rowid), 0) from runs) as run_place
+"""
+CHANGED_RESULTS_SQL = """
+select distinct run_id
+from results
+where id > :result_id
+limit 1000000
+"""
+SERIES_OF_RUNS_SQL = """
+select distinct x.series_id
+from json_each(:run_ids) as wanted
+join results as x on x.run_id = wanted.value
+limit 1000000
+"""
+SERIES_SQL = f"""
+select id, {", ".join(SERIES)}
+from series
+where :ids is null or id in (select value from json_each(:ids))
+order by id
+limit 1000000
+"""  # noqa: S608  own texts only
+# Rows are many and wide: sorting them takes longer than reading them.
+_POINTS = {
+    "all": "from results as x where 1",
+    "series": "from json_each(:series_ids) as wanted join results as x on x.series_id = wanted.value where 1",
+    "runs": "from json_each(:run_ids) as wanted join results as x on x.run_id = wanted.value where 1",
+}
+STATUSES_SQL = """
+select x.series_id, x.experiment, x.run_id, x.status, x.accuracy
+{points}
+limit 100000000
+"""
+MODEL_POINTS_SQL = """
+select x.series_id, x.run_id, x.speedup_low, x.speedup_high, {columns}
+{points}
+  and x.experiment = :experiment
+limit 100000000
+"""
+SUITE_POINTS_SQL = f"""
+select {", ".join(f"x.{name}" for name in SET)}, x.run_id, {", ".join(f"x.{name}" for name in NUMBERS)}
+from run_summaries as x
+where x.definition = :definition
+  and (:suites is null or x.suite in (select value from json_each(:suites)))
+order by {", ".join(f"x.{name}" for name in SET)}
+limit 10000000
+"""  # noqa: S608
+SUITES_OF_RUNS_SQL = """
+select distinct x.suite
+from json_each(:run_ids) as wanted
+join run_summaries as x on x.run_id = wanted.value
+limit 100000
+"""
+RUN_POINTS_SQL = f"""
+select
+  coalesce(r.suite, '') as suite, r.name as model, coalesce(r.gpu_name, '') as hardware, r.id,
+  {recorded_us("t.compile_us", "t.compile_count")} / 1e6 as compile_s,
+  t.compile_count, t.recompile_count, t.graph_break_count, t.recompile_limit_count
+from runs as r
+join run_totals as t on t.run_id = r.id
+where t.result_count = 0
+  and t.process_count > 0
+  and (:names is null or r.name in (select value from json_each(:names)))
+order by suite, model, hardware
+limit 1000000
+"""  # noqa: S608  own texts only
+NAMES_OF_RUNS_SQL = """
+select distinct r.name
+from json_each(:run_ids) as wanted
+join runs as r on r.id = wanted.value
+limit 1000000
+"""
+
+
+@dataclass(frozen=True)
+class SeriesRun:
+    """Hold what of a run places its points; `place` grows with every run that is recorded or imported."""
+
+    place: int
+    id: str
+    started_us: int
+    branch: str
+    commit: str | None
+    state: str
+
+
+@dataclass(frozen=True)
+class Newest:
+    """Hold the ends of what the database has: what came later has larger numbers."""
+
+    result_id: int
+    run_place: int
+
+
+@dataclass(frozen=True)
+class ModelPoints:
+    """Hold a series of models with the rows of its leading experiment, and each run's statuses of all experiments.
+
+    Shape: rows: series_id, run_id, speedup_low, speedup_high, then the metrics asked for
+    """
+
+    series_id: int
+    key: Mapping[str, Any]
+    experiment: str
+    rows: Sequence[tuple[Any, ...]]
+    statuses: Sequence[Sequence[Any]]  # run_id, status, accuracy
+
+
+def list_point_runs(connection: sqlite3.Connection) -> list[SeriesRun]:
+    """List every run with what places its points, in the order of time."""
+    return [SeriesRun(*row) for row in connection.execute(RUNS_SQL)]
+
+
+def get_newest(connection: sqlite3.Connection) -> Newest:
+    """Ask the database for its ends."""
+    return Newest(*connection.execute(NEWEST_SQL).fetchone())
+
+
+def list_runs_with_results_since(connection: sqlite3.Connection, result_id: int) -> list[str]:
+    """List the runs that have results newer than one."""
+    return [str(row[0]) for row in connection.execute(CHANGED_RESULTS_SQL, {"result_id": result_id})]
+
+
+def list_series_of(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[int]:
+    """List the series that some runs have results of."""
+    return [int(row[0]) for row in connection.execute(SERIES_OF_RUNS_SQL, {"run_ids": json.dumps(list(run_ids))})]
+
+
+def list_suites_of(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[str]:
+    """List the suites that some runs have a summary of."""
+    return [str(row[0]) for row in connection.execute(SUITES_OF_RUNS_SQL, {"run_ids": json.dumps(list(run_ids))})]
+
+
+def list_names_of(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[str]:
+    """List the names of some runs."""
+    return [str(row[0]) for row in connection.execute(NAMES_OF_RUNS_SQL, {"run_ids": json.dumps(list(run_ids))})]
+
+
+def list_model_points(
+    connection: sqlite3.Connection,
+    metrics: Sequence[str],
+    series_ids: Sequence[int] | None = None,
+    run_ids: Sequence[str] | None = None,
+) -> Iterator[ModelPoints]:
+    """Yield series of models with their points: of all series and runs, of some series, or of some runs."""
+    which = "runs" if run_ids is not None else "series" if series_ids is not None else "all"
+    values = {"series_ids": json.dumps(list(series_ids or ())), "run_ids": json.dumps(list(run_ids or ()))}
+    cursor = connection.cursor()
+    cursor.row_factory = None  # plain tuples: half a million rows are read at once
+    statuses: dict[int, list[Sequence[Any]]] = {}
+    experiments: dict[int, set[str]] = {}
+    for series_id, experiment, *said in cursor.execute(STATUSES_SQL.format(points=_POINTS[which]), values):
+        if series_id not in statuses:
+            statuses[series_id], experiments[series_id] = [], set()
+        statuses[series_id].append(said)
+        experiments[series_id].add(experiment)
+    leads = {series_id: min(found, key=_rank) for series_id, found in experiments.items()}
+    rows: dict[int, list[tuple[Any, ...]]] = {}
+    sql = MODEL_POINTS_SQL.format(columns=", ".join(f"x.{name}" for name in metrics), points=_POINTS[which])
+    for experiment in sorted(set(leads.values())):
+        for row in cursor.execute(sql, values | {"experiment": experiment}):
+            if leads[row[0]] == experiment:
+                rows.setdefault(row[0], []).append(row)
+    known = connection.execute(SERIES_SQL, {"ids": json.dumps(sorted(leads))})
+    for series_id, *key in known:
+        yield ModelPoints(series_id, dict(zip(SERIES, key)), leads[series_id], rows[series_id], statuses[series_id])
+
+
+def _rank(experiment: str) -> tuple[int, str]:
+    return (LEADING.index(experiment) if experiment in LEADING else len(LEADING), experiment)
+
+
+def list_suite_points(
+    connection: sqlite3.Connection, definition: str, suites: Sequence[str] | None = None
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield what suites were measured as, with a summary a run of each."""
+    values = {"definition": definition, "suites": None if suites is None else json.dumps(list(suites))}
+    found = connection.execute(SUITE_POINTS_SQL, values)
+    key: tuple[Any, ...]
+    for key, group in groupby(found, key=lambda row: tuple(row)[: len(SET)]):
+        yield dict(zip(SET, key)), [dict(row) for row in group]
+
+
+def list_run_points(
+    connection: sqlite3.Connection, names: Sequence[str] | None = None
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield the names that observed runs have, with the totals of each run; benchmark runs are left out."""
+    values = {"names": None if names is None else json.dumps(list(names))}
+    key: tuple[Any, ...]
+    for key, group in groupby(connection.execute(RUN_POINTS_SQL, values), key=lambda row: tuple(row)[:3]):
+        yield dict(zip(("suite", "model", "hardware"), key)), [dict(row) for row in group]
+
+
+NAMES_SQL = """
+select 'model' as subject, suite, model, hardware
+from series
+union
+select 'suite', suite, '', hardware
+from series
+union
+select 'runs', coalesce(suite, ''), name, coalesce(gpu_name, '')
+from runs
+order by subject, suite, model, hardware
+limit 1000000
+"""
+
+
+class SeriesName(NamedTuple):
+    """Hold what findings of a series say of it: '' is what was not said, or the model of a suite."""
+
+    subject: str
+    suite: str
+    model: str
+    hardware: str
+
+
+def list_series_names(connection: sqlite3.Connection) -> list[SeriesName]:
+    """List what models, suites and runs were measured as, each once."""
+    return [SeriesName(*row) for row in connection.execute(NAMES_SQL)]
+
+
+# Runs of the same suite and name that do not have the function count as 0, as in distinct_break.HISTORY_SQL.
+FUNCTION_SQL = """
+with series as materialized (
+  select distinct r.suite, r.name
+  from run_functions as b
+  join runs as r on r.id = b.run_id
+  where b.function_id = :id
+)
+select r.id as run_id, r.name, a.title, r.started_us, coalesce(b.recompile_count, 0) as count
+from series as s
+cross join runs as r on r.suite is s.suite and r.name = s.name
+left join run_functions as b on b.run_id = r.id and b.function_id = :id
+left join run_annotations as a on a.run_id = r.id
+order by r.started_us desc, r.id desc
+limit :newest
+"""
+# Of runs in which something was compiled: in the others no guard can have failed.
+CATEGORY_SQL = """
+with newest as materialized (
+  select r.id, r.name, r.started_us
+  from runs as r
+  join run_totals as t on t.run_id = r.id
+  where t.compile_count > 0
+    and (:suite is null or r.suite = :suite)
+  order by r.started_us desc, r.id desc
+  limit :newest
+), failed as (
+  select n.id, sum(b.guard_failure_count) as count
+  from newest as n
+  cross join run_causes as b on b.run_id = n.id
+  join recompile_causes as c on c.id = b.cause_id
+  where c.category = :category
+  group by n.id
+)
+select n.id as run_id, n.name, a.title, n.started_us, coalesce(f.count, 0) as count
+from newest as n
+left join failed as f on f.id = n.id
+left join run_annotations as a on a.run_id = n.id
+order by n.started_us desc, n.id desc
+limit :newest
+"""
+LABEL_SQL = {
+    "function": "select name || ' in ' || file as label from functions where id = :id",
+    "break": """
+select coalesce(gb_id || ': ', '') || coalesce(gb_type, reason) as label
+from distinct_breaks
+where id = :id
+""",
+}
+_HISTORY_SQL = {"function": FUNCTION_SQL, "break": graph_breaks.HISTORY_SQL}
+
+
+@dataclass(frozen=True)
+class RunCount:
+    """Hold what is counted in every run: its name, and a point a run, the oldest first."""
+
+    label: str
+    points: list[HistoryPoint]
+
+
+def count_runs(connection: sqlite3.Connection, kind: str, thing_id: int, *, newest: int) -> RunCount | None:
+    """Count the recompiles of a `function`, or the occurrences of a `break`, in the newest runs; None if unknown."""
+    row = connection.execute(LABEL_SQL[kind], {"id": thing_id}).fetchone()
+    if row is None:
+        return None
+    return RunCount(
+        str(row["label"]), graph_breaks.list_history(connection, _HISTORY_SQL[kind], thing_id, newest=newest)
+    )
+
+
+def count_guard_failures(
+    connection: sqlite3.Connection, category: str, suite: str | None = None, *, newest: int
+) -> list[HistoryPoint]:
+    """Count the failed guards of a category in the newest runs, the oldest first."""
+    values = {"category": category, "suite": suite, "newest": newest}
+    rows = connection.execute(CATEGORY_SQL, values).fetchall()
+    return [HistoryPoint(**dict(row)) for row in reversed(rows)]

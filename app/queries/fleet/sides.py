@@ -1,0 +1,225 @@
+"""What people name to compare: a run, the newest runs of a commit, a branch or a version of torch, a baseline."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compileboard.app.queries.fleet.baselines import Baseline, get_baseline, list_baselines
+from compileboard.app.queries.fleet.runs import find_run_ids, get_latest, get_other
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run.run import RunDetail, get_run
+
+KINDS = ("commit", "branch", "torch", "baseline")
+FORMS = "the beginning of a run's id, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME"
+MOST_RUNS = 64
+_LONGEST = 200
+
+# Runs are thousands, not millions: reading each row is right.
+CANDIDATES_SQL = """
+select r.id, r.suite, r.name, r.git_commit, r.torch_version, coalesce(t.result_count, 0) as result_count
+from runs as r
+left join run_totals as t on t.run_id = r.id
+where (:commit is null or substr(r.git_commit, 1, length(:commit)) = :commit)
+  and (:branch is null or r.git_branch = :branch)
+  and (
+    :torch is null or r.torch_version = :torch
+    or substr(r.torch_version, 1, length(:torch) + 1) in (:torch || '+', :torch || '.')
+  )
+order by r.started_us desc, r.id desc
+limit 20000
+"""
+NEWEST_SQL = """
+select r.id
+from runs as r
+left join run_totals as t on t.run_id = r.id
+where r.state <> 'running'
+  and (:benched = 0 or t.result_count > 0)
+order by r.started_us desc, r.id desc
+limit 1
+"""
+# Runs of the same suite around one, the nearest first; then the first of them that measured any of the same series.
+_NEAR = """
+select r.id
+from runs as r
+join runs as o on o.id = :run_id and r.suite is o.suite and (o.suite is not null or r.name = o.name)
+where r.state <> 'running'
+  and (r.started_us, r.id) {sign} (o.started_us, o.id)
+order by r.started_us {direction}, r.id {direction}
+limit 100
+"""
+_ALIKE = """
+with near as ({near})
+select n.id
+from near as n
+where exists (
+  select 1
+  from results as x
+  join results as y on y.run_id = n.id and y.series_id = x.series_id and y.experiment = x.experiment
+  where x.run_id = :run_id
+)
+limit 1
+"""
+BEFORE_SQL = _NEAR.format(sign="<", direction="desc")
+AFTER_SQL = _NEAR.format(sign=">", direction="asc")
+CHOICES_SQL = """
+select r.id, coalesce(a.title, r.name) as name, r.suite, r.started_us, r.git_commit, r.git_branch, r.torch_version
+from runs as r
+left join run_annotations as a on a.run_id = r.id
+order by r.started_us desc, r.id desc
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class NamedSide:
+    """Hold what a text names: runs, the newest first, or a baseline."""
+
+    asked: str
+    runs: tuple[RunDetail, ...]
+    baseline: Baseline | None = None
+
+
+@dataclass(frozen=True)
+class SideChoice:
+    """Hold one side that a page offers.
+
+    Units: started_us is since the epoch, of its newest run.
+    """
+
+    value: str
+    label: str
+    started_us: int | None
+
+
+def find_side(connection: sqlite3.Connection, text: str, name: str) -> NamedSide:
+    """Find what a text names; `name` is the parameter that it came as.
+
+    Raises: FilterError if there is no such thing, or more than one.
+    """
+    text = text.strip()
+    if len(text) > _LONGEST:
+        raise FilterError(f"{name}: at most {_LONGEST} characters, this has {len(text)}")
+    kind, colon, value = text.partition(":")
+    if not colon:
+        return _find_run(connection, text, name)
+    if kind not in KINDS or not value:
+        raise FilterError(f"{name}: {text[:80]!r} names no side; expected {FORMS}")
+    if kind == "baseline":
+        return _find_baseline(connection, text, value, name)
+    ids = _choose(connection, kind, value.lower() if kind == "commit" else value, name)
+    details = (get_run(connection, run_id) for run_id in ids)
+    return NamedSide(text, tuple(it for it in details if it is not None))
+
+
+def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str, str]:
+    """Name the runs that the command line's words stand for: `latest`, and for base `previous`, as `check` has them.
+
+    Raises: FilterError if a word stands for nothing, or new names nothing.
+    """
+    if new == "latest":
+        newest = get_latest(connection)
+        if newest is None:
+            raise FilterError("new: there is no run in this database; `compileboard-collect run` records one")
+        new = newest.id
+    if base not in ("latest", "previous"):
+        return base, new
+    named = find_side(connection, new, "new")
+    if not named.runs:
+        raise FilterError(f"base: {base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run")
+    run = named.runs[0].run
+    other = get_other(connection, run, base)
+    if other is None:
+        kind = "earlier" if base == "previous" else "other"
+        raise FilterError(f"base: there is no {kind} run named {run.name!r} of the same suite as run {run.id}")
+    return other.id, new
+
+
+def find_default(connection: sqlite3.Connection, base: str | None, new: str | None) -> tuple[str, str] | None:
+    """Complete what the address leaves out: the newest benchmark and the one before it; None where there is none.
+
+    Raises: FilterError if the side that is given names nothing.
+    """
+    if base and new:
+        return base, new
+    given = new or base
+    if not given:
+        found = _first(connection, NEWEST_SQL, {"benched": 1}) or _first(connection, NEWEST_SQL, {"benched": 0})
+        other = found and _neighbour(connection, found, BEFORE_SQL)
+        return (other, found) if found and other else None
+    named = find_side(connection, given, "new" if new else "base")
+    if not named.runs:
+        return None
+    run_id = named.runs[0].run.id
+    other = _neighbour(connection, run_id, BEFORE_SQL if new else AFTER_SQL)
+    if other is None:
+        return None
+    return (other, given) if new else (given, other)
+
+
+def list_side_choices(connection: sqlite3.Connection, limit: int = 200) -> list[SideChoice]:
+    """List what a page offers: the newest runs, and their commits, branches and versions of torch; baselines."""
+    rows = connection.execute(CHOICES_SQL, {"limit": limit}).fetchall()
+    found: dict[str, SideChoice] = {}
+    for kind, column in (("branch", "git_branch"), ("torch", "torch_version"), ("commit", "git_commit")):
+        for row in rows:
+            value = row[column]
+            if value:
+                asked = f"{kind}:{value[:12] if kind == 'commit' else value}"
+                found.setdefault(asked, SideChoice(asked, "its newest runs", row["started_us"]))
+    for it in list_baselines(connection, limit=50).rows:
+        asked = f"baseline:{it.name}"
+        found[asked] = SideChoice(asked, "a stored baseline", None)
+    for row in rows[:50]:
+        found[row["id"]] = SideChoice(row["id"], row["name"], row["started_us"])
+    return list(found.values())
+
+
+def _find_run(connection: sqlite3.Connection, text: str, name: str) -> NamedSide:
+    ids = find_run_ids(connection, text)
+    if len(ids) > 1:
+        raise FilterError(f"{name}: {text!r} fits several runs, give more of the id: {', '.join(ids[:3])}, …")
+    detail = get_run(connection, ids[0]) if ids else None
+    if detail is None:
+        raise FilterError(f"{name}: there is no run {text[:80]!r} in this database; expected {FORMS}")
+    return NamedSide(detail.run.id, (detail,))
+
+
+def _find_baseline(connection: sqlite3.Connection, text: str, value: str, name: str) -> NamedSide:
+    stored = get_baseline(connection, value)
+    if stored is None:
+        known = ", ".join(it.name for it in list_baselines(connection, limit=10).rows) or "none yet"
+        raise FilterError(f"{name}: there is no baseline {value[:80]!r}; known: {known}")
+    return NamedSide(text, (), stored)
+
+
+def _choose(connection: sqlite3.Connection, kind: str, value: str, name: str) -> Sequence[str]:
+    """Choose the newest run of each suite, with the runs of the same commit and torch that measured a part of it."""
+    values = {key: value if key == kind else None for key in ("commit", "branch", "torch")}
+    rows = connection.execute(CANDIDATES_SQL, values).fetchall()
+    if not rows:
+        raise FilterError(f"{name}: no run of {kind} {value[:80]!r} is in this database")
+    commits = {row["git_commit"] for row in rows}
+    if kind == "commit" and len(commits) > 1:
+        some = ", ".join(sorted(commits)[:3])
+        raise FilterError(f"{name}: {value!r} fits several commits, give more of the hash: {some}")
+    newest: dict[tuple[str | None, str], sqlite3.Row] = {}
+    chosen = []
+    for row in rows:
+        first = newest.setdefault((row["suite"], row["name"]), row)
+        same = row["git_commit"] is not None and row["result_count"] > 0
+        same = same and all(row[it] == first[it] for it in ("git_commit", "torch_version"))
+        if row is first or same:
+            chosen.append(row["id"])
+    return chosen[:MOST_RUNS]
+
+
+def _neighbour(connection: sqlite3.Connection, run_id: str, near: str) -> str | None:
+    values = {"run_id": run_id}
+    return _first(connection, _ALIKE.format(near=near), values) or _first(connection, near, values)
+
+
+def _first(connection: sqlite3.Connection, sql: str, values: Mapping[str, object]) -> str | None:
+    row = connection.execute(sql, values).fetchone()
+    return str(row["id"]) if row else None

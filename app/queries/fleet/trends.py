@@ -1,0 +1,435 @@
+"""Which runs of a suite lack models that it usually has: their means are of other models, and no best and no step."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from statistics import median
+from typing import Any
+
+from compileboard.app.queries.page import FilterError
+from compileboard.collectors.store.rollups.results import COLUMNS, ResultRow, merge_results, read_measured
+from compileboard.collectors.store.rollups.summaries import NUMBERS, SET
+
+
+def find_usual(measured_counts: Sequence[int]) -> float:
+    """Return how many models a run of a suite usually measures, 0 without a run."""
+    return float(median(measured_counts)) if measured_counts else 0.0
+
+
+def is_incomplete(measured_count: int, failed_count: int, usual: float) -> bool:
+    """Return True where models failed that are usually measured; one that always fails is in no mean."""
+    return failed_count > 0 and measured_count < usual
+
+
+MOST_RUNS = 2_000
+_WORDS = SET[:-2]  # '' in the store where unknown
+
+_RUN = """
+  r.id, coalesce(a.title, r.name) as name, r.state, r.started_us, r.git_commit, r.git_branch, r.git_subject,
+  r.git_dirty, r.torch_version, r.gpu_name, json_extract(r.facts, '$.gpus[0].driver_version') as driver_version,
+  (
+    select p.triton_version
+    from processes as p
+    where p.run_id = r.id
+      and p.torch_version is not null
+    order by p.started_us
+    limit 1
+  ) as triton_version,
+  r.python_version
+"""
+RUNS_SQL = f"""
+select {_RUN}
+from json_each(:ids) as wanted
+join runs as r on r.id = wanted.value
+left join run_annotations as a on a.run_id = r.id
+order by r.started_us, r.id
+limit :limit
+"""  # noqa: S608  own texts only
+_WANTED = """
+  (:suite is null or {0}.suite = :suite)
+  and (:mode is null or {0}.mode = :mode)
+  and (:dtype is null or {0}.dtype = :dtype)
+  and (:device is null or {0}.device = :device)
+  and (:hardware is null or {0}.hardware = :hardware)
+  and (:backend is null or {0}.backend = :backend)
+  and (:dynamic is null or {0}.dynamic = :dynamic)
+  and (:world_size is null or {0}.world_size = :world_size)
+  and (:branch is null or r.git_branch = :branch)
+  and (:run is null or r.id = :run)
+  and (:commit is null or substr(r.git_commit, 1, length(:commit)) = lower(:commit))
+  and (:torch is null or r.torch_version = :torch)
+  and (:since_us is null or r.started_us >= :since_us)
+  and (:until_us is null or r.started_us < :until_us)
+"""
+SUMMARIES_SQL = f"""
+select x.run_id, r.started_us, {", ".join(f"x.{name}" for name in (*SET, *NUMBERS))}
+from run_summaries as x
+join runs as r on r.id = x.run_id
+where x.definition = :definition
+  and {_WANTED.format("x")}
+order by r.started_us desc, r.id desc
+limit :limit
+"""  # noqa: S608
+COUNTS_SQL = f"""
+select x.measured_count, {", ".join(f"x.{name}" for name in SET)}
+from run_summaries as x
+join runs as r on r.id = x.run_id
+where x.definition = :definition
+  and {_WANTED.format("x")}
+order by r.started_us desc, r.id desc
+limit :limit
+"""  # noqa: S608
+# The definition that asks for a time alone: by the others a run whose accuracy nobody checked has no speedup.
+TIMED_SQL = f"""
+select x.run_id
+from run_summaries as x
+join runs as r on r.id = x.run_id
+where x.definition = 'summarize_perf'
+  and (x.speedup_count > 0 or x.failed_count > 0)
+  and {_WANTED.format("x")}
+limit 100000
+"""  # noqa: S608
+# Reading a column takes as long as finding its row: what no line is drawn of is left out.
+_ALWAYS = frozenset({"id", "run_id", "status", "reason", "accuracy", "time_us", "experiment", "task"})
+MODELS_SQL = f"""
+select {{columns}}
+from json_each(:models) as wanted
+join series as s on s.model = wanted.value
+join results as x on x.series_id = s.id
+join runs as r on r.id = x.run_id
+where {_WANTED.format("s")}
+limit :limit
+"""  # noqa: S608
+SETS_SQL = f"""
+select {", ".join(f"x.{name}" for name in SET)}, count(*) as run_count, max(r.started_us) as newest_us,
+  max(x.total_count) as model_count
+from run_summaries as x
+join runs as r on r.id = x.run_id
+where x.definition = 'hud'
+  and (:branch is null or r.git_branch = :branch)
+group by {", ".join(f"x.{name}" for name in SET)}
+order by newest_us desc, model_count desc, {", ".join(f"x.{name}" for name in SET)}
+limit 1000
+"""  # noqa: S608
+SETS_OF_SQL = f"""
+select distinct {", ".join(SET)}
+from series
+where model = :model
+limit 1000
+"""  # noqa: S608
+MODEL_NAMES_SQL = """
+select distinct model
+from series
+where suite = :suite
+order by model
+limit 10000
+"""
+BRANCHES_SQL = """
+select distinct git_branch
+from runs
+where git_branch is not null
+order by git_branch
+limit 500
+"""
+
+
+@dataclass(frozen=True)
+class TrendRun:
+    """Hold what of a run stands beside a point: where it was, and on what."""
+
+    id: str
+    name: str
+    state: str
+    started_us: int
+    git_commit: str | None
+    git_branch: str | None
+    git_subject: str | None
+    git_dirty: bool | None
+    torch_version: str | None
+    gpu_name: str | None
+    driver_version: str | None
+    triton_version: str | None
+    python_version: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelSet:
+    """Hold what the models of one summary were measured as; None is what was not said."""
+
+    suite: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    hardware: str | None
+    backend: str | None
+    dynamic: bool
+    world_size: int
+    run_count: int = 0
+    model_count: int = 0
+    newest_us: int = 0
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return what tells it from others."""
+        return {name: getattr(self, name) for name in SET}
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return the same as can be put into a set."""
+        return tuple(self.fields.values())
+
+
+@dataclass(frozen=True)
+class TrendFilter:
+    """Say which results; None is no limit, '' is what was not said. `commit` is the beginning of a hash."""
+
+    suite: str | None = None
+    mode: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    hardware: str | None = None
+    backend: str | None = None
+    dynamic: bool | None = None
+    world_size: int | None = None
+    branch: str | None = None
+    run: str | None = None
+    commit: str | None = None
+    torch: str | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+
+    def takes(self, it: ModelSet) -> bool:
+        """Say whether a set is among those that are wanted."""
+        words = all(getattr(self, name) in (None, getattr(it, name) or "") for name in _WORDS)
+        return words and self.dynamic in (None, it.dynamic) and self.world_size in (None, it.world_size)
+
+    def narrow(self, it: ModelSet) -> TrendFilter:
+        """Limit it to one set."""
+        words: dict[str, Any] = {name: getattr(it, name) or "" for name in _WORDS}
+        return replace(self, **words, dynamic=it.dynamic, world_size=it.world_size)
+
+
+@dataclass(frozen=True)
+class StoredSummary:
+    """Hold what one set of one run comes to by one definition (app.analysis.summaries says how)."""
+
+    run_id: str
+    started_us: int
+    set: ModelSet
+    total_count: int
+    measured_count: int
+    failed_count: int
+    passed_count: int | None
+    speedup_count: int
+    geomean_speedup: float | None
+    compilation_latency_s: float | None
+    abs_latency_ms: float | None
+    compression_ratio: float | None
+    dynamo_peak_mem_gb: float | None
+    graph_breaks_per_model: float | None
+    recompiles_per_model: float | None
+    is_incomplete: bool = False  # lacks models that failed and are usually measured: its means are of others
+
+    @property
+    def pass_ratio(self) -> float | None:
+        """Return the share of models that passed, None where that is not known."""
+        return None if self.passed_count is None or not self.total_count else self.passed_count / self.total_count
+
+
+def _bind(wanted: TrendFilter) -> dict[str, Any]:
+    values = {it.name: getattr(wanted, it.name) for it in fields(wanted)}
+    return values | {"dynamic": None if wanted.dynamic is None else int(wanted.dynamic)}
+
+
+def _read_set(row: sqlite3.Row, **counts: int) -> ModelSet:
+    fields: dict[str, Any] = {name: row[name] or None for name in _WORDS}
+    fields |= {"suite": row["suite"], "dynamic": bool(row["dynamic"]), "world_size": row["world_size"]}
+    return ModelSet(**(fields | counts))
+
+
+def list_sets(connection: sqlite3.Connection, branch: str | None = None) -> list[ModelSet]:
+    """List everything that suites were measured as, on one branch where it is named, what was measured last first."""
+    counts = ("run_count", "model_count", "newest_us")
+    found = connection.execute(SETS_SQL, {"branch": branch})
+    return [_read_set(row, **{name: row[name] for name in counts}) for row in found]
+
+
+def list_sets_of(connection: sqlite3.Connection, model: str) -> set[tuple[Any, ...]]:
+    """List the keys of the sets in which a model was measured."""
+    return {_read_set(row).key for row in connection.execute(SETS_OF_SQL, {"model": model})}
+
+
+def list_summaries(
+    connection: sqlite3.Connection, wanted: TrendFilter, definition: str, limit: int = MOST_RUNS
+) -> list[StoredSummary]:
+    """List what the newest runs come to, the newest first; a run has one of each set that is wanted."""
+    usual = _find_usual(connection, wanted, definition)
+    found = connection.execute(SUMMARIES_SQL, _bind(wanted) | {"definition": definition, "limit": limit})
+    sets: dict[tuple[Any, ...], ModelSet] = {}
+    last = 2 + len(SET)
+    summaries = []
+    for row in found:
+        key = row[2:last]
+        if key not in sets:
+            sets[key] = _read_set(row)
+        it = StoredSummary(row[0], row[1], sets[key], *row[last:])
+        lacks = is_incomplete(it.measured_count, it.failed_count, usual.get(key, 0.0))
+        summaries.append(replace(it, is_incomplete=True) if lacks else it)
+    return summaries
+
+
+def _find_usual(connection: sqlite3.Connection, wanted: TrendFilter, definition: str) -> dict[tuple[Any, ...], float]:
+    """Return how many models each set usually measures, whatever run or time is asked for."""
+    ever = replace(wanted, run=None, commit=None, torch=None, since_us=None, until_us=None)
+    counts: dict[tuple[Any, ...], list[int]] = {}
+    for row in connection.execute(COUNTS_SQL, _bind(ever) | {"definition": definition, "limit": MOST_RUNS}):
+        counts.setdefault(row[1:], []).append(row[0])
+    return {key: find_usual(measured) for key, measured in counts.items()}
+
+
+def list_timed_runs(connection: sqlite3.Connection, wanted: TrendFilter) -> set[str]:
+    """List the runs that timed anything, or failed to: one that only checked accuracy has no headline."""
+    return {str(row["run_id"]) for row in connection.execute(TIMED_SQL, _bind(wanted))}
+
+
+def list_model_rows(
+    connection: sqlite3.Connection,
+    wanted: TrendFilter,
+    models: Sequence[str],
+    columns: Iterable[str],
+    limit: int = 100_000,  # of models as many as a page draws, MOST_RUNS each, several experiments a run
+) -> list[ResultRow]:
+    """List the results of some models, one row a run, model and metric set; of their numbers only those `columns`."""
+    values = _bind(wanted) | {"models": json.dumps(list(models)), "limit": limit}
+    by_run: dict[str, list[Any]] = {}
+    kept = _ALWAYS | set(columns)
+    some = re.sub(r"\bx\.(\w+)", lambda it: it[0] if it[1] in kept else f"null as {it[1]}", COLUMNS)
+    for it in read_measured(connection.execute(MODELS_SQL.format(columns=some), values)):
+        by_run.setdefault(it.run_id, []).append(it)
+    return [row for measured in by_run.values() for row in merge_results(measured)]
+
+
+def list_trend_runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[TrendRun]:
+    """List runs with their commits and environments, the oldest first."""
+    ids = sorted(set(run_ids))
+    found = connection.execute(RUNS_SQL, {"ids": json.dumps(ids), "limit": len(ids)})
+    dirty = [it.name for it in fields(TrendRun)].index("git_dirty")
+    rows = [list(row) for row in found]
+    return [TrendRun(*[*row[:dirty], _flag(row[dirty]), *row[dirty + 1 :]]) for row in rows]
+
+
+def list_model_names(connection: sqlite3.Connection, suite: str) -> list[str]:
+    """List the models of a suite."""
+    return [str(row["model"]) for row in connection.execute(MODEL_NAMES_SQL, {"suite": suite})]
+
+
+def list_branches(connection: sqlite3.Connection) -> list[str]:
+    """List every branch that runs were of."""
+    return [str(row["git_branch"]) for row in connection.execute(BRANCHES_SQL)]
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+WORDS = ("suite", "mode", "dtype", "device", "hardware", "backend", "branch")
+FILTERS = (*WORDS, "dynamic", "world_size")
+DEFAULT_LAST = "90"
+UNSAID = "unknown"  # in an address: what was measured without saying it
+_LONGEST = 200
+
+
+def check_keys(query: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a key that means nothing.
+
+    Raises: FilterError if there is one.
+    """
+    names = tuple(known)
+    for key in query:
+        if key not in names:
+            raise FilterError(f"{key[:40]}: there is no such filter; known are {', '.join(names)}")
+
+
+def read_trend_filter(query: Mapping[str, str]) -> TrendFilter:
+    """Turn an address's query into a filter; what is empty is no limit, `unknown` is what was not said.
+
+    Raises: FilterError if a value cannot be used.
+    """
+    given = {key: read_text(query, key) for key in FILTERS}
+    words: dict[str, Any] = {key: "" if given[key] == UNSAID else given[key] for key in WORDS}
+    return TrendFilter(
+        **words,
+        dynamic=None if given["dynamic"] is None else _read_choice("dynamic", given["dynamic"], ("no", "yes")) == "yes",
+        world_size=None if given["world_size"] is None else _read_whole("world_size", given["world_size"], 1_000_000),
+    )
+
+
+def read_text(query: Mapping[str, str], key: str) -> str | None:
+    """Read one value, None where it is empty.
+
+    Raises: FilterError if it is too long.
+    """
+    value = query.get(key, "").strip()
+    if len(value) > _LONGEST:
+        raise FilterError(f"{key}: at most {_LONGEST} characters, this has {len(value)}")
+    return value or None
+
+
+def read_choice(query: Mapping[str, str], key: str, choices: Iterable[str], default: str) -> str:
+    """Read one of some words.
+
+    Raises: FilterError if it is none of them.
+    """
+    return _read_choice(key, query.get(key, "").strip() or default, tuple(choices))
+
+
+def read_last(query: Mapping[str, str]) -> tuple[str, int]:
+    """Read how many of the newest runs are wanted, as it is written and as a number.
+
+    Raises: FilterError if it is neither a number nor `all`.
+    """
+    text = query.get("last", "").strip() or DEFAULT_LAST
+    return text, MOST_RUNS if text == "all" else _read_whole("last", text, MOST_RUNS)
+
+
+def read_ids(key: str, values: Iterable[str]) -> list[int]:
+    """Read ids, each once.
+
+    Raises: FilterError if one is no id.
+    """
+    return list(dict.fromkeys(_read_whole(key, it, 2**62) for it in values if it.strip()))
+
+
+def address_set(it: ModelSet) -> dict[str, str]:
+    """Return the query of an address that means one set."""
+    said = {name: UNSAID if value is None else str(value) for name, value in it.fields.items()}
+    return said | {"dynamic": "yes" if it.dynamic else "no"}
+
+
+def choose_set(
+    reader: sqlite3.Connection, sets: Sequence[ModelSet], wanted: TrendFilter, model: str | None = None
+) -> ModelSet | None:
+    """Return the first set that is wanted: on its branch, and having a model, where these are named."""
+    own = list_sets(reader, wanted.branch) if wanted.branch else sets
+    fitting = [it for it in own if wanted.takes(it)]
+    if model and fitting:
+        having = list_sets_of(reader, model)
+        fitting = [it for it in fitting if it.key in having] or fitting
+    return next((it for it in sets if fitting and it.key == fitting[0].key), None)
+
+
+def _read_choice(key: str, text: str, choices: tuple[str, ...]) -> str:
+    if text not in choices:
+        raise FilterError(f"{key}: {text[:40]!r} is not one of {', '.join(choices)}")
+    return text
+
+
+def _read_whole(key: str, text: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and 1 <= int(text) <= most):
+        also = " or all" if key == "last" else ""
+        raise FilterError(f"{key}: {text[:40]!r} is not a number from 1 to {most}{also}")
+    return int(text)

@@ -1,0 +1,131 @@
+"""Graphs that AOTAutograd compiled: what its metadata says of each, and the wrappers that torch wrote beside it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.payloads import WRAPPER_ARTIFACTS
+
+CONFIG_ARTIFACT = "torch._functorch.config"
+_MOST = 20_000
+_WRAPPERS = ", ".join(f"'{name}'" for name in WRAPPER_ARTIFACTS)
+
+
+@dataclass(frozen=True)
+class AotGraph:
+    """Hold one graph; `place` of `graph_count` tells several graphs of one compile apart (DDP splits)."""
+
+    id: int
+    artifact_id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    place: int
+    graph_count: int
+    summary: dict[str, Any] = field(repr=False)
+
+
+GRAPHS_SQL = """
+select
+  g.id, g.artifact_id, a.process_id, coalesce(c.rank, p.rank) as rank, g.compile_key, g.compile_id,
+  f.name as function, f.file, c.line, g.summary,
+  (select count(*) from aot_graphs as o where o.compile_key = g.compile_key) as graph_count,
+  (select count(*) from aot_graphs as o where o.compile_key = g.compile_key and o.id <= g.id) as place
+from aot_graphs as g
+join artifacts as a on a.id = g.artifact_id
+left join compiles as c on c.id = g.compile_key
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = a.process_id
+where g.run_id = :run_id
+  and g.id > :after_id
+order by g.id
+limit :limit
+"""
+SUMMARIES_SQL = """
+select id, compile_key, compile_id, summary
+from aot_graphs
+where run_id = :run_id
+order by id
+limit :limit
+"""
+WRAPPERS_SQL = f"""
+select compile_key, name
+from artifacts
+where run_id = :run_id
+  and name in ({_WRAPPERS})
+  and compile_key is not null
+order by name, id
+limit :limit
+"""  # noqa: S608  our own names
+CONFIG_SQL = """
+select t.id, t.body
+from artifacts as a
+join payloads as t on t.id = a.payload_id
+where a.compile_key = :compile_key
+  and a.name = :name
+order by a.sequence
+limit 1
+"""
+
+
+def list_aot_graphs(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25
+) -> Page[AotGraph]:
+    """List a run's graphs as they were compiled.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int) or (0,)
+    rows = []
+    for row in connection.execute(GRAPHS_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1}):
+        values = dict(row)
+        if values["compile_key"] is None:
+            values |= {"place": 1, "graph_count": 1}
+        rows.append(AotGraph(**values | {"summary": json.loads(values["summary"])}))
+    return make_page(rows, limit, lambda it: (it.id,))
+
+
+def list_summaries(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, int | None, str | None, str]]:
+    """List id, compile, compile id and summary (JSON) of all of a run's graphs."""
+    return [tuple(row) for row in connection.execute(SUMMARIES_SQL, {"run_id": run_id, "limit": _MOST})]
+
+
+def list_wrappers(connection: sqlite3.Connection, run_id: str) -> dict[int, frozenset[str]]:
+    """List the wrappers whose source torch wrote, by compile; none of torch before 2.13."""
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    for row in connection.execute(WRAPPERS_SQL, {"run_id": run_id, "limit": 10 * _MOST}):
+        found[row["compile_key"]].add(row["name"])
+    return {key: frozenset(names) for key, names in found.items()}
+
+
+def read_configs(connection: sqlite3.Connection, compile_keys: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Read torch._functorch.config as each compile had it, where it is kept."""
+    known: dict[int, dict[str, Any]] = {}
+    found = {}
+    for key in compile_keys:
+        row = connection.execute(CONFIG_SQL, {"compile_key": key, "name": CONFIG_ARTIFACT}).fetchone()
+        if row is None:
+            continue
+        if row["id"] not in known:  # most compiles of a process had the same
+            known[row["id"]] = _load(row["body"])
+        found[key] = known[row["id"]]
+    return found
+
+
+def _load(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(unpack(body))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,171 @@
+"""Look-ups in a compile cache with the components of their keys, and the earlier look-ups to compare them with."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.app.queries.run.trace_files import get_event
+from compileboard.collectors.store.codec import unpack
+
+# An earlier key costs 0.2 ms to unpack and compare: so many keep a page below 150 ms.
+MOST_OF_FUNCTION = 100
+MOST_OF_RUN = 300
+RUNS_BACK = 3
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Hold one look-up; `text` is torch's record with the key's components, None where it is not kept."""
+
+    id: int
+    run_id: str
+    process_id: str
+    sequence: int
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    function_id: int | None
+    function: str | None
+    file: str | None
+    line: int | None
+    cache: str
+    result: str
+    key: str | None
+    reason: str | None
+    time_taken_us: int | None
+    time_saved_us: int | None
+    time_us: int
+    artifact_id: int | None
+    state: str | None
+    text: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Hold an earlier look-up of the same cache whose key's components are kept."""
+
+    id: int
+    run_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    function_id: int | None
+    function: str | None
+    result: str
+    key: str | None
+    time_us: int
+    payload_id: int
+
+
+LOOKUP_SQL = """
+select
+  x.id, x.run_id, x.process_id, x.sequence, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id,
+  c.function_id, f.name as function, f.file, c.line, x.cache, x.result, x.key, x.reason, x.time_taken_us,
+  x.time_saved_us, x.time_us, a.id as artifact_id, a.state, t.body
+from cache_lookups as x
+left join compiles as c on c.id = x.compile_key
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = x.process_id
+left join artifacts as a on a.process_id = x.process_id and a.sequence = x.sequence
+left join payloads as t on t.id = a.payload_id
+where x.id = :lookup_id
+  and x.run_id = :run_id
+limit 1
+"""
+_EARLIER = """
+select
+  x.id, x.run_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id,
+  c.function_id, f.name as function, x.result, x.key, x.time_us, a.payload_id
+"""
+_JOINED = """
+join artifacts as a on a.process_id = x.process_id and a.sequence = x.sequence
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = x.process_id
+"""
+_BEFORE = """
+  and x.cache = :cache
+  and x.result != 'bypass'
+  and a.payload_id is not null
+  and (x.time_us, x.id) < (:time_us, :lookup_id)
+order by x.time_us desc, x.id desc
+limit :limit
+"""
+OF_FUNCTION_SQL = f"""
+{_EARLIER}
+from compiles as c
+join cache_lookups as x on x.compile_key = c.id
+{_JOINED}
+where c.function_id = :function_id
+  and c.run_id = :run_id
+  and x.run_id = :run_id
+  {_BEFORE}
+"""
+OF_RUN_SQL = f"""
+{_EARLIER}
+from cache_lookups as x
+left join compiles as c on c.id = x.compile_key
+{_JOINED}
+where x.run_id = :run_id
+  {_BEFORE}
+"""
+RUNS_SQL = """
+select r.id
+from runs as own
+join runs as r on r.suite is own.suite and r.name = own.name and r.started_us < own.started_us
+where own.id = :run_id
+order by r.started_us desc, r.id desc
+limit :limit
+"""
+
+
+def get_lookup(connection: sqlite3.Connection, run_id: str, lookup_id: int) -> Lookup | None:
+    """Return one look-up of a run with torch's record of it, or None if that run has no such look-up."""
+    row = connection.execute(LOOKUP_SQL, {"run_id": run_id, "lookup_id": lookup_id}).fetchone()
+    if row is None:
+        return None
+    values = dict(row)
+    text = _unpack(values.pop("body"))
+    return Lookup(**values, text=text)
+
+
+def _unpack(body: bytes | None) -> str | None:
+    try:
+        return None if body is None else unpack(body)
+    except ValueError:
+        return None
+
+
+def get_detail(connection: sqlite3.Connection, lookup: Lookup) -> dict[str, Any]:
+    """Return what torch said of a look-up beside its columns; kept without payloads as well."""
+    detail = get_event(connection, lookup.process_id, lookup.sequence).get("detail")
+    return detail if isinstance(detail, dict) else {}
+
+
+def list_runs_before(connection: sqlite3.Connection, run_id: str, limit: int = RUNS_BACK) -> list[str]:
+    """List the runs of the same suite and name that started before this one, the newest first."""
+    return [row["id"] for row in connection.execute(RUNS_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def list_earlier(connection: sqlite3.Connection, lookup: Lookup, run_ids: Sequence[str]) -> list[Earlier]:
+    """List earlier look-ups of a cache in some runs, oldest first: the newest of the function, and of each run."""
+    found: dict[int, Earlier] = {}
+    values = {"cache": lookup.cache, "time_us": lookup.time_us, "lookup_id": lookup.id}
+    share = max(len(run_ids), 1)
+    for run_id in run_ids:
+        of_run = {**values, "run_id": run_id, "limit": MOST_OF_RUN // share}
+        of_function = {**of_run, "function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // share}
+        for sql, given in ((OF_FUNCTION_SQL, of_function), (OF_RUN_SQL, of_run)):
+            found |= {row["id"]: Earlier(**dict(row)) for row in connection.execute(sql, given)}
+    return sorted(found.values(), key=lambda it: (it.time_us, it.id))
+
+
+def read_texts(connection: sqlite3.Connection, earlier: Sequence[Earlier]) -> Iterator[tuple[Earlier, str]]:
+    """Yield each look-up with torch's record of it, one at a time: together they may be large."""
+    for it in earlier:
+        row = connection.execute("select body from payloads where id = :id", {"id": it.payload_id}).fetchone()
+        text = _unpack(row["body"]) if row else None
+        if text is not None:
+            yield it, text

@@ -1,0 +1,385 @@
+"""Compiles of a run, and their compilation records with everything torch said."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.run.trace_files import find_start, load_body
+
+OUTCOMES = ("compiled", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
+# How a compile ended, told finer than by its outcome: whether it went on after a graph break, or began again.
+ENDINGS = ("ok", "restarted", "broke", "empty", "skipped", "failed", "recompile_limit", "started", "announced")
+PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
+
+# What the table may be ordered by; each is never null.
+ORDERS = {
+    "started": ("c.started_us", int),
+    "function": ("coalesce(f.name, '')", str),
+    "outcome": ("c.outcome", str),
+    "time": ("c.total_us", int),
+    "attempts": ("c.attempt_count", int),
+    "breaks": ("c.graph_break_count", int),
+}
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Hold exclusive phases of forward and backward records, None where torch recorded none.
+
+    `cudagraph` counts runtime records as well; `first_calls` is the rest of those: what code did when it first ran.
+    Units: microseconds.
+    """
+
+    dynamo_us: int | None
+    aot_us: int | None
+    inductor_us: int | None
+    codegen_us: int | None
+    triton_us: int | None
+    cudagraph_us: int | None
+    restart_us: int | None
+    first_calls_us: int | None
+
+    def get(self, phase: str) -> int | None:
+        """Return one of PHASES."""
+        value: int | None = getattr(self, f"{phase}_us")
+        return value
+
+
+@dataclass(frozen=True)
+class CompileRow:
+    """Hold one compile. `total_us` is forward and backward records together, `duration_us` its forward record's."""
+
+    id: int
+    process_id: str
+    pid: int | None
+    generation: int
+    compile_id: str
+    frame_id: int | None
+    frame_compile_id: int | None
+    rank: int | None
+    function: str | None
+    file: str | None
+    line: int | None
+    resumed_at: int | None
+    outcome: str
+    started_us: int
+    duration_us: int | None
+    total_us: int | None
+    attempt_count: int
+    graph_break_count: int
+    recompiled_from: str | None
+    recompile_category: str | None
+    phases: Phases
+
+
+@dataclass(frozen=True)
+class CompileFilter:
+    """Say which compiles; None is no limit."""
+
+    outcome: str | None = None
+    text: str | None = None
+    recompiled: bool | None = None
+    ending: str | None = None  # of ENDINGS
+    artifact: str | None = None  # torch's name of one that it has
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Hold one CompilationMetrics record: the columns that are summed, and all of it under torch's own names."""
+
+    id: int
+    sequence: int
+    compile_key: int | None
+    compile_id: str | None
+    process_id: str
+    rank: int | None
+    kind: str
+    function: str | None
+    file: str | None
+    line: int | None
+    outcome: str
+    start_us: int | None
+    duration_us: int | None
+    phases_us: dict[str, int | None]
+    restart_count: int
+    duration_source: str | None  # torch's fields that it is of; None where the recorder was too old to say
+    metrics: dict[str, Any]
+
+
+_COLUMNS = """
+  c.id, c.process_id, p.pid, c.generation, c.compile_id, c.frame_id, c.frame_compile_id,
+  coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at, c.outcome, c.started_us,
+  c.duration_us, nullif(c.total_us, 0) as total_us, c.attempt_count, c.graph_break_count,
+  c.recompiled_from, c.recompile_category
+"""
+_SOURCE = """
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+"""
+_SUMS = """
+  sum(case when k.kind != 'runtime' then k.dynamo_us end) as dynamo_us,
+  sum(case when k.kind != 'runtime' then k.aot_us end) as aot_us,
+  sum(case when k.kind != 'runtime' then k.inductor_us end) as inductor_us,
+  sum(case when k.kind != 'runtime' then k.codegen_us end) as codegen_us,
+  sum(case when k.kind != 'runtime' then k.triton_us end) as triton_us,
+  sum(k.cudagraph_us) as cudagraph_us,
+  sum(case when k.kind != 'runtime' then k.restart_us end) as restart_us,
+  sum(case when k.kind = 'runtime' then k.duration_us - coalesce(k.cudagraph_us, 0) end) as first_calls_us
+"""
+_WHERE = """
+  c.run_id = :run_id
+  and (:outcome is null or c.outcome = :outcome)
+  and (:recompiled is null or (c.recompiled_from is not null) = :recompiled)
+  and (:text is null or instr(lower(coalesce(f.name, '') || ' ' || coalesce(f.file, '')), lower(:text)))
+  and (:ending is null or :ending = case
+    when c.outcome in ('compiled', 'empty') and c.graph_break_count > 0 then 'broke'
+    when c.outcome = 'compiled' and c.attempt_count > 1 then 'restarted'
+    when c.outcome = 'compiled' then 'ok'
+    else c.outcome
+  end)
+  and (:artifact is null or c.id in (
+    select a.compile_key
+    from artifacts as a
+    where a.run_id = :run_id
+      and a.name = :artifact
+  ))
+"""
+COMPILATIONS_SQL = """
+select
+  k.id, k.sequence, k.compile_key, k.compile_id, k.process_id, coalesce(c.rank, p.rank) as rank, k.kind,
+  f.name as function, f.file, c.line, k.outcome, k.start_us, k.duration_us, k.dynamo_us, k.aot_us, k.inductor_us,
+  k.codegen_us, k.triton_us, k.cudagraph_us, k.restart_us, k.restart_count, e.body
+from compilations as k
+left join compiles as c on c.id = k.compile_key
+left join functions as f on f.id = k.function_id
+left join processes as p on p.id = k.process_id
+left join events as e on e.process_id = k.process_id and e.sequence = k.sequence
+"""
+RUN_COMPILATIONS_SQL = f"""
+{COMPILATIONS_SQL}
+where k.run_id = :run_id
+  and (coalesce(k.start_us, -1), k.id) > (:after_us, :after_id)
+order by k.start_us, k.id
+limit :limit
+"""
+COMPILE_RECORDS_SQL = f"""
+{COMPILATIONS_SQL}
+where k.compile_key = :key
+order by k.sequence, k.id
+limit :limit
+"""
+PHASES_SQL = f"""
+select {_SUMS}
+from compilations as k
+where k.run_id = :run_id
+limit 1
+"""  # noqa: S608
+CHAIN_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where c.process_id = :process_id
+  and c.generation = :generation
+  and c.frame_id = :frame_id
+order by c.frame_compile_id, c.id
+limit :limit
+"""
+BEFORE_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where c.run_id = :run_id
+  and (c.started_us, c.id) < (:after_us, :after_id)
+order by c.started_us desc, c.id desc
+limit 1
+"""
+AFTER_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where c.run_id = :run_id
+  and (c.started_us, c.id) > (:after_us, :after_id)
+order by c.started_us, c.id
+limit 1
+"""
+OUTCOMES_SQL = """
+select c.outcome, count(*) as compile_count
+from compiles as c
+where c.run_id = :run_id
+group by c.outcome
+order by compile_count desc, c.outcome
+limit 20
+"""
+
+
+def compiles_sql(order: str, up: bool, after: bool) -> str:
+    """Write the list's statement for one order; public for the query-plan test."""
+    key, direction, sign = ORDERS[order][0], "asc" if up else "desc", ">" if up else "<"
+    behind = f"and ({key}, c.id) {sign} (:after_key, :after_id)" if after else ""
+    # Every part is one of this module's own texts; what people give is bound.
+    return f"""
+select {_COLUMNS}
+{_SOURCE}
+where {_WHERE}
+  {behind}
+order by {key} {direction}, c.id {direction}
+limit :limit
+"""
+
+
+def phases_sql(count: int) -> str:
+    """Write the statement that sums the phases of that many compiles; public for the query-plan test."""
+    marks = ", ".join(f":key{n}" for n in range(count))
+    return f"""
+select k.compile_key, {_SUMS}
+from compilations as k
+where k.compile_key in ({marks})
+group by k.compile_key
+order by k.compile_key
+limit {max(count, 1)}
+"""  # noqa: S608  marks are ours
+
+
+def _bind(run_id: str, wanted: CompileFilter | None) -> dict[str, Any]:
+    wanted = wanted or CompileFilter()
+    recompiled = None if wanted.recompiled is None else int(wanted.recompiled)
+    return {
+        "run_id": run_id,
+        "outcome": wanted.outcome or None,
+        "text": wanted.text or None,
+        "recompiled": recompiled,
+        "ending": wanted.ending or None,
+        "artifact": wanted.artifact or None,
+    }
+
+
+def _to_rows(connection: sqlite3.Connection, found: list[sqlite3.Row]) -> list[CompileRow]:
+    phases: dict[int, Phases] = {}
+    if found:
+        keys = {f"key{n}": row["id"] for n, row in enumerate(found)}
+        for row in connection.execute(phases_sql(len(found)), keys):
+            values = dict(row)
+            key = values.pop("compile_key")
+            phases[key] = Phases(**values)
+    nothing = Phases(*(None,) * 8)
+    return [CompileRow(**dict(row), phases=phases.get(row["id"], nothing)) for row in found]
+
+
+def list_compiles(
+    connection: sqlite3.Connection,
+    run_id: str,
+    wanted: CompileFilter | None = None,
+    *,
+    sort: str = "started.asc",
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[CompileRow]:
+    """List a run's compiles; `sort` is a name in ORDERS, largest first, or that name with ".asc".
+
+    Raises: FilterError if the sort, the outcome or the cursor cannot be used.
+    """
+    order, _dot, direction = sort.partition(".")
+    if order not in ORDERS or direction not in ("", "asc", "desc"):
+        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    if wanted and wanted.outcome and wanted.outcome not in OUTCOMES:
+        raise FilterError(f"outcome: {wanted.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
+    if wanted and wanted.ending and wanted.ending not in ENDINGS:
+        raise FilterError(f"outcome: {wanted.ending[:40]!r} is not one of {', '.join(ENDINGS)}")
+    after = decode_cursor(cursor, ORDERS[order][1], int)
+    values = _bind(run_id, wanted) | {"limit": limit + 1}
+    if after:
+        values |= {"after_key": after[0], "after_id": after[1]}
+    sql = compiles_sql(order, direction == "asc", after is not None)
+    rows = _to_rows(connection, connection.execute(sql, values).fetchall())
+    return make_page(rows, limit, lambda row: (_key_of(row, order), row.id))
+
+
+def _key_of(row: CompileRow, order: str) -> int | str:
+    keys: dict[str, int | str] = {
+        "started": row.started_us,
+        "function": row.function or "",
+        "outcome": row.outcome,
+        "time": row.total_us or 0,
+        "attempts": row.attempt_count,
+        "breaks": row.graph_break_count,
+    }
+    return keys[order]
+
+
+def count_compiles(connection: sqlite3.Connection, run_id: str, wanted: CompileFilter | None = None) -> int:
+    """Count the compiles that a filter lets through."""
+    sql = f"select count(*) {_SOURCE} where {_WHERE}"
+    return int(connection.execute(sql, _bind(run_id, wanted)).fetchone()[0])
+
+
+def count_outcomes(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
+    """Count a run's compiles by outcome."""
+    return dict(connection.execute(OUTCOMES_SQL, {"run_id": run_id}).fetchall())
+
+
+def get_beside(connection: sqlite3.Connection, it: CompileRow, run_id: str, forward: bool) -> CompileRow | None:
+    """Return the compile that began before this one in its run, or the one after it."""
+    values = {"run_id": run_id, "after_us": it.started_us, "after_id": it.id}
+    found = connection.execute(AFTER_SQL if forward else BEFORE_SQL, values).fetchall()
+    return _to_rows(connection, found)[0] if found else None
+
+
+def get_compile(connection: sqlite3.Connection, run_id: str, key: int) -> CompileRow | None:
+    """Return one compile of a run, or None if that run has no such compile."""
+    sql = f"select {_COLUMNS} {_SOURCE} where c.id = :key and c.run_id = :run_id limit 1"
+    found = connection.execute(sql, {"key": key, "run_id": run_id}).fetchall()
+    return _to_rows(connection, found)[0] if found else None
+
+
+def list_chain(
+    connection: sqlite3.Connection, process_id: str, generation: int, frame_id: int | None, limit: int = 500
+) -> list[CompileRow]:
+    """List every compile of one frame, first to last: 0/0, 0/1, …"""
+    if frame_id is None:
+        return []
+    values = {"process_id": process_id, "generation": generation, "frame_id": frame_id, "limit": limit}
+    return _to_rows(connection, connection.execute(CHAIN_SQL, values).fetchall())
+
+
+def get_phases(connection: sqlite3.Connection, run_id: str) -> Phases:
+    """Sum the phases of all of a run's records."""
+    return Phases(**dict(connection.execute(PHASES_SQL, {"run_id": run_id}).fetchone()))
+
+
+def list_compilations(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[Compilation]:
+    """List a run's compilation records by start.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int) or (-2, 0)
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    rows = [_to_compilation(row) for row in connection.execute(RUN_COMPILATIONS_SQL, values)]
+    return make_page(rows, limit, lambda row: (-1 if row.start_us is None else row.start_us, row.id))
+
+
+def list_records(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[Compilation]:
+    """List the compilation records of one compile, as they came."""
+    rows = connection.execute(COMPILE_RECORDS_SQL, {"key": key, "limit": limit})
+    return [_to_compilation(row) for row in rows]
+
+
+def _to_compilation(row: sqlite3.Row) -> Compilation:
+    values = dict(row)
+    body = load_body(values.pop("body"))
+    values["phases_us"] = {phase: values.pop(f"{phase}_us") for phase in PHASES if phase != "first_calls"}
+    if values["line"] is None:
+        values["line"] = body.get("line")
+    metrics = body.get("metrics")
+    values["duration_source"] = body.get("duration_source")
+    return Compilation(**values, metrics=metrics if isinstance(metrics, dict) else {})
+
+
+def get_start(connection: sqlite3.Connection, compile_: CompileRow, records: list[Compilation]) -> dict[str, Any]:
+    """Return the event with which dynamo began a compile: its stack and attempt; empty where it was not seen."""
+    if compile_.outcome == "announced":
+        return {}
+    before = next((record.sequence for record in records if record.kind == "forward"), None)
+    return find_start(connection, compile_.process_id, compile_.compile_id, compile_.started_us, before)

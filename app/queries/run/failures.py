@@ -1,0 +1,361 @@
+"""What else a run has: failures, cache look-ups, cudagraph skips. Graph breaks and recompiles are here by name."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.run.trace_files import load_body
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """Hold one exception of a compile, of compiled code while it ran, or that ended the program: `phase` tells.
+
+    `outcome` is the compile's: failed, or skipped where dynamo went on. Of a runtime failure the place is where the
+    program was; the same one again is counted, not listed.
+    """
+
+    id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    outcome: str | None
+    phase: str
+    occurrence_count: int
+    ended_program: bool
+    function: str | None
+    file: str | None
+    line: int | None
+    error_type: str | None
+    message: str | None
+    time_us: int
+    text: str
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Hold how many compiles of one function failed with one type of exception, and what the first said."""
+
+    error_type: str | None
+    message: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    compile_count: int
+
+
+@dataclass(frozen=True)
+class CacheLookup:
+    """Hold one look-up in a cache."""
+
+    id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    function: str | None
+    cache: str
+    result: str
+    key: str | None
+    reason: str | None
+    time_taken_us: int | None
+    time_saved_us: int | None
+    time_us: int
+
+
+@dataclass(frozen=True)
+class CacheResult:
+    """Hold how often a cache answered so, for one reason, and the times that were recorded."""
+
+    cache: str
+    result: str
+    reason: str | None
+    lookup_count: int
+    time_taken_us: int | None
+    time_saved_us: int | None
+
+
+@dataclass(frozen=True)
+class CudagraphSkip:
+    """Hold one CUDA graph that inductor could not use."""
+
+    id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    reason: str
+    time_us: int
+
+
+def _after(columns: str, table: str, extra: str = "") -> tuple[str, str]:
+    """Write the two statements of a kind of event: a run's, in order, and one compile's."""
+    select = f"""
+select
+  x.id, x.process_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id, {columns}, x.time_us
+from {table} as x
+left join compiles as c on c.id = x.compile_key
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = x.process_id
+{extra}
+"""  # noqa: S608  own texts only
+    run = f"""
+{select}
+where x.run_id = :run_id
+  and (x.time_us, x.id) > (:after_us, :after_id)
+order by x.time_us, x.id
+limit :limit
+"""
+    compile_ = f"""
+{select}
+where x.compile_key = :key
+order by x.time_us, x.id
+limit :limit
+"""
+    return run, compile_
+
+
+FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
+    """c.outcome, x.phase, x.occurrence_count, x.ended_program, coalesce(w.name, f.name) as function,
+  coalesce(w.file, f.file) as file, case when x.phase = 'compile' then c.line else x.line end as line,
+  x.error_type, x.message, e.body""",
+    "failures",
+    """left join functions as w on w.id = x.function_id
+left join events as e on e.process_id = x.process_id and e.sequence = x.sequence""",
+)
+RUNTIME_SQL = f"""
+{FAILURES_SQL.partition("where")[0]}
+where x.run_id = :run_id
+  and x.phase != 'compile'
+order by x.ended_program desc, x.occurrence_count desc, x.id
+limit :limit
+"""
+LOOKUPS_SQL, COMPILE_LOOKUPS_SQL = _after(
+    "f.name as function, x.cache, x.result, x.key, x.reason, x.time_taken_us, x.time_saved_us", "cache_lookups"
+)
+SKIPS_SQL, COMPILE_SKIPS_SQL = _after("f.name as function, f.file, c.line, x.reason", "cudagraph_skips")
+FAILED_SQL = """
+select
+  coalesce(x.error_type, k.fail_type) as error_type, min(coalesce(x.message, k.fail_reason)) as message,
+  f.name as function, f.file, min(c.line) as line, count(distinct c.id) as compile_count
+from compiles as c
+left join failures as x on x.compile_key = c.id and x.phase = 'compile'
+left join compilations as k on k.compile_key = c.id and k.fail_type is not null
+left join functions as f on f.id = c.function_id
+where c.run_id = :run_id
+  and c.outcome = 'failed'
+group by 1, c.function_id
+order by compile_count desc, 1, c.function_id
+limit :limit
+"""
+COUNT_FAILURES_SQL = """
+select count(*)
+from failures as x
+where x.run_id = :run_id
+"""
+CACHE_RESULTS_SQL = """
+select
+  x.cache, x.result, x.reason, count(*) as lookup_count, sum(x.time_taken_us) as time_taken_us,
+  sum(x.time_saved_us) as time_saved_us
+from cache_lookups as x
+where x.run_id = :run_id
+group by x.cache, x.result, x.reason
+order by x.cache, lookup_count desc, x.result, x.reason
+limit 200
+"""
+
+
+def _values(run_id: str, cursor: str | None, limit: int) -> dict[str, object]:
+    after = decode_cursor(cursor, int, int) or (-1, 0)
+    return {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+
+
+def _to_failure(row: sqlite3.Row) -> FailureRow:
+    values = dict(row)
+    body = load_body(values.pop("body"))
+    values["ended_program"] = bool(values["ended_program"])
+    return FailureRow(**values, text=body.get("text") or "")
+
+
+def list_failures(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[FailureRow]:
+    """List what a run's compiles and its compiled code raised, and what ended it, with their tracebacks.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    rows = [_to_failure(row) for row in connection.execute(FAILURES_SQL, _values(run_id, cursor, limit))]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_runtime_failures(connection: sqlite3.Connection, run_id: str, limit: int = 20) -> list[FailureRow]:
+    """List what compiled code raised while it ran and what ended the program, the most frequent first."""
+    return [_to_failure(row) for row in connection.execute(RUNTIME_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def count_failures(connection: sqlite3.Connection, run_id: str) -> int:
+    """Count what `list_failures` lists."""
+    return int(connection.execute(COUNT_FAILURES_SQL, {"run_id": run_id}).fetchone()[0])
+
+
+def count_failed(connection: sqlite3.Connection, run_id: str, limit: int = 20) -> list[FailureGroup]:
+    """Count a run's failed compiles by exception and function, the most frequent first."""
+    return [FailureGroup(**dict(row)) for row in connection.execute(FAILED_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def list_cache_lookups(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[CacheLookup]:
+    """List a run's cache look-ups as they came.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    rows = [CacheLookup(**dict(row)) for row in connection.execute(LOOKUPS_SQL, _values(run_id, cursor, limit))]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_cudagraph_skips(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[CudagraphSkip]:
+    """List the CUDA graphs that a run's compiles could not use.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    rows = [CudagraphSkip(**dict(row)) for row in connection.execute(SKIPS_SQL, _values(run_id, cursor, limit))]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def count_cache_results(connection: sqlite3.Connection, run_id: str) -> list[CacheResult]:
+    """Count a run's look-ups by cache, result and reason."""
+    return [CacheResult(**dict(row)) for row in connection.execute(CACHE_RESULTS_SQL, {"run_id": run_id})]
+
+
+def list_compile_failures(connection: sqlite3.Connection, key: int, limit: int = 50) -> list[FailureRow]:
+    """List what one compile raised."""
+    return [_to_failure(row) for row in connection.execute(COMPILE_FAILURES_SQL, {"key": key, "limit": limit})]
+
+
+def list_compile_lookups(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[CacheLookup]:
+    """List one compile's cache look-ups."""
+    return [CacheLookup(**dict(row)) for row in connection.execute(COMPILE_LOOKUPS_SQL, {"key": key, "limit": limit})]
+
+
+def list_compile_skips(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[CudagraphSkip]:
+    """List the CUDA graphs that one compile could not use."""
+    return [CudagraphSkip(**dict(row)) for row in connection.execute(COMPILE_SKIPS_SQL, {"key": key, "limit": limit})]
+
+
+MOST = 20
+_MOST_OPEN = 100
+
+
+@dataclass(frozen=True)
+class OpenSpan:
+    """Hold a timed phase that began and has no end.
+
+    `open_us` is until the run ended, or else until the last record of its thread; None where it is that record.
+    """
+
+    name: str
+    begin_us: int
+    depth: int
+    open_us: int | None
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """Hold one compile without an end; `is_last` tells that its process began no compile after it.
+
+    `until_us` is how long the run went on, None where it did not say when it ended or the process began another
+    compile. `spans` are the phases open in it, the outermost first; the level light records none.
+    """
+
+    compile_key: int
+    compile_id: str
+    rank: int | None
+    function: str | None
+    file: str | None
+    line: int | None
+    started_us: int
+    is_last: bool
+    until_us: int | None
+    spans: tuple[OpenSpan, ...]
+
+
+UNFINISHED_SQL = """
+select
+  c.id as compile_key, c.compile_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line,
+  c.started_us,
+  not exists (
+    select 1
+    from compiles as later
+    where later.run_id = c.run_id
+      and later.process_id = c.process_id
+      and (later.started_us, later.id) > (c.started_us, c.id)
+  ) as is_last
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+where c.run_id = :run_id
+  and c.outcome = 'started'
+  and (:key is null or c.id = :key)
+order by is_last desc, c.started_us, c.id
+limit :limit
+"""
+# By the lanes of its process: a phase that began before dynamo named the compile has only torch's id of it.
+OPEN_SQL = """
+select n.name, s.begin_us, s.depth, l.last_us as seen_us
+from compiles as c
+join lanes as l on l.process_id = c.process_id
+join spans as s on s.lane_id = l.id
+join span_names as n on n.id = s.name_id
+where c.id = :key
+  and s.duration_us is null
+  and (s.compile_key = c.id or (s.compile_key is null and s.compile_id = c.compile_id))
+order by s.begin_us, s.depth, s.id
+limit :limit
+"""
+
+
+def list_unfinished(
+    connection: sqlite3.Connection, run: RunRow, key: int | None = None, limit: int = MOST
+) -> list[Unfinished]:
+    """List a run's compiles without an end, those it was in when it ended first; none while the run goes on."""
+    if run.state == "running":
+        return []
+    found = []
+    for row in connection.execute(UNFINISHED_SQL, {"run_id": run.id, "key": key, "limit": limit}):
+        values = dict(row) | {"is_last": bool(row["is_last"])}
+        spans = connection.execute(OPEN_SQL, {"key": row["compile_key"], "limit": _MOST_OPEN})
+        has_end = values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
+        until_us = run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None
+        ended_us = None if until_us is None else run.ended_us
+        found.append(Unfinished(**values, until_us=until_us, spans=tuple(_open_span(it, ended_us) for it in spans)))
+    return found
+
+
+def _open_span(row: sqlite3.Row, ended_us: int | None) -> OpenSpan:
+    open_us = (ended_us or row["seen_us"]) - row["begin_us"]
+    return OpenSpan(row["name"], row["begin_us"], row["depth"], open_us if open_us > 0 else None)
+
+
+COUNT_SQL = """
+select count(*)
+from compiles as c
+where c.run_id = :run_id
+  and c.outcome = 'started'
+"""
+
+
+def count_unfinished(connection: sqlite3.Connection, run: RunRow) -> int:
+    """Count a run's compiles without an end; none while the run goes on."""
+    if run.state == "running":
+        return 0
+    return int(connection.execute(COUNT_SQL, {"run_id": run.id}).fetchone()[0])

@@ -1,0 +1,182 @@
+"""A run's graph breaks: one by one, and the distinct ones with what they cost."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.run.trace_files import list_stack, load_body
+
+
+@dataclass(frozen=True)
+class GraphBreakRow:
+    """Hold one graph break in torch's own words; `compile_us` is the time of the compile that had it."""
+
+    id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    distinct_id: int
+    fingerprint: str
+    gb_id: str | None
+    gb_type: str | None
+    reason: str
+    explanation: str | None
+    hints: tuple[str, ...]
+    debug_context: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    source_line: str | None
+    outcome: str
+    time_us: int
+    compile_us: int | None
+    stack: tuple[dict[str, Any], ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class RunDistinctBreak:
+    """Hold one distinct graph break of a run: how often it came, how it ended, the time of the compiles that had it."""
+
+    distinct_id: int
+    gb_id: str | None
+    gb_type: str | None
+    reason: str
+    explanation: str | None
+    hints: tuple[str, ...]
+    function: str | None
+    file: str | None
+    line: int | None
+    source_line: str | None
+    break_count: int
+    compile_us: int | None
+    outcomes: dict[str, int]
+
+
+BREAKS_SQL = """
+select
+  b.id, b.process_id, coalesce(c.rank, p.rank) as rank, b.compile_key, b.compile_id, b.distinct_id, d.fingerprint,
+  d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, b.line, d.source_line, b.outcome,
+  b.time_us, nullif(c.total_us, 0) as compile_us, e.body
+from graph_breaks as b
+join distinct_breaks as d on d.id = b.distinct_id
+left join compiles as c on c.id = b.compile_key
+left join functions as f on f.id = b.function_id
+left join processes as p on p.id = b.process_id
+left join events as e on e.process_id = b.process_id and e.sequence = b.sequence
+"""
+RUN_BREAKS_SQL = f"""
+{BREAKS_SQL}
+where b.run_id = :run_id
+  and (:distinct_id is null or b.distinct_id = :distinct_id)
+  and (b.time_us, b.id) > (:after_us, :after_id)
+order by b.time_us, b.id
+limit :limit
+"""
+COMPILE_BREAKS_SQL = f"""
+{BREAKS_SQL}
+where b.compile_key = :key
+order by b.time_us, b.id
+limit :limit
+"""
+DISTINCT_SQL = """
+select
+  r.distinct_id, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, d.line,
+  d.source_line, r.break_count, nullif(r.compile_us, 0) as compile_us
+from run_breaks as r
+join distinct_breaks as d on d.id = r.distinct_id
+left join functions as f on f.id = d.function_id
+where r.run_id = :run_id
+  and (r.compile_us, r.distinct_id) < (:after_us, :after_id)
+order by r.compile_us desc, r.distinct_id desc
+limit :limit
+"""
+OUTCOMES_SQL = """
+select b.distinct_id, b.outcome, count(*) as break_count
+from graph_breaks as b
+where b.run_id = :run_id
+group by b.distinct_id, b.outcome
+order by b.distinct_id, b.outcome
+limit 20000
+"""
+
+
+def _hints(text: str | None) -> tuple[str, ...]:
+    found = json.loads(text or "[]")
+    return tuple(str(hint) for hint in found) if isinstance(found, list) else ()
+
+
+def _to_break(row: sqlite3.Row) -> GraphBreakRow:
+    values = dict(row)
+    body = load_body(values.pop("body"))
+    values["hints"] = tuple(body["hints"]) if isinstance(body.get("hints"), list) else _hints(values["hints"])
+    # The distinct break has the words of its first time; a value in them may differ this time.
+    for name in ("reason", "explanation", "source_line"):
+        values[name] = body.get(name) or values[name]
+    return GraphBreakRow(
+        **values,
+        debug_context=body.get("debug_context"),
+        stack=tuple(list_stack(body)),
+        text=body.get("text") or "",
+    )
+
+
+def list_graph_breaks(
+    connection: sqlite3.Connection,
+    run_id: str,
+    cursor: str | None = None,
+    limit: int = 50,
+    *,
+    distinct_id: int | None = None,
+) -> Page[GraphBreakRow]:
+    """List a run's graph breaks as they came.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int) or (-1, 0)
+    values = {
+        "run_id": run_id,
+        "distinct_id": distinct_id,
+        "after_us": after[0],
+        "after_id": after[1],
+        "limit": limit + 1,
+    }
+    rows = [_to_break(row) for row in connection.execute(RUN_BREAKS_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_compile_breaks(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[GraphBreakRow]:
+    """List the graph breaks of one compile."""
+    return [_to_break(row) for row in connection.execute(COMPILE_BREAKS_SQL, {"key": key, "limit": limit})]
+
+
+def list_distinct_breaks(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[RunDistinctBreak]:
+    """List a run's distinct graph breaks, the one whose compiles took longest first.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int) or (2**62, 2**62)
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    found = connection.execute(DISTINCT_SQL, values).fetchall()
+    outcomes: dict[int, dict[str, int]] = {}
+    if found:
+        for row in connection.execute(OUTCOMES_SQL, {"run_id": run_id}):
+            outcomes.setdefault(row["distinct_id"], {})[row["outcome"]] = row["break_count"]
+    rows = [
+        RunDistinctBreak(**(dict(row) | {"hints": _hints(row["hints"])}), outcomes=outcomes.get(row["distinct_id"], {}))
+        for row in found
+    ]
+    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.distinct_id))
+
+
+def count_distinct_breaks(connection: sqlite3.Connection, run_id: str) -> int:
+    """Count a run's distinct graph breaks."""
+    sql = "select count(*) from run_breaks where run_id = :run_id"
+    return int(connection.execute(sql, {"run_id": run_id}).fetchone()[0])

@@ -1,0 +1,246 @@
+"""What each rank of a run compiled, in its own order, as short as comparing them needs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from compileboard.collectors.store.codec import unpack
+
+MOST_PROCESSES = 4096
+MOST_ROWS = 400_000
+
+# Texts that are compared, by the name of their aspect.
+TEXTS = {
+    "collectives": "inductor_collective_schedule",
+    "tensors": "inductor_runtime_and_tensor_meta",
+    "graphs": "dynamo_output_graph",
+    "code": "inductor_output_code",
+}
+
+
+class CompilePosition(NamedTuple):
+    """Name a compile the same way on every rank. `process` counts the rank's processes."""
+
+    process: int
+    generation: int
+    compile_id: str
+
+
+class RankCompile(NamedTuple):
+    """Hold one compile of one rank. What follows `total_us` is compared as it is; `sizes` is torch's JSON."""
+
+    key: int
+    place: CompilePosition
+    function_id: int | None
+    outcome: str
+    total_us: int
+    causes: tuple[int, ...]
+    breaks: tuple[int, ...]
+    caches: tuple[str, ...]
+    sizes: tuple[str, ...]
+    texts: tuple[tuple[int, ...], ...]  # payloads, in the order of TEXTS
+
+
+@dataclass(frozen=True)
+class RankProcess:
+    """Name one process of a rank."""
+
+    id: str
+    pid: int | None
+    rank: int
+    local_rank: int | None
+
+
+@dataclass
+class RankSequence:
+    """Hold what one rank compiled, in its own order, with its phases' times.
+
+    Units: microseconds.
+    """
+
+    rank: int
+    processes: list[RankProcess] = field(default_factory=list)
+    compiles: list[RankCompile] = field(default_factory=list)
+    phases: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def total_us(self) -> int:
+        """Add up the compiles' times."""
+        return sum(it.total_us for it in self.compiles)
+
+
+PROCESSES_SQL = """
+select id, pid, rank, local_rank
+from processes
+where run_id = :run_id
+  and rank is not null
+order by rank, started_us, id
+limit :limit
+"""
+# By start: that is the order of the index, and within one process the order of its own clock.
+COMPILES_SQL = """
+select process_id, id, generation, compile_id, function_id, outcome, total_us
+from compiles
+where run_id = :run_id
+order by started_us, id
+limit :limit
+"""
+CAUSES_SQL = """
+select r.compile_key, g.cause_id
+from recompiles as r
+join guard_failures as g on g.recompile_id = r.id and g.position = 0
+where r.run_id = :run_id
+order by r.time_us, r.id
+limit :limit
+"""
+BREAKS_SQL = """
+select compile_key, distinct_id
+from graph_breaks
+where run_id = :run_id
+order by time_us, id
+limit :limit
+"""
+CACHES_SQL = """
+select compile_key, cache || ' ' || result
+from cache_lookups
+where run_id = :run_id
+order by time_us, id
+limit :limit
+"""
+SIZES_SQL = """
+select compile_key, metadata, payload_id
+from artifacts
+where run_id = :run_id
+  and name = 'dynamo_output_graph'
+order by id
+limit :limit
+"""
+TEXTS_SQL = """
+select compile_key, payload_id
+from artifacts
+where run_id = :run_id
+  and name = :name
+order by id
+limit :limit
+"""
+PHASES_SQL = """
+select
+  k.process_id,
+  sum(case when k.kind != 'runtime' then k.dynamo_us end) as dynamo,
+  sum(case when k.kind != 'runtime' then k.aot_us end) as aot,
+  sum(case when k.kind != 'runtime' then k.inductor_us end) as inductor,
+  sum(case when k.kind != 'runtime' then k.codegen_us end) as codegen,
+  sum(case when k.kind != 'runtime' then k.triton_us end) as triton,
+  sum(k.cudagraph_us) as cudagraph,
+  sum(case when k.kind != 'runtime' then k.restart_us end) as restart,
+  sum(case when k.kind = 'runtime' then k.duration_us - coalesce(k.cudagraph_us, 0) end) as first_calls
+from compilations as k
+where k.run_id = :run_id
+group by k.process_id
+order by k.process_id
+limit :limit
+"""
+
+
+def list_ranks(connection: sqlite3.Connection, run_id: str) -> list[RankSequence]:
+    """List the run's ranks with what each compiled; a rank may have several processes, in the order they started."""
+    found: dict[int, RankSequence] = {}
+    owners: dict[str, tuple[RankSequence, int]] = {}
+    for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": MOST_PROCESSES}):
+        process = RankProcess(**dict(row))
+        sequence = found.setdefault(process.rank, RankSequence(process.rank))
+        owners[process.id] = (sequence, len(sequence.processes))
+        sequence.processes.append(process)
+    if len(found) > 1:
+        _read_compiles(connection, run_id, owners)
+        _read_phases(connection, run_id, owners)
+    return [found[rank] for rank in sorted(found)]
+
+
+def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]) -> None:
+    values = {"run_id": run_id, "limit": MOST_ROWS}
+    reader = connection.cursor()
+    reader.row_factory = None  # plain tuples: there may be 100 000 of them
+    causes = _by_compile(reader.execute(CAUSES_SQL, values))
+    breaks = _by_compile(reader.execute(BREAKS_SQL, values))
+    caches = _by_compile(reader.execute(CACHES_SQL, values))
+    graphs = reader.execute(SIZES_SQL, values).fetchall()
+    sizes = _by_compile((key, metadata) for key, metadata, _id in graphs)
+    texts = [
+        _by_compile(((key, number) for key, _metadata, number in graphs))
+        if aspect == "graphs"
+        else _by_compile(reader.execute(TEXTS_SQL, values | {"name": name}))
+        for aspect, name in TEXTS.items()
+    ]
+    for process_id, key, generation, compile_id, function_id, outcome, total_us in reader.execute(COMPILES_SQL, values):
+        owner = owners.get(process_id)
+        if owner is not None:
+            owner[0].compiles.append(
+                RankCompile(
+                    key,
+                    CompilePosition(owner[1], generation, compile_id),
+                    function_id,
+                    outcome,
+                    total_us,
+                    causes.get(key, ()),
+                    breaks.get(key, ()),
+                    caches.get(key, ()),
+                    sizes.get(key, ()),
+                    tuple([found.get(key, ()) for found in texts]),
+                )
+            )
+    for sequence, _number in owners.values():
+        if len(sequence.processes) > 1:
+            sequence.compiles.sort(key=lambda it: it.place.process)  # stable: each process keeps its order
+
+
+def _by_compile(rows: Iterable[tuple[int, Any]]) -> dict[int, tuple[Any, ...]]:
+    """Collect values by compile. Tuples, and equal ones once: lists would keep the garbage collector busy."""
+    found: dict[int, tuple[Any, ...]] = {}
+    once: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for key, value in rows:
+        if value is not None:
+            some = (*found[key], value) if key in found else (value,)
+            found[key] = once.setdefault(some, some)
+    return found
+
+
+def _read_phases(connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]) -> None:
+    for row in connection.execute(PHASES_SQL, {"run_id": run_id, "limit": MOST_PROCESSES}):
+        owner = owners.get(row["process_id"])
+        if owner is None:
+            continue
+        phases = owner[0].phases
+        for name in row.keys():  # noqa: SIM118 - a row iterates its values
+            if name != "process_id" and row[name] is not None:
+                phases[name] = phases.get(name, 0) + row[name]
+
+
+def read_texts(connection: sqlite3.Connection, ids: Iterable[int], most_bytes: int) -> dict[int, str]:
+    """Read kept texts in the order given, until they are `most_bytes` together; one too long is left out."""
+    found: dict[int, str] = {}
+    for number in ids:
+        row = connection.execute(
+            "select size_bytes, body from payloads where id = :id and size_bytes <= :most limit 1",
+            {"id": number, "most": most_bytes},
+        ).fetchone()
+        if row is None:
+            continue
+        most_bytes -= row["size_bytes"]
+        try:
+            found[number] = unpack(row["body"])
+        except ValueError:
+            continue
+    return found
+
+
+def list_names(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Return name and file of functions by their ids."""
+    wanted = sorted(set(ids))[:500]
+    marks = ", ".join(f":id{n}" for n in range(len(wanted)))
+    sql = f"select id, name, file from functions where id in ({marks}) order by id limit 500"  # noqa: S608
+    rows = connection.execute(sql, {f"id{n}": number for n, number in enumerate(wanted)})
+    return {row["id"]: (row["name"], row["file"]) for row in rows}

@@ -1,0 +1,237 @@
+"""A run's recompiles: one by one with the failed guard of every cache entry, as chains, by cause; and limit hits."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+
+
+@dataclass(frozen=True)
+class FailedGuard:
+    """Hold why one cache entry could not serve the call."""
+
+    position: int
+    cause_id: int
+    cache_entry: str | None
+    reason: str
+    category: str
+    source: str | None
+    expected: str | None
+    actual: str | None
+    suggestion: str | None
+    source_line: str | None
+    line: int | None
+
+
+@dataclass(frozen=True)
+class RecompileRow:
+    """Hold one recompile; `guards` begins with the newest cache entry. `compile_us` is the time of that compile."""
+
+    id: int
+    process_id: str
+    rank: int | None
+    compile_key: int | None
+    compile_id: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    recompiled_from: str | None
+    time_us: int
+    compile_us: int | None
+    guards: tuple[FailedGuard, ...]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Hold one frame of one process that was compiled more than once: how often, and what that took."""
+
+    process_id: str
+    generation: int
+    frame_id: int | None
+    rank: int | None
+    pid: int | None
+    function: str | None
+    file: str | None
+    line: int | None
+    recompile_count: int
+    compile_us: int | None
+    limit_count: int
+
+
+@dataclass(frozen=True)
+class RunCause:
+    """Hold one cause of recompiles in a run, with the time of the compiles whose newest entry failed on it."""
+
+    cause_id: int
+    category: str
+    source: str | None
+    reason: str
+    suggestion: str | None
+    function: str | None
+    file: str | None
+    guard_failure_count: int
+    recompile_count: int
+    compile_us: int | None
+
+
+@dataclass(frozen=True)
+class LimitHit:
+    """Hold one compile that dynamo gave up on: the frame runs eagerly from then on."""
+
+    compile_key: int
+    compile_id: str
+    process_id: str
+    rank: int | None
+    function: str | None
+    file: str | None
+    line: int | None
+    recompile_category: str | None
+    recompiled_from: str | None
+    started_us: int
+    fail_reason: str | None
+
+
+# Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated limit of 256.
+_AT_ONCE = 100
+_SELECT = """
+select
+  r.id, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id, f.name as function, f.file, r.line,
+  r.recompiled_from, r.time_us, nullif(c.total_us, 0) as compile_us
+from recompiles as r
+left join compiles as c on c.id = r.compile_key
+left join functions as f on f.id = r.function_id
+left join processes as p on p.id = r.process_id
+"""
+RUN_RECOMPILES_SQL = f"""
+{_SELECT}
+where r.run_id = :run_id
+  and (r.time_us, r.id) > (:after_us, :after_id)
+order by r.time_us, r.id
+limit :limit
+"""
+CHAINS_SQL = """
+select
+  c.process_id, c.generation, c.frame_id, max(coalesce(c.rank, p.rank)) as rank, max(p.pid) as pid,
+  max(f.name) as function, max(f.file) as file, max(c.line) as line, count(*) as recompile_count,
+  nullif(sum(c.total_us), 0) as compile_us, sum(c.outcome = 'recompile_limit') as limit_count, min(c.id) as first_id
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+where c.run_id = :run_id
+  and c.recompiled_from is not null
+group by c.process_id, c.generation, c.frame_id
+having (sum(c.total_us), min(c.id)) < (:after_us, :after_id)
+order by compile_us desc, first_id desc
+limit :limit
+"""
+CAUSES_SQL = """
+select
+  r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file, r.guard_failure_count,
+  r.recompile_count, nullif(r.compile_us, 0) as compile_us
+from run_causes as r
+join recompile_causes as u on u.id = r.cause_id
+left join functions as f on f.id = u.function_id
+where r.run_id = :run_id
+  and r.recompile_count > 0
+order by r.compile_us desc, r.recompile_count desc, r.cause_id
+limit :limit
+"""
+LIMITS_SQL = """
+select
+  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line,
+  c.recompile_category, c.recompiled_from, c.started_us,
+  (select k.fail_reason
+   from compilations as k
+   where k.compile_key = c.id
+     and k.fail_reason is not null
+   order by k.id
+   limit 1) as fail_reason
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+where c.run_id = :run_id
+  and c.outcome = 'recompile_limit'
+order by c.started_us, c.id
+limit :limit
+"""
+
+
+def keyed_sql(column: str, count: int) -> str:
+    """Write the statement for the recompiles of that many compiles or ids; public for the query-plan test."""
+    marks = ", ".join(f":key{n}" for n in range(count))
+    return f"{_SELECT} where r.{column} in ({marks}) order by r.time_us, r.id limit 2000"
+
+
+def guards_sql(count: int) -> str:
+    """Write the statement for the guards of that many recompiles; public for the query-plan test."""
+    marks = ", ".join(f":key{n}" for n in range(count))
+    return f"""
+select
+  g.recompile_id, g.position, g.cause_id, g.cache_entry, g.reason, u.category, u.source, g.expected, g.actual,
+  u.suggestion, g.source_line, g.line
+from guard_failures as g
+join recompile_causes as u on u.id = g.cause_id
+where g.recompile_id in ({marks})
+order by g.recompile_id, g.position
+limit 50000
+"""  # noqa: S608  marks are ours
+
+
+def _marks(keys: Iterable[int]) -> dict[str, int]:
+    return {f"key{n}": key for n, key in enumerate(keys)}
+
+
+def _to_rows(connection: sqlite3.Connection, found: list[sqlite3.Row]) -> list[RecompileRow]:
+    guards: dict[int, list[FailedGuard]] = {}
+    for first in range(0, len(found), _AT_ONCE):
+        some = found[first : first + _AT_ONCE]
+        for row in connection.execute(guards_sql(len(some)), _marks(row["id"] for row in some)):
+            values = dict(row)
+            guards.setdefault(values.pop("recompile_id"), []).append(FailedGuard(**values))
+    return [RecompileRow(**dict(row), guards=tuple(guards.get(row["id"], ()))) for row in found]
+
+
+def list_recompiles(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[RecompileRow]:
+    """List a run's recompiles as they came, each with its guards.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int) or (-1, 0)
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    rows = _to_rows(connection, connection.execute(RUN_RECOMPILES_SQL, values).fetchall())
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_compile_recompiles(connection: sqlite3.Connection, keys: list[int]) -> list[RecompileRow]:
+    """List the recompiles that the given compiles are."""
+    if not keys:
+        return []
+    return _to_rows(connection, connection.execute(keyed_sql("compile_key", len(keys)), _marks(keys)).fetchall())
+
+
+def list_chains(connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10) -> Page[Chain]:
+    """List the frames that were compiled again, the one whose recompiles took longest first.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int) or (2**62, 2**62)
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    found = connection.execute(CHAINS_SQL, values).fetchall()
+    rows = [(Chain(**{k: row[k] for k in row.keys() if k != "first_id"}), row["first_id"]) for row in found]  # noqa: SIM118
+    page = make_page(rows, limit, lambda it: (it[0].compile_us or 0, it[1]))
+    return Page(tuple(chain for chain, _first in page.rows), page.next)
+
+
+def list_causes(connection: sqlite3.Connection, run_id: str, limit: int = 50) -> list[RunCause]:
+    """List what a run's recompiles were for, the most compile time first."""
+    return [RunCause(**dict(row)) for row in connection.execute(CAUSES_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def list_limit_hits(connection: sqlite3.Connection, run_id: str, limit: int = 100) -> list[LimitHit]:
+    """List the compiles that hit the recompile limit, with their functions."""
+    return [LimitHit(**dict(row)) for row in connection.execute(LIMITS_SQL, {"run_id": run_id, "limit": limit})]

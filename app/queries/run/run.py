@@ -1,0 +1,434 @@
+"""One run with all that is known of it as a whole: its row, tags, facts, processes and configuration texts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.queries.fleet import runs
+from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.page import Page, decode_cursor, make_page, recorded_us
+from compileboard.app.queries.run.recompiles import LimitHit, RunCause
+from compileboard.app.queries.run.trace_files import load_body
+from compileboard.collectors.store.codec import unpack
+
+
+@dataclass(frozen=True)
+class RunDetail:
+    """Hold one run; `facts` has argv, git, host, gpus and environment as the collector wrote them."""
+
+    run: RunRow
+    tags: tuple[tuple[str, str], ...]
+    cwd: str | None
+    keep_source: bool
+    facts: dict[str, Any]
+    stack_room: bool | None = None  # with `run --stack-room`; None where nothing of ours started it
+
+    def fact(self, *path: str) -> Any:
+        """Return one fact by its path, None where it was not recorded."""
+        value: Any = self.facts
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """Return the GPUs as they were recorded."""
+        return [gpu for gpu in self.facts.get("gpus") or [] if isinstance(gpu, dict)]
+
+
+@dataclass(frozen=True)
+class ProcessRow:
+    """Hold one process of a run; JSON columns are read, None is what torch did not say."""
+
+    id: str
+    parent_id: str | None
+    pid: int | None
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    level: str | None
+    command: str | None
+    started_us: int
+    last_seen_us: int
+    python_version: str | None
+    torch_version: str | None
+    torch_git: str | None
+    cuda_version: str | None
+    cudnn_version: str | None
+    triton_version: str | None
+    capabilities: dict[str, str]
+    environment: dict[str, str]
+    counters: dict[str, dict[str, Any]] | None
+    compile_times: dict[str, float] | None
+    losses: dict[str, int] | None
+    snapshot_final: bool
+    task: str | None = None  # the benchmark's task that it worked on
+    calm_us: int | None = None  # while it compiled nothing, as far as it was watched from outside
+    calm_cpu_us: int | None = None
+    calm_fault_count: int | None = None
+    is_on_stack_cliff: bool | None = None
+
+    @property
+    def faults_per_s(self) -> float | None:
+        """Return the rate of page faults while it compiled nothing; None where nobody counted."""
+        if not self.calm_us or self.calm_fault_count is None:
+            return None
+        return self.calm_fault_count * 1e6 / self.calm_us
+
+    @property
+    def label(self) -> str:
+        """Name the process as people do: its rank, else its pid."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return f"pid {self.pid}" if self.pid is not None else f"process {self.id[:8]}"
+
+
+@dataclass(frozen=True)
+class StackCliff:
+    """A process that may lose time to CPython's frame stack: what was counted while it compiled nothing."""
+
+    calm_us: int
+    calm_fault_count: int
+    python_version: str | None
+    command: str
+    stack_room: bool
+
+    @property
+    def faults_per_s(self) -> float:
+        """Return the rate of page faults."""
+        return self.calm_fault_count * 1e6 / self.calm_us
+
+
+@dataclass(frozen=True)
+class ConfigUse:
+    """Hold one configuration text's hash and how many of the run's processes had it."""
+
+    kind: str
+    config_hash: str
+    process_count: int
+
+
+@dataclass(frozen=True)
+class ConfigText:
+    """Hold one configuration text."""
+
+    config_hash: str
+    kind: str
+    body: str
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return the settings by name; empty where the text is not a JSON object."""
+        try:
+            values = json.loads(self.body)
+        except ValueError:
+            return {}
+        return values if isinstance(values, dict) else {}
+
+
+DETAIL_SQL = """
+select cwd, keep_source, facts, stack_room
+from runs
+where id = :run_id
+limit 1
+"""
+PROCESSES_SQL = """
+select
+  id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
+  torch_version, torch_git, cuda_version, cudnn_version, triton_version, capabilities, environment, counters,
+  compile_times, losses, snapshot_final, task, calm_us, calm_cpu_us, calm_fault_count, is_on_stack_cliff
+from processes
+where run_id = :run_id
+order by coalesce(rank, 1000000), started_us, id
+limit :limit
+"""
+CLIFFS_SQL = """
+select p.calm_us, p.calm_fault_count, p.python_version, r.command, coalesce(r.stack_room, 0) as stack_room
+from processes as p
+join runs as r on r.id = p.run_id
+where p.run_id = :run_id
+  and p.is_on_stack_cliff = 1
+order by p.calm_fault_count desc, p.id
+limit :limit
+"""
+CONFIGS_SQL = """
+select c.kind, c.config_hash, count(*) as process_count
+from processes as p
+join process_configs as c on c.process_id = p.id
+where p.run_id = :run_id
+group by c.kind, c.config_hash
+order by c.kind, process_count desc, c.config_hash
+limit :limit
+"""
+CONFIG_SQL = """
+select hash as config_hash, kind, body
+from configs
+where hash = :config_hash
+  and exists (
+    select 1
+    from processes as p
+    join process_configs as c on c.process_id = p.id
+    where p.run_id = :run_id
+      and c.config_hash = :config_hash
+  )
+limit 1
+"""
+CHANGED_SQL = """
+select p.id as process_id, t.body
+from processes as p
+join process_configs as c on c.process_id = p.id and c.kind = 'changed'
+join configs as t on t.hash = c.config_hash
+where p.run_id = :run_id
+order by p.started_us, p.id, c.config_hash
+limit :limit
+"""
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
+    """Return one run, or None if there is no such run."""
+    run = runs.get_run(connection, run_id)
+    row = connection.execute(DETAIL_SQL, {"run_id": run_id}).fetchone()
+    if run is None or row is None:
+        return None
+    tags = tuple(runs.list_tags(connection, [run_id])[run_id])
+    room = None if row["stack_room"] is None else bool(row["stack_room"])
+    return RunDetail(run, tags, row["cwd"], bool(row["keep_source"]), _object(row["facts"]), room)
+
+
+def list_processes(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[ProcessRow]:
+    """List a run's processes, by rank, then by start."""
+    return [to_process(row) for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def to_process(row: sqlite3.Row) -> ProcessRow:
+    """Make a process of a row that has its columns."""
+    values = dict(row)
+    for name in ("capabilities", "environment"):
+        values[name] = _object(values[name])
+    for name in ("counters", "compile_times", "losses"):
+        values[name] = None if values[name] is None else _object(values[name])
+    values["snapshot_final"] = bool(values["snapshot_final"])
+    if values["is_on_stack_cliff"] is not None:
+        values["is_on_stack_cliff"] = bool(values["is_on_stack_cliff"])
+    return ProcessRow(**values)
+
+
+def list_stack_cliffs(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[StackCliff]:
+    """List a run's processes that may lose time to CPython's frame stack, the most page faults first."""
+    rows = connection.execute(CLIFFS_SQL, {"run_id": run_id, "limit": limit})
+    return [StackCliff(**{**dict(row), "stack_room": bool(row["stack_room"])}) for row in rows]
+
+
+def list_configs(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ConfigUse]:
+    """List the configuration texts that a run's processes had, by kind."""
+    return [ConfigUse(**dict(row)) for row in connection.execute(CONFIGS_SQL, {"run_id": run_id, "limit": limit})]
+
+
+def get_config(connection: sqlite3.Connection, run_id: str, config_hash: str) -> ConfigText | None:
+    """Return one configuration text of a run, or None if that run has no such text."""
+    row = connection.execute(CONFIG_SQL, {"run_id": run_id, "config_hash": config_hash}).fetchone()
+    return ConfigText(row["config_hash"], row["kind"], unpack(row["body"])) if row else None
+
+
+def list_changed_configs(
+    connection: sqlite3.Connection, run_id: str, limit: int = 256
+) -> list[tuple[str, dict[str, dict[str, Any]]]]:
+    """List process id and what differed from torch's defaults there: {module: {setting: {value, default}}}."""
+    rows = connection.execute(CHANGED_SQL, {"run_id": run_id, "limit": limit})
+    return [(row["process_id"], _object(unpack(row["body"]))) for row in rows]
+
+
+PROCESS_PAGE_SQL = """
+select
+  id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
+  torch_version, torch_git, cuda_version, cudnn_version, triton_version, capabilities, environment, counters,
+  compile_times, losses, snapshot_final, task, calm_us, calm_cpu_us, calm_fault_count, is_on_stack_cliff
+from processes
+where run_id = :run_id
+  and (started_us, id) > (:after_us, :after_id)
+order by started_us, id
+limit :limit
+"""
+CAUSES_SQL = f"""
+select
+  r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file, r.guard_failure_count,
+  r.recompile_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
+from run_causes as r
+join recompile_causes as u on u.id = r.cause_id
+left join functions as f on f.id = u.function_id
+where r.run_id = :run_id
+  and (r.compile_us, r.cause_id) < (:after_us, :after_id)
+order by r.compile_us desc, r.cause_id desc
+limit :limit
+"""  # noqa: S608  own texts only
+LIMITS_SQL = """
+select
+  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line,
+  c.recompile_category, c.recompiled_from, c.started_us,
+  (select k.fail_reason
+   from compilations as k
+   where k.compile_key = c.id
+     and k.fail_reason is not null
+   order by k.id
+   limit 1) as fail_reason
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+where c.run_id = :run_id
+  and c.outcome = 'recompile_limit'
+  and (c.started_us, c.id) > (:after_us, :after_id)
+order by c.started_us, c.id
+limit :limit
+"""
+NOTES_SQL = """
+select rowid as id, process_id, time_us, body
+from events
+where run_id = :run_id
+  and kind = 'noted'
+  and rowid > :after_id
+order by rowid
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class NoteRow:
+    """Hold one record that has no decoder, under torch's own name."""
+
+    id: int
+    process_id: str
+    time_us: int
+    compile_id: str | None
+    name: str
+    body: Any
+
+
+def list_process_page(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[ProcessRow]:
+    """List a run's processes by start.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, str) or (-(2**62), "")
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    rows = [to_process(row) for row in connection.execute(PROCESS_PAGE_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.started_us, row.id))
+
+
+def list_causes(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[RunCause]:
+    """List what failed in a run's recompiles, the most compile time first; older cache entries' causes as well.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int) or (2**62, 2**62)
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    rows = [RunCause(**dict(row)) for row in connection.execute(CAUSES_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.cause_id))
+
+
+def list_limit_hits(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[LimitHit]:
+    """List the compiles that hit the recompile limit, by start.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int) or (-(2**62), 0)
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    rows = [LimitHit(**dict(row)) for row in connection.execute(LIMITS_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.started_us, row.compile_key))
+
+
+def list_notes(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[NoteRow]:
+    """List a run's records that have no decoder, as they were recorded.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int) or (0,)
+    found = connection.execute(NOTES_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1})
+    rows = [_to_note(row) for row in found]
+    return make_page(rows, limit, lambda row: (row.id,))
+
+
+def _to_note(row: sqlite3.Row) -> NoteRow:
+    body = load_body(row["body"])
+    name = str(body.get("name") or "not readable")
+    return NoteRow(row["id"], row["process_id"], row["time_us"], body.get("compile_id"), name, body.get("body"))
+
+
+@dataclass(frozen=True)
+class RunFeatures:
+    """Say what was recorded of a run beside its events."""
+
+    has_spans: bool
+    has_stacks: bool
+    has_artifacts: bool
+    has_texts: bool
+    has_guards: bool
+    has_symbols: bool
+    has_aot: bool
+    has_ranks: bool
+    has_search: bool
+
+
+def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
+    """Look at what a run has, each with one step into an index."""
+    row = reader.execute(
+        """
+        select
+          exists (select 1 from lanes where run_id = :id and span_count > 0) as has_spans,
+          exists (select 1 from stack_nodes where run_id = :id) as has_stacks,
+          exists (select 1 from artifacts where run_id = :id) as has_artifacts,
+          exists (select 1 from logs where run_id = :id and payloads = 'kept')
+            and exists (select 1 from artifacts where run_id = :id) as has_texts,
+          exists (select 1 from guard_sets where run_id = :id) as has_guards,
+          exists (select 1 from symbols where run_id = :id) as has_symbols,
+          exists (select 1 from aot_graphs where run_id = :id) as has_aot,
+          (select count(*) from (select 1 from processes where run_id = :id and rank is not null limit 2)) > 1
+            as has_ranks,
+          exists (select 1 from search_runs where run_id = :id) as has_search
+        """,
+        {"id": run_id},
+    ).fetchone()
+    return RunFeatures(**{name: bool(row[name]) for name in row.keys()})  # noqa: SIM118 - a row iterates its values
+
+
+STATE_SQL = """
+select
+  r.heartbeat_us, r.ended_us, t.compile_count, t.record_count, t.graph_break_count, t.recompile_count,
+  t.cache_hit_count, t.cache_miss_count, t.cache_bypass_count, t.process_count, t.compile_us, t.result_count,
+  (select count(*) from result_files as f where f.run_id = r.id) as result_file_count,
+  (select sum(g.end_offset_bytes) from logs as g where g.run_id = r.id) as read_bytes,
+  (select max(g.read_us) from logs as g where g.run_id = r.id) as read_us,
+  (select c.id from compiles as c where c.run_id = r.id order by c.started_us, c.id limit 1) as first_key
+from runs as r
+left join run_totals as t on t.run_id = r.id
+where r.id = :run_id
+limit 1
+"""
+
+
+def get_run_state(connection: sqlite3.Connection, run_id: str) -> tuple[object, ...]:
+    """Return a run's state: equal states mean equal records.
+
+    A live run's recorder beats as it writes, a log's offset and totals grow; the first compile and the time of reading
+    tell a run that was deleted and imported anew.
+    """
+    row = connection.execute(STATE_SQL, {"run_id": run_id}).fetchone()
+    return tuple(row) if row is not None else ()

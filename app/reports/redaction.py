@@ -1,0 +1,44 @@
+"""Leave the user's source lines out of what queries return: whole fields, and the lines inside torch's texts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from compileboard.collectors.contract.redaction import redact_source
+
+Row = TypeVar("Row")
+
+# Fields that hold source and nothing else; frames of a stack carry theirs under "code" or "loc".
+_WHOLE = frozenset(("source_line", "code", "loc"))
+
+
+def without_source(row: Row) -> Row:
+    """Copy a dataclass with its source lines taken out; everything else stays."""
+    changes = {it.name: _clean(it.name, getattr(row, it.name)) for it in dataclasses.fields(row)}  # type: ignore[arg-type]
+    return dataclasses.replace(row, **changes)  # type: ignore[type-var]
+
+
+def select_source(rows: Iterable[Row], source: bool) -> Sequence[Row]:
+    """Return rows as they are, or without the user's source lines."""
+    return tuple(rows) if source else tuple(without_source(row) for row in rows)
+
+
+def clean_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Copy a plain row with its source lines taken out."""
+    return {name: _clean(name, value) for name, value in row.items()}
+
+
+def _clean(name: str, value: Any) -> Any:
+    if name in _WHOLE:
+        return None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return without_source(value)
+    if isinstance(value, dict):
+        return {redact_source(key): _clean(str(key), entry) for key, entry in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_clean(field, entry) for field, entry in zip(value._fields, value)))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_clean(name, entry) for entry in value)
+    return redact_source(value)

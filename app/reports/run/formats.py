@@ -1,0 +1,50 @@
+"""One way to write each format."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.reports import TABULAR
+from compileboard.app.reports.csv import write_csv
+from compileboard.app.reports.json import write_json
+from compileboard.app.reports.run.contents import read_contents
+from compileboard.app.reports.run.html import write_html
+from compileboard.app.reports.run.markdown import render_markdown
+
+
+def write_report(
+    connection: sqlite3.Connection,
+    detail: RunDetail,
+    format: str,
+    table: str,
+    source: bool,
+    written_us: int,
+    *,
+    payloads: bool = False,
+) -> Iterator[bytes]:
+    """Yield a run's report in one of FORMATS, in pieces; `table` is csv's and parquet's, `payloads` html's."""
+    if format == "json":
+        yield from write_json(connection, detail, source, written_us)
+    elif format == "csv":
+        yield from write_csv(connection, detail, table, source)
+    elif format == "parquet":
+        # Imported here, as few ask for it; it loads pyarrow when the file is written.
+        from compileboard.app.reports.parquet import write_run_parquet
+
+        yield from write_run_parquet(connection, detail, table, source, written_us)
+    else:
+        contents = read_contents(connection, detail, source, written_us)
+        if format == "html":
+            yield from write_html(connection, contents, payloads)
+        else:
+            yield render_markdown(contents).encode("utf-8", "replace")
+
+
+def file_name(detail: RunDetail, format: str, table: str) -> str:
+    """Name the file that a browser saves: the run's name and the beginning of its id."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", detail.run.shown_name).strip("-.")[:60] or "run"
+    part = f"-{table}" if format in TABULAR else ""
+    return f"{name}-{detail.run.id[:10]}{part}.{format}"

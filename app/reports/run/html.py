@@ -1,0 +1,202 @@
+"""The Compile directory of a report and the texts behind it, read a page at a time: memory stays flat."""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.app.analysis import labels
+from compileboard.app.analysis.artifacts.labels import describe_name
+from compileboard.app.analysis.compiles import CompileEntry, build_entries, label_category
+from compileboard.app.analysis.labels import list_shares, sum_phases
+from compileboard.app.analysis.models import labels as result_labels
+from compileboard.app.analysis.runs.states import describe_recorded_state
+from compileboard.app.charts.base import Chart
+from compileboard.app.charts.compiles import chart_compiles
+from compileboard.app.queries.run import artifacts, compiles, trace_files
+from compileboard.app.queries.run.artifacts import ArtifactRow, StoredText, find_payloads, list_stored_texts, read_text
+from compileboard.app.reports.page import (
+    BENCH_STYLES,
+    EXPLORED_STYLES,
+    STYLES,
+    list_scripts,
+    make_environment,
+    make_policy,
+    read_static,
+)
+from compileboard.app.reports.run import contents as limits
+from compileboard.app.reports.run.contents import Contents
+from compileboard.app.resources import __version__
+
+MOST_ENTRIES = 100  # compiles of a report without texts: what it says of one is ≈ 2 KB
+MOST_ENTRIES_WITH_TEXTS = 5_000
+MOST_TEXT_BYTES = 64 * 1024 * 1024
+_PAGE = 25  # compiles that are read at once, each with all that it wrote
+
+
+@dataclass(frozen=True)
+class TextChoice:
+    """Hold which texts a report has, in the order of the logs; `left_count` and `left_bytes` are of the others."""
+
+    texts: Sequence[StoredText]
+    left_count: int = 0
+    left_bytes: int = 0
+    kept: Collection[int] = field(default=frozenset(), repr=False)
+
+    @property
+    def text_bytes(self) -> int:
+        """Return the size of all of them."""
+        return sum(it.size_bytes for it in self.texts)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Hold one compile of the directory; `texts` has, by the artifact's number, the text that is in the report."""
+
+    entry: CompileEntry
+    texts: dict[int, int]
+
+
+def choose_texts(connection: sqlite3.Connection, run_id: str, most_bytes: int = MOST_TEXT_BYTES) -> TextChoice:
+    """Choose the texts of a run that fit into a report: in order, without those that are too large for what is left."""
+    chosen, left_count, left_bytes, room = [], 0, 0, most_bytes
+    for it in list_stored_texts(connection, run_id):
+        if it.size_bytes <= room:
+            chosen.append(it)
+            room -= it.size_bytes
+        else:
+            left_count, left_bytes = left_count + 1, left_bytes + it.size_bytes
+    return TextChoice(chosen, left_count, left_bytes, frozenset(it.payload_id for it in chosen))
+
+
+def iterate_entries(
+    connection: sqlite3.Connection, run_id: str, choice: TextChoice, running: bool, most: int
+) -> Iterator[Listed]:
+    """Give the run's first compiles in order, with what their logs say."""
+    cursor: str | None = None
+    while most > 0:
+        page = compiles.list_compiles(connection, run_id, cursor=cursor, limit=min(_PAGE, most))
+        steps = trace_files.list_steps(connection, [it.id for it in page.rows])
+        texts = _find_texts(connection, [it.ref_id for it in steps if it.kind == "artifact"], choice)
+        for entry in build_entries(page.rows, steps, running):
+            yield Listed(entry, texts)
+        most, cursor = most - len(page.rows), page.next
+        if cursor is None:
+            return
+
+
+def list_loose(connection: sqlite3.Connection, run_id: str, choice: TextChoice) -> list[tuple[ArtifactRow, int | None]]:
+    """List what the logs hold outside any compile, each with its text's number where the report has it."""
+    rows = artifacts.list_loose(connection, run_id)
+    texts = _find_texts(connection, [it.id for it in rows], choice)
+    return [(it, texts.get(it.id)) for it in rows]
+
+
+def _find_texts(connection: sqlite3.Connection, artifact_ids: Sequence[int], choice: TextChoice) -> dict[int, int]:
+    if not choice.kept:
+        return {}
+    found = find_payloads(connection, artifact_ids)
+    return {number: payload for number, payload in found.items() if payload in choice.kept}
+
+
+def iterate_texts(connection: sqlite3.Connection, choice: TextChoice) -> Iterator[tuple[StoredText, str | None]]:
+    """Give each chosen text with its words, one at a time; None where it cannot be read back."""
+    for it in choice.texts:
+        yield it, read_text(connection, it.payload_id)
+
+
+CHARTED = 24
+_CHUNK_CHARACTERS = 64 * 1024
+
+
+def is_charted(contents: Contents) -> bool:
+    """Say whether there is something to draw."""
+    return any(sum_phases(it.phases) for it in contents.compiles[:CHARTED])
+
+
+def policy_of(contents: Contents) -> str:
+    """Return the Content-Security-Policy that this run's report needs."""
+    return make_policy(is_charted(contents))
+
+
+def write_html(connection: sqlite3.Connection, contents: Contents, payloads: bool = False) -> Iterator[bytes]:
+    """Yield the report as one HTML file in pieces of some size; with `payloads` it has the run's graphs and code."""
+    template = make_environment().get_template("reports/run/index.html")
+    pieces: list[str] = []
+    size = 0
+    for piece in template.generate(**_list_values(contents), **_list_directory(connection, contents, payloads)):
+        pieces.append(piece)
+        size += len(piece)
+        if size >= _CHUNK_CHARACTERS:
+            yield "".join(pieces).encode("utf-8", "replace")
+            pieces, size = [], 0
+    yield "".join(pieces).encode("utf-8", "replace")
+
+
+def _list_values(contents: Contents) -> dict[str, Any]:
+    charted = is_charted(contents)
+    highest = max((sum_phases(it.phases) or 0 for it in contents.compiles), default=0)
+    return {
+        "it": contents,
+        "run": contents.run,
+        "detail": contents.detail,
+        "sections": contents.sections,
+        "state": describe_recorded_state(contents.run),
+        "scripts": list_scripts(charted),
+        "policy": make_policy(charted),
+        "chart": _chart(contents) if charted else None,
+        "shares": list_shares(contents.phases),
+        "phases_us": sum_phases(contents.phases),
+        "compiles": [(row, list_shares(row.phases, highest)) for row in contents.compiles],
+        "environment": sorted({pair for it in contents.processes for pair in it.environment.items()}),
+        "ranked": contents.run.process_count > 1,
+        "most_ranks": limits.MOST_PROCESSES,
+        "first_steps": limits.MOST_STEPS // 4,
+        "words": labels,
+        "describe_status": result_labels.describe_status,
+        "describe_verdict": result_labels.describe_verdict,
+        "describe_missing": result_labels.describe_missing,
+        "describe_speedup": result_labels.describe_speedup,
+        "label_category": label_category,
+        "describe_name": describe_name,
+        "version": __version__,
+        "live": False,
+    }
+
+
+def _list_directory(connection: sqlite3.Connection, contents: Contents, payloads: bool) -> dict[str, Any]:
+    """List what the directory and the texts are made of; they are read while they are written."""
+    run = contents.run
+    choice = choose_texts(connection, run.id) if payloads else TextChoice(())
+    most = MOST_ENTRIES_WITH_TEXTS if choice.texts else MOST_ENTRIES
+    listed = contents.explored.has_artifacts
+    return {
+        "styles": read_static(
+            (
+                *STYLES,
+                *(EXPLORED_STYLES if listed or contents.sections else ()),
+                *(BENCH_STYLES if contents.results else ()),
+            )
+        ),
+        "listed": listed,
+        "listed_count": min(most, run.compile_count),
+        "entries": iterate_entries(connection, run.id, choice, run.state == "running", most),
+        "loose": list_loose(connection, run.id, choice) if listed else [],
+        "choice": choice,
+        "texts": iterate_texts(connection, choice),
+    }
+
+
+def _chart(contents: Contents) -> Chart:
+    run = contents.run
+    chart = chart_compiles(contents.compiles[:CHARTED], run.id, run.compile_count)
+    # A point's address leads to the dashboard, which is not there beside a file.
+    traces: list[dict[str, Any]] = [
+        {key: value for key, value in trace.items() if key != "customdata"} for trace in chart.figure["data"]
+    ]
+    count = min(CHARTED, len(contents.compiles))
+    note = "by phase" if count >= run.compile_count else f"the {count} longest of {run.compile_count}, by phase"
+    return dataclasses.replace(chart, figure=chart.figure | {"data": traces}, note=note)

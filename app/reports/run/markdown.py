@@ -1,0 +1,263 @@
+"""What Markdown says of torch's own logs: where ranks part, guards, AOT, what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from compileboard.app.analysis import labels
+from compileboard.app.analysis.compiles import label_category
+from compileboard.app.analysis.models.labels import (
+    describe_missing,
+    describe_speedup,
+    describe_status,
+    describe_verdict,
+)
+from compileboard.app.analysis.runs.diagnosis import Fix
+from compileboard.app.analysis.runs.states import list_problems
+from compileboard.app.format import (
+    format_count,
+    format_duration,
+    format_percent,
+    format_plural,
+    format_ratio,
+    format_time,
+)
+from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
+from compileboard.app.reports.markdown import MOST_TABLE_ROWS, code, prose, table
+from compileboard.app.reports.run.contents import Contents
+from compileboard.app.reports.run.tables import ShownResults
+from compileboard.app.reports.run.trace_sections import Section
+from compileboard.app.resources import __version__
+from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.collectors.store.rollups.summaries import SuiteSummary
+
+
+def write_sections(sections: Mapping[str, Section]) -> Iterator[list[str]]:
+    """Write the sections that fit a comment; each is short."""
+    if "ranks" in sections:
+        yield _ranks(sections["ranks"])
+    if "guards" in sections:
+        yield _guards(sections["guards"])
+    if "aot" in sections:
+        yield _aot(sections["aot"])
+    if "rejects" in sections:
+        yield _rejects(sections["rejects"])
+
+
+def _ranks(section: Section) -> list[str]:
+    said = section["parting"]
+    lines = ["### Ranks", ""]
+    lines += [f"**{prose(said.sentence, 500)}** {prose(said.before)}", ""] if said else []
+    lines.append(prose(section["summary"], 500))
+    for it in section["why"][:MOST_TABLE_ROWS]:
+        guard = code(it.guards[0].reason) if it.guards else "a guard that torch did not name"
+        lines += ["", f"Rank {it.rank} compiled {code(it.function)} again as {code(it.compile_id)} because {guard}"]
+    return lines
+
+
+def _guards(section: Section) -> list[str]:
+    totals = section["totals"]
+    values = [format_count(totals.set_count), format_count(totals.guard_count)]
+    values += [format_duration(totals.median_us), format_duration(totals.highest_us)]
+    lines = table(["Guard sets>", "Guards>", "Median latency>", "Largest latency>"], [values])
+    return ["### Guards", "", *lines]
+
+
+def _aot(section: Section) -> list[str]:
+    report = section["report"]
+    rows = [[prose(it.title), format_count(it.graph_count)] for it in report.findings[:MOST_TABLE_ROWS]]
+    head = f"### What AOTAutograd's wrappers do ({format_plural(report.graph_count, 'graph')})"
+    return [head, "", *table(["Finding", "Graphs>"], rows)]
+
+
+def _rejects(section: Section) -> list[str]:
+    kinds = section["kinds"]
+    rows = [
+        [prose(kinds.get(it.kind, it.kind)), format_count(it.count), code(it.log_name), format_count(it.first_line)]
+        for it in section["rows"][:MOST_TABLE_ROWS]
+    ]
+    return ["### What could not be read", "", *table(["What", "Times>", "First in", "Line>"], rows)]
+
+
+MOST_ROWS = 60
+_COLUMNS = ("Model", "Status", "Speedup>", "95 % interval>", "Compile time>", "Breaks>", "Recompiles>", "Ops>")
+
+
+def write_results(shown: ShownResults | None) -> list[str]:
+    """Write the section; nothing for a run that measured none."""
+    if shown is None:
+        return []
+    cut = f" (the first {MOST_ROWS} of {format_count(shown.count)})" if shown.count > MOST_ROWS else ""
+    lines = [f"### Benchmark results{cut}", ""]
+    lines += table(
+        ("By the definition of", "Pass rate>", "Geomean speedup>", "Compile time>", "Memory compression>"),
+        [
+            [
+                it.definition.label,
+                _pass_rate(it),
+                "not measured" if it.geomean_speedup is None else f"{it.geomean_speedup:.3f}×",
+                _seconds(it.compilation_latency_s, "not measured"),
+                "not measured" if it.compression_ratio is None else format_ratio(it.compression_ratio),
+            ]
+            for it in shown.summaries
+        ],
+    )
+    return [*lines, "", *table(_COLUMNS, [_row(it) for it in shown.rows[:MOST_ROWS]])]
+
+
+def _pass_rate(it: SuiteSummary) -> str:
+    if it.pass_ratio is None:
+        return "not measured" if it.definition.has_pass_rate else "–"
+    return f"{format_percent(it.pass_ratio)}, {it.passed_count}/{it.total_count}"
+
+
+def _row(it: ResultRow) -> list[str]:
+    missing = describe_missing(it)
+    verdict = describe_speedup(it)
+    status = describe_status(it).word
+    judged = describe_verdict(it)
+    if judged is not None:
+        status += f"; accuracy: {judged.word}"
+    speedup = missing if it.speedup is None else f"{it.speedup:.3f}×"
+    interval = "–"
+    if verdict is not None:
+        interval = f"{it.speedup_low:.3f}–{it.speedup_high:.3f}, {verdict.word}"
+    counts = (it.graph_breaks, it.recompiles, it.calls_captured)
+    return [
+        prose(it.model),
+        prose(status),
+        speedup,
+        interval,
+        _seconds(it.compilation_latency_s, missing),
+        *(missing if value is None else format_count(value) for value in counts),
+    ]
+
+
+def _seconds(value: float | None, missing: str) -> str:
+    return missing if value is None else format_duration(value * 1e6)
+
+
+def render_markdown(contents: Contents) -> str:
+    """Write the report as Markdown that GitHub shows as it should."""
+    parts = [
+        _head(contents),
+        write_results(contents.results),
+        _todo(contents.findings, contents.run),
+    ]
+    parts += [_breaks(contents), _recompiles(contents), _failures(contents)]
+    parts += [*write_sections(contents.sections), _foot(contents)]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _head(contents: Contents) -> list[str]:
+    run, detail = contents.run, contents.detail
+    state = ", ".join((run.state, *list_problems(run)))
+    line = [state, f"{format_time(run.started_us or None)} UTC", format_duration(run.duration_us), prose(run.device)]
+    line += [f"torch {prose(run.torch_version)}"]
+    line += [prose(run.host)] if run.host else []
+    line += [f"commit {code(run.git_commit[:9])}{' with changes' if run.git_dirty else ''}"] if run.git_commit else []
+    lookups = run.cache_hit_count + run.cache_miss_count + run.cache_bypass_count
+    values = [format_count(run.count("compile_count")), format_duration(run.compile_us)]
+    values += [format_count(run.count("graph_break_count"))]
+    values += [format_count(run.count("recompile_count")), format_count(run.count("recompile_limit_count"))]
+    raised_count = contents.raised_count if contents.raised_count or run.is_observed else None
+    values += [format_count(raised_count), format_percent(run.cache_hit_count / lookups) if lookups else "–"]
+    names = ["Compiles>", "Compile time>", "Graph breaks>", "Recompiles>", "Limit hits>", "Failures>", "Cache hits>"]
+    lines = [f"## torch.compile: {prose(run.shown_name)}", "", " · ".join(line), ""]
+    if detail.tags:
+        lines += [" ".join(code(f"{key}={value}") for key, value in detail.tags), ""]
+    if run.note:
+        lines += [f"> {prose(run.note, 1000)}", ""]
+    lines += table(names, [values])
+    if run.loss_count:
+        lines += ["", f"**{format_plural(run.loss_count, 'record was', 'records were')} lost while recording**: "
+                  "some numbers are too low."]  # fmt: skip
+    return lines
+
+
+def _where(function: str | None, file: str | None, line: int | None = None) -> str:
+    place = f"<br>{code(file + (f':{line}' if line else ''))}" if file else ""
+    return code(function) + place
+
+
+def _todo(findings: Sequence[Fix], run: RunRow) -> list[str]:
+    lines = ["### What to do", ""]
+    if not findings:
+        if run.has_only_results:
+            return [*lines, "Not recorded: a file of results says nothing of compiles."]
+        return [*lines, "Nothing stands out." if run.compile_count else "Nothing was compiled in this run."]
+    for number, it in enumerate(findings[:MOST_TABLE_ROWS], start=1):
+        lines.append(f"{number}. **{prose(it.title)}** ({prose(it.number)})<br>{prose(it.fix, 500)}")
+        if it.function or it.file:
+            others = f" and {format_plural(it.others, 'other function')}" if it.others else ""
+            lines.append(f"   <br>in {_where(it.function, it.file, it.line)}{others}")
+        if it.code:
+            lines.append(f"   <br>{code(it.code)}")
+    if len(findings) > MOST_TABLE_ROWS:
+        lines += ["", f"And {len(findings) - MOST_TABLE_ROWS} more."]
+    return lines
+
+
+def _break_name(it: RunDistinctBreak) -> str:
+    address = labels.gb_url(it.gb_id)
+    name = prose(it.gb_type or it.reason)
+    return f"[{it.gb_id}]({address}) {name}" if address else f"{prose(it.gb_id)} {name}" if it.gb_id else name
+
+
+def _breaks(contents: Contents) -> list[str]:
+    shown = contents.breaks[:MOST_TABLE_ROWS]
+    if not shown:
+        return []
+    rows = []
+    for it in shown:
+        line = f"<br>{code(it.source_line, 120)}" if it.source_line else ""
+        said = (f"{labels.describe_break_outcome(key).word} × {number}" for key, number in it.outcomes.items())
+        where = _where(it.function, it.file, it.line) + line
+        cost = format_duration(it.compile_us)
+        rows.append([_break_name(it), where, format_count(it.break_count), prose(", ".join(said)), cost])
+    columns = ["Graph break", "Where", "Times>", "Outcome", "Compiles that had it took>"]
+    return [f"### Graph breaks{_of(len(shown), contents.distinct_count)}", "", *table(columns, rows)]
+
+
+def _recompiles(contents: Contents) -> list[str]:
+    shown = contents.causes[:MOST_TABLE_ROWS]
+    if not shown:
+        return []
+    rows = [
+        [
+            prose(label_category(it.category).label),
+            code(it.source or it.reason, 120),
+            _where(it.function, it.file),
+            format_count(it.recompile_count),
+            format_duration(it.compile_us),
+            prose(it.suggestion or label_category(it.category).meaning),
+        ]
+        for it in shown
+    ]
+    columns = ["Recompiled for", "Guard", "Function", "Recompiles>", "Compile time>", "What to do"]
+    return [f"### Recompiles{_of(len(shown), len(contents.causes))}", "", *table(columns, rows)]
+
+
+def _failures(contents: Contents) -> list[str]:
+    shown = contents.failures[:MOST_TABLE_ROWS]
+    if not shown:
+        return []
+    rows = [
+        [
+            *(code(it.error_type), prose(it.phase), format_count(it.occurrence_count)),
+            *(_where(it.function, it.file, it.line), code(it.message)),
+        ]
+        for it in shown
+    ]
+    columns = ["Exception", "Raised in", "Times>", "Where", "Message"]
+    return [f"### Failures{' (the first ones)' if contents.more_failures else ''}", "", *table(columns, rows)]
+
+
+def _of(shown: int, total: int) -> str:
+    return f" (the {shown} most costly of {total})" if shown < total else ""
+
+
+def _foot(contents: Contents) -> list[str]:
+    written = f"Written by CompileBoard {__version__} at {format_time(contents.written_us)} UTC"
+    return ["---", f"<sub>{written}, run {code(contents.run.id)}. {contents.source_note}</sub>"]

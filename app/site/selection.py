@@ -1,0 +1,154 @@
+"""Which addresses of the dashboard a static copy has: those that say something without a server, the important first.
+
+Pages are found by the links of other pages, so that a page of tomorrow is in the copy without a line here. What needs
+one is a page with filters or orders in its address: there are more of those than files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode
+
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import MapAdapter
+
+from compileboard.app.analysis.models.series import FIELDS
+from compileboard.app.queries.fleet.trends import FILTERS
+
+# Parts of the dashboard that are forms, files or the machine's.
+_SERVER_PARTS = frozenset(
+    ("alerts", "api", "feed", "health", "imports", "reports", "search", "site", "static", "traces")
+)
+_SERVER_PAGES = frozenset(
+    (
+        "runs.confirm_delete",
+        "artifacts.raw",
+        "artifacts.diff",
+        "compare.download",
+        "guards.show_diff",
+        "search.show_run",
+    )
+)
+# Graphs, generated code and guards: most of a database's bytes, and source of the program.
+_PAYLOADS = frozenset(("artifacts.show", "guards.show_one", "artifacts.changes"))
+# Trees of frames with their lines, which nothing takes out again.
+_ALL_SOURCE = frozenset(("stacks.show",))
+# What an address may ask for; a page that is not here may ask for the last.
+_KEYS: dict[str, frozenset[str]] = {
+    "overview.index": frozenset(FILTERS),
+    "findings.index": frozenset(("suite", "cursor", "state", "handling", "direction", "recovered")),
+    "runs.index": frozenset(("suite", "cursor")),
+    "run.show": frozenset(("tab", "view", "cursor")),
+    "models.index": frozenset(("suite", "cursor")),
+    "models.show": frozenset(FIELDS),
+    "trends.index": frozenset((*FILTERS, "metric", "model", "function", "break", "category")),
+    "compare.index": frozenset(("base", "new", "metric")),
+}
+_OTHER_KEYS = frozenset(("cursor", "suite"))
+_RANKS = {
+    "overview.index": 0,
+    "runs.index": 0,
+    "models.index": 0,
+    "trends.index": 1,
+    "compare.index": 1,
+    "run.show": 2,
+    "models.show": 3,
+    "graph_breaks.show": 3,
+    "recompiles.show": 3,
+    "compile.show": 5,
+    "caches.show_one": 6,
+    "run.show_config": 6,
+}
+_RUN_PART, _PAYLOAD = 4, 7
+# What people call the pages of a kind; several kinds may be one.
+_WORDS = {
+    "run.show": "run pages",
+    "models.show_run": "results of runs",
+    "models.show": "model pages",
+    "compile.show": "compiles",
+    "findings.show": "findings",
+    "findings.index": "lists of findings",
+    "graph_breaks.show": "graph breaks",
+    "recompiles.show": "causes of recompiles",
+    "compare.index": "comparisons",
+    "trends.index": "trends",
+    "overview.index": "overviews of suites",
+    "timeline.show": "timelines",
+    "stacks.show": "stacks of runs",
+    "shapes.show": "shapes of runs",
+    "ranks.show": "ranks of runs",
+    "aot.show": "AOT graphs of runs",
+    "directory.show": "directories of runs",
+    "guards.show": "guards of runs",
+    "guards.show_one": "guard trees",
+    "caches.show_one": "cache lookups",
+    "run.show_config": "configurations",
+    "artifacts.show": "graphs and code",
+    "artifacts.changes": "changes between compiles",
+}
+
+
+def name_kind(endpoint: str) -> str:
+    """Name the pages of an endpoint as people call them."""
+    return _WORDS.get(endpoint, "other lists" if endpoint.endswith(".index") else "other pages")
+
+
+@dataclass(frozen=True)
+class SelectedPage:
+    """Hold a page that belongs into the copy: its address and kind, and how early it must be written."""
+
+    address: str
+    endpoint: str
+    rank: int
+
+
+@dataclass
+class PageSelector:
+    """Decide about addresses; `runs` are the runs with pages, `newest` the newest run of each suite."""
+
+    adapter: MapAdapter
+    runs: Collection[str]
+    newest: Collection[str]
+    payloads: bool = False
+    source: bool = True
+
+    def choose(self, address: str, source: str = "") -> SelectedPage | None:
+        """Return the page at a normalised address, None if the copy does without; `source` is where the link was."""
+        path, _mark, query = address.partition("?")
+        try:
+            endpoint, arguments = self.adapter.match(path, method="GET")
+        except HTTPException:
+            return None
+        if endpoint.partition(".")[0] in _SERVER_PARTS or endpoint in _SERVER_PAGES:
+            return None
+        if (endpoint in _PAYLOADS and not self.payloads) or (endpoint in _ALL_SOURCE and not self.source):
+            return None
+        if "run_id" in arguments and arguments["run_id"] not in self.runs:
+            return None
+        pairs = parse_qsl(query, keep_blank_values=True)
+        if not {key for key, _value in pairs} <= _KEYS.get(endpoint, _OTHER_KEYS):
+            return None
+        if endpoint == "compare.index" and not self._takes_comparison(dict(pairs), source):
+            return None
+        if endpoint == "trends.index" and len({key for key, _ in pairs} & {"model", "function", "break"}) > 1:
+            return None
+        other = _PAYLOAD if endpoint in _PAYLOADS else _RUN_PART if "run_id" in arguments else 0
+        # A page with a query is one of many; the plain one comes first.
+        return SelectedPage(address, endpoint, _RANKS.get(endpoint, other) * 2 + bool(query))
+
+    def simplify(self, address: str) -> str | None:
+        """Return an address that stands for this one: of a model measured in a run, its page of the newest run."""
+        path, _mark, query = address.partition("?")
+        if not path.startswith("/models/"):
+            return None
+        kept = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] != "run"]
+        return f"{path}?{urlencode(kept)}" if kept else path
+
+    def _takes_comparison(self, asked: dict[str, str], source: str) -> bool:
+        """Take the newest run of each suite against the one before it, and what a page that judges names itself."""
+        if not asked:
+            return True
+        if "base" in asked:
+            return source not in ("run.show", "compare.index") and "new" in asked
+        return asked.get("new") in self.newest

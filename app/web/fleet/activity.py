@@ -1,0 +1,34 @@
+"""Deleted runs that can be put back, and who changed what."""
+
+from __future__ import annotations
+
+from flask import Blueprint, redirect, render_template, request
+from werkzeug.wrappers import Response
+
+from compileboard.app.db import get_reader, get_settings, restore_deleted_run
+from compileboard.app.queries.fleet.activity import list_audit, list_deleted_runs
+from compileboard.app.queries.page import check_limit
+from compileboard.app.web.filters import run_url
+
+blueprint = Blueprint("activity", __name__)
+
+
+@blueprint.get("/activity")
+def index() -> str:
+    """Show deleted runs and changes."""
+    reader = get_reader()
+    limit = check_limit(request.args.get("limit"), get_settings().page_size)
+    changes = list_audit(reader, request.args.get("cursor"), limit, request.args.get("subject") or None)
+    return render_template(
+        "activity/index.html",
+        deleted=list_deleted_runs(reader, None, limit).rows,
+        changes=changes,
+        subject=request.args.get("subject", ""),
+    )
+
+
+@blueprint.post("/runs/<run_id>/restore")
+def restore(run_id: str) -> Response:
+    """Put a deleted run back."""
+    restore_deleted_run(run_id)
+    return redirect(run_url(run_id), 303)

@@ -1,0 +1,145 @@
+"""The Compare page: two runs, commits, branches, versions of torch or baselines, new relative to base."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache, partial
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from flask import Blueprint, Response, abort, render_template, request, url_for
+
+from compileboard.app.analysis.comparison.model import Comparison, DistinctDiff, ModelPair, ModelResult
+from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
+from compileboard.app.analysis.comparison.sides import read_comparison
+from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, ComparisonHeadline, choose, list_headlines
+from compileboard.app.analysis.comparison.verdicts import COMPARED, GROUPS
+from compileboard.app.analysis.models.series import FIELDS
+from compileboard.app.analysis.models.table import cut_page
+from compileboard.app.charts.comparison import chart_changes
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.fleet.comparison import find_distinct_ids
+from compileboard.app.queries.fleet.models import list_model_choices
+from compileboard.app.queries.fleet.sides import find_default, list_side_choices
+from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.reports.comparison import TEMPLATE_WORDS, file_name, policy_of, write_comparison
+from compileboard.app.web.filters import url_with
+from compileboard.app.web.fleet.reports import check_format, send_report
+from compileboard.app.web.run.shell import REPORTS
+
+blueprint = Blueprint("compare", __name__)
+
+SIDES = ("base", "new", "anyway", "suite")
+PARAMETERS = (*SIDES, "metric", "changes", "sort", "cursor", "limit")
+MOST_FUNCTIONS = 100
+_WORDS: dict[str, Any] = {**TEMPLATE_WORDS, "groups": GROUPS}
+
+
+@blueprint.get("/compare")
+def index() -> str:
+    """Compare two sides; without any, the newest benchmark with the one before it."""
+    _check_query(PARAMETERS)
+    reader, given = get_reader(), {key: request.args.get(key, "").strip() for key in PARAMETERS}
+    both = find_default(reader, given["base"] or None, given["new"] or None)
+    shared: dict[str, Any] = {
+        "given": given,
+        "choices": list_side_choices(reader),
+        "suites": list_model_choices(reader).suites,
+        "metrics": [
+            *((key, f"{label}, all of it") for key, (label, _names) in GROUPS.items()),
+            *((it.name, it.label) for it in COMPARED),
+        ],
+    }
+    if both is None:
+        return render_template("comparison/empty.html", **shared)
+    found = read_comparison(reader, *both, anyway=_is_on("anyway"), suite=given["suite"] or None)
+    return render_template("comparison/index.html", **shared, **lay_out(found, given))
+
+
+@blueprint.get("/compare/report.<format>")
+def download(format: str) -> Response:
+    """Send a comparison as a file."""
+    _check_query(SIDES)
+    check_format(format)
+    reader, given = get_reader(), {key: request.args.get(key, "").strip() for key in SIDES}
+    both = find_default(reader, given["base"] or None, given["new"] or None)
+    if both is None:
+        abort(404, "There is nothing to compare with: name both sides, base and new.")
+    found = read_comparison(reader, *both, anyway=_is_on("anyway"), suite=given["suite"] or None)
+    body = b"".join(write_comparison(found, format, time.time_ns() // 1000))
+    return send_report(body, format, file_name(found, format), policy_of(found) if format == "html" else "")
+
+
+def lay_out(found: Comparison, given: dict[str, str]) -> dict[str, Any]:
+    """Choose and cut what the page shows of a comparison."""
+    sort = given["sort"] or DEFAULT_ORDER
+    choice = choose(found, given["metric"] or None, sort, _is_on("changes"))
+    limit = check_limit(given["limit"] or None, get_settings().page_size)
+    shown = list_shown((*found.base.entries, *found.new.entries))
+    entry_address = partial(_address, url_for("models.index"))
+
+    def model_address(pair: ModelPair) -> str:
+        return entry_address(pair.new if pair.new.run_id else pair.base)
+
+    chart = chart_changes(choice.metrics[0], found.pairs, model_address) if choice.metrics else None
+    asked: dict[str, Any] = {"base": found.base.asked, "new": found.new.asked}
+    asked |= {key: given[key] for key in ("anyway", "suite") if given[key]}
+    return {
+        "it": found,
+        "choice": choice,
+        "sort": sort,
+        "listing": cut_page(choice.rows, given["cursor"] or None, limit),
+        "chart": chart,
+        "has_charts": chart is not None,
+        "tiles": [(tile.label, tile.value, tile.note, _place(tile)) for tile in list_headlines(found)],
+        "describe": lambda entry: describe_entry(entry, shown),
+        "model_address": model_address,
+        "entry_address": entry_address,
+        "asked": asked,
+        "saves": [(label, url_for("compare.download", format=key, **asked)) for key, label in REPORTS],
+        "swapped": asked | {"base": found.new.asked, "new": found.base.asked},
+        "break_ids": _find_ids("breaks", found.breaks),
+        "cause_ids": _find_ids("causes", found.causes),
+        "most_functions": MOST_FUNCTIONS,
+        **_WORDS,
+    }
+
+
+def _place(tile: ComparisonHeadline) -> str | None:
+    if not tile.place:
+        return None
+    return (url_with(metric=tile.metric, sort=None) if tile.metric else "") + f"#{tile.place}"
+
+
+def _find_ids(table: str, diff: DistinctDiff) -> dict[str, int]:
+    return find_distinct_ids(get_reader(), table, [it.what.fingerprint for it in diff.changes])
+
+
+def _address(models: str, entry: ModelResult) -> str:
+    """Return the address of one result; of a baseline's, that of the model.
+
+    url_for takes 0.1 ms for so many parameters, and a chart has an address a model.
+    """
+    here = f"{models}/{quote(entry.model)}"
+    if not entry.run_id:
+        return here
+    return f"{here}?{_write_query(entry.run_id, *(entry.series.get(name) for name in FIELDS))}"
+
+
+@lru_cache(maxsize=256)
+def _write_query(run_id: str, *series: Any) -> str:
+    said = {name: "" if value is None else value for name, value in zip(FIELDS, series)}
+    return urlencode(said | {"dynamic": "yes" if said["dynamic"] else "no", "run": run_id})
+
+
+def _is_on(key: str) -> bool:
+    given = request.args.get(key, "")
+    if given not in ("", "1"):
+        raise FilterError(f"{key}: {given[:40]!r} is not 1, the one value that it has")
+    return given == "1"
+
+
+def _check_query(known: tuple[str, ...]) -> None:
+    for key in request.args:
+        if key not in known:
+            raise FilterError(f"{key[:40]}: there is no such parameter; known are {', '.join(known)}")

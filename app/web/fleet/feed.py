@@ -1,0 +1,124 @@
+"""Confirmed findings as an Atom feed (RFC 4287), for whoever reads feeds: filters as on the Findings page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from urllib.parse import urlencode
+from xml.etree import ElementTree
+
+from flask import Blueprint, Response, request, url_for
+
+from compileboard.app.alerts.message import clean
+from compileboard.app.analysis.incidents.messages import (
+    describe_cause,
+    describe_commit_range,
+    describe_finding,
+    describe_series,
+    describe_state,
+    format_confidence,
+)
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.format import format_iso_time
+from compileboard.app.queries.fleet.incidents import SeriesChange, list_findings, read_finding_filter
+from compileboard.app.queries.page import FilterError, Page, check_limit
+
+blueprint = Blueprint("feed", __name__)
+
+ATOM = "http://www.w3.org/2005/Atom"
+# No one owns a name below .invalid (RFC 2606): an id stays the same wherever the dashboard is served.
+TAG = "tag:compileboard.invalid,2026:findings"
+STATE = "confirmed"
+TYPE = "application/atom+xml; charset=utf-8"
+_TITLE_LIMIT = 300
+# What XML 1.0 cannot say at all, escaped or not.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@blueprint.get("/findings.atom")
+def findings() -> Response:
+    """Send the confirmed findings that the filters want, those first that were confirmed here last.
+
+    Not those of the newest runs: whoever looks now and then would never see what was confirmed late.
+    """
+    given = {key: value for key, value in request.args.items() if value}
+    state = given.pop("state", STATE)
+    if state != STATE:
+        raise FilterError(f"state: {state[:40]!r} is not in the feed, which has confirmed findings alone; leave it out")
+    wanted = read_finding_filter(given | {"state": STATE})
+    limit = check_limit(given.get("limit"), get_settings().page_size)
+    page = list_findings(get_reader(), wanted, given.get("cursor"), limit, "noticed_us")
+    changed_us = max((it.changed_us for it in page.rows), default=0)
+    response = Response(_write(page, given, changed_us), content_type=TYPE)
+    response.last_modified = datetime.fromtimestamp(changed_us // 1_000_000, timezone.utc)
+    return response
+
+
+def _write(page: Page[SeriesChange], given: dict[str, str], changed_us: int) -> bytes:
+    filters = {key: value for key, value in given.items() if key not in ("cursor", "limit")}
+    root = ElementTree.Element("feed", {"xmlns": ATOM})
+    named = ", ".join(f"{key} {value}" for key, value in filters.items())
+    _write_text(root, "title", f"CompileBoard findings{f': {named}' if named else ''}")
+    _write_text(root, "id", TAG + _ask(filters))  # of all pages the same (RFC 5005)
+    _write_text(root, "updated", format_iso_time(changed_us))
+    here, kind = url_for("feed.findings", _external=True), TYPE.partition(";")[0]
+    _link(root, "self", here + _ask(given), kind)
+    if page.next:
+        _link(root, "next", here + _ask(given | {"cursor": page.next}), kind)
+    _link(root, "alternate", url_for("findings.index", _external=True) + _ask(filters), "text/html")
+    _write_text(ElementTree.SubElement(root, "author"), "name", "CompileBoard")
+    for it in page.rows:
+        _write_entry(root, it)
+    body: bytes = ElementTree.tostring(root, encoding="utf-8")
+    return b'<?xml version="1.0" encoding="utf-8"?>\n' + body + b"\n"
+
+
+def _ask(query: dict[str, str]) -> str:
+    return f"?{urlencode(sorted(query.items()))}" if query else ""
+
+
+def _write_entry(root: ElementTree.Element, it: SeriesChange) -> None:
+    entry = ElementTree.SubElement(root, "entry")
+    _write_text(entry, "title", describe_finding(it))
+    _write_text(entry, "id", f"{TAG}/{it.id}")
+    _write_text(entry, "published", format_iso_time(it.found_us if it.noticed_us is None else it.noticed_us))
+    _write_text(entry, "updated", format_iso_time(it.changed_us))
+    _link(entry, "alternate", url_for("findings.show", finding_id=it.id, _external=True), "text/html")
+    authors = dict.fromkeys(str(commit.get("author") or "") for commit in _list_commits(it))
+    for name in [author for author in authors if author.strip()] or ["CompileBoard"]:
+        _write_text(ElementTree.SubElement(entry, "author"), "name", name)
+    for term in dict.fromkeys((it.direction, it.kind, it.metric, it.suite)):
+        if term:
+            ElementTree.SubElement(entry, "category", {"term": _clean(term)})
+    content = ElementTree.SubElement(entry, "content", {"type": "text"})
+    content.text = "\n".join(clean(_FORBIDDEN.sub("", line), 1000) for line in _list_lines(it))
+
+
+def _list_lines(it: SeriesChange) -> Iterator[str]:
+    yield f"{describe_finding(it)}. {describe_state(it)}."
+    yield describe_series(it)
+    yield describe_commit_range(it)
+    yield format_confidence(it)
+    for change in it.evidence.get("environment") or ():
+        yield f"{change.get('word')}: {change.get('before') or 'unknown'} → {change.get('now') or 'unknown'}"
+    for commit in _list_commits(it):
+        yield f"commit {str(commit.get('hash') or '')[:10]}: {commit.get('subject')} ({commit.get('author')})"
+    for cause in it.evidence.get("causes") or ():
+        yield f"suspected cause: {describe_cause(cause)}"
+
+
+def _list_commits(it: SeriesChange) -> list[dict[str, object]]:
+    return list((it.evidence.get("commits") or {}).get("listed") or ())
+
+
+def _write_text(parent: ElementTree.Element, tag: str, text: str) -> None:
+    ElementTree.SubElement(parent, tag).text = _clean(text)
+
+
+def _link(parent: ElementTree.Element, rel: str, href: str, kind: str) -> None:
+    ElementTree.SubElement(parent, "link", {"rel": rel, "href": _clean(href, 4000), "type": kind})
+
+
+def _clean(text: str, limit: int = _TITLE_LIMIT) -> str:
+    return clean(_FORBIDDEN.sub("", text), limit)

@@ -1,0 +1,45 @@
+"""Send trace logs or benchmark results from a browser, with or without JavaScript, and see how their import goes."""
+
+from __future__ import annotations
+
+from flask import Blueprint, abort, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from compileboard.app.db import get_settings, request_origin
+from compileboard.app.imports.queue import ENDED, ImportQueue
+from compileboard.app.imports.upload import FORBIDDEN, accept_upload
+from compileboard.app.web.security import READ_ONLY, is_writable
+
+blueprint = Blueprint("imports", __name__)
+SHOWN = 20
+
+
+@blueprint.get("/imports")
+def index() -> str:
+    """Show the form and the newest imports."""
+    settings = get_settings()
+    listing = ImportQueue(settings.db).list_newest(SHOWN)
+    waits = any(it.state not in ENDED for it in listing)
+    return render_template(
+        "imports/index.html",
+        listing=listing,
+        waits=waits,
+        open=is_writable(settings) and settings.uploads == "yes",
+        no=FORBIDDEN if is_writable(settings) else READ_ONLY,
+    )
+
+
+@blueprint.post("/imports")
+def start() -> Response:
+    """Take the form; a browser then follows its import."""
+    it = accept_upload(request.environ, request.args, get_settings(), request_origin())
+    return redirect(url_for("imports.show", import_id=it.id), 303)
+
+
+@blueprint.get("/imports/<import_id>")
+def show(import_id: str) -> str:
+    """Show one import."""
+    it = ImportQueue(get_settings().db).load(import_id)
+    if it is None:
+        abort(404, f"There is no import {import_id[:80]}; how an import ended is known for a day.")
+    return render_template("imports/one.html", it=it, waits=it.state not in ENDED)

@@ -1,0 +1,166 @@
+"""Compress an answer of which a large part is always the same: that part is compressed once."""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from functools import lru_cache
+
+from flask import Blueprint, Response, abort, request
+
+from compileboard.app.analysis.suite.period import read_period, read_suite_period
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.fleet.trends import FILTERS, check_keys, read_text, read_trend_filter
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.reports import FORMATS, SUITE_TABLES
+from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
+from compileboard.app.reports.page import read_plotly
+from compileboard.app.reports.parquet import check_available
+from compileboard.app.reports.run.contents import Contents, read_contents
+from compileboard.app.reports.run.formats import file_name, write_report
+from compileboard.app.reports.run.html import policy_of, write_html
+from compileboard.app.reports.suite import file_name as suite_file_name
+from compileboard.app.reports.suite import policy_of as suite_policy
+from compileboard.app.reports.suite import write_suite
+from compileboard.app.web.run.shell import find_run
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+
+_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # gzip, deflate, no time, no system
+_KEY_BYTES = 256
+
+
+def _deflate(text: bytes, level: int, mode: int) -> bytes:
+    packer = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(text) + packer.flush(mode)
+
+
+@lru_cache(maxsize=4)
+def _deflate_fixed(text: bytes) -> bytes:
+    # A full flush ends at a byte, and nothing behind it refers to what is before it.
+    return _deflate(text, 9, zlib.Z_FULL_FLUSH)
+
+
+def pack_around(body: bytes, fixed: bytes) -> bytes:
+    """Compress as gzip does; where `fixed` is in the body, only what is around it is compressed now.
+
+    Source: RFC 1951, 3.2.3: blocks of deflate follow each other, the last one says so.
+    """
+    at = body.rfind(fixed[:_KEY_BYTES]) if fixed else -1  # finding the whole of a megabyte takes ten times as long
+    parts = []
+    if at >= 0 and body.startswith(fixed, at):
+        parts = [_deflate(body[:at], 1, zlib.Z_FULL_FLUSH), _deflate_fixed(fixed)]
+    rest = body[at + len(fixed) :] if parts else body
+    parts.append(_deflate(rest, 1, zlib.Z_FINISH))
+    return b"".join([_HEAD, *parts, struct.pack("<II", zlib.crc32(body), len(body) & 0xFFFFFFFF)])
+
+
+def check_format(format: str) -> None:
+    """Refuse a format that there is none of, or that cannot be written here.
+
+    Raises: FilterError if it is parquet and pyarrow is not installed.
+    """
+    if format not in FORMATS:
+        abort(404, f"There is no report in the format {format[:20]!r}; known are {', '.join(FORMATS)}.")
+    if format == "parquet":
+        check_available()
+
+
+def send_report(body: bytes, format: str, name: str, policy: str) -> Response:
+    """Send a report as a file to save; `policy` is html's."""
+    response = pack_html(body) if format == "html" else Response(body, content_type=FORMATS[format])
+    if format == "html":
+        response.headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
+    response.headers.set("Content-Disposition", "attachment", filename=name)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def pack_html(body: bytes) -> Response:
+    """Send an HTML report; most of it is the script that draws, which is the same in each."""
+    response = Response(body, content_type=FORMATS["html"])
+    response.vary.add("Accept-Encoding")
+    if request.accept_encodings["gzip"] > 0:
+        response.set_data(pack_around(body, read_plotly()))
+        response.headers["Content-Encoding"] = "gzip"
+    return response
+
+
+blueprint = Blueprint("reports", __name__)
+PERIOD = ("since", "until", "last")
+
+
+@blueprint.get("/runs/<run_id>/report.<format>")
+def download(run_id: str, format: str) -> Response:
+    """Send a run's report.
+
+    `?table=` picks csv's and parquet's table, `?source=0` leaves the program's source lines out, `?payloads=yes` puts
+    graphs and code into html's.
+    """
+    check_format(format)
+    source = _choose("source", ("1", "0")) == "1"
+    table = _choose("table", (DEFAULT_TABLE, *(name for name in COLUMNS if name != DEFAULT_TABLE)))
+    payloads = _choose("payloads", ("no", "yes")) == "yes"
+    if payloads and format != "html":
+        raise FilterError(f"payloads: the {format} report has no texts; html's has")
+    if payloads and not source:
+        raise FilterError("payloads: graphs and code have lines of the program inside; leave out source=0 or payloads")
+    detail = find_run(run_id)
+    now_us = time.time_ns() // 1000
+    if format == "html":
+        contents = read_contents(get_reader(), detail, source, now_us)
+        if payloads:
+            response = Response(_stream_html(get_settings().db, contents), content_type=FORMATS[format])
+        else:
+            response = pack_html(b"".join(write_html(get_reader(), contents)))
+        response.headers["Content-Security-Policy"] = f"{policy_of(contents)}; frame-ancestors 'none'"
+    elif format == "md":
+        body = b"".join(write_report(get_reader(), detail, format, table, source, now_us))
+        response = Response(body, content_type=FORMATS[format])
+    else:
+        pieces = _stream(get_settings().db, detail, format, table, source, now_us)
+        response = Response(pieces, content_type=FORMATS[format])
+    response.headers.set("Content-Disposition", "attachment", filename=file_name(detail, format, table))
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@blueprint.get("/trends/report.<format>")
+def download_suite(format: str) -> Response:
+    """Send a suite over a period: `?suite=`, what it was measured as, and `since=`, `until=` or `last=30d`."""
+    check_format(format)
+    args = request.args
+    check_keys(args, (*FILTERS, *PERIOD, "definition", "table"))
+    now_us = time.time_ns() // 1000
+    since, until, last = (read_text(args, key) for key in PERIOD)
+    period = read_period(since, until, last, now_us)
+    definition = _choose("definition", tuple(DEFINITIONS)) if args.get("definition") else None
+    table = _choose("table", SUITE_TABLES)
+    wanted = read_trend_filter(args)
+    if not wanted.suite:
+        raise FilterError("suite: the report is of one suite; give its name")
+    found = read_suite_period(get_reader(), wanted, period, definition)
+    body = b"".join(write_suite(found, format, now_us, table))
+    return send_report(body, format, suite_file_name(found, format, table), suite_policy(found))
+
+
+def _choose(key: str, known: tuple[str, ...]) -> str:
+    given = request.args.get(key) or known[0]
+    if given not in known:
+        raise FilterError(f"{key}: {given[:40]!r} is not one of {', '.join(known)}")
+    return given
+
+
+def _stream_html(database: str, contents: Contents) -> Iterator[bytes]:
+    with closing(open_reader(database)) as reader:
+        yield from write_html(reader, contents, payloads=True)
+
+
+def _stream(database: str, detail: RunDetail, format: str, table: str, source: bool, now_us: int) -> Iterator[bytes]:
+    # A connection of its own: the request's is closed before the last piece is sent.
+    with closing(open_reader(database)) as reader:
+        yield from write_report(reader, detail, format, table, source, now_us)

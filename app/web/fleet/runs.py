@@ -1,0 +1,109 @@
+"""The list of runs, and what people do with a run: rename, note, pin, delete."""
+
+from __future__ import annotations
+
+import time
+
+from flask import Blueprint, abort, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from compileboard.app.analysis.runs.states import describe_state
+from compileboard.app.db import get_reader, get_settings, writing
+from compileboard.app.queries.fleet import runs
+from compileboard.app.queries.fleet.scope import FILTERS, read_run_filter
+from compileboard.app.queries.page import check_limit
+from compileboard.app.web.filters import run_url
+from compileboard.collectors.store.dashboard.annotations import annotate
+from compileboard.collectors.store.dashboard.trash import delete_run
+
+blueprint = Blueprint("runs", __name__)
+
+# What a select offers beside the table's headings, for readers on a phone.
+SORTS = (
+    ("started", "newest first"),
+    ("started.asc", "oldest first"),
+    ("duration", "longest first"),
+    ("compiles", "most compiles"),
+    ("recompiles", "most recompiles"),
+    ("breaks", "most graph breaks"),
+    ("compile_time", "most compile time"),
+)
+_MORE = ("host", "gpu", "torch", "commit", "since", "until")
+
+
+@blueprint.get("/runs")
+def index() -> str:
+    """List runs that a filter lets through, pinned ones first."""
+    reader, settings = get_reader(), get_settings()
+    wanted = read_run_filter(request.args)
+    sort = request.args.get("sort") or "started"
+    limit = check_limit(request.args.get("limit"), settings.page_size)
+    page = runs.list_runs(reader, wanted, sort=sort, cursor=request.args.get("cursor"), limit=limit)
+    now_us = time.time_ns() // 1000
+    return render_template(
+        "runs/index.html",
+        rows=[(run, describe_state(run, now_us, settings.stale_after_s)) for run in page.rows],
+        tags=runs.list_tags(reader, [run.id for run in page.rows]),
+        next=page.next,
+        count=runs.count_runs(reader, wanted),
+        given={key: request.args.get(key, "") for key in FILTERS},
+        filtered=any(request.args.get(key) for key in FILTERS),
+        more_given=any(request.args.get(key) for key in _MORE),
+        choices=runs.list_choices(reader),
+        states=runs.STATES,
+        sort=sort,
+        sorts=SORTS,
+        deleted=request.args.get("done") == "deleted",
+        live=any(run.state == "running" for run in page.rows),
+    )
+
+
+@blueprint.post("/runs/<run_id>/annotate")
+def change(run_id: str) -> Response:
+    """Rename, note or pin a run: a form's fields that are there are set, the others stay."""
+    pinned = request.form.get("pinned")
+    if pinned not in (None, "0", "1"):
+        abort(400, f"pinned: {pinned[:40]!r} is neither 0 nor 1.")
+    title, note = request.form.get("title"), request.form.get("note")
+    try:
+        with writing("run.annotate", run_id, _describe_change(title, note, pinned)) as connection:
+            found = annotate(
+                connection, run_id, title=title, note=note, pinned=None if pinned is None else pinned == "1"
+            )
+    except ValueError as error:
+        abort(400, f"Nothing was changed: {error}.")
+    if not found:
+        abort(404, f"There is no run {run_id[:80]}.")
+    return redirect(_way_back(run_url(run_id)), 303)
+
+
+@blueprint.get("/runs/<run_id>/delete")
+def confirm_delete(run_id: str) -> str:
+    """Ask before a run is deleted."""
+    run = runs.get_run(get_reader(), run_id)
+    if run is None:
+        abort(404, f"There is no run {run_id[:80]}.")
+    return render_template("runs/delete.html", run=run)
+
+
+@blueprint.post("/runs/<run_id>/delete")
+def delete(run_id: str) -> Response:
+    """Delete a run with all that belongs to it."""
+    with writing("run.delete", run_id) as connection:
+        found = delete_run(connection, run_id)
+    if not found:
+        abort(404, f"There is no run {run_id[:80]}; it may have been deleted already.")
+    return redirect(url_for("runs.index", done="deleted"), 303)
+
+
+def _describe_change(title: str | None, note: str | None, pinned: str | None) -> str:
+    changes = [] if pinned is None else ["pinned" if pinned == "1" else "unpinned"]
+    changes += [] if title is None else [f"title: {title.strip()[:200] or 'none'}"]
+    return ", ".join([*changes, *([] if note is None else ["note"])])
+
+
+def _way_back(otherwise: str) -> str:
+    """Return where a form wants to lead: a path of this site, else the given address."""
+    back = request.form.get("back", "")
+    good = back.startswith("/") and not back.startswith("//") and "\\" not in back and back.isprintable()
+    return back if good else otherwise

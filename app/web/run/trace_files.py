@@ -1,0 +1,72 @@
+"""The Compile directory of a run: every compile, how it ended, and what its log says in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from flask import Blueprint, Response, abort, current_app, request
+
+from compileboard.app.analysis import labels
+from compileboard.app.analysis.artifacts.labels import describe_name
+from compileboard.app.analysis.compiles import ENDINGS, LEGEND, build_entries
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.run import artifacts, compiles, trace_files
+from compileboard.app.queries.run.trace_files import get_trace_file, read_trace_file
+from compileboard.app.web.run.shell import find_run, render_run
+from compileboard.collectors.store.connection import open_reader
+
+blueprint = Blueprint("directory", __name__)
+
+PAGE_SIZE = 20  # compiles, each with all that it wrote
+
+
+@blueprint.get("/runs/<run_id>/directory")
+def show(run_id: str) -> str:
+    """Show a page of a run's compiles with what happened in each."""
+    detail, reader = find_run(run_id), get_reader()
+    given = {name: request.args.get(name, "").strip()[:200] for name in ("outcome", "q", "artifact")}
+    wanted = compiles.CompileFilter(text=given["q"], ending=given["outcome"], artifact=given["artifact"])
+    cursor = request.args.get("cursor")
+    page = compiles.list_compiles(reader, run_id, wanted, cursor=cursor, limit=PAGE_SIZE)
+    steps = trace_files.list_steps(reader, [it.id for it in page.rows])
+    filtered = any(given.values())
+    return render_run(
+        detail,
+        "trace_files/index.html",
+        tab="directory",
+        given=given,
+        filtered=filtered,
+        count=compiles.count_compiles(reader, run_id, wanted),
+        listing=page,
+        entries=build_entries(page.rows, steps, detail.run.state == "running"),
+        cut=len(steps) >= trace_files.MOST_STEPS,
+        loose=[] if filtered or cursor else artifacts.list_loose(reader, run_id),
+        names=[(name, f"{name} ({count:,})") for name, count in artifacts.count_names(reader, run_id).items()],
+        endings=[(key, word.word) for key, word in ENDINGS.items()],
+        legend=LEGEND,
+        words=labels,
+        describe_name=describe_name,
+        has_shapes="shapes.show" in current_app.view_functions,
+    )
+
+
+download_blueprint = Blueprint("traces", __name__)
+
+
+@download_blueprint.get("/runs/<run_id>/traces/<name>")
+def download(run_id: str, name: str) -> Response:
+    """Send one trace log as torch wrote it, piece by piece."""
+    file = get_trace_file(get_reader(), run_id, name)
+    if file is None:
+        abort(404, f"Run {run_id[:80]} keeps no trace log of that name; --level full records them.")
+    response = Response(_pieces(get_settings().db, run_id, file.name), content_type="text/plain; charset=utf-8")
+    response.headers["Content-Length"] = str(file.size_bytes)
+    response.headers.set("Content-Disposition", "attachment", filename=file.name)
+    return response
+
+
+def _pieces(database: str, run_id: str, name: str) -> Iterator[bytes]:
+    # A connection of its own: the request's is closed before the last piece is sent.
+    with closing(open_reader(database)) as reader:
+        yield from read_trace_file(reader, run_id, name)

@@ -1,0 +1,144 @@
+"""Another commit of a repository in a throw-away worktree: the checkout, its index and its branch stay untouched."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from compileboard.collectors.bench.execution.isolation import PACKAGE_ROOT
+from compileboard.collectors.bench.execution.runner import Checkout, Job, Say, finish, measure
+from compileboard.collectors.bench.report.comparison import compare
+from compileboard.collectors.bench.suites.user import read_only
+from compileboard.collectors.runs.git import ask_git
+
+
+@dataclass(frozen=True)
+class CheckoutCommit:
+    """Name a commit of the repository that a folder is in."""
+
+    root: Path  # of the checkout
+    ref: str  # as it was asked for
+    sha: str
+
+
+def find_commit(ref: str, folder: str) -> CheckoutCommit:
+    """Look a branch, tag or commit up.
+
+    Raises: ValueError in words if the folder is in no repository, or the repository does not have it.
+    """
+    root = ask_git(["rev-parse", "--show-toplevel"], folder)
+    if root.returncode:
+        raise ValueError(f"--diff-branch {ref}: {folder} is in no git checkout; start it in the repository to compare")
+    found = ask_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"], folder)
+    if found.returncode:
+        raise ValueError(f"--diff-branch {ref}: the repository {root.stdout.strip()} has no such branch or commit")
+    return CheckoutCommit(Path(root.stdout.strip()).resolve(), ref, found.stdout.strip())
+
+
+@contextlib.contextmanager
+def worktree(commit: CheckoutCommit) -> Iterator[Path]:
+    """Check a commit out into a folder of its own, which is gone afterwards, after Ctrl-C too.
+
+    Raises: ValueError in git's words if that fails.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="compileboard-diff-branch-")).resolve()
+    tree = folder / commit.root.name
+    try:
+        done = ask_git(["worktree", "add", "--detach", "--quiet", str(tree), commit.sha], str(commit.root))
+        if done.returncode:
+            raise ValueError(f"--diff-branch {commit.ref}: git worktree: {done.stderr.strip()}")
+        yield tree
+    finally:
+        ask_git(["worktree", "remove", "--force", str(tree)], str(commit.root))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def relocate_path(path: str, root: Path, tree: Path) -> str:
+    """Return the worktree's path for one inside the checkout, and any other as it is."""
+    if not os.path.isabs(path):
+        return path  # relative to a folder that is moved itself
+    resolved = Path(path).resolve()
+    return str(tree / resolved.relative_to(root)) if resolved.is_relative_to(root) else path
+
+
+def relocate_environment(environment: Mapping[str, str], root: Path, tree: Path, own: Path) -> dict[str, str]:
+    """Return an environment whose PYTHONPATH leads into the worktree where it led into the checkout.
+
+    So does what an editable installation put on our own sys.path. A virtual environment inside the checkout stays,
+    and so do we (`own`).
+    """
+    given = environment.get("PYTHONPATH", "")
+    entries = [relocate_path(entry, root, tree) for entry in given.split(os.pathsep)] if given else []
+    kept = [Path(sys.prefix).resolve(), own]
+    for entry in sys.path:
+        path = Path(entry or ".").resolve()
+        if entry and path.is_relative_to(root) and not any(path.is_relative_to(it) for it in kept):
+            entries.append(relocate_path(entry, root, tree))
+    return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(entries))}
+
+
+TAG, REF_TAG = "diff_branch", "diff_branch_ref"
+MakeJob = Callable[[argparse.Namespace, Checkout, dict[str, str]], Job]
+
+
+def measure_both(arguments: argparse.Namespace, make_job: MakeJob, say: Say) -> int:
+    """Measure both, each in a run of its own, and print how they compare; 0 if anything of both was measured.
+
+    Raises: ValueError in words for what cannot be compared; StoreError.
+    """
+    if arguments.resume is not None:
+        raise ValueError("--diff-branch measures two runs anew; --resume goes on with one")
+    commit = find_commit(arguments.diff_branch, os.getcwd())
+    say(f"new: the checkout {commit.root} as it is; base: {commit.ref} ({commit.sha[:12]}), in a worktree of its own")
+    with worktree(commit) as tree:
+        asked, there = _in_the_worktree(arguments, commit, tree)
+        jobs = [
+            make_job(arguments, Checkout(suffix=f" --diff-branch {commit.sha}"), {TAG: "new"}),
+            make_job(asked, there, {TAG: "base", REF_TAG: commit.ref}),
+        ]
+        found, codes = [], []
+        for job in map(_with_own_folder, jobs):
+            found.append(measure(job, arguments, None, say))
+            codes.append(finish(found[-1], arguments, say, job.request.tags[TAG]))
+            if found[-1].interrupted:
+                return codes[-1]
+    new, base = found
+    print(f"\nbase {commit.ref} ({commit.sha[:12]}) → new, the checkout\n")
+    print(compare(base.results, new.results))
+    return max(codes)
+
+
+def _with_own_folder(job: Job) -> Job:
+    """Let what a measurement leaves beside its numbers (a trace, a snapshot) go where the other run's does not."""
+    if not (job.settings.export_profiler_trace or job.settings.snapshot_memory):
+        return job
+    folder = os.path.join(job.settings.output_directory or os.getcwd(), job.request.tags[TAG])
+    return replace(job, settings=replace(job.settings, output_directory=folder))
+
+
+def _in_the_worktree(
+    arguments: argparse.Namespace, commit: CheckoutCommit, tree: Path
+) -> tuple[argparse.Namespace, Checkout]:
+    """Return the arguments with the model's path in the worktree, and the place to measure it in."""
+    asked = copy.copy(arguments)
+    if arguments.only is not None and ":" in arguments.only:
+        only = read_only(arguments.only)
+        asked.only = replace(only, path=relocate_path(only.path, commit.root, tree)).text
+        if asked.only != only.text and not os.path.exists(read_only(asked.only).path):
+            raise ValueError(f"--diff-branch {commit.ref}: {only.path} is not in that commit, so it cannot be compared")
+    folder = relocate_path(os.getcwd(), commit.root, tree)
+    there = Checkout(
+        cwd=folder if os.path.isdir(folder) else str(tree),
+        environment=relocate_environment(os.environ, commit.root, tree, Path(PACKAGE_ROOT)),
+        stands_for=(str(tree), str(commit.root)),
+        suffix=f" --diff-branch {commit.sha}",
+    )
+    return asked, there

@@ -1,0 +1,165 @@
+"""Run one task in a child process of its own: with a time limit, its output kept apart, and its end understood."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from compileboard.collectors.bench.worker.child import RESULT, Task
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, load_outcome
+from compileboard.collectors.decode.values import clean_text
+from compileboard.start import PACKAGE, shared_command
+
+PACKAGE_ROOT = Path(PACKAGE).resolve().parent
+CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
+STEP_S = 0.1
+END_PATIENCE_S = 2.0
+TAIL_BYTES = 20_000
+# What a process that dies in a stage has failed at, in upstream's words.
+DIED = {
+    "load": "model_fail_to_load",
+    "reference": "eager_1st_run_fail",
+    "eager": "eager_1st_run_fail",
+    "compile": "fail_to_run",
+    "measure": "fail_to_run",
+    "compare": "fail_to_run",
+}
+
+
+@dataclass(frozen=True)
+class TaskOutcome:
+    """Say how a task ended and how long it took."""
+
+    outcome: ExperimentOutcome
+    started_us: int
+    duration_us: int
+
+
+def run_task(
+    task: Task, folder: Path, environment: Mapping[str, str], *, cwd: str | None, beat: Callable[[], None]
+) -> TaskOutcome:
+    """Run a task to its end or its time limit; call `beat` while it goes on.
+
+    The child is a session of its own, so that a limit ends everything it started. Whatever interrupts us ends it too.
+    """
+    started_us, started_s = time.time_ns() // 1000, time.monotonic()
+    try:
+        child = _start(task, folder, environment, cwd)
+    except OSError as error:  # a full disk, most of all: the next task may find room
+        message = f"its process cannot be started in {folder}: {error}; free some space or mend the folder"
+        return TaskOutcome(
+            ExperimentOutcome(status="failed", reason="infra_error", message=clean_text(message)), started_us, 0
+        )
+    try:
+        late = _wait(child, started_s + task.settings.timeout_s, beat)
+    finally:
+        end_group(child)
+    outcome = _read_result(folder) or _outcome_of_killed(task, folder, child.returncode, late=late)
+    return TaskOutcome(outcome, started_us, int((time.monotonic() - started_s) * 1e6))
+
+
+def _start(task: Task, folder: Path, environment: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
+    folder.mkdir(parents=True, exist_ok=True)
+    task.write(folder)
+    with (folder / "output.txt").open("wb") as output:
+        return subprocess.Popen(
+            shared_command("compileboard.collectors.bench.worker.child:start", str(os.getpid()), str(folder)),
+            env={**environment, **caches(folder, environment)},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def caches(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return where inductor and Triton cache: in the task's own folder, so that every compilation is a cold one."""
+    root = cache_folder(folder, environment)
+    return {"TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"), "TRITON_CACHE_DIR": str(root / "triton")}
+
+
+def cache_folder(folder: Path, environment: Mapping[str, str]) -> Path:
+    """Return the folder of a task's caches: one that was given to it, or its own."""
+    given = environment.get(CACHE_VARIABLE)
+    return Path(given) if given else folder / "cache"
+
+
+def _wait(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[], None]) -> bool:
+    """Wait for the child; True if its time ran out."""
+    while True:
+        try:
+            child.wait(timeout=STEP_S)
+            return False
+        except subprocess.TimeoutExpired:
+            beat()
+        if time.monotonic() > deadline_s:
+            return True
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """End the child's whole session: the compilers it started too, and whatever it left behind.
+
+    A second Ctrl-C ends the patience with it and not the killing.
+    """
+    try:
+        _signal_group(child, signal.SIGTERM)
+        child.wait(timeout=END_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        _signal_group(child, signal.SIGKILL)
+        child.wait()
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
+
+
+def _read_result(folder: Path) -> ExperimentOutcome | None:
+    try:
+        return load_outcome((folder / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _outcome_of_killed(task: Task, folder: Path, code: int, *, late: bool) -> ExperimentOutcome:
+    """Make the outcome of a child that left none: from its stage and how it ended."""
+    stage = _read(folder / "stage") or "start"
+    where = f"in stage {stage!r}"
+    tail = _read(folder / "output.txt")[-TAIL_BYTES:]
+    if late:
+        message = f"no result within {task.settings.timeout_s:g} s; it was stopped {where}"
+        return ExperimentOutcome(status="failed", reason="timeout", message=message, traceback=tail or None)
+    ended = f"killed by {_signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
+    if -code == signal.SIGKILL:
+        ended += " (the machine's memory may have run out)"
+    reason = DIED.get(stage, "infra_error")
+    return ExperimentOutcome(status="failed", reason=reason, message=f"{ended} {where}", traceback=tail or None)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def clear(folder: Path) -> None:
+    """Drop a task's folder: its caches are large."""
+    shutil.rmtree(folder, ignore_errors=True)

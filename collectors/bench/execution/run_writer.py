@@ -1,0 +1,161 @@
+"""A bench run in the store: each result is kept as it comes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.bench.execution.isolation import TaskOutcome
+from compileboard.collectors.bench.plan.resume import PLAN
+from compileboard.collectors.bench.plan.settings import BenchSettings, changed
+from compileboard.collectors.bench.plan.tasks import PlannedTask
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.pipeline.live import TRACE_NAME, Recording, Request, child_environment
+from compileboard.collectors.runs.opening import describe_run, make_spool, spool_folder
+from compileboard.collectors.spool.own_events import append_event
+from compileboard.collectors.terminal.progress_line import count_text
+
+COUNT_RECOMPILES = """
+select count(*)
+from recompiles join processes on processes.id = recompiles.process_id
+where processes.run_id = :run and processes.task = :task
+"""
+
+
+@dataclass
+class BenchRunWriter:
+    """Hold the run that a bench command records into."""
+
+    request: Request
+    say: Callable[[str], None]
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    argv: tuple[str, ...] = ()
+    run_id: str | None = None  # of a run that is gone on with
+    plan: str = ""  # what `--resume` knows it by
+    cwd: str | None = None  # where the models' code is, if not here
+    unsaid: list[BenchMeasured] = field(default_factory=list)  # results that the spool did not take yet
+
+    def open(self) -> None:
+        """Make the spool and open the database.
+
+        Raises: StoreError if it can never take this run.
+        """
+        cwd = self.cwd or os.getcwd()
+        manifest = describe_run(
+            self.environment,
+            argv=self.argv or ["python", "-m", "compileboard.collectors", *sys.argv[1:]],
+            cwd=cwd,
+            code_folder=cwd,
+            run_id=self.run_id,
+            source="bench",
+            database=os.path.abspath(self.request.database),
+            name=self.request.name or "bench",
+            suite=self.request.suite,
+            tags=self.request.tags,
+            level=self.request.level,
+            keep_source=self.request.keep_source,
+        )
+        if self.plan:
+            manifest.environment[PLAN] = self.plan
+        folder = spool_folder(manifest, self.environment, shared=self.run_id is not None)
+        if self.request.level == "full":
+            manifest.trace_folder = str(folder / TRACE_NAME)
+        make_spool(folder, manifest)
+        self.manifest = manifest
+        self.recording = Recording(folder, manifest, self.say)
+        self.recording.open()
+        self.sequence = 1  # 0 is the run's start, 1 its end
+        self.hardware = manifest.gpus[0].get("name") if manifest.gpus else None
+        self.cpu = manifest.host.get("cpu")
+
+    @property
+    def folder(self) -> Path:
+        return self.recording.folder
+
+    def child_environment(self, task: str) -> dict[str, str]:
+        """Return what a task's process gets: the caller's environment, the hooks, and which task it is."""
+        child = child_environment(self.request, self.environment, self.manifest.run_id, self.folder)
+        return {**child, "COMPILEBOARD_TASK": task, "PYTHONUNBUFFERED": "1"}
+
+    def beat(self) -> None:
+        """Record what the children wrote meanwhile."""
+        self.recording.step()
+
+    def keep(self, planned: PlannedTask, settings: BenchSettings, done: TaskOutcome, command: str) -> BenchMeasured:
+        """Record a result; it is in the spool before this returns, and in the database as soon as that takes it."""
+        self.recording.step()
+        outcome = done.outcome
+        values = dict(outcome.values)
+        recompiles = self._recompiles(planned.name)
+        if recompiles is not None and outcome.status == "measured":
+            values["recompiles"] = float(recompiles)
+        self.sequence += 1
+        hardware = outcome.hardware or (self.hardware if settings.device == "cuda" else self.cpu)
+        event = BenchMeasured(
+            process_id=self.manifest.recorder_process_id,
+            sequence=self.sequence,
+            time_us=time.time_ns() // 1000,
+            suite=planned.ref.suite,
+            model=planned.ref.name,
+            experiment=planned.experiment,
+            mode=settings.mode,
+            dtype=settings.dtype,
+            device=settings.device,
+            hardware=hardware,
+            backend=settings.label(),
+            dynamic=settings.dynamic,
+            batch_size=outcome.batch_size or planned.ref.batch_size_for(settings.mode, settings.batch_size),
+            status=outcome.status,
+            reason=outcome.reason,
+            accuracy=outcome.accuracy,
+            values=values,
+            repeats=outcome.repeats,
+            facts={**outcome.facts, **self._tag(), "settings": changed(settings), "family": planned.ref.family},
+            message=outcome.message,
+            traceback=outcome.traceback,
+            task=planned.name,
+            started_us=done.started_us,
+            duration_us=done.duration_us,
+            command=command,
+        )
+        self.unsaid.append(event)
+        self._say_events()
+        self.recording.step()
+        return event
+
+    def _say_events(self) -> None:
+        """Write results to the spool; what a full disk refuses waits for the next time: a task's caches may go."""
+        try:
+            while self.unsaid:
+                append_event(self.folder, self.unsaid[0])
+                self.unsaid.pop(0)
+        except OSError as error:
+            self.say(f"{count_text(len(self.unsaid), 'result')} cannot be kept yet: {error}")
+
+    def _tag(self) -> dict[str, str]:
+        """Return upstream's tag, which is a column of its files."""
+        tag = self.request.tags.get("tag")
+        return {"tag": tag} if tag else {}
+
+    def _recompiles(self, task: str) -> int | None:
+        recorder = self.recording.recorder
+        if recorder is None:
+            return None
+        key = {"run": self.manifest.run_id, "task": task}
+        (number,) = recorder.connection.execute(COUNT_RECOMPILES, key).fetchone()
+        return int(number)
+
+    def end(self, state: str) -> None:
+        """Record how the run ended: finished, interrupted or failed."""
+        ends: dict[str, dict[str, Any]] = {
+            "finished": {"exit_code": 0},
+            "interrupted": {"signal": "SIGINT"},
+            "failed": {"exit_code": 1},
+        }
+        self._say_events()
+        self.recording.end(state, **ends[state])

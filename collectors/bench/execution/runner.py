@@ -1,0 +1,174 @@
+"""Measure a plan: a run of its own, the tasks one after the other, each recorded as soon as it is done."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compileboard.collectors.bench import suites
+from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, run_task
+from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
+from compileboard.collectors.bench.execution.warm_start import CACHES_ON, measure_warm_starts, wants_warm_start
+from compileboard.collectors.bench.experiments import settings_for
+from compileboard.collectors.bench.plan.resume import ResumePoint
+from compileboard.collectors.bench.plan.settings import BenchSettings
+from compileboard.collectors.bench.plan.tasks import PlannedTask, repeat_command
+from compileboard.collectors.bench.report.break_summary import format_breaks, list_breaks
+from compileboard.collectors.bench.report.progress import Progress
+from compileboard.collectors.bench.report.summary import summarize
+from compileboard.collectors.bench.report.upstream_files import compare_with, write_upstream_files
+from compileboard.collectors.bench.worker.child import Task
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.pipeline.live import Request
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
+from compileboard.collectors.terminal.progress_line import count_text
+
+Say = Callable[[str], None]
+FAILED, INTERRUPTED = 1, 130
+OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """Say where models are measured: in which folder, with which environment.
+
+    A worktree stands for a checkout: `stands_for` is its folder and the checkout's, and `suffix` is what the command
+    needs besides to measure there again.
+    """
+
+    cwd: str = field(default_factory=os.getcwd)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    stands_for: tuple[str, str] | None = None
+    suffix: str = ""
+
+    def say(self, command: str) -> str:
+        """Write a command that was made here so that it works from the checkout."""
+        return (command.replace(*self.stands_for) if self.stands_for else command) + self.suffix
+
+
+@dataclass(frozen=True)
+class Job:
+    """Hold what one run measures."""
+
+    plan: list[PlannedTask]
+    settings: BenchSettings
+    request: Request
+    identity: str  # of the plan: what `--resume` goes on with has the same
+    place: Checkout = field(default_factory=Checkout)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class BenchReport:
+    """Say what a run measured."""
+
+    run_id: str
+    results: list[BenchMeasured] = field(default_factory=list)
+    interrupted: bool = False
+    trouble: str | None = None  # why it is not recorded yet
+
+
+def measure(job: Job, arguments: argparse.Namespace, before: ResumePoint | None, say: Say) -> BenchReport:
+    """Run a job to its end, or to Ctrl-C: what is finished then is kept.
+
+    Raises: StoreError if the database can never take the run.
+    """
+    place = job.place
+    run = BenchRunWriter(
+        job.request,
+        say,
+        environment=place.environment,
+        run_id=before.run_id if before else None,
+        plan=job.identity,
+        cwd=place.cwd,
+    )
+    run.open()
+    measured = BenchReport(run.manifest.run_id, list(before.results) if before else [])
+    if not arguments.quiet:
+        served = dashboard_command("serve", database=arguments.db)
+        say(f"run {measured.run_id} is recorded in {arguments.db}; see it with: {served}")
+    progress = Progress(len(job.plan), quiet=arguments.quiet)
+    state = "failed"  # until its end is reached: whatever else ends it is no success
+    try:
+        _install_signal_handlers()
+        for planned in job.plan:
+            if before and (planned.ref.suite, planned.ref.name, planned.experiment) in before.done:
+                progress.known(planned)
+                continue
+            progress.begin(planned, job.settings)
+            measured.results.append(_one(run, planned, job))
+            progress.end(measured.results[-1], explain=arguments.explain)
+        state = "finished"
+    except KeyboardInterrupt:
+        measured.interrupted, state = True, "interrupted"
+        progress.interrupt()
+    finally:
+        clear(run.folder / OF_OURSELVES)
+        run.end(state)
+        measured.trouble = run.recording.trouble
+    return measured
+
+
+def _install_signal_handlers() -> None:
+    """End on SIGTERM and SIGHUP as on Ctrl-C: what is finished is kept, and no child is left behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
+def _one(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchMeasured:
+    """Do one task and record its result."""
+    command = job.place.say(repeat_command(planned, job.settings, collector_command("bench")))
+    settings = settings_for(planned.experiment, job.settings)
+    why_not = planned.left_out or suites.missing(planned.ref.suite)
+    if why_not:
+        done = TaskOutcome(ExperimentOutcome(status="skipped", reason=why_not), 0, 0)
+        return run.keep(planned, settings, done, command)
+    folder = run.folder / OF_OURSELVES / f"{planned.number:04}"
+
+    task = Task(planned.experiment, planned.ref, settings)
+
+    def environment(suffix: str = "") -> dict[str, str]:
+        caches = CACHES_ON if wants_warm_start(task) else {}
+        return {**caches, **run.child_environment(planned.name + suffix), **suites.environment(planned.ref.suite)}
+
+    try:
+        done = run_task(task, folder, environment(), cwd=job.place.cwd, beat=run.beat)
+        if wants_warm_start(task):
+            done = measure_warm_starts(done, task, folder, environment, cwd=job.place.cwd, beat=run.beat)
+        compare_with(job.baseline, planned, done.outcome)
+        return run.keep(planned, settings, done, command)
+    finally:
+        clear(folder)
+
+
+def finish(measured: BenchReport, arguments: argparse.Namespace, say: Say, part: str = "") -> int:
+    """Sum a run up and write its files, into the folder `part` of the output directory; return the exit code."""
+    results = measured.results
+    print(summarize(results))
+    try:
+        if measured.trouble is not None:
+            raise StoreError(measured.trouble)
+        breaks = format_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
+        print(*breaks, sep="\n", end="\n" if breaks else "")
+        write_upstream_files(arguments, measured.run_id, part, say)
+    except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool
+        say(f"the graph breaks or the files in upstream's formats are missing: {error}")
+    kept = "recorded" if measured.trouble is None else "not recorded yet:"
+    if measured.interrupted:
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        say(
+            f"interrupted; {kept} {count_text(len(results), 'result')}. "
+            f"To go on: {collector_command(*words, '--resume')}"
+        )
+        return INTERRUPTED
+    show = collector_command("show", measured.run_id, database=arguments.db)
+    say(f"{kept} {count_text(len(results), 'result')}; {show}")
+    return FAILED if results and all(it.status == "failed" for it in results) else 0

@@ -1,0 +1,117 @@
+"""What the bench command knows of a model without loading it, and how a model is asked for. No torch here."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """Name a model, and the function that builds it in a child process.
+
+    `builder` is "module:function"; it is called with the batch size and, where there is one, `argument`, and returns a
+    compileboard.collectors.bench.loaded.Loaded.
+    """
+
+    suite: str
+    name: str
+    builder: str
+    argument: str | None = None
+    family: str = ""
+    batch_size: int = 8  # what --batch-size replaces
+    training_batch_size: int | None = None
+    trains: bool = True  # whether --training has a meaning
+
+    def batch_size_for(self, mode: str, wanted: int | None) -> int:
+        """Return the batch size to build with."""
+        if wanted is not None:
+            return wanted
+        return (self.training_batch_size if mode == "training" else None) or self.batch_size
+
+    @property
+    def only(self) -> str:
+        """Return what `--only` takes to name this model again."""
+        return self.argument if self.argument is not None and self.argument.startswith("path:") else self.name
+
+
+class NotAvailable(Exception):
+    """Say why a model of a catalogue does not exist in what is installed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class SelectionError(ValueError):
+    """Say in words what cannot be selected."""
+
+
+def select(
+    models: Iterable[ModelRef],
+    *,
+    filter: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    exclude_exact: Sequence[str] = (),
+    only: str | None = None,
+    total_partitions: int = 1,
+    partition_id: int = 0,
+) -> list[ModelRef]:
+    """Return the chosen models by suite and name; where `only` gives an exact name, nothing else counts.
+
+    A partition is a slice of all models, and the expressions choose within it: they move no model to another machine.
+
+    Raises: SelectionError.
+    """
+    ordered = sorted(models, key=lambda ref: (ref.suite, ref.name))
+    if only is not None:
+        return _exactly(ordered, only)
+    wanted, unwanted = _compile("--filter", filter), _compile("--exclude", exclude)
+    start, end = partition_bounds(len(ordered), total_partitions, partition_id)
+    return [
+        ref
+        for ref in ordered[start:end]
+        if (not wanted or any(it.search(ref.name) for it in wanted))
+        and not any(it.search(ref.name) for it in unwanted)
+        and ref.name not in exclude_exact
+    ]
+
+
+def partition_bounds(count: int, total_partitions: int, partition_id: int) -> tuple[int, int]:
+    """Return where a partition starts and ends; the last one takes what does not divide.
+
+    Raises: SelectionError if there is no such partition.
+    """
+    if total_partitions < 1:
+        raise SelectionError(f"--total-partitions {total_partitions}: expected 1 or more")
+    if not 0 <= partition_id < total_partitions:
+        raise SelectionError(
+            f"--partition-id {partition_id}: with --total-partitions {total_partitions} expected "
+            f"{'0' if total_partitions == 1 else f'0 to {total_partitions - 1}'}"
+        )
+    size = count // total_partitions
+    return partition_id * size, count if partition_id == total_partitions - 1 else (partition_id + 1) * size
+
+
+def _exactly(models: list[ModelRef], name: str) -> list[ModelRef]:
+    found = [ref for ref in models if ref.name == name]
+    if found:
+        return found
+    suites = ", ".join(dict.fromkeys(ref.suite for ref in models)) or "no suite"
+    near = difflib.get_close_matches(name, [ref.name for ref in models], n=3)
+    hint = (
+        f"; did you mean {' or '.join(near)}?" if near else "; --suite chooses another suite, --list names all models"
+    )
+    raise SelectionError(f"--only {name}: no model of {suites} has this name{hint}")
+
+
+def _compile(flag: str, expressions: Sequence[str]) -> list[re.Pattern[str]]:
+    compiled = []
+    for expression in expressions:
+        try:
+            compiled.append(re.compile(expression, re.IGNORECASE))
+        except re.error as error:
+            raise SelectionError(f"{flag} {expression}: not a regular expression: {error}") from error
+    return compiled

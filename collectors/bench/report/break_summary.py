@@ -1,0 +1,93 @@
+"""The distinct graph breaks of a bench run, each once with the models that have it, as the store has them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from compileboard.collectors.bench.report.progress import plain
+from compileboard.collectors.store.connection import open_reader
+
+OUR_STEP = "collectors/bench/steps.py"
+SHORT_LIST, MOST = 10, 1000  # how many are listed unasked, and at most
+LIST_BREAKS = """
+select distinct_breaks.id,
+  distinct_breaks.gb_id,
+  distinct_breaks.reason,
+  functions.file,
+  distinct_breaks.line,
+  count(*) as break_count,
+  json_group_array(distinct series.model) as models
+from graph_breaks
+  join processes on processes.id = graph_breaks.process_id
+  join results on results.run_id = graph_breaks.run_id and results.task = processes.task
+  join series on series.id = results.series_id
+  join distinct_breaks on distinct_breaks.id = graph_breaks.distinct_id
+  left join functions on functions.id = distinct_breaks.function_id
+where graph_breaks.run_id = :run
+group by distinct_breaks.id
+order by count(distinct series.model) desc, break_count desc, distinct_breaks.id
+limit :most
+"""
+
+
+@dataclass(frozen=True)
+class BenchBreak:
+    """Hold one distinct break and where it was met."""
+
+    gb_id: str | None
+    reason: str
+    file: str | None
+    line: int | None
+    break_count: int
+    models: tuple[str, ...]
+
+
+def list_breaks(database: str, run_id: str) -> list[BenchBreak]:
+    """Read a run's distinct breaks, the most widespread first.
+
+    Raises: StoreError.
+    """
+    with closing(open_reader(database)) as reader:
+        rows: Sequence[sqlite3.Row] = reader.execute(LIST_BREAKS, {"run": run_id, "most": MOST}).fetchall()
+    return [
+        BenchBreak(
+            row["gb_id"],
+            row["reason"],
+            row["file"],
+            row["line"],
+            row["break_count"],
+            tuple(sorted(json.loads(row["models"]))),
+        )
+        for row in rows
+    ]
+
+
+def format_breaks(found: Sequence[BenchBreak], *, explain: bool) -> list[str]:
+    """Write the breaks, two lines each; unasked, the first few."""
+    ours = sum(_is_ours(it.file) for it in found)
+    found = [it for it in found if not _is_ours(it.file)]
+    if not found and not ours:
+        return []
+    shown = found if explain else found[:SHORT_LIST]
+    beside = f" (beside {ours} of bench's own training step, as upstream's harness has them)" if ours else ""
+    lines = ["", f"distinct graph breaks: {len(found)}{beside}"]
+    for it in shown:
+        reason = (it.reason.strip().splitlines() or [""])[0]
+        place = f"{it.file}:{it.line}" if it.file and it.line else it.file or "no place recorded"
+        lines.append(plain(f"  {it.gb_id + ' ' if it.gb_id else ''}{reason}"))
+        lines.append(plain(f"    {place}, {it.break_count} times in {_models(it.models)}"))
+    if len(shown) < len(found):
+        lines.append(f"  and {len(found) - len(shown)} more, which --explain lists")
+    return lines
+
+
+def _models(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} models: {', '.join(names)}"
+
+
+def _is_ours(file: str | None) -> bool:
+    return file is not None and file.endswith(OUR_STEP)  # below compileboard/, or above it in older recordings

@@ -1,0 +1,133 @@
+"""Say how a bench run goes: a line a task, and which one is being measured."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from compileboard.collectors.bench.plan.settings import BenchSettings
+from compileboard.collectors.bench.plan.tasks import PlannedTask
+from compileboard.collectors.contract.events import BenchMeasured
+
+REASONS = {
+    "OOM": "out of memory",
+    "timeout": "timed out",
+    "fail_to_run": "the compiled model failed",
+    "fail_accuracy": "wrong result",
+    "eager_1st_run_fail": "the model itself fails",
+    "eager_2nd_run_fail": "the model itself fails the second time",
+    "eager_1st_run_OOM": "the model itself runs out of memory",
+    "eager_2nd_run_OOM": "the model itself runs out of memory the second time",
+    "eager_two_runs_differ": "two eager runs differ",
+    "model_fail_to_load": "the model could not be built",
+    "infra_error": "the harness failed",
+}
+
+
+NOISY = 0.10  # a spread of the repeats that is worth a word
+MOST_CHARACTERS = 160
+
+
+class Progress:
+    """Write lines to stderr; on a terminal also the one that is going on."""
+
+    def __init__(self, total: int, *, quiet: bool) -> None:
+        self.total = total
+        self.done = 0
+        self.quiet = quiet
+        self.live = not quiet and sys.stderr is not None and sys.stderr.isatty()
+        self.began_s = time.monotonic()
+
+    def begin(self, planned: PlannedTask, settings: BenchSettings) -> None:
+        """Say which task begins, where that can be taken back."""
+        if self.live:
+            left = self._left()
+            text = f"[{self.done + 1}/{self.total}] {planned.ref.name} {planned.experiment}, {settings.device}{left}"
+            sys.stderr.write(f"\r\x1b[K{plain(text)} …")
+            sys.stderr.flush()
+
+    def known(self, planned: PlannedTask) -> None:
+        """Count a task that an earlier run of the command has done."""
+        self.done += 1
+
+    def end(self, result: BenchMeasured, *, explain: bool) -> None:
+        """Say what came of a task."""
+        self.done += 1
+        if self.quiet:
+            return
+        took = f"{(result.duration_us or 0) / 1e6:6.1f} s"
+        head = f"[{self.done}/{self.total}] {result.device:4} {result.mode:9} {result.model:28} {result.experiment:17}"
+        text = f"{plain(head)} {took}  {plain(describe(result))}"
+        sys.stderr.write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
+        if explain and result.status == "measured":
+            sys.stderr.write(f"    {explained(result)}\n")
+        if "timing" in result.facts:
+            sys.stderr.write(f"    TIMING: {timing(result)}\n")
+        sys.stderr.flush()
+
+    def interrupt(self) -> None:
+        """Leave the line that was going on."""
+        if self.live:
+            sys.stderr.write("\n")
+
+    def _left(self) -> str:
+        if not self.done:
+            return ""
+        left_s = (time.monotonic() - self.began_s) / self.done * (self.total - self.done)
+        return f", about {left_s / 60:.0f} min left" if left_s > 90 else f", about {left_s:.0f} s left"
+
+
+def describe(result: BenchMeasured) -> str:
+    """Say a result in a few words."""
+    if result.status != "measured":
+        reason = REASONS.get(result.reason or "", result.reason or "")
+        words = "wrong result" if result.reason == "fail_accuracy" else f"{result.status}: {reason}"
+        return f"{words} ({first_line(result.message)})" if result.message else words
+    if result.accuracy:
+        return result.accuracy
+    values = result.values
+    if "speedup" not in values:
+        return ", ".join(f"{name} {value:g}" for name, value in list(values.items())[:4])
+    text = f"{values['speedup']:.3f}x"
+    if "speedup_low" not in values:
+        text += f", {len(result.repeats.get('eager', []))} repeats: too few to tell an interval"
+    else:
+        text += f" [{values['speedup_low']:.3f}, {values['speedup_high']:.3f}]"
+        if values["speedup_low"] <= 1.0 <= values["speedup_high"]:
+            text += " no clear difference"
+    noise = max(values.get("eager_noise", 0.0), values.get("compiled_noise", 0.0))
+    if noise > NOISY:
+        text += f", noisy: repeats spread by {noise:.0%}"
+    if "baseline" in values:
+        text += f", {values['baseline']:.3f}x in the baseline [{values['speedup_vs_baseline']:.3f}x]"
+    return text
+
+
+def plain(text: str) -> str:
+    """Keep other people's text from moving the cursor or colouring the screen: control characters are spelled out."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def first_line(text: str) -> str:
+    """Cut a message to its first line, at a word."""
+    line = next(iter(text.strip().splitlines()), "")
+    return line if len(line) <= MOST_CHARACTERS else line[:MOST_CHARACTERS].rsplit(" ", 1)[0] + " …"
+
+
+def explained(result: BenchMeasured) -> str:
+    """Say what dynamo made of the model, in upstream's sentence; what the experiment did not count is no 0."""
+    names = ("unique_graphs", "calls_captured", "graph_breaks", "unique_graph_breaks")
+    if not any(name in result.values for name in names):
+        return f"{result.experiment}: graphs, ops and graph breaks not counted"
+    graphs, ops, breaks, unique = (
+        f"{result.values[name]:.0f}" if name in result.values else "an uncounted number of" for name in names
+    )
+    unique = unique if "unique_graph_breaks" in result.values else "unique ones not counted"
+    unique = f"{unique} unique" if unique.isdigit() else unique
+    return f"Dynamo produced {graphs} graphs covering {ops} ops with {breaks} graph breaks ({unique})"
+
+
+def timing(result: BenchMeasured) -> str:
+    """Say where torch's own report saw the compile time go, the longest first."""
+    phases: dict[str, float] = dict(result.facts["timing"])
+    return " ".join(f"{name}:{spent_s:.3f}" for name, spent_s in sorted(phases.items(), key=lambda it: -it[1]))

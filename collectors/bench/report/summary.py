@@ -1,0 +1,109 @@
+"""Sum a bench run up at its end, like upstream's harness, with what failed and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from compileboard.collectors.bench.report.progress import REASONS, plain
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.store.rollups.summaries import geomean
+from compileboard.collectors.terminal.progress_line import count_text
+
+PASSING = ("pass", "pass_due_to_skip", "eager_variation")
+
+
+def summarize(results: Sequence[BenchMeasured]) -> str:
+    """Write the summary: what upstream prints, and the failures by their reason."""
+    if not results:
+        return "Nothing was measured."
+    lines = ["", *_performance(results), *_accuracy(results), *_others(results), *_failures(results)]
+    return "\n".join(lines)
+
+
+def _performance(results: Sequence[BenchMeasured]) -> list[str]:
+    done = [it.values for it in results if it.experiment == "performance" and it.status == "measured"]
+    if not done:
+        return []
+    speedups = [it["speedup"] for it in done if it.get("speedup")]
+    rows = []
+    if speedups:
+        counted = count_text(len(speedups), "model")
+        rows.append(("speedup", f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {counted}"))
+        rows += _unclear(results)
+    for name, words in (
+        ("speedup_vs_baseline", "mean={:.3f}x"),
+        ("abs_latency", "mean={:.3f} ms"),
+        ("compilation_latency", "mean={:.3f} seconds"),
+        ("warm_compilation_latency", "mean={:.3f} seconds"),
+        ("compression_ratio", "mean={:.3f}x"),
+        ("eager_peak_mem", "mean={:.3f} GB"),
+        ("dynamo_peak_mem", "mean={:.3f} GB"),
+        ("calls_captured", "mean={:.1f}"),
+        ("unique_graphs", "mean={:.1f}"),
+        ("graph_breaks", "mean={:.1f}"),
+        ("recompiles", "mean={:.1f}"),
+    ):
+        values = [it[name] for it in done if name in it]
+        if values:
+            rows.append((name, words.format(fmean(values))))
+    return _columns(rows)
+
+
+def _unclear(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
+    """Name the speedups that tell nothing: their interval spans 1, or there is none."""
+    timed = [it for it in results if it.experiment == "performance" and it.values.get("speedup")]
+    spans = [it.model for it in timed if it.values.get("speedup_low", 2) <= 1 <= it.values.get("speedup_high", 0)]
+    bare = [it.model for it in timed if "speedup_low" not in it.values]
+    rows = [("no clear difference", plain(", ".join(spans)))] if spans else []
+    return [*rows, ("too few repeats", plain(", ".join(bare)))] if bare else rows
+
+
+def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
+    verdicts = [it.accuracy or it.reason for it in results if it.experiment == "accuracy" and it.status != "skipped"]
+    if not verdicts:
+        return []
+    passed = sum(verdict in PASSING for verdict in verdicts)
+    return _columns([("accuracy", f"pass_rate={100 * passed / len(verdicts):.2f}% ({passed} of {len(verdicts)})")])
+
+
+OTHERS = {  # an experiment's own numbers, as upstream's summary has them where it has them
+    "coverage": {"pct_ops": "mean={:.3%}", "pct_time": "mean={:.3%}", "graphs": "mean={:.3f}"},
+    "tolerance": {"max": "mean={:.3g}", "mean": "mean={:.3g}", "std": "mean={:.3g}"},
+    "recompile_profile": {"recompiles": "mean={:.1f}", "guard_failures": "mean={:.1f}"},
+    "batch_size": {"batch_size_found": "mean={:.0f}"},
+}
+
+
+def _others(results: Sequence[BenchMeasured]) -> list[str]:
+    rows = []
+    overheads = [it.values["speedup"] for it in results if it.experiment == "overhead" and "speedup" in it.values]
+    if overheads:
+        rows.append(
+            ("overhead speedup", f"gmean={geomean(overheads) or 0:.2f}x of {count_text(len(overheads), 'model')}")
+        )
+    for experiment, columns in OTHERS.items():
+        for name, words in columns.items():
+            values = [it.values[name] for it in results if it.experiment == experiment and name in it.values]
+            if values:
+                rows.append((f"{experiment} {name}", words.format(fmean(values))))
+    return _columns(rows)
+
+
+def _failures(results: Sequence[BenchMeasured]) -> list[str]:
+    lines: list[str] = []
+    for status in ("failed", "skipped"):
+        found: dict[str, list[str]] = {}
+        for it in results:
+            if it.status == status:
+                name = it.model if it.experiment == "performance" else f"{it.model} ({it.experiment})"
+                found.setdefault(it.reason or "no reason given", []).append(name)
+        for reason, names in sorted(found.items()):
+            said = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
+            lines.append(plain(f"{status} ({said}): {', '.join(names)}"))
+    return ["", *lines] if lines else []
+
+
+def _columns(rows: list[tuple[str, str]]) -> list[str]:
+    width = max((len(name) for name, _ in rows), default=0)
+    return [f"{name:<{width}}  {text}" for name, text in rows]

@@ -1,0 +1,89 @@
+"""Compare speedups with those of a performance CSV, as --baseline of upstream's harness does."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from compileboard.collectors.bench.plan.tasks import PlannedTask
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.contract.events import BenchMeasured, GraphBroke, load_event
+from compileboard.collectors.formats.reader import read_results
+from compileboard.collectors.formats.writer import write_directory
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.terminal.progress_line import count_text
+
+
+def read_baseline(path: str | None) -> dict[str, float]:
+    """Return the speedup of each model of a file; nothing of no file.
+
+    Raises: ValueError in words if it cannot be read or has no speedup.
+    """
+    if path is None:
+        return {}
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"--baseline {path}: {error.strerror or error}; expected a performance CSV") from None
+    found = read_results(os.path.basename(path), data).results
+    speedups = {it.model: it.values["speedup"] for it in found if it.status == "measured" and it.values.get("speedup")}
+    if not speedups:
+        raise ValueError(f"--baseline {path}: no row has a speedup; expected a CSV with the columns name and speedup")
+    return speedups
+
+
+def compare_with(baseline: Mapping[str, float], planned: PlannedTask, outcome: ExperimentOutcome) -> None:
+    """Add upstream's columns to a measured speedup; a model that the baseline lacks gets none, where upstream has 0."""
+    before = baseline.get(planned.ref.name)
+    if before and planned.experiment == "performance" and "speedup" in outcome.values:
+        outcome.values |= {"baseline": before, "speedup_vs_baseline": outcome.values["speedup"] / before}
+
+
+LOAD_RESULTS = """
+select body
+from events
+where run_id = :run and kind = 'bench_measured'
+order by time_us, process_id, sequence
+"""
+LOAD_BREAKS = """
+select processes.task, events.body
+from processes join events on events.process_id = processes.id
+where processes.run_id = :run and processes.task is not null and events.kind = 'graph_broke'
+order by processes.task, processes.started_us, processes.id, events.sequence
+"""
+
+
+def write_upstream_files(arguments: argparse.Namespace, run_id: str, part: str, say: Callable[[str], None]) -> None:
+    """Write them, if they were asked for, into the output directory or here; `part` names a folder inside of it.
+
+    Raises: StoreError; OSError.
+    """
+    if not (arguments.output_directory or arguments.dump_raw_metrics or arguments.log_graph_breaks):
+        return
+    folder = os.path.join(arguments.output_directory or ".", part)
+    with closing(open_reader(arguments.db)) as reader:
+        results = load_results(reader, run_id)
+        breaks = load_breaks(reader, run_id) if arguments.log_graph_breaks else {}
+    names = write_directory(results, breaks, folder, raw_timings=arguments.dump_raw_metrics)
+    say(f"{count_text(len(names), 'file')} in upstream's formats written to {folder}")
+
+
+def load_results(reader: sqlite3.Connection, run_id: str) -> list[BenchMeasured]:
+    """Load a run's results as the events that they came as."""
+    events = [load_event(unpack(row["body"])) for row in reader.execute(LOAD_RESULTS, {"run": run_id})]
+    return [event for event in events if isinstance(event, BenchMeasured)]
+
+
+def load_breaks(reader: sqlite3.Connection, run_id: str) -> dict[str, list[GraphBroke]]:
+    """Load the graph breaks of a run's tasks as the events that they came as."""
+    found: dict[str, list[GraphBroke]] = {}
+    for row in reader.execute(LOAD_BREAKS, {"run": run_id}):
+        event = load_event(unpack(row["body"]))
+        if isinstance(event, GraphBroke):
+            found.setdefault(row["task"], []).append(event)
+    return found

@@ -1,0 +1,110 @@
+"""One experiment of one model in a process of its own: `bench` starts it and reads the result it leaves.
+
+Whatever the model does here (crash, hang, exhaust memory, write to the screen) is this process's end and not bench's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+from compileboard.collectors.bench.plan.tasks import Task, read_task
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
+from compileboard.collectors.stack_room import call_with_room, widen_backward
+
+RESULT = "result.json"
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
+
+
+def end_with(parent: int) -> None:
+    """End this process when the one that started it ends in whatever way: nobody would read the result (Linux)."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:  # it ended before we could ask
+        os._exit(1)
+
+
+def start(parent: str, folder: str) -> None:
+    """Do the task of a folder as the child of a process."""
+    end_with(int(parent))
+    main(folder)
+
+
+def main(folder_name: str) -> None:
+    """Do the task of a folder, leave its result there, and end this process."""
+    folder = Path(folder_name)
+    stages = Stages(folder)
+    task = read_task(folder)
+    try:
+        outcome = _measure(task, stages)
+    except BaseException as error:
+        outcome = failure(error)
+    outcome.facts["stages_s"] = stages.durations()
+    temporary = folder / f"{RESULT}.part"
+    temporary.write_text(outcome.dump(), encoding="utf-8")
+    os.replace(temporary, folder / RESULT)
+    leave()
+
+
+def _measure(task: Task, stages: Stages) -> ExperimentOutcome:
+    from compileboard.collectors.bench.worker.torch_setup import arrange, prepare_environment
+
+    prepare_environment(task)  # before torch is imported: it reads some of it then
+    stages.begin("import torch")
+    import torch._dynamo.testing  # noqa: F401
+
+    stages.begin("import the harness")
+    from compileboard.collectors.bench.worker.workbench import Workbench
+
+    arrange(task)
+    bench = Workbench(task.ref, task.settings, stages)
+    bench.load()
+    module = import_module(f"compileboard.collectors.bench.experiments.{task.experiment}")
+    has_room = not task.settings.no_stack_room
+    if has_room:
+        widen_backward()
+    try:
+        outcome: ExperimentOutcome = call_with_room(module.run, bench) if has_room else module.run(bench)
+    except Exception as error:  # whatever a model does is its status
+        return bench.describe(failure(error))
+    return bench.describe(outcome)
+
+
+def failure(error: BaseException) -> ExperimentOutcome:
+    """Say what a failure means, in upstream's words."""
+    from compileboard.collectors.bench.plan.models import NotAvailable
+
+    reason = getattr(error, "reason", None)
+    cause = error.__cause__ if type(error).__name__ == "StageFailed" and error.__cause__ is not None else error
+    text = "".join(traceback.format_exception(cause))
+    message = f"{type(cause).__name__}: {cause}".strip()
+    if isinstance(cause, NotAvailable):
+        return ExperimentOutcome(status="skipped", reason=str(cause))
+    if isinstance(cause, ModuleNotFoundError) and reason == "model_fail_to_load":
+        return ExperimentOutcome(
+            status="skipped", reason=f"{cause.name} is not installed", message=message, traceback=text
+        )
+    return ExperimentOutcome(status="failed", reason=reason or "infra_error", message=message, traceback=text)
+
+
+def remove_hooks() -> None:
+    """Let the hooks say their last, where they are in this process: what follows is not observed."""
+    hooks = sys.modules.get("_compileboard.observe.hooks")
+    if hooks is not None:
+        hooks.uninstall_hooks()
+
+
+def leave() -> NoReturn:
+    """End at once. torch's own end takes seconds (its compile workers, the GPU's memory), and nothing waits for it."""
+    remove_hooks()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,82 @@
+"""What dynamo counted, under the names of upstream's columns. Child processes only."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch._dynamo
+import torch._dynamo.utils
+from torch._dynamo.utils import counters
+
+
+def dynamo_counts() -> Counter[str]:
+    """Return the counters so far; subtract an earlier reading to have those of a part.
+
+    Source: get_dynamo_stats of upstream's benchmarks/dynamo/common.py.
+    """
+    frames = counters["frames"]
+    return Counter(
+        {
+            "calls_captured": counters["stats"]["calls_captured"],
+            "unique_graphs": counters["stats"]["unique_graphs"],
+            "fallbacks_to_eager": frames["total"] - frames["ok"],
+            "graph_breaks": sum(counters["graph_break"].values()),
+            "unique_graph_breaks": len(+counters["graph_break"]),
+            "autograd_captures": counters["compiled_autograd"]["captures"],
+            "autograd_compiles": counters["compiled_autograd"]["compiles"],
+            "cudagraph_skips": counters["inductor"]["cudagraph_skips"],
+        }
+    )
+
+
+def counted_since(start: Counter[str]) -> dict[str, float]:
+    """Return what was counted after an earlier reading."""
+    now = dynamo_counts()
+    now.subtract(start)
+    return {name: float(value) for name, value in now.items()}
+
+
+MANY = 100_000  # metrics to keep: torch keeps 64 and drops the rest
+NO_LIMIT = 1000  # recompiles of one function: what torch gives up at would hide what comes after
+
+
+@dataclass(frozen=True)
+class RecompileCounts:
+    """Say what was compiled: how often, how often again, and which guards had failed."""
+
+    compiles: int
+    recompiles: int
+    guard_failures: tuple[str, ...]
+
+
+class RecompileWatch:
+    """Look from its making, or from the last look, to the next."""
+
+    def __init__(self) -> None:
+        set_limit = getattr(torch._dynamo.utils, "set_compilation_metrics_limit", None)
+        if set_limit is not None:
+            set_limit(MANY)
+        self._compiles, self._failures = 0, dict[Any, int]()
+        self.look()
+
+    def look(self) -> RecompileCounts:
+        """Return what was compiled since the last look. Torch's own lists stay: the hooks read them too."""
+        ids = [str(it.compile_id) for it in torch._dynamo.utils.get_compilation_metrics()]
+        failures = {code: list(map(str, found)) for code, found in torch._dynamo.utils.guard_failures.items()}
+        new = {it for it in ids[self._compiles :] if it.rpartition("/")[2].isdigit()}
+        again = [it for it in new if int(it.rpartition("/")[2]) > 0]  # "0/2" is the third compile of frame 0
+        failed = [it for code, found in failures.items() for it in found[self._failures.get(code, 0) :]]
+        self._compiles = len(ids)
+        self._failures = {code: len(found) for code, found in failures.items()}
+        return RecompileCounts(len(new), len(again), tuple(failed))
+
+
+def without_limit() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which dynamo goes on recompiling where it would give up."""
+    config: Any = torch._dynamo.config
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # the name up to torch 2.5
+    patch: contextlib.AbstractContextManager[Any] = config.patch({name: NO_LIMIT})
+    return patch

@@ -1,0 +1,104 @@
+"""How far a compiled model's results are from eager's, in one sentence: which of them, by how much, and of how many."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Hold one tensor's distance; a relative one is over the root mean square of eager's own."""
+
+    where: str
+    shape: tuple[int, ...]
+    relative: float
+    largest: float
+    wrong_nan_count: int
+    own: float | None  # eager's own relative distance from the double-precision reference
+
+
+def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str:
+    """Say where two results differ most; "" where no tensor of them does. A result is any nest of lists and tensors."""
+    left, right = _flatten(eager), _flatten(compiled)
+    if left.keys() != right.keys():
+        return f"eager gives {_count(left)} and the compiled model {_count(right)}, or in other places"
+    exact = _flatten(reference) if reference is not None else {}
+    far = []
+    for where, first in left.items():
+        second = right[where]
+        if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+            continue
+        if _kind(first) != _kind(second):
+            return f"{where} is {_kind(first)} in eager and {_kind(second)} compiled"
+        far.append(_measure(where, first, second, exact.get(where)))
+    differing = [it for it in far if it.relative > 0 or it.wrong_nan_count]
+    if not differing:
+        return ""
+    worst = max(differing, key=lambda it: (it.wrong_nan_count, it.relative))
+    return _format_mismatch(worst, len(differing), len(far))
+
+
+def _flatten(result: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path, leaf in _pytree.tree_flatten_with_path(result)[0]:
+        where = f"result{_pytree.keystr(path)}"
+        # An output class of a library, where torch has not been told that it is one, is what it holds.
+        held = vars(leaf) if hasattr(leaf, "__dict__") and not isinstance(leaf, torch.Tensor) else None
+        found |= {where: leaf} if held is None else {f"{where}.{name}": value for name, value in held.items()}
+    return found
+
+
+def _count(leaves: dict[str, Any]) -> str:
+    number = sum(isinstance(it, torch.Tensor) for it in leaves.values())
+    return f"{number} tensor" + ("s" if number != 1 else "")
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+def _measure(where: str, eager: torch.Tensor, compiled: torch.Tensor, exact: Any) -> Mismatch:
+    first, second = _widen(eager), _widen(compiled)
+    known = torch.isfinite(first) & torch.isfinite(second)
+    # An infinity or NaN that both have is no difference; one that a single side has is counted.
+    unlike = int(((torch.isfinite(first) | torch.isfinite(second)) & ~known).sum())
+    distance, size = (second - first)[known], _root_mean_square(first[known])
+    own = None
+    if isinstance(exact, torch.Tensor) and exact.shape == first.shape:
+        wide = _widen(exact)
+        both = torch.isfinite(wide) & torch.isfinite(first)
+        own = _ratio(_root_mean_square((first - wide)[both]), _root_mean_square(wide[both]))
+    largest = float(distance.abs().max()) if distance.numel() else 0.0
+    relative = _ratio(_root_mean_square(distance), size)
+    return Mismatch(where, tuple(eager.shape), relative, largest, unlike, own)
+
+
+def _widen(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach().cpu()
+    plain = plain.to_dense() if plain.layout != torch.strided else plain
+    return torch.view_as_real(plain).double() if plain.is_complex() else plain.double()
+
+
+def _root_mean_square(values: torch.Tensor) -> float:
+    return float(values.square().mean().sqrt()) if values.numel() else 0.0
+
+
+def _ratio(part: float, whole: float) -> float:
+    return 0.0 if part == 0 else part / whole if whole else math.inf
+
+
+def _format_mismatch(it: Mismatch, differing_count: int, count: int) -> str:
+    said = f"{differing_count} of {count} tensors differ, most in {it.where} {it.shape}"
+    if it.relative:
+        size = "where eager has zeros" if math.isinf(it.relative) else f"{it.relative:.2g} of eager's root mean square"
+        said += f": {size}, at most {it.largest:.3g} in one element"
+    if it.wrong_nan_count:
+        said += f"; numbers that are finite on one side alone: {it.wrong_nan_count}"
+    if it.own is not None:
+        said += f"; eager itself is {it.own:.2g} from double precision"
+    return said

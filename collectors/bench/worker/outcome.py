@@ -1,0 +1,103 @@
+"""What an experiment found out, as a child process hands it to the bench command: JSON, no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from compileboard.collectors.decode.values import clean
+
+
+@dataclass
+class ExperimentOutcome:
+    """Say what was measured, or what went wrong; the words are BenchMeasured's."""
+
+    status: str = "measured"
+    reason: str | None = None
+    accuracy: str | None = None
+    values: dict[str, float] = field(default_factory=dict)
+    repeats: dict[str, list[float]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    message: str | None = None
+    traceback: str | None = None
+    batch_size: int | None = None
+    hardware: str | None = None
+
+    def dump(self) -> str:
+        """Write the outcome as JSON."""
+        return json.dumps(asdict(self))
+
+
+def load_outcome(text: str) -> ExperimentOutcome:
+    """Read an outcome back, its texts such as a database takes: an exception's may have bytes that are no characters.
+
+    Raises: ValueError or TypeError if it is none.
+    """
+    return ExperimentOutcome(**clean(json.loads(text)))
+
+
+# In a fresh process, the compiler's own start with it: what upstream's harness calls compilation_latency.
+FIRST = "first_compilation_latency"
+
+
+@dataclass(frozen=True)
+class CompileTime:
+    """A compile time by its value's name and its samples' name."""
+
+    value: str
+    samples: str
+
+
+COLD = CompileTime("compilation_latency", "cold_compile_s")
+WARM = CompileTime("warm_compilation_latency", "warm_compile_s")
+
+
+def add_samples(outcome: ExperimentOutcome, what: CompileTime, samples_s: Sequence[float]) -> None:
+    """Add the samples to a result, and their median as its value; nothing where there are none."""
+    if samples_s:
+        outcome.repeats[what.samples] = list(samples_s)
+        outcome.values[what.value] = median(samples_s)
+
+
+class Stages:
+    """Note each stage as it begins. The first is the interpreter's own start."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.seconds: dict[str, float] = {}
+        self._name = "start"
+        self._began_s = time.monotonic() - (_age_s() or 0.0)
+
+    def begin(self, name: str) -> None:
+        """End the stage before and note this one where the parent can read it."""
+        self._close()
+        self._name = name
+        (self.folder / "stage").write_text(name)
+
+    def durations(self) -> dict[str, float]:
+        """Return what each stage has taken so far.
+
+        Units: seconds.
+        """
+        self._close()
+        return {name: round(value, 3) for name, value in self.seconds.items()}
+
+    def _close(self) -> None:
+        now_s = time.monotonic()
+        self.seconds[self._name] = self.seconds.get(self._name, 0.0) + now_s - self._began_s
+        self._began_s = now_s
+
+
+def _age_s() -> float | None:
+    """Return how long this process has existed, as Linux tells it."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None

@@ -1,0 +1,83 @@
+"""Keep a process from exhausting the machine: how much it may still take, and a limit that makes more an error.
+
+Child processes only; no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+SHARE = 0.6  # of what is free: others use the machine too
+
+
+def available_bytes(root: Path = Path("/")) -> int | None:
+    """Return what can still be taken without swapping: of the machine, or of this container if that is less."""
+    found = [it for it in (_of_the_machine(root / "proc/meminfo"), _of_the_container(root / "sys/fs/cgroup")) if it]
+    return min(found, default=None)
+
+
+def _of_the_machine(path: Path) -> int | None:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _of_the_container(folder: Path) -> int | None:
+    """Return what is left in the control group, first of version 2, then of version 1; none where there is no limit."""
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            return max(0, int((folder / limit).read_text()) - int((folder / used).read_text()))
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+    return None
+
+
+@contextlib.contextmanager
+def bounded(share: float = SHARE) -> Iterator[int | None]:
+    """Make an allocation beyond a share of what is free fail inside; give that number of bytes, if it is known.
+
+    It is the address space that is bounded: what a process has not reserved, it cannot fill.
+    """
+    free = available_bytes()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if free is None:
+        yield None
+        return
+    extra = int(free * share)
+    limit = _address_space_bytes() + extra
+    if before[1] != resource.RLIM_INFINITY:
+        limit = min(limit, before[1])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+    try:
+        yield extra
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _address_space_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+try:
+    import resource
+except ImportError:  # Windows
+    _THREAD = _PROCESS = None
+else:
+    _THREAD, _PROCESS = getattr(resource, "RUSAGE_THREAD", None), resource.RUSAGE_SELF  # the first is Linux's
+
+
+def count_page_faults(*, all_threads: bool = False) -> int | None:
+    """Return how many pages this thread, or the process, has mapped so far without reading a disk.
+
+    None where nobody counts. It takes some 0.5 µs.
+    """
+    who = _PROCESS if all_threads else _THREAD
+    return None if _THREAD is None or who is None else resource.getrusage(who).ru_minflt

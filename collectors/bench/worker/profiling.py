@@ -1,0 +1,102 @@
+"""Peak memory of a piece of work: the GPU's as its allocator saw it, or the process's. Child processes only."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compileboard.collectors.bench.worker.workbench import Workbench, eagerly
+
+GB = 10**9  # as upstream
+_RESET_PEAK = "5"  # to /proc/self/clear_refs, from Linux 4.0 on
+
+
+def reset_peak(device: str) -> None:
+    """Begin to look for the highest use from here on."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.empty_cache()
+        return
+    with contextlib.suppress(OSError):  # the peak is then that of the whole process so far
+        Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
+
+
+def peak_gb(device: str) -> float | None:
+    """Return the highest use since `reset_peak`; None where the system does not tell.
+
+    Units: 10⁹ bytes.
+    """
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / GB
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024 / GB
+    return None
+
+
+def peak_of(device: str, work: Callable[[], object]) -> float | None:
+    """Do something; return the highest use meanwhile.
+
+    Units: 10⁹ bytes.
+    """
+    reset_peak(device)
+    work()
+    return peak_gb(device)
+
+
+def output_path(bench: Workbench, kind: str, suffix: str) -> Path:
+    """Return where a file of this model's goes: the output directory, or the folder the command was started in."""
+    folder = Path(bench.settings.output_directory or ".")
+    folder.mkdir(parents=True, exist_ok=True)
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in bench.ref.name)
+    return folder / f"{bench.settings.label()}_{safe}_{kind}{suffix}"
+
+
+@contextlib.contextmanager
+def side_file(bench: Workbench, what: str) -> Iterator[None]:
+    """Note what goes wrong with a file beside the numbers, and no more: the numbers are measured all the same."""
+    try:
+        yield
+    except Exception as error:  # torch raises what it likes here; it is told with the result
+        bench.artifact_errors.append(f"{what}: {type(error).__name__}: {error}")
+
+
+def export_profile(bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+    """Profile one call of each, apart from what is timed, if that was asked for."""
+    if not bench.settings.export_profiler_trace:
+        return
+    bench.stage("profile")
+    with side_file(bench, "profiler trace"):
+        with torch.profiler.profile(record_shapes=True) as profile:
+            with torch.profiler.record_function("expected"), eagerly():
+                step(bench.module, bench.inputs, collect_outputs=False)
+            with torch.profiler.record_function("actual"):
+                compiled(bench.module, bench.inputs, collect_outputs=False)
+            bench.synchronize()
+        path = output_path(bench, "profile", ".json")
+        profile.export_chrome_trace(str(path))
+        if not path.is_file():  # the profiler only logs that it cannot write
+            raise OSError(f"{path} was not written")
+
+
+@contextlib.contextmanager
+def memory_snapshot(bench: Workbench, what: str) -> Iterator[None]:
+    """Record the GPU allocator's history and write it, if that was asked for."""
+    if not (bench.settings.snapshot_memory and bench.settings.device == "cuda"):
+        yield
+        return
+    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    try:
+        yield
+    finally:
+        with side_file(bench, "memory snapshot"):
+            torch.cuda.memory._dump_snapshot(str(output_path(bench, f"{what}_memory", ".pickle")))
+        torch.cuda.memory._record_memory_history(enabled=None)

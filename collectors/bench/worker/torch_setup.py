@@ -1,0 +1,139 @@
+"""What torch is told before anything is measured: determinism for accuracy, inductor's settings, threads."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compileboard.collectors.bench.plan.settings import BenchSettings
+    from compileboard.collectors.bench.worker.child import Task
+
+SEED = 1337
+
+
+def prepare_environment(task: Task) -> None:
+    """Set what torch reads when it is imported or CUDA begins. A word the user has set stays."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "5")
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
+        os.environ.setdefault(name, "1")  # models are made from their configuration: nothing is fetched
+    if task.experiment == "accuracy":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def arrange(task: Task) -> None:
+    """Set torch up as upstream's harness does.
+
+    Raises: ValueError for an inductor setting that does not exist or does not take its value.
+    """
+    import torch
+    import torch._dynamo
+
+    settings = task.settings
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    if settings.per_process_memory_fraction is not None and settings.device == "cuda":
+        torch.cuda.set_per_process_memory_fraction(settings.per_process_memory_fraction)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    if hasattr(torch.backends.cuda, "allow_fp16_bf16_reduction_math_sdp"):  # from torch 2.5 on
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    torch._dynamo.config.suppress_errors = False
+    if settings.dynamic_batch_only or settings.dynamic_shapes:
+        torch._dynamo.config.automatic_dynamic_shapes = True
+        torch._dynamo.config.assume_static_by_default = not settings.all_dynamic
+    if settings.compiled_autograd:
+        torch._dynamo.config.compiled_autograd = True
+    if settings.is_inductor:
+        _arrange_inductor(task)
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+    if task.experiment == "accuracy":
+        _be_deterministic()
+
+
+def check(settings: BenchSettings) -> None:
+    """Let settings pass that this torch can do something with.
+
+    Raises: ValueError in words for a device, a mode or an inductor setting that it does not have.
+    """
+    import torch
+
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+        raise ValueError(
+            f"--device cuda: torch {torch.__version__} ({built}) finds no GPU it can use; try --device cpu"
+        )
+    if settings.compile_mode is not None:
+        from torch._inductor import list_mode_options
+
+        modes = list_mode_options()
+        if settings.compile_mode not in modes:
+            raise ValueError(f"--mode {settings.compile_mode}: torch has no such mode; it has {', '.join(modes)}")
+    if settings.inductor_config:
+        from torch._inductor import config
+
+        for text in settings.inductor_config:
+            _set_option(config, text)
+
+
+def _be_deterministic() -> None:
+    import torch
+
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.mkldnn.deterministic = True
+    seed: Any = torch.random.manual_seed
+    torch.manual_seed = lambda *_args, **_words: seed(SEED)  # a model that seeds for itself draws the same each time
+
+
+def _arrange_inductor(task: Task) -> None:
+    from torch._inductor import config
+
+    settings = task.settings
+    if settings.compile_mode is None:
+        config.triton.cudagraphs = settings.device == "cuda" and not settings.disable_cudagraphs
+    if not settings.is_training:
+        config.freezing = settings.freezing
+    if task.experiment == "accuracy":
+        config.fallback_random = True
+    if settings.threads:
+        config.cpp.threads = settings.threads
+    for text in settings.inductor_config:
+        _set_option(config, text)
+
+
+def _set_option(config: Any, text: str) -> None:
+    """Set one `key=value` of inductor's settings, in the type of what is there."""
+    key, equals, value = text.partition("=")
+    try:
+        known = config.get_config_copy()
+    except AttributeError:
+        known = config.to_dict()
+    if not equals or key not in known:
+        near = difflib.get_close_matches(key, known, n=3)
+        hint = f"; there is {', '.join(near)}" if near else ""
+        raise ValueError(f"--inductor-config {text}: expected key=value with a key of torch._inductor.config{hint}")
+    setattr(config, key, _as_type(known[key], key, value))
+
+
+def _as_type(present: Any, key: str, value: str) -> Any:
+    if isinstance(present, bool) or (present is None and value in ("True", "False")):
+        if value not in ("0", "1", "True", "False"):
+            raise ValueError(f"--inductor-config {key}={value}: expected 0, 1, True or False")
+        return value in ("1", "True")
+    if isinstance(present, (int, float)):
+        try:
+            return type(present)(value)
+        except ValueError:
+            expected = type(present).__name__
+            raise ValueError(
+                f"--inductor-config {key}={value}: expected a value like {present!r} ({expected})"
+            ) from None
+    if isinstance(present, str) or present is None:
+        return value
+    raise ValueError(f"--inductor-config {key}: a {type(present).__name__} cannot be given on the command line")

@@ -1,0 +1,254 @@
+"""A loaded model on its device, ready to be measured: what every experiment works with. Child processes only."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch._dynamo.utils
+from torch._dynamo.testing import reset_rng_state
+from torch.utils import _pytree
+
+from compileboard.collectors.bench.loaded import Inputs, Loaded
+from compileboard.collectors.bench.plan.model_facts import ModelFacts, facts_for
+from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
+from compileboard.collectors.bench.plan.settings import BenchSettings
+from compileboard.collectors.bench.steps import Steps, cast, cast_inputs, move_inputs
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
+
+# A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench, which ends it.
+FAILURES = (Exception, SystemExit, KeyboardInterrupt)
+WARM_UPS = 5  # as upstream
+TORCH_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+class StageFailed(Exception):
+    """Something of the model's failed in a stage that a status is known for."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Workbench:
+    """Hold the model and what it is called with; make the compiled step; count what dynamo did."""
+
+    def __init__(self, ref: ModelRef, settings: BenchSettings, stages: Stages) -> None:
+        self.ref = ref
+        self.settings = settings
+        self.stages = stages
+        self.facts: ModelFacts = facts_for(ref.suite, ref.name)
+        self.artifact_errors: list[str] = []  # of files beside the numbers
+        self.loaded: Loaded
+        self.steps: Steps
+
+    def stage(self, name: str) -> None:
+        """Note how far we are: what is known of a process that dies here."""
+        self.stages.begin(name)
+
+    def load(self) -> None:
+        """Build the model and bring it to the device.
+
+        Raises: StageFailed with the builder's own error as its cause.
+        """
+        self.stage("load")
+        self.loaded = build(self.ref, self.ref.batch_size_for(self.settings.mode, self.settings.batch_size))
+        self.steps = Steps(self.settings, self.loaded.loss, self.facts)
+        eval_mode = self.settings.use_eval_mode or self.facts.find("use_eval_mode", mode=self.settings.mode)
+        train = self.settings.is_training and not eval_mode
+        if not self.loaded.keeps_mode:
+            self.module.train(train)
+        try:
+            self.module.to(self.settings.device)
+            if self.settings.channels_last:
+                self.module.to(memory_format=torch.channels_last)
+            self.loaded.inputs = self.prepare_inputs(self.loaded.inputs, castable=False)
+        except FAILURES as error:
+            raise StageFailed(_oom_or("model_fail_to_load", error, "eager_1st_run_OOM")) from error
+
+    def prepare_inputs(self, inputs: Inputs, *, castable: bool = True) -> Inputs:
+        """Bring inputs to the device and, if asked, to the dtype that is measured."""
+        moved: Inputs = move_inputs(inputs, self.settings.device)
+        if self.settings.channels_last:
+            moved = torch.utils._pytree.tree_map(_channels_last, moved)
+        dtype = TORCH_DTYPES.get(self.facts.dtype_for(self.settings.dtype))
+        return cast_inputs(moved, dtype) if castable and dtype else moved
+
+    def cast(self) -> None:
+        """Bring the model to the dtype that is measured; mixed precision leaves it in float32."""
+        dtype = self.facts.dtype_for(self.settings.dtype)
+        if dtype in TORCH_DTYPES and dtype != "float32":
+            cast(self.loaded, TORCH_DTYPES[dtype])
+
+    @property
+    def module(self) -> torch.nn.Module:
+        return self.loaded.module
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.loaded.inputs
+
+    @property
+    def batch_size(self) -> int | None:
+        """Return the batch size that was built: what the model says, or its first tensor's first dimension."""
+        if self.loaded.batch_size is not None:
+            return self.loaded.batch_size
+        tensors = [it for it in torch.utils._pytree.tree_leaves(self.inputs) if isinstance(it, torch.Tensor)]
+        return int(tensors[0].shape[0]) if tensors and tensors[0].dim() else None
+
+    def copy_module(self) -> torch.nn.Module:
+        """Copy the model, so that one measurement leaves nothing behind for the next."""
+        return copy.deepcopy(self.module)
+
+    def grad(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context of the mode: gradients in training alone."""
+        if self.settings.is_training:
+            return torch.enable_grad()
+        return torch.no_grad()
+
+    def compile(self, step: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
+        """Compile a step as the settings say.
+
+        Raises: StageFailed.
+        """
+        options: dict[str, Any] = {
+            "backend": self.settings.backend,
+            "fullgraph": self.settings.nopython,
+            "dynamic": True if self.settings.all_dynamic else None,
+            "mode": self.settings.compile_mode,
+        }
+        with failing_as("fail_to_run"):  # a backend that is not there
+            return torch.compile(step, **{**options, **changes})
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        if self.settings.device == "cuda":
+            torch.cuda.synchronize()
+
+    def free(self) -> None:
+        """Give back what nobody uses any more."""
+        gc.collect()
+        if self.settings.device == "cuda":
+            torch.cuda.empty_cache()
+
+    def warm_up(self, step: Callable[..., Any], module: torch.nn.Module, times: int = WARM_UPS) -> float:
+        """Call a step some times; return the seconds that took, compilation included."""
+        self.free()
+        self.synchronize()
+        begin = time.perf_counter()
+        for _ in range(times):
+            step(module, self.inputs, collect_outputs=False)  # as it is timed: another value would compile again
+        self.synchronize()
+        return time.perf_counter() - begin
+
+    def run_iterations(self, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs) -> Any:
+        """Call a step as often as an accuracy check does; return what the last call gave."""
+        for _ in range(self.settings.iterations - 1):
+            step(module, inputs, collect_outputs=False)
+        return step(module, inputs, collect_outputs=True)
+
+    def describe(self, outcome: ExperimentOutcome) -> ExperimentOutcome:
+        """Add to an outcome what the workbench knows."""
+        outcome.batch_size = self.batch_size
+        outcome.facts["module_training"] = self.module.training
+        if self.artifact_errors:
+            outcome.facts["artifact_error"] = "; ".join(self.artifact_errors)
+        if self.settings.timing:
+            outcome.facts["timing"] = torch._dynamo.utils.calculate_time_spent()
+        if self.settings.device == "cuda":
+            outcome.hardware = torch.cuda.get_device_name()
+        return outcome
+
+
+def build(ref: ModelRef, batch_size: int) -> Loaded:
+    """Call a model's builder.
+
+    Raises: StageFailed; NotAvailable where the library lacks the model.
+    """
+    from compileboard.collectors.bench.plan.models import NotAvailable
+
+    module, _, function = ref.builder.partition(":")
+    try:
+        builder = getattr(import_module(module), function)
+        reset_rng_state()
+        loaded = builder(batch_size) if ref.argument is None else builder(batch_size, ref.argument)
+    except NotAvailable:
+        raise
+    except FAILURES as error:
+        raise StageFailed("model_fail_to_load") from error
+    if not isinstance(loaded, Loaded):
+        raise StageFailed("model_fail_to_load") from TypeError(
+            f"{ref.builder} returned {type(loaded).__name__}; expected compileboard.collectors.bench.loaded.Loaded"
+        )
+    return loaded
+
+
+def is_oom(error: BaseException) -> bool:
+    """Tell whether an error says that memory ran out, the GPU's or the machine's."""
+    if isinstance(error, (torch.cuda.OutOfMemoryError, MemoryError)):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
+
+
+def _oom_or(reason: str, error: BaseException, oom: str = "OOM") -> str:
+    return oom if is_oom(error) else reason
+
+
+def _channels_last(it: Any) -> Any:
+    if isinstance(it, torch.Tensor) and it.dim() == 4:
+        return it.to(memory_format=torch.channels_last)
+    return it
+
+
+@contextlib.contextmanager
+def failing_as(reason: str, oom: str = "OOM") -> Any:
+    """Give whatever fails inside its status.
+
+    Raises: StageFailed.
+    """
+    try:
+        yield
+    except StageFailed:
+        raise
+    except FAILURES as error:
+        raise StageFailed(_oom_or(reason, error, oom)) from error
+
+
+def eagerly() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which nothing that is compiled runs compiled."""
+    set_stance = getattr(torch.compiler, "set_stance", None)  # from torch 2.6 on
+    return set_stance("force_eager") if set_stance else contextlib.nullcontext()
+
+
+def batch_dimension(tensor: torch.Tensor, batch_size: int) -> int | None:
+    """Return the first dimension that is as long as the batch.
+
+    Source: detect_and_mark_batch of upstream's benchmarks/dynamo/common.py.
+    """
+    return next((place for place, size in enumerate(tensor.shape) if size == batch_size), None)
+
+
+def mark_batch(bench: Workbench) -> None:
+    """Mark the batch of every input as dynamic, if that was asked for. A batch of 1 is left, as upstream leaves it.
+
+    Raises: NotAvailable in words if no input has the batch.
+    """
+    batch_size = bench.batch_size
+    if not bench.settings.dynamic_batch_only or batch_size == 1:
+        return
+    marked = 0
+    for tensor in _pytree.tree_leaves(bench.inputs):
+        place = batch_dimension(tensor, batch_size or 0) if isinstance(tensor, torch.Tensor) else None
+        if place is not None:
+            torch._dynamo.maybe_mark_dynamic(tensor, place)
+            marked += 1
+    if not marked:
+        raise NotAvailable(f"--dynamic-batch-only: no input has a dimension of the batch size, {batch_size}")

@@ -1,0 +1,183 @@
+"""`bench`: choose the models, measure each in a process of its own, record, and sum up."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+
+from compileboard.collectors.bench import suites
+from compileboard.collectors.bench.execution.diff_branch import measure_both
+from compileboard.collectors.bench.execution.runner import Checkout, Job, Say, finish, measure
+from compileboard.collectors.bench.plan.models import ModelRef, select
+from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
+from compileboard.collectors.bench.plan.resume import find_before
+from compileboard.collectors.bench.plan.settings import BenchSettings, for_experiments, list_torch_variables
+from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
+from compileboard.collectors.bench.report.upstream_files import read_baseline
+from compileboard.collectors.bench.suites.user import parse_only
+from compileboard.collectors.pipeline.live import Request
+from compileboard.collectors.terminal.command_hints import collector_command
+
+
+def bench_command(arguments: argparse.Namespace, say: Say) -> int:
+    """Run the command; 0 if anything was measured, 1 if all failed.
+
+    Raises: ValueError in words for what cannot be asked for; StoreError.
+    """
+    if arguments.list:
+        return list_models(choose_models(arguments))
+    if arguments.diff_branch is not None:
+        return measure_both(arguments, make_job, say)
+    job = make_job(arguments, Checkout(), {})
+    if not job.plan:
+        say(f"part {arguments.partition_id} of {arguments.total_partitions} has no models; there is nothing to measure")
+        return 0
+    before = None if arguments.resume is None else find_before(arguments.db, job.identity, arguments.resume)
+    return finish(measure(job, arguments, before, say), arguments, say)
+
+
+def make_output(folder: str | None) -> None:
+    """Make the folder that files are to be left in and try it: hours of measuring come before the first file.
+
+    Raises: ValueError in words if nothing can be written there.
+    """
+    if folder is None:
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        found = "it is a file" if os.path.isfile(folder) else error.strerror or str(error)
+        raise ValueError(
+            f"--output-directory {folder}: expected a folder that files can be written to; {found}"
+        ) from error
+
+
+def make_job(arguments: argparse.Namespace, place: Checkout, tags: dict[str, str]) -> Job:
+    """Make of the arguments what one run measures.
+
+    Raises: ValueError in words for what cannot be asked for.
+    """
+    experiments = tuple(dict.fromkeys(arguments.experiments or ["performance"]))
+    chosen, settings = choose_models(arguments), for_experiments(settings_of(arguments, place.environment), experiments)
+    plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
+    if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
+        check_backend(settings.backend)
+    check_settings(settings)
+    make_output(arguments.output_directory)
+    identity = "" if tags else plan_hash(chosen, experiments, settings)  # a comparison is not gone on with
+    request = request_of(arguments, chosen, tags)
+    return Job(plan, settings, request, identity, place, read_baseline(arguments.baseline))
+
+
+def choose_models(arguments: argparse.Namespace) -> list[ModelRef]:
+    """Return the models that were asked for, in their order.
+
+    Raises: ValueError if there are none.
+    """
+    names = arguments.suite or ["builtin"]
+    user = arguments.only is not None and ":" in arguments.only
+    models = parse_only(arguments.only, suite=arguments.suite[0] if arguments.suite else None) if user else None
+    found = select(
+        suites.list_models(names) if models is None else models,
+        filter=arguments.filter or (),
+        exclude=arguments.exclude or (),
+        exclude_exact=arguments.exclude_exact or (),
+        only=None if user else arguments.only,
+        total_partitions=arguments.total_partitions,
+        partition_id=arguments.partition_id,
+    )
+    if not found and arguments.total_partitions == 1:
+        raise ValueError(
+            f"no model of {', '.join(names)} is chosen; `{collector_command('bench', '--list')}` names them all"
+        )
+    return found
+
+
+def list_models(models: list[ModelRef]) -> int:
+    """Print the models, a line each."""
+    suite_width = max((len(it.suite) for it in models), default=0)
+    width = max((len(it.name) for it in models), default=0)
+    for ref in models:
+        print(f"{ref.suite:<{suite_width}}  {ref.name:<{width}}  {ref.family}".rstrip())
+    for suite in dict.fromkeys(it.suite for it in models):
+        why_not = suites.missing(suite)
+        if why_not:
+            print(f"{suite}: {why_not}", file=sys.stderr)
+    return 0
+
+
+def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> BenchSettings:
+    """Make the settings of the arguments.
+
+    Raises: ValueError where two of them cannot go together.
+    """
+    device = arguments.device or ("cuda" if _has_gpu() else "cpu")
+    mode = arguments.mode_of or "inference"
+    if arguments.freezing and mode == "training":
+        raise ValueError("--freezing inlines the weights, which training changes; it goes with --inference")
+    if arguments.nopython and mode == "training":
+        raise ValueError(
+            "--nopython makes the break at backward() an error, which every training step has, as upstream's"
+        )
+    if arguments.compile_mode and arguments.backend != "inductor":
+        raise ValueError(f"--mode is inductor's; the backend is {arguments.backend}")
+    if arguments.compile_mode and arguments.disable_cudagraphs and device == "cuda":
+        raise ValueError(
+            f"--mode {arguments.compile_mode} says itself whether there are CUDA graphs; expected it without"
+            " --disable-cudagraphs, or --mode max-autotune-no-cudagraphs"
+        )
+    for pair in arguments.inductor_config or ():
+        if not re.match(r"[^=\s]+=", pair):
+            raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
+    same = {
+        name: getattr(arguments, name)
+        for name in BenchSettings.__dataclass_fields__
+        if hasattr(arguments, name) and name not in ("mode", "dtype", "device", "repeat", "inductor_config")
+    }
+    output = arguments.output_directory
+    return BenchSettings(
+        **{
+            **same,
+            "mode": mode,
+            "dtype": arguments.dtype or "float32",
+            "device": device,
+            "repeat": 3 if arguments.quick else arguments.repeat,
+            "inductor_config": tuple(arguments.inductor_config or ()),
+            "output_directory": os.path.abspath(output) if output else None,
+            "timeout_s": arguments.timeout,
+            "environment": list_torch_variables(environment),
+        }
+    )
+
+
+def _has_gpu() -> bool:
+    """Tell whether a GPU can be used, without importing torch: asking for its list needs the driver alone."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not shutil.which("nvidia-smi"):
+        return False
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return listed.returncode == 0 and b"GPU" in listed.stdout
+
+
+def request_of(arguments: argparse.Namespace, models: list[ModelRef], tags: dict[str, str]) -> Request:
+    """Describe the run: its name and suite are the models' suites."""
+    names = list(dict.fromkeys(ref.suite for ref in models))
+    return Request(
+        command=[],
+        database=arguments.db,
+        name=arguments.name or f"bench {'+'.join(names)}",
+        suite=names[0] if len(names) == 1 else None,
+        tags={**dict(arguments.tag), **tags},
+        level=arguments.level,
+        keep_source=not arguments.no_source,
+    )

@@ -1,0 +1,274 @@
+"""Say what this machine, torch and environment can and cannot record, and why."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.runs.facts import gpu_facts
+from compileboard.collectors.runs.opening import joined_run_id
+from compileboard.collectors.spool.folders import list_set_aside, spool_root
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.errors import StoreError, StoreMissing
+from compileboard.collectors.terminal import command_hints
+
+OLDEST_TORCH, NEWEST_TORCH = (2, 4), (2, 13)
+LOW_DISK_BYTES = 1 << 30
+PROBE_TIMEOUT_S = 120
+PROBE = """
+import importlib.metadata, json, runpy, sys, torch, torch._dynamo
+torch_compat = runpy.run_path(sys.argv[1])
+def version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+cuda = torch.version.cuda
+print(json.dumps({
+    "capabilities": torch_compat["probe"](),
+    "hip": torch.version.hip,
+    "cuda": cuda,
+    "cudnn": torch.backends.cudnn.version() if cuda else None,
+    "triton": version("triton") or version("pytorch-triton"),
+    "device_count": torch.cuda.device_count(),
+}))
+"""
+TORCH_COMPAT = Path(__file__).resolve().parent.parent / "observe" / "torch_compat.py"  # needs nothing else of ours
+# What a tester calls what torch_compat calls a capability.
+RECORDED = {
+    "metrics": "compile records",
+    "events": "graph breaks and recompiles",
+    "compile_context": "compile ids",
+    "counters": "final counters",
+    "compile_times": "compile phases",
+    "cudagraph_skips": "cudagraph skips",
+    "graph_calls": "exceptions of compiled code",
+    "backward_calls": "exceptions of compiled backwards",
+    "skip_code": "dynamo kept out of the collector's own code",
+    "config_defaults": "changed settings",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """Hold one finding. `mark` is ok, note or fails."""
+
+    mark: str
+    subject: str
+    finding: str
+
+
+# What no look at this machine can tell.
+LIMITS = (
+    Check("note", "out of reach", "python -I, -S and -E, and interpreters that drop PYTHONPATH, run unobserved"),
+    Check(
+        "note",
+        "containers",
+        "a container is another machine: install CompileBoard in its image and put `run` inside it",
+    ),
+    Check(
+        "note",
+        "other nodes",
+        "each starts its own `run`; with one COMPILEBOARD_RUN_ID on all they are one run, without it one run each",
+    ),
+    Check(
+        "note",
+        "--level full",
+        "adds torch's own trace log: graphs, generated code, guards and a timeline; compiles slow by about a tenth",
+    ),
+)
+
+
+def examine(database: str) -> list[Check]:
+    """Look at everything that recording depends on; leaves everything as it was."""
+    environment = dict(os.environ)
+    return [
+        Check(
+            "ok" if sys.version_info >= (3, 10) else "fails", "python", f"{sys.version.split()[0]} ({sys.executable})"
+        ),
+        *_torch_checks(),
+        *_gpu_checks(environment),
+        sqlite_check(sqlite3.sqlite_version),
+        _sqlite_utils_check(),
+        _database_check(database),
+        spool_check(spool_root(environment)),
+        *set_aside_checks(environment),
+        *environment_checks(environment),
+        *LIMITS,
+    ]
+
+
+def _torch_checks() -> list[Check]:
+    if importlib.util.find_spec("torch") is None:
+        return [Check("fails", "torch", "is not installed for this python; run doctor with the python of your program")]
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return [Check("note", "torch", "does not say its version: it was not installed by pip"), *_probe_checks()]
+    numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+    if numbers < OLDEST_TORCH:
+        return [Check("fails", "torch", f"{version} is too old; CompileBoard records torch 2.4 and newer")]
+    newer = numbers > NEWEST_TORCH
+    said = f"{version} is newer than what was tested (2.13)" if newer else version
+    return [Check("note" if newer else "ok", "torch", said), *_probe_checks()]
+
+
+def _probe_checks() -> list[Check]:
+    """Ask torch itself, in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE, str(TORCH_COMPAT)],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return [Check("fails", "torch._dynamo", f"was not imported within {PROBE_TIMEOUT_S} s")]
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        return [Check("fails", "torch._dynamo", f"cannot be imported: {last[0]}")]
+    facts = json.loads(done.stdout.splitlines()[-1])
+    return [build_check(facts), *capability_checks(facts["capabilities"])]
+
+
+def build_check(facts: dict[str, Any]) -> Check:
+    """Say what the torch found can compile for."""
+    platform = f"CUDA {facts['cuda']}" if facts["cuda"] else f"ROCm {facts['hip']}" if facts["hip"] else None
+    if platform is None:
+        return Check("note", "torch build", "without CUDA: compiles for the CPU are recorded, there are none for a GPU")
+    words = [platform]
+    if facts["cudnn"]:
+        words.append(f"cuDNN {facts['cudnn']}")
+    words.append(f"triton {facts['triton']}" if facts["triton"] else "no triton: inductor cannot compile for the GPU")
+    count = facts["device_count"]
+    words.append(f"{count} usable GPU{'' if count == 1 else 's'}")
+    return Check("ok" if facts["triton"] and count else "note", "torch build", ", ".join(words))
+
+
+def capability_checks(answers: dict[str, str]) -> list[Check]:
+    """Say what this torch lets be recorded."""
+    said = {"ok": "recorded", "later": "recorded once inductor is loaded"}
+    return [
+        Check(
+            "ok" if answer in said else "note",
+            RECORDED.get(capability, capability.replace("_", " ")),
+            said.get(answer, answer),
+        )
+        for capability, answer in answers.items()
+    ]
+
+
+def _gpu_checks(environment: dict[str, str]) -> list[Check]:
+    if shutil.which("nvidia-smi") is None:
+        return [Check("note", "gpu", "there is no nvidia-smi: runs are recorded without a GPU's name")]
+    gpus = gpu_facts(environment)
+    if not gpus:
+        return [Check("note", "gpu", "nvidia-smi names no visible GPU")]
+    return [Check("ok", "gpu", f"{gpu['name']}, driver {gpu['driver_version']}") for gpu in gpus]
+
+
+def sqlite_check(version: str) -> Check:
+    """Name the SQLite builds that can damage a WAL database when two connections check-point it at once.
+
+    Source: https://sqlite.org/wal.html#walresetbug
+    """
+    numbers = tuple(int(part) for part in version.split("."))
+    fixed = numbers >= (3, 51, 3) or (numbers[:2] == (3, 50) and numbers >= (3, 50, 7))
+    fixed = fixed or (numbers[:2] == (3, 44) and numbers >= (3, 44, 6)) or numbers < (3, 7, 0)
+    if fixed:
+        return Check("ok", "sqlite", version)
+    return Check(
+        "note",
+        "sqlite",
+        f"{version} has the rare WAL-reset bug, which can damage a database that several processes write at once. "
+        "CompileBoard folds the WAL back seldom and reads a run again before its spool goes. To be rid of it, use a "
+        "python with SQLite 3.51.3 or newer (3.50.7 and 3.44.6 are mended too): upgrade libsqlite3 or that python",
+    )
+
+
+def _sqlite_utils_check() -> Check:
+    if importlib.util.find_spec("sqlite_utils") is None:
+        return Check("fails", "sqlite-utils", "is not installed; databases cannot be made: pip install sqlite-utils")
+    return Check("ok", "sqlite-utils", importlib.metadata.version("sqlite-utils"))
+
+
+def _database_check(database: str) -> Check:
+    try:
+        connection = open_reader(database)
+    except StoreMissing:
+        return Check("ok", "database", f"{database} is not there yet; the first run makes it")
+    except StoreError as error:
+        return Check("fails", "database", str(error))
+    count = connection.execute("select count(*) from runs").fetchone()[0]
+    connection.close()
+    return Check("ok", "database", f"{database} holds {count} run{'' if count == 1 else 's'}")
+
+
+def spool_check(root: Path) -> Check:
+    """Make a folder where spools go, and take it away again: permissions do not tell everything."""
+    missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+    try:
+        try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.rmdir(tempfile.mkdtemp(prefix=".doctor-", dir=root))
+            free = shutil.disk_usage(root).free
+        finally:
+            with suppress(OSError):  # stops at the first that was there, or that somebody uses now
+                for folder in missing:
+                    folder.rmdir()
+    except OSError as error:
+        advice = "set COMPILEBOARD_HOME to a folder on a local disk that may be written"
+        return Check("fails", "spool", f"{root} cannot be written: {error.strerror or error}; {advice}")
+    if free < LOW_DISK_BYTES:
+        return Check("note", "spool", f"only {free >> 20} MiB are free where {root} is")
+    waiting = len(list(root.glob("*/run.json"))) if root.is_dir() else 0
+    runs = f", {waiting} {'run waits' if waiting == 1 else 'runs wait'} to be recorded" if waiting else ""
+    return Check("ok", "spool", f"{root}{runs}")
+
+
+def set_aside_checks(environment: Mapping[str, str]) -> list[Check]:
+    """Name the runs that could not be recorded."""
+    return [
+        Check(
+            "note",
+            "set aside",
+            f"{one.name}: {one.reason}; `{command_hints.collector_command('retry', one.name)}` tries again",
+        )
+        for one in list_set_aside(environment)
+    ]
+
+
+def environment_checks(environment: dict[str, str]) -> list[Check]:
+    """Say what in the environment changes what can be seen."""
+    checks = []
+    for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
+        value = environment.get(name, "")
+        if value == "1":
+            finding = "is 1: torch.compile does nothing, so there is nothing to record; unset it"
+            checks.append(Check("fails", name, finding))
+        elif value not in ("", "0"):  # torch/_dynamo/config.py and eval_frame.py compare with "1"
+            checks.append(Check("note", name, f"is {value!r}: torch takes only 1 for off, so it compiles; use 0 or 1"))
+    try:
+        if joined := joined_run_id(environment):
+            checks.append(Check("note", "COMPILEBOARD_RUN_ID", f"is set: `run` joins run {joined}"))
+    except ValueError as error:
+        checks.append(Check("fails", "COMPILEBOARD_RUN_ID", str(error).removeprefix("COMPILEBOARD_RUN_ID ")))
+    for name, finding in (
+        ("TORCH_TRACE", "is set: your trace is left as it is; compiles pay for it"),
+        ("PYTHONHOME", "is set: other interpreters the program starts may not find us"),
+    ):
+        if environment.get(name):
+            checks.append(Check("note", name, finding))
+    return checks

@@ -1,0 +1,277 @@
+"""`import`: find the logs and the files of results, bring them into the database, say what came of it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from compileboard.collectors.cli.indexing import index_after
+from compileboard.collectors.contract.rejects import KINDS, Reject
+from compileboard.collectors.pipeline.import_progress import Budget, ProgressLines
+from compileboard.collectors.pipeline.log_loader import APART_US, Imported, Loader, LoadOptions, Progress, await_log
+from compileboard.collectors.pipeline.log_loader import follow as go_on
+from compileboard.collectors.pipeline.result_import import load_results
+from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
+from compileboard.collectors.sources.streams import Limits, NoSuchLog
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.terminal import command_hints
+
+REJECTED = 1
+SLOW_BYTES = 4 << 20  # files of results above this are said to take a while
+
+Say = Callable[[str], None]
+
+
+def import_paths(
+    paths: list[str],
+    database: str,
+    options: LoadOptions,
+    *,
+    say: Say,
+    latest: bool = False,
+    follow: bool = False,
+    strict: bool = False,
+    index: bool = True,
+    limits: Limits = NO_LIMITS,
+    names: Mapping[str, str] = NO_NAMES,
+    lines: ProgressLines | None = None,
+) -> int:
+    """Import the paths, each as a run of its own but for the logs of one folder; return the exit code.
+
+    Raises: ValueError where there is no log, StoreError, OSError.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)  # records come and go by the thousand, and none of them in circles
+    if follow and len(paths) > 1:
+        raise ValueError("--follow takes one PATH and several were given; give the folder that the logs are in.")
+    if follow and paths == ["-"]:
+        raise ValueError("--follow takes a log or a folder; standard input is read to its end without it.")
+    find = partial(find_sources, latest=latest, limits=limits, names=names)
+    # What is not there is said before anything is written.
+    groups = [] if follow else join_folders([find(path) for path in paths])
+    # Who bounds an import serves the database that it goes into: it is there.
+    with closing(open_writer(database, create=lines is None)) as connection:
+        migrate_connection(connection)
+        budget = Budget(connection, limits)
+        if lines is not None:
+            budget.listen()
+        importing = _Importing(connection, database, options, say, lines, index, budget)
+        if follow:
+            importing.follow(paths[0], partial(find, paths[0]))
+        for group in groups:
+            if group.sources:
+                importing.read_logs(group)
+        for group in groups:
+            if group.results and not latest:
+                importing.read_results(group)
+    return REJECTED if strict and importing.rejected else 0
+
+
+@dataclass
+class _Importing:
+    """Bring one group after another into a database, and say what came of each."""
+
+    connection: sqlite3.Connection
+    database: str
+    options: LoadOptions
+    say: Say
+    lines: ProgressLines | None
+    index: bool
+    budget: Budget
+    rejected: bool = False
+    _came: dict[str, list[str]] = field(default_factory=dict)  # the runs of each group
+
+    def follow(self, path: str, find: Callable[[], SourceGroup]) -> None:
+        loader = await_log(path, find, self._begin, self.say)
+        self._read(loader, find)
+
+    def read_logs(self, group: SourceGroup) -> None:
+        try:
+            loader = self._begin(group)
+        except NoSuchLog as error:
+            if not group.results:
+                raise
+            self.say(str(error))
+        else:
+            self._read(loader)
+
+    def read_results(self, group: SourceGroup) -> None:
+        began_s = time.monotonic()
+        show = _progress_line(group, group.results)
+        size_bytes = sum(source.size_bytes or 0 for source in group.results)
+        if size_bytes > SLOW_BYTES:
+            self.say(f"{group.label}: {size_bytes / 1e6:,.0f} MB of results; each 100,000 rows take minutes")
+        most_records = self.budget.limits.records
+        found = load_results(self.connection, self.database, group, self.options, show, most_records=most_records)
+        for number, done in enumerate(found):
+            self.budget.check(group.label, done.record_count)
+            # What was passed over is said once, of the group.
+            self._report(done, replace(group, ignored=[]) if number or group.sources else group, began_s)
+            began_s = time.monotonic()
+
+    def _begin(self, group: SourceGroup) -> Loader:
+        return Loader(self.connection, self.database, group, self.options)
+
+    def _read(self, loader: Loader, follow: Callable[[], SourceGroup] | None = None) -> None:
+        began_s = time.monotonic()
+        try:
+            show = self.lines.begin(loader.group, loader.imported) if self.lines else _progress_line(loader.group)
+            done = loader.read(self.budget.watch(loader.group.label, lambda: loader.imported.record_count, show))
+            if follow is not None and not done.deleted:
+                self.say(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
+                go_on(loader, follow, show)
+        finally:
+            loader.finish()
+        self._report(done, loader.group, began_s)
+
+    def _report(self, done: Imported, group: SourceGroup, began_s: float) -> None:
+        self.say(_outcome(done, time.monotonic() - began_s, self.database))
+        remarks = _remarks(done, group)
+        others = [it for it in self._came.setdefault(group.label, []) if it != done.run_id]
+        self._came[group.label].append(done.run_id)
+        if self.lines and others:  # who reads the lines keeps the last one
+            remarks.append(f"there are {len(others) + 1} runs in it; the others are {', '.join(others[-5:])}")
+        for line in [*remarks, *_damage(done)]:
+            self.say(line)
+        if self.lines:
+            # The counts by kind go with them, and they name no file.
+            kinds = sorted(done.rejects.by_kind.items())
+            places = [f"{KINDS.get(kind, kind)}: first {_place(it)}" for kind, it in kinds if it.file_label]
+            self.lines.end(done, [*remarks, *places])
+        if self.index and not done.deleted:
+            index_after(self.connection, done.run_id, self.say)
+        self.rejected |= bool(done.rejects.total) or done.deleted
+
+
+def join_folders(groups: list[SourceGroup]) -> list[SourceGroup]:
+    """Make one group of the logs that were given one by one and lie in one folder: `import /tmp/trace/*.log`."""
+    joined: dict[object, SourceGroup] = {}
+    for number, group in enumerate(groups):
+        files = [*group.sources, *group.results]
+        path = files[0].path if len(files) == 1 else None
+        folder = path.resolve().parent if path is not None else None
+        first = joined.get(folder) if folder is not None else None
+        if first is None:
+            joined[folder or number] = group
+        else:
+            joined[folder] = SourceGroup(
+                str(folder.name if folder else ""),
+                [*first.sources, *group.sources],
+                results=[*first.results, *group.results],
+            )
+    return list(joined.values())
+
+
+def read_names(path: str | None) -> Mapping[str, str]:
+    """Read what files are called where that is not their name on disk.
+
+    Raises: ValueError if it is no JSON object of texts; OSError.
+    """
+    if path is None:
+        return NO_NAMES
+    names = json.loads(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(names, dict) or not all(isinstance(it, str) for it in names.values()):
+        raise ValueError(f"{path}: expected a JSON object of texts, what a file is called by its name on disk")
+    return names
+
+
+def _outcome(done: Imported, took_s: float, database: str) -> str:
+    if done.deleted:
+        return (
+            f"{done.name}: run {done.run_id} was deleted from this database, so its log is left out; "
+            "--again imports it all the same"
+        )
+    show = command_hints.collector_command("show", done.run_id, database=database)
+    if done.result_count is not None and (done.record_count or not done.known_run):
+        new = "new " if done.known_run else ""
+        breaks = f" and {_count(done.break_count, 'graph break')}" if done.break_count else ""
+        return (
+            f"{done.name}: {_count(done.result_count, f'{new}result')}{breaks} of {_logs(done)} in run {done.run_id}; "
+            f"{show}"
+        )
+    if done.known_run and not done.record_count:
+        return f"{done.name}: nothing new; {_logs(done)} of run {done.run_id} had been imported; {show}"
+    rate = f", {done.read_bytes / 1e6 / took_s:.0f} MB/s" if took_s > 0.05 else ""
+    new = "new records" if done.known_run else "records"
+    return (
+        f"{done.name}: {done.record_count:,} {new} of {_logs(done)} in run {done.run_id} "
+        f"({done.read_bytes / 1e6:.1f} MB in {took_s:.1f} s{rate}); {show}"
+    )
+
+
+def _remarks(done: Imported, group: SourceGroup) -> list[str]:
+    remarks = []
+    if done.with_source:
+        remarks.append(
+            "the log was imported with its source before, which stays; delete the run and use --again to drop it"
+        )
+    if done.without_payloads:
+        remarks.append(
+            "the log was imported without its texts before and goes on so; delete the run and use --again to have them"
+        )
+    for label, run_id in done.elsewhere:
+        remarks.append(
+            f"{label} is in run {run_id}, imported by itself before, and stays there; delete that run and import the "
+            "folder with --again to have one run of both"
+        )
+    for label, run_id in done.also_in:
+        remarks.append(
+            f"{label} was imported by itself before, as run {run_id}, which stays; delete it if it is one too many"
+        )
+    if done.apart:
+        remarks.append(
+            f"the logs lie apart: some began more than {APART_US // 60_000_000} minutes after all others had ended; if "
+            "they are of several jobs, delete the run and import each by itself (--latest takes the newest)"
+        )
+    if group.ignored:
+        names = ", ".join(group.ignored[:3]) + (" …" if len(group.ignored) > 3 else "")
+        remarks.append(f"passed over, being neither trace logs nor benchmark results: {names}")
+    return remarks
+
+
+def _damage(done: Imported) -> list[str]:
+    said = []
+    for kind, reject in sorted(done.rejects.by_kind.items()):
+        where = f", first {_place(reject)}" if reject.first_line or reject.file_label else ""
+        said.append(f"{reject.count} × {KINDS.get(kind, kind)}{where}")
+    return said
+
+
+def _place(reject: Reject) -> str:
+    line = f"at line {reject.first_line}" if reject.first_line else ""
+    of = "of" if line else "in"
+    return f"{line} {of} {reject.file_label}".strip() if reject.file_label else line
+
+
+def _logs(done: Imported) -> str:
+    return _count(done.log_count, "log" if done.result_count is None else "file")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _progress_line(group: SourceGroup, sources: list[LogSource] | None = None) -> Progress:
+    """Count megabytes on a terminal, once in a while."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return lambda _bytes: None
+    total = sum(source.size_bytes or 0 for source in (group.sources if sources is None else sources))
+    last_s = [time.monotonic()]
+
+    def show(read_bytes: int) -> None:
+        if time.monotonic() - last_s[0] > 0.25:
+            last_s[0] = time.monotonic()
+            of = f" of {total / 1e6:,.0f}" if total else ""
+            sys.stderr.write(f"\r{group.label}: {read_bytes / 1e6:,.0f}{of} MB \x1b[K\r")
+            sys.stderr.flush()
+
+    return show

@@ -1,0 +1,84 @@
+"""`index`: put into the search index what is not in it yet, and say how far that is."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.search_index import Progress, index_run, list_pending
+from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.terminal.run_summary import find_run
+
+Say = Callable[[str], None]
+
+
+def index_runs(database: str, run_ids: Sequence[str], *, say: Say) -> int:
+    """Index the given runs, or all that have something new; return the exit code.
+
+    Raises: StoreError if the database is missing or cannot be written; ValueError for a run that is not there.
+    """
+    open_reader(database).close()  # refuses a missing or older one before a writer could make it
+    with closing(open_writer(database)) as connection:
+        wanted = [_find(connection, given, database) for given in run_ids] or list_pending(connection)
+        if not wanted:
+            say(f"{database}: every run is in the search index")
+        for place, run_id in enumerate(wanted, 1):
+            where = f"{place} of {len(wanted)}: " if len(wanted) > 1 else ""
+            say(index_one(connection, run_id, where=where) or f"{where}run {run_id}: nothing new")
+        checkpoint(connection)
+    return 0
+
+
+def _find(connection: sqlite3.Connection, given: str, database: str) -> str:
+    found = find_run(connection, given)
+    if found is None:
+        raise ValueError(
+            f"there is no run {given!r} in {database}; `{collector_command('list', database=database)}` names them"
+        )
+    return found
+
+
+def index_one(connection: sqlite3.Connection, run_id: str, *, where: str = "") -> str | None:
+    """Index one run and say what that was; None if there was nothing new.
+
+    Raises: StoreError; what was indexed before is kept.
+    """
+    began_s = time.monotonic()
+    done = index_run(connection, run_id, progress=_progress_line(where))
+    if not done.complete:
+        return f"{where}run {run_id} was deleted meanwhile"
+    if not done.document_count:
+        return None
+    took_s = time.monotonic() - began_s
+    texts = "1 text" if done.document_count == 1 else f"{done.document_count:,} texts"
+    return f"{where}run {run_id}: {texts} ({done.text_bytes / 1e6:.1f} MB) put into the search index in {took_s:.1f} s"
+
+
+def index_after(connection: sqlite3.Connection, run_id: str, say: Say) -> None:
+    """Index a run that was just imported, and say so if there was anything; what goes wrong is for a later command."""
+    try:
+        said = index_one(connection, run_id)
+    except StoreError as error:
+        said = f"not in the search index yet: {error}"
+    if said:
+        say(said)
+
+
+def _progress_line(where: str) -> Progress:
+    """Count megabytes on a terminal, once in a while."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return lambda _bytes: None
+    last_s = [time.monotonic()]
+
+    def show(text_bytes: int) -> None:
+        if time.monotonic() - last_s[0] > 0.25:
+            last_s[0] = time.monotonic()
+            sys.stderr.write(f"\r{where}indexing: {text_bytes / 1e6:,.0f} MB \x1b[K\r")
+            sys.stderr.flush()
+
+    return show

@@ -1,0 +1,132 @@
+"""Take the user's source lines out of what torch wrote, so that what is left still tells breaks and causes apart.
+
+Each line becomes `<source withheld 3fa9c1d2e4b5>`, the start of the SHA-256 of the stripped line: `hashing.source_hash`
+reads it back, and fingerprints are the same with and without the source. Paths, names, numbers and torch's words stay.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from .fingerprints import source_hash
+
+_FILE = re.compile(r'^(?P<indent>[ \t]*)(?:-\s*)?File ".*?", line \d+(?:, in .*)?$')
+_MARKS = re.compile(r"^[\s^~]+$")
+# "k == 1      # x = self.l(x) * k  # models.py:83 in forward": the middle part is the user's line.
+# A guard of several places has them all: "… (utils.py:42 in run_node) and y = k + 1  # models.py:84 in forward".
+# What a data-dependent guard was "Caused by: if n > 0:  # models.py:85 in forward (torch/…)" begins its line.
+_COMMENT = re.compile(
+    r"(?P<before>\s{2}# |\([^\s()]+:\d+ in [^\s()]+\) and |^\s*Caused by: )"
+    r"(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+?:\d+ in [^\s()]+)"
+)
+_LONG_LINE = 20_000  # torch writes none with a comment; a made one would take for ever to look through
+# How FX prints where a node came from, in graphs and in 2.13's hints: # File "m.py", line 3, in f, code: y = x + 1
+_NODE = re.compile(r"(?P<before># File:? .*?, code: )(?P<code>.*\S)")
+# Structured stacks carry the line under `loc`; SyntaxError's text and a frame's `code` are the same thing.
+_CODE_KEYS = frozenset(("loc", "code", "source_line"))
+
+_INTERPRETER = re.compile(r"(?:i?python|pypy|(?:ba|da|z|k|fi)?sh)[\d.]*t?")
+# -c CODE, with other letters before it (bash -lc), or Python's -cCODE.
+_CODE_OPTION = re.compile(r"(?P<option>-(?![mWX])[A-Za-z]*?c)(?P<code>.*)", re.DOTALL)
+_VALUE_OPTIONS = frozenset(("-X", "-W", "-o", "--check-hash-based-pycs", "--rcfile", "--init-file"))
+
+
+def redact_line(line: str) -> str:
+    """Replace one source line, keeping its indentation."""
+    hashed = source_hash(line)
+    if hashed is None:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    return f"{indent}<source withheld {hashed}>"
+
+
+def redact_source(value: Any) -> Any:
+    """Replace every line of the user's source in a text, or in all texts of a JSON value."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, dict):
+        # torch's counters have the text of a graph break, with the user's line, as a key.
+        return {redact_source(key): _entry(key, entry) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        return tuple(redact_source(entry) for entry in value)  # it may be a key
+    if isinstance(value, list | set | frozenset):
+        return [redact_source(entry) for entry in value]
+    return value
+
+
+def redact_code(argv: list[str]) -> list[str]:
+    """Replace the program in a command line: what follows the `-c` of a Python or a shell."""
+    kept = list(argv)
+    for place, word in enumerate(argv):
+        if _INTERPRETER.fullmatch(word.rsplit("/", 1)[-1]):
+            _redact_program(kept, place + 1)
+    return kept
+
+
+def _redact_program(words: list[str], place: int) -> None:
+    while place < len(words) and words[place].startswith("-") and words[place] != "-m":
+        found = _CODE_OPTION.fullmatch(words[place])
+        if found and found["code"]:
+            words[place] = found["option"] + _redacted(found["code"])
+            return
+        if found:
+            words[place + 1 : place + 2] = map(_redacted, words[place + 1 : place + 2])
+            return
+        place += 2 if words[place] in _VALUE_OPTIONS else 1
+
+
+def _redacted(code: str) -> str:
+    hashed = source_hash(code)
+    return code if hashed is None else f"<source withheld {hashed}>"
+
+
+def _entry(key: Any, value: Any) -> Any:
+    if key in _CODE_KEYS and isinstance(value, str):
+        return "\n".join(redact_line(line) for line in value.split("\n"))
+    return redact_source(value)
+
+
+def _text(text: str) -> str:
+    if 'File "' not in text and "# " not in text:
+        return text
+    if text[:1] in "[{":
+        nested = _nested(text)
+        if nested is not None:
+            return nested
+    lines = text.split("\n")
+    kept: list[str] = []
+    frame_indent: int | None = None  # of the last frame, while its source may follow
+    for line in lines:
+        frame = _FILE.match(line)
+        indent = len(line) - len(line.lstrip())
+        if frame:
+            frame_indent = len(frame["indent"])
+            kept.append(line)
+        elif frame_indent is not None and line.strip() and indent > frame_indent:
+            # A statement over several lines has several; carets under it show its length, not its text.
+            kept.append(line if _MARKS.match(line) else redact_line(line))
+        else:
+            frame_indent = None
+            kept.append(_in_comment(line) if "# " in line else line)
+    return "\n".join(kept)
+
+
+def _in_comment(line: str) -> str:
+    if len(line) > _LONG_LINE:
+        return redact_line(line)
+    if _NODE.search(line):
+        return _NODE.sub(lambda found: found["before"] + redact_line(found["code"]), line)
+    return _COMMENT.sub(lambda found: found["before"] + redact_line(found["code"]) + found["after"], line)
+
+
+def _nested(text: str) -> str | None:
+    """Redact a text that is itself JSON (torch writes recompile reasons as a list), and write it as torch does."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(json.dumps(redact_source(entry)) for entry in value) + "\n]"
+    return json.dumps(redact_source(value))

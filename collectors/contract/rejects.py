@@ -1,0 +1,89 @@
+"""The kinds of what a log had that could not be read, in words: for what reads logs and for what shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# Kinds that a later reading of the same log may do away with: only what the last one met counts.
+OF_LAST_READING = frozenset(("truncated", "damaged_file", "empty_log"))
+
+# kind -> what it means, in words for people
+KINDS: dict[str, str] = {
+    "stray_line": "a line that is no record",
+    "bad_json": "a record whose JSON cannot be read",
+    "bad_utf8": "a text that is not UTF-8; the bad bytes are replaced",
+    "wrong_md5": "a text that does not fit its md5; kept as it came",
+    "missing_text": "a record whose text is missing",
+    "bad_field": "a record with a missing or impossible value, which is left out; the rest of it is kept",
+    "refused": "a record that the database cannot take; left out",
+    "bad_envelope": "a record whose number, time, name or compile is impossible; left out",
+    "number_taken": "a record whose number another of its process has; left out",
+    "not_decoded": "a record that could not be decoded; left out",
+    "bad_event": "a line that is no event; left out",
+    "bad_fact": "a fact of the run that is impossible; taken as not recorded",
+    "not_asked": "a fact of the run that could not be asked for; not recorded",
+    "bad_log": "a log of torch's own that could not be read",
+    "unknown_file": "a stack frame whose file name is not in the log",
+    "too_large": "a record larger than 64 MiB; passed over",
+    "second_log": "another process's log in the same file; read as a process of its own",
+    "truncated": "a last record that is not whole; a longer copy of the log completes it",
+    "empty_log": "a file without a record",
+    "bad_row": "a row that does not fit its table's heading, or names no model; left out",
+    "bad_record": "a record of results without a model, a metric or a value; left out",
+    "not_finite": "a number that is not finite; kept as text, because it is no measurement",
+    "bad_number": "a text or a number below 0 where a count, a ratio or a time belongs; kept as text",
+    "duplicate_row": "a row that repeats what an earlier one said; the first is kept",
+    "duplicate_column": "a column whose name another one has; kept under a name of its own",
+    "conflict_marker": "a line that a merge conflict left behind",
+    "misplaced_phases": "compile phases that lie under another model's heading; left out: the JSON has them",
+    "no_result": "compile phases or raw timings of a model that no table beside them has; left out",
+    "too_large_file": "a file of results larger than 256 MiB; left out",
+    "wrong_separator": "a table that is separated by semicolons, tabs or bars; expected commas; left out",
+    "too_many_rows": "a file of results with more than 100,000 rows; those are read and the others left out: part it",
+    "unknown_table": "a table of which no column is known; left out",
+    "damaged_file": "an archive or a compressed file that cannot be read to its end",
+}
+
+
+EXAMPLE_CHARACTERS = 200
+
+
+@dataclass
+class Reject:
+    """Count one kind."""
+
+    count: int = 0
+    first_line: int | None = None
+    example: str | None = None
+    file_label: str | None = None  # which file the first is in, where several are counted together
+
+
+@dataclass
+class Rejects:
+    """Hold the counts of one log."""
+
+    by_kind: dict[str, Reject] = field(default_factory=dict)
+
+    def add(self, kind: str, line: int | None = None, example: bytes | str | None = None, count: int = 1) -> None:
+        """Count what was met at a line."""
+        reject = self.by_kind.setdefault(kind, Reject(0, line))
+        if not reject.count and example is not None:
+            text = example.decode("utf-8", "replace") if isinstance(example, bytes) else example
+            reject.example = text[:EXAMPLE_CHARACTERS].strip().encode("utf-8", "replace").decode()
+        reject.count += count
+
+    def count(self, kind: str) -> int:
+        """Say how many of a kind were met."""
+        found = self.by_kind.get(kind)
+        return found.count if found else 0
+
+    def add_file(self, label: str, others: Rejects) -> None:
+        """Count what was met in a file among others."""
+        for kind, met in others.by_kind.items():
+            self.add(kind, met.first_line, met.example, met.count)
+            self.by_kind[kind].file_label = self.by_kind[kind].file_label or label
+
+    @property
+    def total(self) -> int:
+        """Sum all kinds."""
+        return sum(reject.count for reject in self.by_kind.values())

@@ -1,0 +1,217 @@
+"""A graph break's text, as torch 2.5 to 2.13 write it, to its parts.
+
+Source: torch/_dynamo/symbolic_convert.py (log_graph_break), exc.py (format_graph_break_message,
+format_error_msg_verbose) and convert_frame.py (the frame that is skipped).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.collectors.contract.fingerprints import fingerprint, normalise_values, source_hash
+from compileboard.collectors.decode import break_registry
+from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
+from compileboard.collectors.decode.stacks import Frame, named_stack, parse_traceback, user_frame
+
+_PLACE = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d+)$", re.MULTILINE)
+_REASON = re.compile(r"^(?:Graph Break )?Reason: ", re.MULTILINE)
+_URL = re.compile(r"/gb/?(gb\d{2,6})\.html", re.IGNORECASE)
+_RAISED = re.compile(
+    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Unsupported|Exit|Interrupt|Warning)): ", re.MULTILINE
+)
+_UNSUPPORTED = re.compile(r"^(?:[\w.]+\.)?Unsupported: ", re.MULTILINE)
+_AFTER_STACK = re.compile(
+    r"^(?:Traceback \(most recent call last\):|NoneType: None|NOTE: the most recent `torch.compile`)", re.MULTILINE
+)
+_STACK_HEADS = (
+    "User code traceback:\n",
+    "The graph break occurred in the following user code:\n",
+    "from user code at:\n",
+    " The above exception occurred while processing the following code ",
+)
+_SKIPPED = re.compile(
+    r"\A(?:Graph break: skip\b|WON'T CONVERT\b)"
+    r"|torch\.compile (?:cannot properly resume|will skip tracing|intentionally decided to skip)"
+    r"|\bSkipping (?:the )?(?:function|frame) (?:and falling back to eager|because)"
+)
+_ANOTHER = re.compile(r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE)
+_UNCONVERTED = re.compile(r"\AWON'T CONVERT (?P<name>\S+) (?P<path>.+) line (?P<line>\d{1,9})$", re.MULTILINE)
+_FIELDS = (
+    ("operator", "Higher Order Operator: "),
+    ("explanation", "Explanation: "),
+    ("hint", "Hint: "),
+    ("context", "Developer debug context:"),
+    ("link", "For more details about this graph break"),
+)
+_WRAPPED = re.compile(
+    r"^(?:Encountered graph break when attempting to (?:trace|store)\b|Failed to handle graph break\b)"
+)
+
+
+@dataclass
+class BreakMessage:
+    """Hold what an `Unsupported` message says."""
+
+    head: list[str] = field(default_factory=list)  # paragraphs before the explanation
+    explanation: str | None = None
+    hints: list[str] = field(default_factory=list)
+    context: str | None = None
+    structured: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Give the paragraph that names what broke, without torch's wrapping around it."""
+        inner = [part for part in self.head if not _WRAPPED.match(part)]
+        for part in reversed(inner):
+            if break_registry.ids_of_type(part):
+                return part
+        return inner[-1] if inner else (self.head[-1] if self.head else "")
+
+
+def parse_message(text: str) -> BreakMessage:
+    """Split a graph break message into type, explanation, hints and developer context.
+
+    Where handling a break led to another one, the first is the cause; the other's explanation is put behind its own.
+    """
+    parts = _ANOTHER.split(text)
+    message = _parse_one(parts[0])
+    for part in parts[1:]:
+        other = _parse_one(part)
+        said = ": ".join(filter(None, (other.reason, other.explanation)))
+        message.explanation = "\n\n".join(filter(None, (message.explanation, said))) or None
+        message.hints += [hint for hint in other.hints if hint not in message.hints]
+    return message
+
+
+def _parse_one(text: str) -> BreakMessage:
+    message = BreakMessage()
+    target, gathered = "head", [""]
+
+    def close() -> None:
+        body = "\n".join(line.strip() for line in gathered).strip()
+        if target == "head":
+            message.head = [" ".join(p.split()) for p in re.split(r"\n\s*\n", body) if p.strip()]
+        elif target == "explanation":
+            message.explanation = body or None
+        elif target == "hint" and body:
+            message.hints.append(body)
+        elif target == "context":
+            message.context = body or None
+
+    for line in text.split("\n"):
+        stripped = line.lstrip()
+        found = next(((name, mark) for name, mark in _FIELDS if stripped.startswith(mark)), None)
+        # A field is indented by one or two spaces, what continues it by four.
+        if found and 1 <= len(line) - len(stripped) <= 2:
+            close()
+            target, mark = found
+            gathered = [stripped[len(mark) :]]
+            message.structured = True
+        else:
+            gathered.append(line)
+    close()
+    return message
+
+
+def _cut(text: str, start: int, *ends: str) -> str:
+    stops = [place for end in ends if (place := text.find(end, start)) >= 0]
+    return text[start : min(stops)] if stops else text[start:]
+
+
+def reason_text(text: str) -> str:
+    """Find the message inside a whole payload."""
+    found = _REASON.search(text)
+    if found and (found.start() == 0 or text.startswith(("Graph break", "torch.compile"))):
+        ends = ("\nUser code traceback:", "\nStack variable source attribution:", "\nTraceback (most recent call last)")
+        return _cut(text, found.end(), *ends).strip("\n").removeprefix("Unsupported: ")
+    # A skipped frame has no "Reason:"; what was raised says it. The last one is what dynamo acted on.
+    raised = list(_UNSUPPORTED.finditer(text)) or list(_RAISED.finditer(text))
+    if raised:
+        said = _cut(text, raised[-1].end(), "\n\nfrom user code:", "\n==========", "\nUser code traceback:").strip("\n")
+        kind = raised[-1].groupdict().get("type")
+        return f"{kind.rsplit('.', 1)[-1]}: {said}" if kind else said
+    first = text.strip().split("\n", 1)[0]
+    return first.removeprefix("Graph break: ").removesuffix("from user code at:").strip().rstrip(":")
+
+
+def user_stack(text: str) -> list[Frame]:
+    """Read the user's stack of a payload, outermost first, without dynamo's own traceback after it."""
+    for head in _STACK_HEADS:
+        start = text.find(head)
+        if start >= 0:
+            body = text[start + len(head) :]
+            after = _AFTER_STACK.search(body)
+            return parse_traceback(body[: after.start()] if after else body)
+    return []
+
+
+def _gb_id(text: str, gb_type: str | None) -> str | None:
+    # The frame's own reason comes first in the text; a nested one may be quoted after it.
+    found = _URL.search(text)
+    if found:
+        return found.group(1).upper()
+    ids = break_registry.ids_of_type(gb_type) if gb_type else ()
+    return ids[0] if len(ids) == 1 else None
+
+
+def _place(text: str, frames: list[Frame]) -> Frame | None:
+    found = _PLACE.search(text)
+    said = Frame(found["path"], int(found["line"])) if found and len(found["line"]) < 10 else None
+    # At the end of a frame (a backend that gives up) the frame itself is not on the stack; the headline names it.
+    if said and not any((f.path, f.line) == (said.path, said.line) for f in frames) and user_frame([said], strict=True):
+        return said
+    unconverted = _UNCONVERTED.search(text)
+    if unconverted and not frames:
+        return Frame(unconverted["path"], int(unconverted["line"]), unconverted["name"])
+    return user_frame(frames) or said
+
+
+def break_fingerprint(gb_id: str | None, reason: str, function: str | None, file: str | None, code: str | None) -> str:
+    """Identify a distinct break: id (else the reason without its values), function, and its line's text."""
+    what = gb_id or normalise_values(reason)
+    return fingerprint("break", what, f"{file or ''}::{function or ''}", code)
+
+
+def parse_break(
+    text: str, namer: PathNamer, qualify: Qualify | None = None, qualname: str | None = None
+) -> dict[str, Any]:
+    """Read a whole payload into the fields of a GraphBroke event."""
+    said = reason_text(text)
+    message = parse_message(said)
+    reason = message.reason
+    # The user's own lines may speak of skipping: look at torch's words alone.
+    head = f"{text[: text.find(said)]}{said}" if said and said in text else text.split("User code traceback:")[0]
+    known = message.structured or bool(break_registry.ids_of_type(reason))
+    gb_type = reason if known and reason else None
+    gb_id = _gb_id(text, gb_type)
+    entry = break_registry.lookup(gb_id) if gb_id else None
+    frames = user_stack(text)
+    frame = _place(text, frames)
+    name, resumed_at = function_name(frame.name if frame else None)
+    if frame:
+        name = qualified_name(qualify, frame.path, frame.line, name)
+    if qualname and name and qualname.rsplit(".", 1)[-1] == name.rsplit(".", 1)[-1]:
+        name = qualname
+    file = namer.name(frame.path) if frame else None
+    code = frame.code if frame else None
+    hashed = source_hash(code)
+    return {
+        "gb_id": gb_id,
+        "gb_type": gb_type or (entry.gb_type if entry else None),
+        "reason": reason or (entry.gb_type if entry else ""),
+        "explanation": message.explanation or (entry.explanation if entry and not message.structured else None),
+        "hints": message.hints or (list(entry.hints) if entry and not message.structured else []),
+        "debug_context": message.context,
+        "function": name,
+        "file": file,
+        "line": frame.line if frame else None,
+        "resumed_at": resumed_at,
+        "source_line": code,
+        "source_hash": hashed,
+        "outcome": "skipped" if _SKIPPED.search(head) else "unknown",
+        "fingerprint": break_fingerprint(gb_id, reason, name, file, hashed),
+        "stack": named_stack(frames, namer),
+        "text": text,
+    }

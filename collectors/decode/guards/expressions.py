@@ -1,0 +1,320 @@
+"""Guards that are Python expressions: `k == 1`, `len(xs) == 2`, `___check_type_id(x, 94)`, conditions over sizes.
+
+They are read as syntax, never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable
+
+from compileboard.collectors.decode.guards.advice import GuardClassification
+
+_LOCAL = re.compile(r"L\[\s*(['\"])([^'\"\n]*)\1\s*\]")
+_TYPED = re.compile(r",\s*type=(?P<type><.*>|[\w.]+)\s*$", re.DOTALL)
+_STATE = re.compile(
+    r"^(?P<what>___check_global_state|___check_torch_function_mode_stack|___skip_backend_check|utils_device\.CURRENT_DEVICE"
+    r"|torch\.autograd\.forward_ad\._current_level|torch\._functorch\.(?:pyfunctorch|aot_autograd)\b"
+    r"|___are_deterministic_algorithms_enabled|___is_grad_enabled|___is_torch_function_enabled|not ___is_grad_enabled)"
+)
+_KEY_AT = re.compile(r"^list\((?:dict\.keys\((?P<holder>.+)\)|(?P<other>.+)\.keys\(\))\)\[(?P<place>\d+)\]$")
+_SHAPES = frozenset(("size", "stride", "storage_offset", "shape", "ndim", "dim", "numel"))
+_SHAPE_CALLS = frozenset(("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Mod", "FloorDiv", "CleanDiv", "Max", "Min", "PythonMod"))
+_LENGTHS = frozenset(("len", "___tuple_iterator_len", "tuple_iterator_len"))
+_ITERATORS = frozenset(("___normalize_range_iter", "___normalize_count_iter"))
+_MAXIMUM = 20_000  # characters; a longer guard is not worth the parser's memory
+
+
+def strip_local_scope(text: str) -> str:
+    """Write L['x'] as x, as newer versions of torch do themselves."""
+    return _LOCAL.sub(r"\2", text)
+
+
+def classify_expression(text: str) -> GuardClassification | None:
+    """Classify a guard that is a Python expression; None where it is none, or one that nobody knows."""
+    state = _STATE.match(text)
+    if state:
+        return _state(state["what"])
+    if text.startswith("___check_current_backend"):
+        return GuardClassification("backend_mismatch")
+    typed = _TYPED.search(text)
+    tree = _parse(text[: typed.start()] if typed else text)
+    if tree is None:
+        return None
+    for rule in _RULES:
+        found = rule(tree, typed["type"] if typed else None)
+        if found is not None:
+            return found
+    return None
+
+
+def _state(what: str) -> GuardClassification:
+    if "grad_enabled" in what:
+        return GuardClassification("grad_mode", symbol="grad_mode")
+    if "deterministic" in what:
+        return GuardClassification("deterministic", symbol="deterministic_algorithms")
+    names = {
+        "___check_torch_function_mode_stack": "torch function modes",
+        "___is_torch_function_enabled": "torch_function",
+        "utils_device.CURRENT_DEVICE": "default device",
+        "torch.autograd.forward_ad._current_level": "forward-mode AD level",
+        "torch._functorch.pyfunctorch": "functorch transforms",
+        "torch._functorch.aot_autograd": "saved tensors hooks",
+    }
+    return GuardClassification("global_state", symbol=names.get(what))
+
+
+def _parse(text: str) -> ast.expr | None:
+    if len(text) > _MAXIMUM or "\x00" in text:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _source(node: ast.AST) -> str:
+    try:
+        return ast.unparse(node)
+    except (RecursionError, ValueError):
+        return "<expression>"
+
+
+def _called(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Call):
+        return _source(node.func)
+    return None
+
+
+def _is_place(node: ast.AST) -> bool:
+    """Say whether a node is where a value is found: a name, an attribute or an item, nested at will."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Call):
+        return _source(node.func) in (
+            "type",
+            "list",
+            "dict.keys",
+            "super",
+            "___from_numpy",
+            "___get_torch_function_mode_stack_at",
+        )
+    return isinstance(node, ast.Name)
+
+
+def _is_shape(node: ast.AST) -> bool:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+            if name in _SHAPE_CALLS or (isinstance(part.func, ast.Attribute) and name in _SHAPES):
+                return True
+    return False
+
+
+def _sources(node: ast.AST) -> str | None:
+    """Name what a shape condition is about: its sizes, else its names, each once and in order."""
+    sizes = [p for p in ast.walk(node) if isinstance(p, ast.Subscript) and _called(p.value) and _is_shape(p.value)]
+    found = [_source(p) for p in sizes]
+    if not found:
+        functions = {id(p.func) for p in ast.walk(node) if isinstance(p, ast.Call)}
+        places = [p for p in ast.walk(node) if _is_place(p) and id(p) not in functions and not isinstance(p, ast.Call)]
+        inner = {id(child) for p in places for child in ast.walk(p) if child is not p}
+        found = [_source(p) for p in places if id(p) not in inner]
+    return ", ".join(dict.fromkeys(found)) or None
+
+
+def _identity(node: ast.expr, typed: str | None) -> GuardClassification | None:
+    name = _called(node)
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    source = _source(node.args[0])
+    if name == "___check_type_id" or name == "___check_fake_script_type":
+        return GuardClassification("type_change", source, expected=typed)
+    if name == "___check_obj_id":
+        # True, False and None are objects too: a guard on their identity is a guard on a value.
+        if typed in ("<class 'bool'>", "<class 'NoneType'>") or source.endswith(".training"):
+            return _value_at(node.args[0], "other_value", None)
+        return GuardClassification("object_identity", source, expected=typed)
+    return None
+
+
+def _membership(node: ast.expr, typed: str | None) -> GuardClassification | None:
+    absent = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    inner = node.operand if isinstance(node, ast.UnaryOp) and absent else node
+    name = _called(inner)
+    if (
+        isinstance(inner, ast.Compare)
+        and isinstance(inner.ops[0], ast.In | ast.NotIn)
+        and _is_place(inner.comparators[0])
+    ):
+        return GuardClassification("dict_keys", _source(inner.comparators[0]), symbol=_source(inner.left))
+    if not isinstance(inner, ast.Call) or len(inner.args) < 2:
+        return None
+    wanted = "absent" if absent else "present"
+    if name == "___dict_contains":
+        key, holder = _source(inner.args[0]), _source(inner.args[1])
+        if holder.endswith(".__dict__"):
+            return GuardClassification(
+                "module_attribute", f"{holder.removesuffix('.__dict__')}.{key.strip(chr(39))}", wanted
+            )
+        return GuardClassification("dict_keys", holder, f"{key} {wanted}", symbol=key)
+    if name == "set.__contains__":
+        return GuardClassification(
+            "dict_keys", _source(inner.args[0]), f"{_source(inner.args[1])} {wanted}", symbol=_source(inner.args[1])
+        )
+    if name == "hasattr":
+        attribute = _source(inner.args[1]).strip("'\"")
+        return GuardClassification("module_attribute", f"{_source(inner.args[0])}.{attribute}", wanted)
+    return None
+
+
+def _emptiness(node: ast.expr, typed: str | None) -> GuardClassification | None:
+    # `not xs` is how torch writes that a list was empty.
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and _is_place(node.operand):
+        return GuardClassification("container_length", _source(node.operand), "0")
+    return None
+
+
+def _nan(node: ast.expr, typed: str | None) -> GuardClassification | None:
+    for part in ast.walk(node):
+        name = _called(part)
+        if isinstance(part, ast.Call) and part.args and name in ("__math_isnan", "math.isnan", "__numpy_isnan"):
+            return _value_at(part.args[0], "other_value" if name == "__numpy_isnan" else "float_value", "nan")
+    return None
+
+
+def _comparison(node: ast.expr, typed: str | None) -> GuardClassification | None:
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return None
+    left, operator, right = node.left, node.ops[0], node.comparators[0]
+    if isinstance(operator, ast.Is | ast.IsNot):
+        if isinstance(right, ast.Constant) and right.value is None:
+            found = _value_at(left, "other_value", "None" if isinstance(operator, ast.Is) else "not None")
+            return found if _is_place(left) else None
+        return (
+            GuardClassification("object_identity", _source(left), _source(right))
+            if _is_place(left) and _is_place(right)
+            else None
+        )
+    if not isinstance(operator, ast.Eq) or _is_shape(left):
+        return None
+    call = _called(left)
+    if call is not None and isinstance(left, ast.Call):
+        found_call = _compared_call(left, call, right)
+        if found_call is not None:
+            return found_call
+    if not _is_place(left) or not _is_constant(right):
+        return None
+    keys = _KEY_AT.match(_source(left))
+    if keys:
+        return GuardClassification("dict_keys", keys["holder"] or keys["other"], _source(right), symbol=keys["place"])
+    if isinstance(left, ast.Attribute) and left.attr == "__name__":
+        return GuardClassification("object_identity", _source(left.value), _source(right))
+    return _value_at(left, _category_of(right), _source(right))
+
+
+def _compared_call(left: ast.Call, call: str, right: ast.expr) -> GuardClassification | None:
+    inside = _source(left.args[0]) if left.args else None
+    if call in _LENGTHS and inside:
+        return GuardClassification("container_length", inside, _source(right))
+    if call in _ITERATORS and inside:
+        return GuardClassification("other_value", inside, _source(right))
+    if call == "___dict_version" and inside:
+        return GuardClassification("dict_keys", inside, symbol="version")
+    if call == "list" and inside:
+        if left.args and isinstance(left.args[0], ast.Call):
+            inner = left.args[0]
+            if isinstance(inner.func, ast.Attribute) and inner.func.attr == "keys":
+                holder = _source(inner.args[0]) if inner.args else _source(inner.func.value)
+                return GuardClassification("dict_keys", holder, _source(right))
+        return GuardClassification("dict_keys", inside, _source(right)) if inside.endswith(".keys()") else None
+    if call.endswith((".keys",)):
+        return GuardClassification("dict_keys", call.removesuffix(".keys"), _source(right))
+    if call == "hasattr" and len(left.args) == 2:
+        return _membership(left, None)
+    if call in ("int", "float", "str", "bool", "complex", "bytes") and left.args and _is_place(left.args[0]):
+        return _value_at(left.args[0], _category_of(right), _source(right))
+    if call.endswith(".data_ptr"):
+        return GuardClassification("object_identity", call.removesuffix(".data_ptr"))
+    return None
+
+
+def _shape(node: ast.expr, typed: str | None) -> GuardClassification | None:
+    ordered = isinstance(node, ast.Compare) and all(
+        isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.NotEq | ast.Eq) for op in node.ops
+    )
+    if _is_shape(node):
+        return GuardClassification("symbolic_shape", _sources(node))
+    # Conditions on a dynamic integer: 2 <= k, k != 1, k % 2 == 0, n == m. A comparison with a string is none.
+    if ordered and not any(
+        isinstance(p, ast.Constant) and not isinstance(p.value, int | float) for p in ast.walk(node)
+    ):
+        source = _sources(node)
+        return GuardClassification("symbolic_shape", source) if source and _is_arithmetic(node) else None
+    return None
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        return all(_is_arithmetic(part) for part in (node.left, *node.comparators))
+    if isinstance(node, ast.BinOp):
+        return _is_arithmetic(node.left) and _is_arithmetic(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return _is_arithmetic(node.operand)
+    return _is_place(node) or (isinstance(node, ast.Constant) and isinstance(node.value, int | float))
+
+
+def _is_constant(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return all(_is_constant(part) for part in node.elts)
+    if isinstance(node, ast.BinOp):  # complex: (1+2j)
+        return _is_constant(node.left) and _is_constant(node.right)
+    if isinstance(node, ast.Call):  # device(type='cpu'), torch.Size([1, 2]), frozenset({…})
+        return all(_is_constant(part) for part in (*node.args, *(k.value for k in node.keywords)))
+    return isinstance(node, ast.Attribute) and _source(node).startswith("torch.")
+
+
+def _category_of(node: ast.AST) -> str:
+    value = node.operand if isinstance(node, ast.UnaryOp) else node
+    if isinstance(value, ast.Constant):
+        for kind, category in (
+            (bool, "other_value"),
+            (int, "int_value"),
+            (float, "float_value"),
+            (str, "string_value"),
+        ):
+            if isinstance(value.value, kind):
+                return category
+    return "other_value"
+
+
+def _value_at(node: ast.AST, category: str, expected: str | None) -> GuardClassification:
+    """Choose between a global, an attribute and a plain value by where the value is found."""
+    root: ast.AST = node
+    has_attribute = False
+    while isinstance(root, ast.Attribute | ast.Subscript):
+        has_attribute = has_attribute or isinstance(root, ast.Attribute)
+        root = root.value
+    if isinstance(root, ast.Name) and root.id == "G":
+        category = "global_value"
+    elif has_attribute and "__closure__" not in _source(node) and "__defaults__" not in _source(node):
+        category = "module_attribute"
+    return GuardClassification(category, _source(node), expected)
+
+
+_RULES: tuple[Callable[[ast.expr, str | None], GuardClassification | None], ...] = (
+    _identity,
+    _membership,
+    _emptiness,
+    _nan,
+    _comparison,
+    _shape,
+)

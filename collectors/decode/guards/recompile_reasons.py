@@ -1,0 +1,143 @@
+"""The reasons of a recompile, to guard failures: category, source, expected and actual value, suggestion.
+
+Source: torch/_dynamo/guards.py (get_guard_fail_reason_helper, get_verbose_code_part) of 2.4 to 2.13.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from compileboard.collectors.contract.events import GuardFailure
+from compileboard.collectors.contract.fingerprints import fingerprint
+from compileboard.collectors.decode.guards.advice import GuardClassification, suggest
+from compileboard.collectors.decode.guards.expressions import classify_expression, strip_local_scope
+from compileboard.collectors.decode.guards.messages import classify_message
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.decode.stacks import Frame, parse_traceback, user_frame
+
+_ENTRY = re.compile(r"^(?P<entry>!?\d+(?:/\d+)*): ")
+_USER_STACK = "\nUser stack trace:\n"
+_HINT = "(HINT: "
+_STRING_OR_MARK = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|['\"]|  #(?= |$)", re.DOTALL)
+_COMMENT_PLACE = re.compile(
+    r"^(?:(?P<code>.*?)# )?\(?(?P<path>[^#\s][^#]*?):(?P<line>\d{1,9}) in (?P<name>[^\s()]+)\)?\s*$", re.DOTALL
+)
+# What dynamo did after the user's line: "(_dynamo/variables/tensor.py:2606 in evaluate_expr)", or why it guarded.
+_AFTERWARDS = re.compile(r"\s\((?:user code shown is first use|_[a-z]+/|unknown source)[^\n]*\)\s*$")
+_ADVICE_IN_COMMENT = {"duck sizing": "duck_shape", "0/1 specialization": "zero_one"}
+_CLOSURE = re.compile(r'guard on "(?P<name>[^"]+)"')
+_INTERNAL = re.compile(r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/")
+# Names that dynamo makes up for objects carry an id or a counter of this process.
+_MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
+
+
+def parse_reasons(payload: Any, namer: PathNamer | None = None) -> list[GuardFailure]:
+    """Read a recompile_reasons payload, newest cache entry first: a text, a list of texts, or such a list as JSON."""
+    return [parse_reason(text, namer) for text in reason_texts(payload)]
+
+
+def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
+    """Read the reason why one cache entry could not serve a call."""
+    entry = _ENTRY.match(text)
+    body = text[entry.end() :] if entry else text
+    body, _, stack = body.partition(_USER_STACK)
+    code, comment, hint = split_verbose(body)
+    found = classify(code, f"{hint or ''} {comment}")
+    place = find_place(comment, stack)
+    named = None
+    if place is not None:
+        named = (namer or PathNamer()).name(place.path)
+    return GuardFailure(
+        cache_entry=entry["entry"] if entry else None,
+        reason=code,
+        category=found.category,
+        source=found.source,
+        expected=found.expected,
+        actual=found.actual,
+        suggestion=suggest(found),
+        file=named,
+        line=place.line if place else None,
+        source_line=place.code if place else None,
+        fingerprint=_fingerprint(found, code),
+    )
+
+
+def classify(code: str, hint: str = "") -> GuardClassification:
+    """Classify one failed guard; what is not recognised stays unknown."""
+    stripped = strip_local_scope(code.strip())
+    found = classify_message(stripped) or classify_expression(stripped)
+    if found is None:
+        return GuardClassification("unknown")
+    if "allow_unspec_int_on_nn_module" in hint and found.category in ("int_value", "module_attribute"):
+        return replace(found, category="module_attribute", advice="unspec_int")
+    for mark, advice in _ADVICE_IN_COMMENT.items():
+        if mark in hint and found.category == "symbolic_shape":
+            return replace(found, advice=advice)
+    closure = _CLOSURE.search(hint)
+    if closure and found.source and "cell_contents" in found.source:
+        return replace(found, variable=closure["name"])
+    return found
+
+
+def reason_texts(payload: Any) -> list[str]:
+    """List the reasons of a payload, whichever form it has."""
+    if isinstance(payload, str):
+        if payload.lstrip().startswith("["):
+            try:
+                read = json.loads(payload)
+            except (ValueError, RecursionError):
+                return [payload]
+            return reason_texts(read) if isinstance(read, list) else [payload]
+        return [payload] if payload.strip() else []
+    if isinstance(payload, list | tuple):
+        return [entry for entry in payload if isinstance(entry, str) and entry.strip()]
+    return []
+
+
+def split_verbose(text: str) -> tuple[str, str, str | None]:
+    """Split "k == 1      # x = x * k  # f.py:83 in forward (HINT: …)" into code, comment and hint."""
+    hint, start = None, text.find(_HINT)
+    if start >= 0 and (ending := text.rstrip()).endswith(")"):
+        text, hint = text[:start], ending[start + len(_HINT) : -1]
+    code, comment = _split_comment(text)
+    return code, comment, hint
+
+
+def _split_comment(body: str) -> tuple[str, str]:
+    """Split "k == 1      # x = self.l(x) * k  # f.py:83 in forward" at the first "#" that is not inside a string."""
+    for found in _STRING_OR_MARK.finditer(body):
+        if found[0] == "  #":
+            return body[: found.start()].strip(), body[found.end() :].strip()
+        if len(found[0]) == 1:
+            # An apostrophe in torch's own words opens no string.
+            code, mark, comment = body.partition("  # ")
+            return (code.strip(), comment.strip()) if mark else (body.strip(), "")
+    return body.strip(), ""
+
+
+def find_place(comment: str, stack: str = "") -> Frame | None:
+    """Find the line of the user's that a guard's comment, or the stack below it, names."""
+    frames = parse_traceback(stack) if stack else []
+    frame = user_frame(frames)
+    if frame is not None:
+        return frame
+    if comment.endswith(")"):
+        comment = _AFTERWARDS.sub("", comment)
+    found = _COMMENT_PLACE.match(comment) if comment else None
+    if found is None:
+        return None
+    path = found["path"].strip().lstrip("(")
+    if not found["code"] and (_INTERNAL.match(path) or path.startswith("unknown")):
+        return None
+    # torch cuts the prefix that the path shares with its own, letter by letter; what is left of it is no name.
+    if not re.match(r"^(?:/|[A-Za-z]:|<)", path) and "ipykernel_" not in path:
+        path = path.rsplit("/", 1)[-1]
+    return Frame(path, int(found["line"]), found["name"], (found["code"] or "").strip() or None)
+
+
+def _fingerprint(found: GuardClassification, code: str) -> str:
+    source = found.source if found.source is not None or found.symbol else (code if found.category == "unknown" else "")
+    return fingerprint("guard", found.category, _MADE_UP.sub("N", source or ""), found.symbol)

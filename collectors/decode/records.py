@@ -1,0 +1,148 @@
+"""One record as torch emitted it, before anything was made of it.
+
+The live spool and torch's own trace log both become this, so that one decoder serves both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from compileboard.collectors.contract import events
+
+
+@dataclass(slots=True)
+class Logged:
+    """Hold what a record was in its log."""
+
+    md5: str | None = None  # torch's own, of the text
+    size_bytes: int | None = None
+    state: str = "none"  # of the text: kept | none | left_out | withheld | damaged
+    whole: str | None = None  # of a long span: its payload is only what says what it was and when
+
+
+@dataclass(slots=True)
+class Captured:
+    """Hold what torch handed over.
+
+    `name` is torch's event name ("dynamo_start", "bwd_compilation_metrics") or, for artifacts, "artifact:" and the
+    artifact's name ("artifact:recompile_reasons").
+    """
+
+    process_id: str
+    sequence: int
+    time_us: int
+    name: str
+    metadata: Any = None
+    payload: Any = None
+    frame_id: int | None = None
+    frame_compile_id: int | None = None
+    compiled_autograd_id: int | None = None
+    attempt: int | None = None
+    rank: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)  # what only a live hook can know: {"qualname": …}
+    logged: Logged | None = None  # None: it came from a live hook
+    envelope: dict[str, Any] | None = None  # what else stood around it in its log, stacks with their file names
+
+    @property
+    def compile_id(self) -> str | None:
+        """Print the compile id as torch does: 0/1, or !0/1/0 under compiled autograd."""
+        if self.compiled_autograd_id is None:
+            if self.frame_id is None:
+                return None
+            return str(self.frame_id) if self.frame_compile_id is None else f"{self.frame_id}/{self.frame_compile_id}"
+        parts = [f"!{self.compiled_autograd_id}"]
+        parts += [str(p) for p in (self.frame_id, self.frame_compile_id) if p is not None]
+        return "/".join(parts)
+
+
+METRICS: dict[str, str] = {
+    "compilation_metrics": "forward",
+    "bwd_compilation_metrics": "backward",
+    "aot_autograd_backward_compilation_metrics": "backward",
+    "compilation_metrics_runtime": "runtime",
+    "bwd_compilation_metrics_runtime": "runtime",
+}
+
+SPAN = "chromium_event"
+STRING = "str"  # a number for a file's name; consumed by the reader
+
+SYMBOLS: dict[str, str] = {
+    "create_symbol": "created",
+    "create_unbacked_symbol": "unbacked",
+    "symbolic_shape_specialization": "specialized",
+    "guard_added_fast": "guarded",
+    "guard_added": "guarded",
+    "guard_on_data_dependent_error": "other",
+    "expression_created": "other",
+    "propagate_real_tensors": "other",
+    "propagate_real_tensors_provenance": "other",
+}
+
+CACHES = frozenset(
+    f"artifact:{name}"
+    for name in (
+        "fx_graph_cache_hit",
+        "fx_graph_cache_miss",
+        "fx_graph_cache_bypass",
+        "fx_graph_bundled_cache_hit",
+        "fx_graph_cache_hash",  # 2.5
+        "aotautograd_cache_hit",
+        "aotautograd_cache_miss",
+        "aotautograd_cache_bypass",
+        "aotautograd_cache_hash",  # 2.5, 2.6
+    )
+)
+
+# Records that are events, seen alike by the hooks and in a log; the last three have no decoder and are kept whole.
+EVENTS = frozenset(
+    (
+        *METRICS,
+        *CACHES,
+        "dynamo_start",
+        "artifact:dynamo_graph_break_reason",
+        "artifact:recompile_reasons",
+        "artifact:dynamo_error",
+        "artifact:dynamo_cache_bypass",
+        "artifact:precompile_cache_bypass",
+        "artifact:compiled_autograd_compile_reasons",
+    )
+)
+
+GUARDS = frozenset(("dynamo_cpp_guards_str", "dynamo_guards"))
+AOT_METADATA = "artifact:aot_forward_graph_fw_metadata"
+_READ = EVENTS | GUARDS | {SPAN, AOT_METADATA}
+
+
+def is_event(name: str) -> bool:
+    """Say whether a record becomes an event; every other one is an artifact, a span or a symbol of its log."""
+    return name in EVENTS
+
+
+def needs_payload(name: str) -> bool:
+    """Say whether more is made of a record's text than keeping it."""
+    return name in _READ
+
+
+NAMES: dict[str, type[events.Event]] = {
+    "process_started": events.ProcessStarted,
+    "snapshot": events.SnapshotTaken,
+    "config": events.ConfigSeen,
+}
+_IDENTITY = ("process_id", "sequence", "time_us")
+
+
+def make_event(captured: Captured) -> events.Event | None:
+    """Make the event, or None where the metadata lacks a field that it must have."""
+    cls = NAMES.get(captured.name)
+    if cls is None or not isinstance(captured.metadata, dict):
+        return None
+    values: dict[str, Any] = {}
+    for one in fields(cls):
+        if one.name in _IDENTITY:
+            continue
+        if one.name in captured.metadata:
+            values[one.name] = captured.metadata[one.name]
+        elif one.default is MISSING and one.default_factory is MISSING:
+            return None
+    return cls(captured.process_id, captured.sequence, captured.time_us, **values)

@@ -1,0 +1,331 @@
+"""Make values storable that JSON allows and a database does not: lone surrogates, endless integers, endless nesting.
+
+Python reads NaN and Infinity as JSON, and nobody else does: they become texts.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
+from operator import is_
+from typing import Any, TypeVar
+
+from compileboard.collectors.contract.fields import FIELDS
+
+_DEEPEST = 60
+_TOO_DEEP = "<nested too deeply>"
+_LARGEST = 2**63 - 1
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # how Python keeps a byte that is not UTF-8
+
+
+def clean(value: Any, depth: int = 0) -> Any:
+    """Give a JSON value with every text encodable as UTF-8, every number finite and in 64 bits, and a bounded depth.
+
+    What is so already is returned itself, not a copy.
+    """
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)  # nan, inf, -inf
+    if isinstance(value, int):
+        return value if abs(value) <= _LARGEST else hex(value)
+    if depth >= _DEEPEST:
+        return _TOO_DEEP
+    if isinstance(value, dict):
+        return _clean_dict(value, depth)
+    if isinstance(value, list):
+        if all(map(_is_plain, value)):
+            return value
+        copy = [clean(entry, depth + 1) for entry in value]
+        return value if all(map(is_, copy, value)) else copy
+    if isinstance(value, tuple):
+        return [clean(entry, depth + 1) for entry in value]
+    if isinstance(value, set | frozenset):
+        return sorted((clean(entry, depth + 1) for entry in value), key=repr)
+    return clean_text(repr(value))
+
+
+def _clean_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    for key, entry in value.items():  # one plain loop: most of what a log holds comes through here
+        if not (type(key) is str and key.isascii()):
+            break
+        if type(entry) is str and entry.isascii():
+            continue
+        if not _is_plain(entry) and clean(entry, depth + 1) is not entry:
+            break
+    else:
+        return value
+    return {
+        key if _is_name(key) else clean_text(str(key)): entry if _is_plain(entry) else clean(entry, depth + 1)
+        for key, entry in value.items()
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    """Say quickly whether a value is surely clean: nearly all are, and a compile's metrics have a hundred."""
+    kind = type(value)
+    if kind is str:
+        return str.isascii(value)
+    if kind is int:
+        return bool(-_LARGEST <= value <= _LARGEST)
+    return value is None or kind is bool or (kind is float and value - value == 0)
+
+
+def _is_name(key: Any) -> bool:
+    return type(key) is str and key.isascii()
+
+
+def clean_text(text: str) -> str:
+    """Write lone surrogates as escapes: \\xe9 for a byte of an argument or a path that is not UTF-8, else \\ud800."""
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        bytes_shown = _ESCAPED_BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+        return bytes_shown.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text
+
+
+_LARGEST_INTEGER = 2**63 - 1
+_SHOWN = 60  # characters of a value in a note
+ODD_VALUES = "odd_values"  # where a record of metrics keeps what did not fit, as it came
+
+Notes = list[str]
+Fit = Callable[[Any, Notes], Any]
+Kind = TypeVar("Kind")
+
+
+class OddValueError(ValueError):
+    """Say what was expected."""
+
+
+def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, Notes]:
+    """Give an event whose fields all fit, and a note of each that did not; None where one it must have does not.
+
+    `cleaned` names fields of free JSON that are known to be clean: a compile's metrics have a hundred entries.
+    """
+    notes: Notes = []
+    values: dict[str, Any] = vars(event)
+    changes: dict[str, Any] = {}
+    for name, kind, optional, fit, default in _plan(typing.cast("type", type(event))):
+        value = values[name]
+        if value is None:
+            if optional:
+                continue
+        elif type(value) is kind:  # nearly always, and then a look is enough
+            if (
+                value.isascii()
+                if kind is str
+                else -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER
+                if kind is int
+                else not value or kind is bool
+            ):
+                continue
+            if name in cleaned:
+                continue
+        before = len(notes)
+        try:
+            fitted = fit(value, notes)
+        except OddValueError as error:
+            notes.append(f"{name} is {show_value(value)}, expected {error}")
+            if default is MISSING:
+                return None, notes
+            fitted = default()
+        else:
+            notes[before:] = [f"{name}: {note}" for note in notes[before:]]
+        if fitted is not value:
+            changes[name] = fitted
+    return (replace(event, **changes) if changes else event), notes  # type: ignore[type-var]
+
+
+def fit_metrics(metrics: dict[str, Any], notes: Notes) -> dict[str, Any]:
+    """Give a CompilationMetrics record whose known fields have their types; what had not is under `odd_values`."""
+    changes: dict[str, Any] = {}
+    odd: dict[str, Any] = {}
+    for name, value in metrics.items():
+        if value is None or (known := FIELDS.get(name)) is None:
+            continue
+        try:
+            fitted = _UNITS[known.unit](value, notes)
+        except OddValueError as error:
+            notes.append(f"{name} is {show_value(value)}, expected {error}")
+            odd[name], fitted = value, None
+        if fitted is not value:
+            changes[name] = fitted
+    if odd:
+        changes[ODD_VALUES] = odd
+    return {**metrics, **changes} if changes else metrics
+
+
+def show_value(value: Any) -> str:
+    """Write the beginning of a value for a note."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # an int of more than 4,300 digits
+        text = type(value).__name__
+    return clean_text(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+@cache
+def _plan(cls: type) -> tuple[tuple[str, Any, bool, Fit, Any], ...]:
+    """List a class's fields: name, plain type, whether it may be None, what makes a value fit, what makes the default.
+
+    The default is MISSING where there is none.
+    """
+    hints = typing.get_type_hints(cls)
+    return tuple(
+        (one.name, *_plain_type(hints[one.name]), _fit_of(hints[one.name]), _default(one)) for one in fields(cls)
+    )
+
+
+def _plain_type(hint: Any) -> tuple[type | None, bool]:
+    optional = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    if optional:
+        (hint,) = (one for one in typing.get_args(hint) if one is not type(None))
+    kind = typing.get_origin(hint) or hint
+    return (kind if kind in (str, int, bool, list, dict) else None), optional
+
+
+def _default(one: Any) -> Any:
+    if one.default_factory is not MISSING:
+        return one.default_factory
+    return MISSING if one.default is MISSING else lambda: one.default
+
+
+def _fit_of(hint: Any) -> Fit:
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = (_fit_of(one) for one in arguments if one is not type(None))
+        return inner
+    if origin is list:
+        return _list_of(_fit_of(arguments[0]))
+    if origin is dict:
+        return _fit_dict if arguments[1] is Any else _dict_of(_fit_of(arguments[1]))
+    if is_dataclass(hint):
+        return _record_of(typing.cast("type", hint))
+    raise TypeError(f"an event's field is declared as {hint}, which nothing here checks")
+
+
+def _whole(value: Any, notes: Notes) -> int:
+    if type(value) is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
+        return value
+    if type(value) is float and value.is_integer() and abs(value) < _LARGEST_INTEGER:
+        return int(value)
+    raise OddValueError("a whole number of 64 bits")
+
+
+def _number(value: Any, notes: Notes) -> float:
+    if type(value) is float and value - value == 0:
+        return value
+    if type(value) is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
+        return value
+    raise OddValueError("a finite number")
+
+
+def _rounded(value: Any, notes: Notes) -> int:
+    number = _number(value, notes)
+    return _whole(round(number) if abs(number) < _LARGEST_INTEGER else number, notes)
+
+
+def _flag(value: Any, notes: Notes) -> bool:
+    if type(value) is bool:
+        return value
+    raise OddValueError("true or false")
+
+
+def _text(value: Any, notes: Notes) -> str:
+    if not isinstance(value, str):
+        raise OddValueError("a text")
+    if value.isascii():
+        return value
+    fitted = clean_text(value)
+    if fitted is not value:
+        notes.append("half a surrogate pair is replaced")
+    return fitted
+
+
+def _text_or_whole(value: Any, notes: Notes) -> str | int:
+    return _text(value, notes) if isinstance(value, str) else _whole(value, notes)
+
+
+def _json(value: Any, notes: Notes) -> Any:
+    fitted = clean(value)
+    if fitted is not value:
+        notes.append("what no database holds is replaced")
+    return fitted
+
+
+def _fit_dict(value: Any, notes: Notes) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise OddValueError("an object")
+    return typing.cast("dict[str, Any]", _json(value, notes)) if value else value
+
+
+def _list_of(fit: Fit) -> Fit:
+    def fit_list(value: Any, notes: Notes) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise OddValueError("a list")
+        fitted, same = [], isinstance(value, list)
+        for entry in value:
+            try:
+                fitted.append(fit(entry, notes))
+                same = same and fitted[-1] is entry
+            except OddValueError as error:
+                notes.append(f"{show_value(entry)} is left out, expected {error}")
+                same = False
+        return typing.cast("list[Any]", value) if same else fitted
+
+    return fit_list
+
+
+def _dict_of(fit: Fit) -> Fit:
+    def fit_dict(value: Any, notes: Notes) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise OddValueError("an object")
+        fitted, same = {}, True
+        for key, entry in value.items():
+            name = _text(key if isinstance(key, str) else str(key), notes)
+            try:
+                fitted[name] = fit(entry, notes)
+                same = same and name is key and fitted[name] is entry
+            except OddValueError as error:
+                notes.append(f"{show_value(name)} is {show_value(entry)} and left out, expected {error}")
+                same = False
+        return value if same else fitted
+
+    return fit_dict
+
+
+def _record_of(cls: type) -> Fit:
+    def fit_record(value: Any, notes: Notes) -> Any:
+        if type(value) is not cls:
+            raise OddValueError("an object")
+        fitted, own = fit_event(value)
+        notes += own
+        if fitted is None:
+            raise OddValueError("all of its fields")
+        return fitted
+
+    return fit_record
+
+
+_PLAIN: dict[Any, Fit] = {int: _whole, float: _number, bool: _flag, str: _text, Any: _json}
+_UNITS: dict[str, Fit] = {
+    **dict.fromkeys(("count", "bytes"), _whole),
+    **dict.fromkeys(("us", "time_us"), _rounded),
+    **dict.fromkeys(("ms", "s", "time_s"), _number),
+    **dict.fromkeys(("id", "version"), _text_or_whole),
+    "bool": _flag,
+    "text": _text,
+    "list": _list_of(_text),
+    "json": _json,
+}

@@ -1,0 +1,229 @@
+"""A CSV table of results, row by row: every column by its name, what upstream wrote as 0 as what it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.formats import upstream_status
+from compileboard.collectors.formats.csv_text import CsvRow
+from compileboard.collectors.formats.file_names import FileNameInfo
+from compileboard.collectors.formats.results import ResultFile, task_of
+
+# Columns that say which series a row belongs to; each by every name that upstream and HUD give it.
+IDENTITY = {
+    "dev": "device",
+    "device": "device",
+    "name": "model",
+    "model": "model",
+    "model_name": "model",
+    "batch_size": "batch_size",
+    "tag": "tag",
+    "suite": "suite",
+    "dtype": "dtype",
+    "precision": "dtype",
+    "mode": "mode",
+    "backend": "backend",
+    "compiler": "backend",
+    "arch": "hardware",
+    "hardware": "hardware",
+    "gpu": "hardware",
+    "device_arch": "hardware",
+    "dynamic": "dynamic",
+    "world_size": "world_size",
+    "experiment": "experiment",
+    "commit": "commit",
+    "head_sha": "commit",
+    "sha": "commit",
+    "branch": "branch",
+    "head_branch": "branch",
+    "timestamp": "timestamp",
+    "date": "timestamp",
+    "time": "timestamp",
+    "granularity_bucket": "timestamp",
+    "workflow_id": "workflow",
+}
+# HUD's words for upstream's columns.
+METRICS = {
+    "comptime": "compilation_latency",
+    "compile_time": "compilation_latency",
+    "compilation_time": "compilation_latency",
+    "memory_compression": "compression_ratio",
+    "memorycompression": "compression_ratio",
+    "abslatency": "abs_latency",
+    "absolute_latency": "abs_latency",
+    "dynamopeakmemory": "dynamo_peak_mem",
+    "dynamo_peak_memory": "dynamo_peak_mem",
+    "eager_peak_memory": "eager_peak_mem",
+}
+PERFORMANCE = ("speedup", "abs_latency", "compression_ratio", "eager_peak_mem", "dynamo_peak_mem")
+_ABOUT_RUN = ("commit", "branch", "timestamp", "workflow", "tag")
+_WORD = re.compile(r"[^a-z0-9]+")
+
+
+def read_row(file: ResultFile, row: CsvRow, suite: str | None) -> None:
+    """Read one row of a table of models into the file's results."""
+    cells = {_rename(column): (column, cell.strip()) for column, cell in row.cells.items()}
+    who = {key: cell for key, (_column, cell) in cells.items() if key in IDENTITY.values() and cell}
+    if "model" not in who:
+        file.rejects.add("bad_row", row.line, ",".join(row.cells.values()))
+        return
+    numbers, texts = _sort_cells(file, row, cells)
+    for experiment in _experiments(file, cells, who):
+        result = _result(file, row, experiment, who, dict(numbers), dict(texts), suite)
+        file.add(_judge(file.kind, result, cells), row.line)
+
+
+@lru_cache(maxsize=4096)
+def _rename(column: str) -> str:
+    plain = _WORD.sub("_", column.lower()).strip("_")
+    plain = re.sub(r"_(?:ms|s|gb|x)$", "", plain) if plain.removesuffix("_ms") != plain else plain
+    return (
+        IDENTITY.get(plain)
+        or METRICS.get(plain)
+        or (plain if plain in ("accuracy", *upstream_status.FLOATS) else column)
+    )
+
+
+def _sort_cells(
+    file: ResultFile, row: CsvRow, cells: dict[str, tuple[str, str]]
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Part a row's other cells into numbers and texts; padding is neither."""
+    numbers: dict[str, float] = {}
+    texts: dict[str, str] = {}
+    padded = _padding(list(row.cells.values()), [_rename(column) for column in row.cells])
+    for name, (column, cell) in cells.items():
+        if name in IDENTITY.values() or name == "accuracy" or not cell or name in padded:
+            continue
+        value = upstream_status.read_number(cell)
+        fault = upstream_status.find_fault(name, cell)
+        if fault:
+            file.rejects.add(fault, row.line, f"{column}: {cell}")
+        if value is None or fault:
+            texts[name] = cell
+        # Upstream has no other word for what it did not measure; a latency, a ratio or a peak is never 0.
+        elif value or name not in upstream_status.FLOATS:
+            numbers[name] = value
+    return numbers, texts
+
+
+def _padding(cells: Sequence[str], names: Sequence[str]) -> set[str]:
+    """Return the columns at a row's end that upstream filled up because a later row had more.
+
+    It pads with a plain 0 and writes its own floats as 0.000000, so a plain 0 of a float gives the padding away; so
+    does a row that ends with all counts at 0 although graphs are among them.
+    """
+    start = len(cells)
+    while start and cells[start - 1].strip() == "0":
+        start -= 1
+    tail = list(names[start:])
+    first = next((place for place, name in enumerate(tail) if name in upstream_status.FLOATS), None)
+    if first is None and {"calls_captured", "unique_graphs"} <= set(tail):
+        first = min(tail.index("calls_captured"), tail.index("unique_graphs"))
+    return set(tail[first:]) if first is not None else set()
+
+
+def _experiments(file: ResultFile, cells: dict[str, tuple[str, str]], who: dict[str, str]) -> list[str]:
+    if "experiment" in who:
+        return [who["experiment"]]
+    if file.kind != "hud":
+        return [file.kind]
+    # One row of HUD's is what two experiments said.
+    found = ["performance"] if any(name in cells for name in PERFORMANCE) else []
+    return [*found, "accuracy"] if "accuracy" in cells or not found else found
+
+
+def _result(
+    file: ResultFile,
+    row: CsvRow,
+    experiment: str,
+    who: dict[str, str],
+    numbers: dict[str, float],
+    texts: dict[str, str],
+    suite: str | None,
+) -> BenchMeasured:
+    named = file.named
+    facts: dict[str, Any] = {name: who[name] for name in _ABOUT_RUN if name in who}
+    if texts:
+        facts["columns"] = texts
+    return BenchMeasured(
+        process_id="",
+        sequence=file.row_count,
+        time_us=0,
+        suite=who.get("suite") or suite or named.suite or "",
+        model=who["model"],
+        experiment=experiment,
+        mode=who.get("mode") or named.mode,
+        dtype=who.get("dtype") or named.dtype,
+        device=who.get("device") or named.device,
+        hardware=who.get("hardware") or named.hardware,
+        backend=_backend(who.get("backend"), named, who.get("tag")),
+        dynamic=who.get("dynamic", "").lower() in ("1", "true", "yes") or named.dynamic,
+        batch_size=_count(who.get("batch_size")),
+        world_size=_count(who.get("world_size")) or 1,
+        values=numbers,
+        facts=facts,
+        task=task_of(file.stem, who["model"], who.get("tag")),
+        origin=f"{file.name}:{row.line}",
+    )
+
+
+def _backend(said: str | None, named: FileNameInfo, tag: str | None) -> str | None:
+    backend = said or named.backend
+    # The file's name has the configuration's label too: inductor_no_cudagraphs.
+    if said and named.backend and named.backend.startswith(f"{said}_"):
+        backend = named.backend
+    # --diff-branch writes a model once for each branch: two series.
+    return f"{backend or ''}:{tag}" if tag else backend
+
+
+def _count(text: str | None) -> int | None:
+    """Read a count that is never 0: upstream writes 0 for a batch size that it did not know."""
+    value = upstream_status.read_number(text or "")
+    return int(value) if value and 0 < value < 1e12 and value == int(value) else None
+
+
+def _judge(kind: str, result: BenchMeasured, cells: dict[str, tuple[str, str]]) -> BenchMeasured:
+    """Give a result its status: what upstream wrote as 0 is no measurement."""
+    accuracy = cells["accuracy"][1] if "accuracy" in cells else ""
+    status: str
+    reason: str | None
+    values, said = dict(result.values), accuracy
+    if result.experiment == "accuracy":
+        status, reason = upstream_status.status_of(accuracy)
+        said = "" if status == "not_run" else accuracy
+        if kind == "hud":
+            values = {}
+    elif result.experiment == "expected_accuracy":
+        # Under their own names a page or a gate would take them for what was measured.
+        said, status, reason = "", "not_run", upstream_status.EXPECTED
+        values = {f"expected_{name}": value for name, value in values.items()}
+        result = replace(result, facts={**result.facts, "expected_accuracy": accuracy})
+    else:
+        said = ""
+        status, reason = _judge_measured(kind, result, accuracy)
+        if status != "measured":
+            values = {name: value for name, value in values.items() if value}
+    return replace(result, status=status, reason=reason, accuracy=said or None, values=values)
+
+
+def _judge_measured(kind: str, result: BenchMeasured, accuracy: str) -> tuple[str, str | None]:
+    if result.experiment in ("performance", "xla", "overhead"):
+        ran = any(result.values.get(name) for name in PERFORMANCE)
+    elif result.experiment == "coverage":
+        ran = bool(result.values.get("total_ops"))
+    else:
+        ran = bool(result.values or result.facts.get("columns"))
+    if ran:
+        return "measured", None
+    if kind == "hud":
+        status, reason = upstream_status.status_of(accuracy)
+        return (status, reason) if status in ("failed", "skipped") else ("not_run", upstream_status.NOT_RUN)
+    columns = result.facts.get("columns", {})
+    if any(upstream_status.find_fault(name, cell) for name, cell in columns.items()):
+        return "not_run", upstream_status.UNREADABLE
+    return ("not_run", upstream_status.NOT_RUN) if columns else ("failed", upstream_status.UNKNOWN_FAILURE)

@@ -1,0 +1,141 @@
+"""Files of one folder that say the same: one result of a CSV row, its JSON twin, its phases and its raw timings."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from statistics import median
+from typing import Any
+
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.formats import upstream_status
+from compileboard.collectors.formats.database import METRICS_FILE
+from compileboard.collectors.formats.file_names import damaged, read_timings_name
+from compileboard.collectors.formats.results import ResultFile, task_of
+
+_DIGITS = re.compile(r"\d{9,17}(?:\.\d+)?")
+
+
+@dataclass
+class Merged:
+    """Hold what the files of a folder say, each result once, with the file that it is first in."""
+
+    results: list[tuple[ResultFile, BenchMeasured]] = field(default_factory=list)
+    _places: dict[Any, int] = field(default_factory=dict)
+
+    @property
+    def stems(self) -> set[str]:
+        """Return the tables' names."""
+        return {(it.task or "").split("/", 1)[0] for _file, it in self.results}
+
+
+def merge(files: Sequence[ResultFile]) -> Merged:
+    """Bring together what the files say of the same; a file in full precision goes before its rounded twin."""
+    merged = Merged()
+    for file in sorted(files, key=lambda it: (not it.is_full, it.name)):
+        for result in file.results:
+            _put(merged, file, result)
+    by_task: dict[str, list[int]] = {}
+    for place, (_file, result) in enumerate(merged.results):
+        by_task.setdefault(result.task or "", []).append(place)
+    for file in sorted(files, key=lambda it: (not it.is_full, it.name)):
+        _complete(merged, by_task, file)
+    _name_failures(merged)
+    return merged
+
+
+def _put(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
+    facts = result.facts
+    about = (facts.get("commit"), facts.get("timestamp"), facts.get("tag"))
+    # Of one table a model is there once; of a dump of the database it is there in every configuration.
+    key = (result.task, result.experiment, *about, _series(result) if facts.get("commit") else None)
+    place = merged._places.setdefault(key, len(merged.results))
+    if place == len(merged.results):
+        merged.results.append((file, result))
+        return
+    first_file, first = merged.results[place]
+    if first_file is file:
+        merged.results.append((file, result))
+        return
+    absent = {
+        name: value for name, value in result.__dict__.items() if value is not None and getattr(first, name) is None
+    }
+    values = {**result.values, **first.values} if first.status == result.status else first.values
+    merged.results[place] = first_file, replace(first, **absent, values=values, facts={**facts, **first.facts})
+
+
+def _series(result: BenchMeasured) -> tuple[Any, ...]:
+    return (result.suite, result.mode, result.dtype, result.device, result.hardware, result.backend, result.batch_size)
+
+
+def _complete(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -> None:
+    """Give phases and timings to the results that they belong to."""
+    named = read_timings_name(file.stem)
+    stem = named[0] if named else file.stem.replace(METRICS_FILE, "")
+    for addition in file.additions:
+        places = by_task.get(task_of(stem, addition.model, addition.tag), [])
+        if not places:
+            file.rejects.add("no_result", None, f"{file.name}: {addition.model}")
+        for place in places:
+            of_file, result = merged.results[place]
+            changes: dict[str, Any] = {}
+            if addition.phases_s and "phases_s" not in result.facts:
+                changes["facts"] = {**result.facts, "phases_s": addition.phases_s}
+            if addition.repeats.get("eager"):
+                changes["repeats"] = addition.repeats
+                changes["values"] = {"eager_latency": median(addition.repeats["eager"]), **result.values}
+            merged.results[place] = of_file, replace(result, **changes)
+
+
+def _name_failures(merged: Merged) -> None:
+    """Give a failed measurement the word that the accuracy of the same model has: its own file has none."""
+    said = {
+        (it.model, *_series(it)[:-1]): it.reason
+        for _file, it in merged.results
+        if it.experiment == "accuracy" and it.status == "failed"
+    }
+    for place, (file, it) in enumerate(merged.results):
+        reason = said.get((it.model, *_series(it)[:-1]))
+        if it.status == "failed" and it.reason == upstream_status.UNKNOWN_FAILURE and reason:
+            merged.results[place] = file, replace(it, reason=reason)
+
+
+def build_break_table(file: ResultFile, stems: Iterable[str]) -> str:
+    """Return the table that a graph-breaks file belongs to; upstream's rstrip may have eaten the end of its name."""
+    stem = file.stem.removesuffix("_graph_breaks")
+    return next((it for it in sorted(stems) if stem in (it, damaged(it))), stem)
+
+
+def time_us_of(result: BenchMeasured) -> int | None:
+    """Return when a result was made, where its record tells."""
+    said = str(result.facts.get("timestamp") or "").strip()
+    try:
+        if _DIGITS.fullmatch(said):
+            seconds = float(said)
+            while seconds > 1e11:  # milliseconds or microseconds since the epoch
+                seconds /= 1e3
+        else:
+            moment = datetime.fromisoformat(said.replace("Z", "+00:00"))
+            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return int(seconds * 1e6) if math.isfinite(seconds) and 0 < seconds < 1e11 else None
+
+
+def commit_key(result: BenchMeasured) -> tuple[str, str] | None:
+    """Return the commit and day that a row names; none if it names no commit."""
+    commit = result.facts.get("commit")
+    if not commit:
+        return None
+    time_us = time_us_of(result)
+    day = datetime.fromtimestamp(time_us / 1e6, timezone.utc).date().isoformat() if time_us else ""
+    return str(commit), day
+
+
+def series_text(result: BenchMeasured) -> str:
+    """Write what identifies a result within a run."""
+    return json.dumps([result.model, result.experiment, result.dynamic, result.world_size, *_series(result)])

@@ -1,0 +1,141 @@
+"""The rows of upstream's tables, as its harness writes them: its order of columns, its floats, its padding.
+
+Source: benchmarks/dynamo/common.py output_csv, speedup_experiment, write_csv_when_exception, _write_accuracy_row.
+
+A cell is written as it is, even one that a spreadsheet would take for a formula. Our own CSV reports neutralise those
+(app/reports/csv.py); here an apostrophe before a model's name would make it another model to every program that
+compares these files by name, and the files are made for programs.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.formats.upstream_status import COUNTS, FLOATS
+
+Cell = str | int | float
+
+PERFORMANCE = ("performance", "overhead")
+_COMPILE = ("compilation_latency", "compression_ratio", "eager_peak_mem", "dynamo_peak_mem")
+_COLUMNS = {
+    "coverage": ("graphs", "graph_calls", "captured_ops", "total_ops", "pct_ops", "pct_time"),
+    "tolerance": ("max", "mean", "std"),
+    "xla": ("speedup", "time_baseline", "time_xla"),
+}
+EXPERIMENTS = (*PERFORMANCE, "accuracy", *_COLUMNS)
+# Ours, which stand behind upstream's.
+_OUR_FLOATS = (
+    *("speedup_low", "speedup_high", "eager_latency"),
+    *("warm_compilation_latency", "first_compilation_latency", "eager_page_faults", "compiled_page_faults"),
+)
+_ALWAYS_FLOAT = frozenset(
+    (*FLOATS, *_OUR_FLOATS, "pct_ops", "pct_time", "max", "mean", "std", "time_baseline", "time_xla")
+)
+
+
+@dataclass
+class OutputTable:
+    """Hold one file's results."""
+
+    stem: str
+    experiment: str
+    results: list[BenchMeasured] = field(default_factory=list)
+
+
+def is_written(result: BenchMeasured) -> bool:
+    """Say whether upstream has a row for such a result: it has none for what was not run."""
+    if result.experiment == "accuracy":
+        return result.accuracy is not None or result.status == "failed"
+    return result.experiment in EXPERIMENTS and result.status in ("measured", "failed")
+
+
+def identity(result: BenchMeasured) -> dict[str, Cell]:
+    """Return a row's first columns; a batch size that is not known is 0, as upstream's placeholder."""
+    tag = result.facts.get("tag")
+    failed = result.status == "failed" and not result.values
+    known: dict[str, Cell] = {
+        "dev": result.device or "",
+        "name": result.model,
+        "batch_size": 0 if failed else result.batch_size or 0,
+    }
+    return {**known, "tag": str(tag)} if tag else known
+
+
+def metrics(result: BenchMeasured, stats: Sequence[str]) -> dict[str, Cell]:
+    """Return a row's other columns in upstream's order; what upstream does not know comes behind."""
+    values = {name: _number(name, value) for name, value in result.values.items()}
+    if result.experiment == "accuracy":
+        said: dict[str, Cell] = {"accuracy": result.accuracy or result.reason or "fail_to_run"}
+        wanted = [*stats, "compilation_latency"] if values else []
+    elif result.experiment in PERFORMANCE:
+        said = {}
+        if result.status != "measured":
+            return {"speedup": 0.0, "abs_latency": 0.0}
+        wanted = ["speedup", "abs_latency", *_present(values, FLOATS[2:4])]
+        wanted += [*(_COMPILE if _present(values, _COMPILE) else ()), *_present(values, FLOATS[8:]), *stats]
+    else:
+        said, wanted = {}, list(_COLUMNS[result.experiment])
+    rest = [name for name in sorted(values) if name not in wanted and name not in said]
+    row = [*wanted, *rest]
+    # What lies behind the last number that there is was never in this row; what lies before it was 0 to upstream.
+    while row and row[-1] not in values:
+        row.pop()
+    zeros: dict[str, Cell] = {name: 0.0 if name in _ALWAYS_FLOAT else 0 for name in row}
+    return {**said, **{name: values.get(name, zeros[name]) for name in row}}
+
+
+def _present(values: dict[str, Cell], names: Sequence[str]) -> list[str]:
+    return list(names) if any(name in values for name in names) else []
+
+
+def _number(name: str, value: float) -> Cell:
+    return int(value) if name not in _ALWAYS_FLOAT and value == int(value) else float(value)
+
+
+def stats_of(results: Sequence[BenchMeasured]) -> list[str]:
+    """Return the counts that a table has; which they are differs between versions of upstream."""
+    return [name for name in COUNTS if any(name in it.values for it in results)]
+
+
+def write_table(table: OutputTable) -> bytes:
+    """Write a table of results."""
+    stats = stats_of(table.results)
+    rows = [{**identity(it), **metrics(it, stats)} for it in table.results]
+    return write_rows(rows)
+
+
+def write_rows(rows: Sequence[dict[str, Any]]) -> bytes:
+    """Write rows under the columns of the longest one, each short one filled up with 0.
+
+    A row whose columns are others than the longest one's gets its numbers under the right names all the same: there
+    upstream lets them slide to the left.
+    """
+    longest: dict[str, Any] = max(rows, key=_width) if rows else {}
+    columns = list(longest)
+    for row in rows:
+        columns += [name for name in row if name not in columns]
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        last = max((place for place, name in enumerate(columns) if name in row), default=0)
+        cells = [_absent(name) if name not in row else _cell(row[name]) for name in columns[: last + 1]]
+        writer.writerow([*cells, *["0"] * (len(columns) - last - 1)])
+    return buffer.getvalue().encode("utf-8", "replace")
+
+
+def _width(row: dict[str, Any]) -> int:
+    return len(row)
+
+
+def _cell(value: Cell) -> Cell:
+    return f"{value:.6f}" if isinstance(value, float) else value
+
+
+def _absent(name: str) -> str:
+    return "0.000000" if name in _ALWAYS_FLOAT else "0"

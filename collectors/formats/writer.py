@@ -1,0 +1,221 @@
+"""Write results as upstream's harness leaves them behind: CSV, JSON and raw timings that its checkers take."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
+from compileboard.collectors.decode.graph_breaks import reason_text, user_stack
+from compileboard.collectors.formats.file_names import damaged
+from compileboard.collectors.formats.output_tables import (
+    Cell,
+    OutputTable,
+    identity,
+    is_written,
+    metrics,
+    stats_of,
+    write_rows,
+    write_table,
+)
+from compileboard.collectors.formats.raw_timings import write_timings
+
+METRICS_FILE = "_compilation_metrics"
+BREAK_COLUMNS = ("model", "reason", "user_stack")
+_UNSAFE = re.compile(r"[^A-Za-z0-9.=+-]+")
+_MOST_NAME = 150
+_ONE_ROW = "_multi_tensor_sgd"  # upstream counts breaks in it as one, although their texts differ
+Breaks = Mapping[str, Sequence[GraphBroke]]  # by the task of the result that they belong to
+
+
+def write_directory(
+    results: Sequence[BenchMeasured],
+    breaks: Breaks,
+    folder: str | os.PathLike[str],
+    *,
+    raw_timings: bool = False,
+) -> list[str]:
+    """Write the files of some results into a folder, and return their names; files of the same names are replaced.
+
+    Raises: OSError.
+    """
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    files = render_files(results, breaks, raw_timings=raw_timings)
+    for name, data in files.items():
+        handle, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", dir=place)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, place / name)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    return list(files)
+
+
+def render_files(results: Sequence[BenchMeasured], breaks: Breaks, *, raw_timings: bool = False) -> dict[str, bytes]:
+    """Make the files of some results, each by its name."""
+    files: dict[str, bytes] = {}
+    for table in part_tables(results):
+        files[f"{table.stem}.csv"] = write_table(table)
+        files[f"{table.stem}.json"] = _write_json(table)
+        files |= _write_phases(table)
+        files |= _write_breaks(table, breaks)
+        for it in table.results if raw_timings else ():
+            if it.repeats.get("eager") and it.repeats.get("compiled"):
+                name = f"{table.stem}-raw_timings-{_safe(it.model)}-{_safe(it.device or 'cpu')}.npy"
+                files[name] = write_timings(it.repeats)
+    return files
+
+
+def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
+    """Part results into upstream's files; each has a model once, or once for each tag."""
+    tables: dict[str, OutputTable] = {}
+    taken: set[tuple[str, str, str]] = set()
+    for result in results:
+        if not is_written(result):
+            continue
+        for label in _labels(result):
+            stem = _stem(result, label)
+            key = (stem, result.model, str(result.facts.get("tag", "")))
+            if key not in taken:
+                break
+        taken.add(key)
+        tables.setdefault(stem, OutputTable(stem, result.experiment)).results.append(result)
+    return [tables[stem] for stem in sorted(tables)]
+
+
+def _labels(result: BenchMeasured) -> Iterable[str]:
+    """Give names for a backend's configuration, each telling more, until one is free."""
+    tag = result.facts.get("tag")
+    label = (result.backend or "").removesuffix(f":{tag}") if tag else result.backend or ""
+    if result.dynamic and "dynamic" not in label:
+        label = f"{label}_dynamic"
+    if result.world_size > 1:
+        label = f"{label}_world{result.world_size}"
+    yield label
+    label = f"{label}_{result.hardware}" if result.hardware else label
+    yield label
+    label = f"{label}_batch{result.batch_size or 0}"
+    yield label
+    number = 2
+    while True:
+        yield f"{label}_{number}"
+        number += 1
+
+
+def _stem(result: BenchMeasured, label: str) -> str:
+    parts = (label, result.suite, result.dtype, result.mode, result.device, result.experiment)
+    return "_".join(safe for part in parts if part and (safe := _safe(part)))[-_MOST_NAME:]
+
+
+def _safe(text: str) -> str:
+    return _UNSAFE.sub("_", text).strip("._") or "_"
+
+
+def _write_json(table: OutputTable) -> bytes:
+    stats = stats_of(table.results)
+    lines = []
+    for it in table.results:
+        row: dict[str, Cell] = metrics(it, stats)
+        if "tag" in identity(it):
+            row = {"tag": identity(it)["tag"], **row}
+        lines += [_record(table, it, name, value) for name, value in row.items()]
+    return _to_lines(lines)
+
+
+def _record(table: OutputTable, result: BenchMeasured, name: str, value: Cell) -> dict[str, Any]:
+    settings = result.facts.get("settings")
+    extra = {
+        "device": result.device,
+        "quantization": None,
+        "batch_size": result.batch_size,
+        **(settings if isinstance(settings, dict) else {}),
+        "output": f"{table.stem}.csv",
+        table.experiment: True,
+    }
+    metric: dict[str, Any] = {"name": name, "benchmark_values": [value]}
+    if isinstance(value, str):  # the database has no text among its numbers
+        metric = {"name": name, "extra_info": {"benchmark_values": [value]}}
+    return {
+        "benchmark": {"name": "TorchInductor", "mode": result.mode, "dtype": result.dtype, "extra_info": extra},
+        "model": {
+            "name": result.model,
+            "type": "OSS model",
+            "backend": result.backend,
+            "origins": [result.suite],
+        },
+        "metric": metric,
+    }
+
+
+def _to_lines(records: Sequence[dict[str, Any]]) -> bytes:
+    return "".join(f"{json.dumps(record, default=str)}\n" for record in records).encode()
+
+
+def _write_phases(table: OutputTable) -> dict[str, bytes]:
+    rows: list[dict[str, Cell]] = []
+    records: list[dict[str, Any]] = []
+    names = dict.fromkeys(name for it in table.results for name in _phases(it))
+    for it in table.results:
+        phases = _phases(it)
+        if phases:
+            # Upstream puts each model's numbers under the first one's heading; here each stands under its own name.
+            rows.append({**identity(it), **{name: phases.get(name, 0.0) for name in names}})
+            records += [_record(table, it, name, value) for name, value in phases.items()]
+    if not rows:
+        return {}
+    stem = f"{table.stem}{METRICS_FILE}"
+    return {f"{stem}.csv": write_rows(rows), f"{stem}.json": _to_lines(records)}
+
+
+def _phases(result: BenchMeasured) -> dict[str, float]:
+    phases = result.facts.get("phases_s")
+    if not isinstance(phases, dict):
+        return {}
+    return {str(name): float(value) for name, value in phases.items() if isinstance(value, int | float)}
+
+
+def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
+    rows = [
+        (it.model, f'"{reason_text(one.text) if one.text else one.reason}"', f'"{_stack(one)}"')
+        for it in table.results
+        for one in breaks.get(it.task or "", ())
+    ]
+    if not rows:
+        return {}
+    name = f"{damaged(table.stem)}_graph_breaks.csv"
+    # Upstream strips this name by its letters too, so an s is missing: …_graph_break_deduped.csv.
+    deduped = f"{name.rstrip('.csv')}_deduped.csv"
+    return {name: _write_texts(rows), deduped: _write_texts(_dedupe(rows))}
+
+
+def _stack(one: GraphBroke) -> str:
+    frames: list[tuple[Any, ...]] = [(frame.path, frame.line, frame.name) for frame in user_stack(one.text)]
+    frames = frames or [(it.get("file"), it.get("line"), it.get("name")) for it in one.stack]
+    return ", ".join(f"<FrameSummary file {file}, line {line} in {name}>" for file, line, name in frames)
+
+
+def _dedupe(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    found: dict[str, tuple[str, str, str]] = {}
+    for row in sorted(rows, key=lambda it: it[1]):
+        found.setdefault(row[1], row)
+    same = [row for row in found.values() if _ONE_ROW in row[1]]
+    return [row for row in found.values() if _ONE_ROW not in row[1]] + same[:1]
+
+
+def _write_texts(rows: Sequence[tuple[str, str, str]]) -> bytes:
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(BREAK_COLUMNS)
+    writer.writerows(rows)
+    return buffer.getvalue().encode("utf-8", "replace")

@@ -1,0 +1,281 @@
+"""See the exceptions that compiled code raises while it runs, and the one that ends the program.
+
+A compiled callable gets one Python frame around it, whose `try` costs nothing unless something is raised (docs/
+benchmarks.md has the frame's cost). That frame takes itself out of the traceback again: the program sees its own
+exception as it would be without us. What ended the program is read at its end from where Python keeps it, so no hook of
+the program's is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from ..contract.redaction import redact_source
+from ..contract.secrets import scrub_text
+from . import torch_compat
+from .hook_guard import HookGuard
+
+MOST_FAILURES = 100  # of a process; what comes then is a counted loss
+OUTER_FRAMES = 64  # of the program's stack around the compiled code
+FRAMES_COMPARED = 3  # the innermost ones tell failures apart; those around differ between the first call and the next
+MESSAGE_CHARS, TEXT_CHARS = 8_000, 64_000
+MARK = "__compileboard__"  # on an exception: a Mark; on a watched function: its Place
+COMPILE = -1  # the position of what dynamo itself reports: the failure of a compile
+# Raised on purpose through compiled code and caught by torch itself.
+CONTROL_FLOW = frozenset({"_StopRecomputationError"})
+GRAPH_PREFIX = "__compiled_fn"
+
+Context = list[int | None] | None
+Place = tuple[Context, int]  # the compile, and when it was
+Mark = tuple[int, int, Context]  # the process, the failure's position there, its compile
+Write = Callable[[dict[str, Any], str | None, Context], None]
+
+_failures: RuntimeFailures | None = None
+
+
+class RepeatedFailure:
+    """Count one failure of this process."""
+
+    def __init__(self, position: int, phase: str, place: Place) -> None:
+        self.position = position
+        self.phase = phase
+        self.place = place
+        self.numbers = itertools.count(2)  # the first is written with the failure
+        self.count = self.written_count = 1
+
+
+class RuntimeFailures:
+    """Write each failure once, then only how often it came: at 2, 4, 8, … times and at the end."""
+
+    def __init__(self, write: Write, guard: HookGuard, keep_source: bool) -> None:
+        self._write = write
+        self._guard = guard
+        self._keep_source = keep_source
+        self._known: dict[Any, RepeatedFailure] = {}
+
+    def clear(self) -> None:
+        """Begin as a new process."""
+        self._known.clear()
+
+    def add(self, error: BaseException, phase: str, place: Place, outer: FrameType | None, ended: bool = False) -> None:
+        """Record an exception, unless it was when it passed an inner callable; never raises."""
+        with self._guard:
+            if not isinstance(error, Exception) or type(error).__name__ in CONTROL_FLOW or find_mark(error) is not None:
+                return
+            key = (phase, place[1], tuple(place[0] or ()), type(error), _innermost(error.__traceback__))
+            known = self._known.get(key)
+            if known is None:
+                self._add_new(key, error, phase, place, outer, ended)
+                return
+            mark(error, known.position)
+            known.count = next(known.numbers)
+            if known.count & (known.count - 1) == 0:
+                self._update(known)
+
+    def _add_new(
+        self, key: Any, error: BaseException, phase: str, place: Place, outer: FrameType | None, ended: bool
+    ) -> None:
+        if len(self._known) >= MOST_FAILURES:
+            self._guard.losses[f"failures beyond the first {MOST_FAILURES} of this process"] += 1
+            return
+        known = self._known[key] = RepeatedFailure(len(self._known), phase, place)
+        mark(error, known.position)
+        fields = {
+            "position": known.position,
+            "phase": phase,
+            "error_type": type(error).__name__,
+            "message": self._clean(_text_of(error), MESSAGE_CHARS),
+            "ended_program": ended,
+            "compiled_us": place[1],
+        }
+        self._write(fields, self._clean(write_traceback(error, outer), TEXT_CHARS), place[0])
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Write the last counts, and which failure ended the program."""
+        with self._guard:
+            if error is not None:
+                self._end_by(error)
+            for known in self._known.values():
+                if known.count > known.written_count:
+                    self._update(known)
+
+    def _end_by(self, error: BaseException) -> None:
+        marked = find_mark(error)
+        if marked is None:
+            self.add(error, "program", find_place(error.__traceback__), None, ended=True)
+            return
+        pid, position, context = marked
+        if pid != os.getpid():  # a worker's, which has recorded it
+            return
+        if position == COMPILE:
+            self._write({"position": 0, "phase": "compile", "ended_program": True}, None, context)
+        for known in self._known.values():
+            if known.position == position:
+                self._update(known, ended_program=True)
+
+    def _update(self, known: RepeatedFailure, ended_program: bool = False) -> None:
+        known.written_count = known.count
+        fields = {
+            "position": known.position,
+            "phase": known.phase,
+            "occurrence_count": known.count,
+            "ended_program": ended_program,
+            "compiled_us": known.place[1],
+        }
+        self._write(fields, None, known.place[0])
+
+    def _clean(self, text: str, most: int) -> str:
+        if len(text) > most:  # a C++ compiler's words can be 100 KB; what was raised stands at the end
+            text = f"{text[: most // 2]}\n… {len(text) - most} characters left out …\n{text[-most // 2 :]}"
+        return scrub_text(text if self._keep_source else redact_source(text))
+
+
+def watch(failures: RuntimeFailures | None) -> None:
+    """Have the failures recorded from now on, or no more."""
+    global _failures
+    _failures = failures
+
+
+def make_watched(compiled: Callable[..., Any], phase: str, place: Place) -> Callable[..., Any]:
+    """Return a function that calls `compiled` and records what it raises."""
+
+    def watched(*args: Any) -> Any:
+        try:
+            return compiled(*args)
+        except BaseException as error:
+            # Our own frame is the traceback's first; `raise` adds none. A class may forbid to set attributes.
+            BaseException.with_traceback(error, error.__traceback__ and error.__traceback__.tb_next)
+            if _failures is not None:
+                _failures.add(error, phase, place, sys._getframe().f_back)
+            raise
+
+    watched.__compileboard__ = place  # type: ignore[attr-defined]
+    watched.__name__ = getattr(compiled, "__name__", watched.__name__)
+    return watched
+
+
+WATCHED_CODE = next(it for it in make_watched.__code__.co_consts if isinstance(it, CodeType))
+
+
+def now_at(context: list[int | None] | None) -> Place:
+    """Return the place of code that is compiled now."""
+    return context, time.time_ns() // 1000
+
+
+def make_install(original: Callable[..., Any], guard: HookGuard) -> Callable[..., Any]:
+    """Return a function to stand in for OutputGraph.install_global_unsafe, which gives bytecode its compiled graphs.
+
+    torch wraps a graph in a function that keeps dynamo out; what that one calls is exchanged, and nothing else.
+    """
+
+    def install_global_unsafe(self: Any, name: str, value: Any) -> Any:
+        if name.startswith(GRAPH_PREFIX):
+            with guard:
+                cell = torch_compat.disabled_cell(value)
+                if cell is not None:
+                    cell.cell_contents = make_watched(cell.cell_contents, "forward", now_at(torch_compat.context_of()))
+        return original(self, name, value)
+
+    return install_global_unsafe
+
+
+def make_function_init(original: Callable[..., Any], guard: HookGuard) -> Callable[..., Any]:
+    """Return a function to stand in for the one that sets up each autograd Function; AOTAutograd makes one a graph."""
+
+    def __init__(cls: Any, name: str, bases: Any, attrs: Any) -> None:
+        original(cls, name, bases, attrs)
+        with guard:
+            backward = torch_compat.compiled_backward(name, attrs)
+            if backward is not None:
+                cls.backward = staticmethod(make_watched(backward, "backward", now_at(torch_compat.context_of())))
+
+    return __init__
+
+
+def mark(error: BaseException, position: int, context: Context = None) -> None:
+    """Note on an exception that it is recorded: many kinds cannot be referred to weakly, and nothing must hold it."""
+    try:
+        BaseException.__setattr__(error, MARK, (os.getpid(), position, context))
+    except Exception:  # it is then recorded again further out
+        return
+
+
+def find_mark(error: BaseException) -> Mark | None:
+    """Return what was noted on an exception, or on one that it was explicitly made from."""
+    for _ in range(10):
+        with contextlib.suppress(AttributeError):
+            marked: Mark = object.__getattribute__(error, MARK)  # a class's own __getattr__ may answer to any name
+            return marked
+        if error.__cause__ is None:
+            break
+        error = error.__cause__
+    return None
+
+
+def find_place(trace: TracebackType | None) -> Place:
+    """Return the compile of a traceback's innermost frame that dynamo wrote: such a frame names its compiled graphs."""
+    place: Place = (None, 0)
+    while trace is not None:
+        code, names = trace.tb_frame.f_code, trace.tb_frame.f_globals
+        for name in code.co_names:
+            if name.startswith(GRAPH_PREFIX):
+                cell = torch_compat.disabled_cell(names.get(name))
+                place = getattr(cell.cell_contents, MARK, place) if cell is not None else place
+        trace = trace.tb_next
+    return place
+
+
+def find_end() -> BaseException | None:
+    """Return the exception that now ends this process, if one does.
+
+    A worker of multiprocessing says goodbye while its exception is on the way; Python keeps a program's own. Others
+    (a test runner, a notebook) put what they caught in the same place, but the program's went through its first line.
+    """
+    error = sys.exc_info()[1]
+    if error is None and not hasattr(sys, "ps1") and not sys.flags.interactive:
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        first = error.__traceback__.tb_frame if error is not None and error.__traceback__ is not None else None
+        is_program = first is not None and (
+            (first.f_code.co_name == "<module>" and first.f_globals.get("__name__") == "__main__")
+            or first.f_globals.get("__name__") == "runpy"
+        )
+        error = error if is_program else None
+    return error if isinstance(error, Exception) else None
+
+
+def write_traceback(error: BaseException, outer: FrameType | None) -> str:
+    """Write an exception's traceback as Python does, from the program's outermost frame on."""
+    stack = traceback.walk_stack(outer) if outer is not None else iter(())
+    around = list(itertools.islice((it for it in stack if it[0].f_code is not WATCHED_CODE), OUTER_FRAMES))
+    frames = traceback.StackSummary.extract(iter(around[::-1]))
+    try:
+        written = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
+    except Exception:  # Python asks it for notes, and its class's __getattr__ raises
+        frames.extend(traceback.extract_tb(error.__traceback__))
+        last = f"{type(error).__name__}: {_text_of(error)}\n"
+        return "".join(["Traceback (most recent call last):\n", *frames.format(), last])
+    written.stack = traceback.StackSummary.from_list([*frames, *written.stack])
+    return "".join(written.format())
+
+
+def _innermost(trace: TracebackType | None) -> tuple[tuple[str, int], ...]:
+    found = []
+    while trace is not None:
+        found.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        trace = trace.tb_next
+    return tuple(found[-FRAMES_COMPARED:])
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "<an exception that cannot be printed>"

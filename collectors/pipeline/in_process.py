@@ -1,0 +1,114 @@
+"""See what torch.compile does inside a block, in this process and at once: no database, no recorder.
+
+The hooks are those of `compileboard.observe()`. They write into a spool of their own that is read when the block ends;
+where others have installed them already (`collectors run`, `install()`), theirs is read from where it stands.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compileboard.collectors.contract.events import CompileFailed, CompileStarted, Event, GraphBroke, Recompiled
+from compileboard.collectors.decode import break_registry
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.paths import PathNamer, qualify
+from compileboard.collectors.spool.reader import SpoolReader
+
+
+@dataclass
+class BlockRecord:
+    """Hold what was seen; all of it when the block has ended, before that what `catch_up` has read.
+
+    `losses` says what the hooks could not keep.
+    """
+
+    graph_breaks: list[GraphBroke] = field(default_factory=list)
+    recompiles: list[Recompiled] = field(default_factory=list)
+    failures: list[CompileFailed] = field(default_factory=list)
+    compiles: list[CompileStarted] = field(default_factory=list)
+    losses: dict[str, int] = field(default_factory=dict)
+    _take: Callable[[BlockRecord], None] | None = field(default=None, repr=False, compare=False)
+
+    def catch_up(self) -> None:
+        """Read what came until now; when the block ends that happens by itself."""
+        if self._take is not None:
+            self._take(self)
+
+    @property
+    def distinct_graph_breaks(self) -> list[GraphBroke]:
+        """Return one of each distinct graph break, as they came."""
+        return list({it.fingerprint: it for it in reversed(self.graph_breaks)}.values())[::-1]
+
+
+@contextmanager
+def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[BlockRecord]:
+    """See what torch.compile does inside the block; files are named from the roots.
+
+    With `reset`, dynamo forgets first what it compiled: what an earlier test compiled would not break again.
+    Raises: ImportError if there is no torch.
+    """
+    import torch._dynamo
+
+    from compileboard.collectors.observe import hooks
+
+    if reset:
+        torch._dynamo.reset()
+    decoder = Decoder(PathNamer([str(root) for root in roots]), qualify)
+    theirs = hooks.current() or hooks.current_of_other_copy()
+    folder = Path(tempfile.mkdtemp(prefix="compileboard-")) if theirs is None else Path(theirs.spool.folder)
+    reader, lost_before = SpoolReader(folder), Counter({} if theirs is None else theirs.spool.losses)
+
+    def take(seen: BlockRecord) -> None:
+        installed = theirs or hooks.current()
+        if installed is not None:
+            seen.losses = dict(Counter(installed.spool.losses) - lost_before)
+        _sort(seen, _read(reader, decoder), None if theirs is None else theirs.spool.process_id)
+
+    seen = BlockRecord(_take=take)
+    try:
+        if theirs is None:
+            hooks.install_hooks("watch", str(folder), database="", level="light", keep_source=True, capture_env=())
+        else:
+            list(_read(reader, decoder))  # what came before the block
+        try:
+            yield seen
+        finally:
+            installed = theirs or hooks.current()
+            if theirs is None:
+                hooks.uninstall_hooks()
+            take(seen)
+            if installed is not None:  # its last record may have been lost as it was taken out
+                seen.losses = dict(Counter(installed.spool.losses) - lost_before)
+            seen._take = None
+    finally:
+        if theirs is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(reader: SpoolReader, decoder: Decoder) -> Iterator[Event]:
+    for captured in reader.read():
+        path = captured.extra.get("registry")
+        if isinstance(path, str):
+            break_registry.learn(path)
+        yield from decoder.decode(captured)
+
+
+def _sort(seen: BlockRecord, events: Iterable[Event], process_id: str | None) -> None:
+    """Sort events by kind; in a spool that other processes write too, only this process's are the block's."""
+    for event in events:
+        if process_id is not None and event.process_id != process_id:
+            continue
+        if isinstance(event, GraphBroke):
+            seen.graph_breaks.append(event)
+        elif isinstance(event, Recompiled):
+            seen.recompiles.append(event)
+        elif isinstance(event, CompileFailed):
+            seen.failures.append(event)
+        elif isinstance(event, CompileStarted):
+            seen.compiles.append(event)

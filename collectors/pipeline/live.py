@@ -1,0 +1,280 @@
+"""Record a run from its first moment to its end: its spool, the lock on it, and the recorder that follows it.
+
+`run` and `bench` each hold one. Whatever goes wrong with recording is said once and is never the program's trouble.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compileboard.collectors.pipeline.recorder import Recorder, SpoolLock
+from compileboard.collectors.pipeline.sidecar import spawn_sidecar
+from compileboard.collectors.runs.command_line import default_name
+from compileboard.collectors.runs.facts import program_folder
+from compileboard.collectors.runs.opening import (
+    current_folder,
+    describe_run,
+    joined_run_id,
+    make_spool,
+    spool_folder,
+    stored_command,
+)
+from compileboard.collectors.runs.program import ProgramExit, signal_name
+from compileboard.collectors.spool.manifest import Manifest
+from compileboard.collectors.spool.reader import writers_alive
+from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS, set_patience
+from compileboard.collectors.store.errors import StoreBusy, StoreError, StoreFull, describe_error, may_pass
+
+PATIENCE_MS = 200  # for a database that another program holds: meanwhile signals are to be passed on
+
+
+def open_recorder(folder: Path, manifest: Manifest, note: Callable[[StoreError], None]) -> Recorder | None:
+    """Open the database; a passing trouble is noted and the run goes on into its spool.
+
+    Raises: StoreError if the database can never take this run.
+    """
+    recorder = None
+    try:
+        recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
+        recorder.start()
+        return recorder
+    except StoreError as error:
+        if recorder is not None:
+            recorder.close()
+        if not isinstance(error, (StoreBusy, StoreFull)):
+            raise
+        note(error)
+        return None
+
+
+class Recording:
+    """Hold a run's spool and recorder. Step it while the run goes on; end it once."""
+
+    def __init__(self, folder: Path, manifest: Manifest, say: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.say = say
+        self.recorder: Recorder | None = None
+        self.trouble: str | None = None
+        self._told: set[str] = set()  # troubles that were said
+        self.given_up = False  # trouble that no later step can mend
+        self.lock: SpoolLock | None = None
+        try:
+            self.lock = SpoolLock(folder)
+            self.lock.take()
+        except OSError as error:
+            self._note_trouble(error)
+
+    def open(self) -> None:
+        """Open the database, before anything is started or said.
+
+        Raises: StoreError if it can never take this run; the run is then as if it had not been asked for.
+        """
+        try:
+            self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
+        except StoreError:
+            self._release()
+            _remove_empty_spool(self.folder)
+            raise
+
+    def try_open(self) -> None:
+        """Open the database; whatever is wrong is said, and the run waits in its spool."""
+        try:
+            self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
+        except Exception as error:
+            self._note_trouble(error)
+
+    def step(self, show_progress: Callable[[Recorder], None] | None = None) -> None:
+        """Record what is there. Never raises."""
+        if self.given_up:
+            return
+        try:
+            if self.recorder is None:
+                self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
+            if self.recorder is not None:
+                self.recorder.step()
+                self.trouble = None
+        except Exception as error:
+            self._note_trouble(error)
+        if show_progress and self.recorder is not None:
+            with suppress(Exception):  # a terminal that went away, a database that is busy
+                show_progress(self.recorder)
+
+    def _say_trouble(self, words: str, *, at_end: bool = False) -> None:
+        """Say why the run waits and where, in one line, once for each reason that it begins or ends with."""
+        if (self.trouble is None or at_end) and words not in self._told:
+            self._told.add(words)
+            self.say(f"not recorded yet; the next command records it from {self.folder}: {words}")
+        self.trouble = words
+
+    def _note_delay(self, error: StoreError) -> None:
+        self._say_trouble(str(error))
+
+    def _note_trouble(self, error: Exception) -> None:
+        self._say_trouble(describe_error(error))
+        self.given_up = not may_pass(error) and not isinstance(error, StoreError)
+        if self.recorder is not None and not isinstance(error, StoreBusy):
+            with suppress(Exception):
+                self.recorder.close()  # opened anew by the next step, which reads the spool from its beginning
+            self.recorder = None
+
+    def _release(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
+
+    def end(self, state: str, *, exit_code: int | None = None, signal: str | None = None) -> None:
+        """Record how the run ended, and say what is left to record. Never raises."""
+        manifest = self.manifest
+        manifest.ended_us = time.time_ns() // 1000
+        manifest.state, manifest.exit_code, manifest.signal = state, exit_code, signal
+        try:
+            manifest.write(self.folder)
+        except OSError as error:
+            self.trouble = str(error)
+        self.step()
+        self._close_books()
+        self._release()
+        if not self.folder.exists():
+            if self.trouble is not None:
+                self.say(f"the spool {self.folder} was deleted; what came after that is lost: {self.trouble}")
+        elif self.trouble is not None:
+            self._say_trouble(self.trouble, at_end=True)
+        else:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Let a sidecar record the processes that outlive the program."""
+        try:
+            orphans = writers_alive(self.folder)
+            if orphans:
+                spawn_sidecar(self.folder)
+                self.say(f"{orphans} of the program's processes still run; they go on being recorded")
+        except OSError as error:
+            self.say(f"what still runs of the program is recorded by the next command: {error}")
+
+    def _close_books(self) -> None:
+        """Record the end and drop the spool. A busy database is waited for now: the program is over."""
+        recorder = self.recorder
+        if recorder is None:
+            return
+        try:
+            set_patience(recorder.connection, BUSY_TIMEOUT_MS)
+            recorder.step()
+            recorder.end()
+            self.trouble = None
+            recorder.discard_spool()
+        except Exception as error:
+            self.trouble = describe_error(error)
+        self.folder = recorder.folder
+        with suppress(Exception):
+            recorder.close()
+
+
+def _remove_empty_spool(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+
+
+INJECT = Path(__file__).resolve().parent.parent / "observe" / "inject"
+TRACE_NAME = "trace"
+
+
+@dataclass
+class Request:
+    """Say what to run and how to record it."""
+
+    command: list[str]
+    database: str = "compileboard.db"
+    name: str | None = None
+    suite: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    level: str = "light"
+    keep_source: bool = True
+    capture_env: tuple[str, ...] = ()
+    quiet: bool = False
+    stack_room: bool = False
+
+
+def prepare(request: Request, environment: Mapping[str, str], cwd: str | None) -> tuple[Path, Manifest]:
+    """Describe the run and make its spool folder; what of it cannot be asked for is a trouble of the run.
+
+    Raises: StoreError if there can be no spool.
+    """
+    joined, troubles = None, []
+    try:
+        joined = joined_run_id(environment)
+    except ValueError as error:
+        troubles.append(["bad_fact", f"{error}; the run has an id of its own"])
+    manifest = describe_run(
+        environment,
+        argv=request.command,
+        cwd=cwd,
+        code_folder=lambda: program_folder(request.command, cwd or os.curdir),
+        capture_env=request.capture_env,
+        run_id=joined,
+        database=os.path.abspath(request.database),
+        name=request.name or default_name(stored_command(request.command, keep_source=request.keep_source)),
+        troubles=troubles,
+        suite=request.suite,
+        tags=request.tags,
+        level=request.level,
+        keep_source=request.keep_source,
+    )
+    manifest.stack_room = request.stack_room
+    folder = spool_folder(manifest, environment, shared=joined is not None)
+    own = environment.get("TORCH_TRACE")  # the user's: left as it is, and read as well
+    manifest.trace_folder = os.path.abspath(own) if own else None
+    if request.level == "full" and not own:
+        manifest.trace_folder = str(folder / TRACE_NAME)
+    make_spool(folder, manifest)
+    return folder, manifest
+
+
+def child_environment(request: Request, environment: Mapping[str, str], run_id: str, folder: Path) -> dict[str, str]:
+    """Return the program's environment: the caller's, and what arms the hooks."""
+    entries = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry != str(INJECT)]
+    path = os.pathsep.join([str(INJECT), *(entries if any(entries) else [])])
+    child = {
+        **environment,
+        "PYTHONPATH": path,
+        "COMPILEBOARD_RUN_ID": run_id,
+        "COMPILEBOARD_SPOOL": str(folder),
+        "COMPILEBOARD_DB": os.path.abspath(request.database),
+        "COMPILEBOARD_LEVEL": request.level,
+        "COMPILEBOARD_NO_SOURCE": "" if request.keep_source else "1",
+        "COMPILEBOARD_CAPTURE_ENV": ",".join(request.capture_env),
+        "COMPILEBOARD_STACK_ROOM": "1" if request.stack_room else "",
+    }
+    if request.level == "full":
+        child.setdefault("TORCH_TRACE", str(folder / TRACE_NAME))
+    return child
+
+
+class Launch:
+    """Record a program from before its start to after its end. Nothing but the constructor raises."""
+
+    def __init__(self, request: Request, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+        folder, self.manifest = prepare(request, environment, current_folder())
+        for _, trouble in self.manifest.troubles:
+            say(trouble)
+        self.recording = Recording(folder, self.manifest, say)
+        self.recording.try_open()
+        self.environment = child_environment(request, environment, self.manifest.run_id, folder)
+
+    def step(self, show_progress: Callable[[Recorder], None] | None) -> None:
+        """Record what is there."""
+        self.recording.step(show_progress)
+
+    def end(self, outcome: ProgramExit) -> None:
+        """Record how the program ended."""
+        if outcome.signal_number is not None:
+            self.recording.end("killed", signal=signal_name(outcome.signal_number))
+        else:
+            self.recording.end("finished" if outcome.exit_code == 0 else "failed", exit_code=outcome.exit_code)

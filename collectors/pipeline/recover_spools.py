@@ -1,0 +1,119 @@
+"""Record the spools that nobody recorded: their recorder was killed, their disk was full, their database was away."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.pipeline.recorder import Recorder, SpoolLock
+from compileboard.collectors.pipeline.sidecar import spawn_sidecar
+from compileboard.collectors.spool.folders import set_aside, spool_root
+from compileboard.collectors.spool.manifest import NAME, read_manifest
+from compileboard.collectors.spool.reader import writers_alive
+from compileboard.collectors.store.errors import StoreBusy, describe_error, may_pass
+
+PATIENCE_MS = 1_000  # for each database: the command that was asked for waits behind this
+
+
+@dataclass
+class RecoveryReport:
+    """Say what was recorded, what still waits, and what was set aside because it can never be."""
+
+    run_ids: list[str] = field(default_factory=list)
+    event_count: int = 0
+    problems: list[str] = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
+    busy: set[str] = field(default_factory=set)  # databases that another program holds
+
+
+def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryReport:
+    """Record every spool that no recorder holds, each into the database it was meant for. Never raises."""
+    found = RecoveryReport()
+    try:
+        root = spool_root(os.environ if environment is None else environment)
+        folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home folder is known
+        found.problems.append(f"the spools cannot be listed: {error}")
+        return found
+    for folder in folders:
+        try:
+            with closing(_Held(folder)) as held:
+                if held.is_ours:
+                    _try(folder, found)
+        except OSError as error:
+            if folder.exists():
+                found.problems.append(f"{clean_text(folder.name)}: {error}")
+    return found
+
+
+class _Held:
+    """Hold a spool's lock, where there is a run to record."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = None
+        # Else a run that is just about to begin, or never did.
+        if (folder / NAME).exists() or any(folder.glob("*.jsonl")):
+            self._lock = SpoolLock(folder)
+        self.is_ours = self._lock is not None and self._lock.take()
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+
+
+def _try(folder: Path, found: RecoveryReport) -> None:
+    """Record a spool; what may go better another time waits, what cannot is set aside."""
+    name = clean_text(folder.name)
+    try:
+        _pick_up(folder, found)
+    except Exception as error:
+        if not folder.exists():  # its own recorder has just finished it
+            return
+        if may_pass(error):
+            found.problems.append(f"{name}: {describe_error(error)}")
+            return
+        reason = describe_error(error)
+        moved = set_aside(folder, reason)
+        found.set_aside.append(f"{clean_text(moved.name)}: {reason}")
+
+
+def _pick_up(folder: Path, found: RecoveryReport) -> None:
+    manifest = read_manifest(folder)
+    if manifest.database in found.busy:
+        raise StoreBusy(f"{manifest.database} is locked by another program.")
+    try:
+        recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
+    except StoreBusy:
+        found.busy.add(manifest.database)
+        raise
+    try:
+        recorder.start()
+        new = recorder.step()
+        if manifest.ended_us is None and not writers_alive(folder):
+            new += recorder.step()  # what was written between the read and the last writer's end
+            manifest.ended_us = _last_change_us(folder)
+            manifest.state = "interrupted"
+            manifest.write(folder)
+        recorder.end()
+        if new:
+            found.run_ids.append(manifest.run_id)
+            found.event_count += new
+        orphaned = not recorder.discard_spool() and writers_alive(recorder.folder) > 0
+    except StoreBusy:
+        found.busy.add(manifest.database)
+        raise
+    finally:
+        recorder.close()
+    if orphaned:  # its recorder was killed, the program goes on
+        spawn_sidecar(recorder.folder)
+
+
+def _last_change_us(folder: Path) -> int:
+    times = [path.stat().st_mtime_ns // 1000 for path in folder.glob("*.jsonl")]
+    return max(times, default=time.time_ns() // 1000)

@@ -1,0 +1,273 @@
+"""Bring files of benchmark results into a database: one run of a folder, or one of each commit where rows name them."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from hashlib import blake2b
+
+from compileboard.collectors.contract.events import BenchMeasured, Event, ProcessStarted, RunEnded, RunStarted
+from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.decode.values import fit_event
+from compileboard.collectors.formats.merge_files import Merged, build_break_table, merge, series_text, time_us_of
+from compileboard.collectors.formats.reader import break_event, read_results
+from compileboard.collectors.formats.results import digest, task_of
+from compileboard.collectors.pipeline.log_loader import STATE, Imported, LoadOptions, Progress
+from compileboard.collectors.pipeline.result_runs import ReadFile, ResultFolder, ResultRun, part_folders, plan_runs
+from compileboard.collectors.pipeline.trace_reader import count_refused, list_rejects
+from compileboard.collectors.sources.discovery import LogSource, SourceGroup
+from compileboard.collectors.sources.streams import LimitExceeded, NoSuchLog, SourceDamaged
+from compileboard.collectors.store.ingest.ingestor import Ingestor, IngestResult
+from compileboard.collectors.store.ingest.source_files import (
+    add_result_file,
+    advance_log,
+    count_rows,
+    find_logs,
+    find_result_runs,
+    forget_deletion,
+    replace_rejects,
+)
+
+MOST_BYTES = 256 << 20  # of one file; the phases of all models of a suite, upstream's largest, have some 40 MB
+_PIECE_BYTES = 1 << 20
+
+
+def load_results(
+    connection: sqlite3.Connection,
+    database: str,
+    group: SourceGroup,
+    options: LoadOptions,
+    progress: Progress = lambda _bytes: None,
+    *,
+    most_records: int | None = None,
+) -> Iterator[Imported]:
+    """Import what is new in a group's files of results, a run at a time.
+
+    Raises: NoSuchLog if no file has a result; LimitExceeded, StoreError, OSError.
+    """
+    now_us, read_bytes = time.time_ns() // 1000, 0
+    taken: set[str] = set()
+    for part, folder in part_folders(group.results):
+        read: list[ReadFile] = []
+        for source in folder:
+            read.append(_read(source, options, now_us))
+            read_bytes += read[-1].size_bytes
+            progress(read_bytes)
+        merged = merge([it.file for it in read])
+        record_count = len(merged.results) + sum(len(it.file.breaks) for it in read)
+        if most_records is not None and record_count > most_records:
+            raise LimitExceeded(
+                f"{group.label}: {record_count:,} records are in it, the limit is {most_records:,} records for one "
+                "import; import fewer files at once."
+            )
+        if not merged.results and not any(it.file.breaks for it in read):
+            raise NoSuchLog(_format_no_results(read))
+        name = options.name or (f"{group.label}/{part}" if part else group.label)
+        runs = plan_runs(connection, ResultFolder(name, read), merged, taken)
+        taken |= {run.run_id for run in runs}
+        for run in sorted(runs, key=lambda it: min(_times(it))):
+            yield _Writer(connection, database, name, options, run, merged).write()
+
+
+def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
+    rejects = Rejects()
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        with closing(source.open()) as stream:
+            while (piece := stream.read(_PIECE_BYTES)) and size <= MOST_BYTES:
+                pieces.append(piece)
+                size += len(piece)
+    except LimitExceeded:
+        raise
+    except (SourceDamaged, EOFError) as error:  # what came before is read
+        rejects.add("damaged_file", None, str(error))
+    if size > MOST_BYTES:
+        rejects.add("too_large_file", None, source.label)
+        pieces = []
+    data = b"".join(pieces)
+    file = read_results(source.file_name, data, options.suite)
+    if rejects.total:
+        file.rejects.by_kind.pop("empty_log", None)
+        file.rejects.by_kind.update(rejects.by_kind)
+    # With its name: a model breaks alike when it is timed and when it is checked, and each file says so of its own.
+    keys = file.keys(every=True) or [digest(file.stem, blake2b(data, digest_size=16).hexdigest())]
+    return ReadFile(file, source, keys[0], size, source.modified_us or now_us)
+
+
+def _format_no_results(read: list[ReadFile]) -> str:
+    said = "; ".join(
+        f"{it.file.name}: {next((met.example or kind for kind, met in it.file.rejects.by_kind.items()), it.file.kind)}"
+        for it in read[:3]
+    )
+    return (
+        f"There is no benchmark result in {len(read)} file{'s' if len(read) > 1 else ''} ({said}); expected a table "
+        "with a column `name` and one of speedup, abs_latency, accuracy, or the benchmark database's JSON "
+        "(docs/formats.md)."
+    )
+
+
+def _times(run: ResultRun) -> list[int]:
+    found = [time_us_of(result) or it.time_us for it, result in run.results]
+    return found or [it.time_us for it in run.files]
+
+
+class _Writer:
+    """Write one run."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        database: str,
+        name: str,
+        options: LoadOptions,
+        run: ResultRun,
+        merged: Merged,
+    ) -> None:
+        self._connection = connection
+        self._ingestor = Ingestor(connection, database)
+        self._options = options
+        self._run = run
+        self._stems = merged.stems
+        self._namer = PathNamer(options.roots)
+        if run.commit and not options.name:
+            name = f"{name} {run.commit[:10]}"
+        self.imported = Imported(run.run_id, name, result_count=0, also_in=run.also_in)
+
+    def write(self) -> Imported:
+        """Write what is new; return what that was."""
+        done, run = self.imported, self._run
+        if self._options.again:
+            forget_deletion(self._connection, run.run_id)
+        query = "select 1 from runs where id = :id"
+        done.known_run = self._connection.execute(query, {"id": run.run_id}).fetchone() is not None
+        before = count_rows(self._connection, run.run_id)
+        times = _times(run)
+        self._ingest([self._start_run(min(times))])
+        files = {id(it): it for it in (*run.files, *(it for it, _result in run.results))}
+        for it in files.values():
+            if not done.deleted:
+                self._write_file(it)
+            done.read_bytes += it.size_bytes
+        for it in run.files:
+            done.rejects.add_file(it.source.label, it.file.rejects)
+        after = count_rows(self._connection, run.run_id)
+        done.result_count, done.break_count = after[0] - before[0], after[1] - before[1]
+        done.record_count = done.result_count + done.break_count
+        self._ingest([RunEnded(run.run_id, done.read_bytes + 1, max(times), run.run_id, STATE)])
+        return done
+
+    def _ingest(self, events: list[Event]) -> None:
+        self.imported.deleted |= self._ingestor.ingest(self._run.run_id, events).deleted_run
+
+    def _start_run(self, time_us: int) -> RunStarted:
+        run, options = self._run, self._options
+        results = [result for _it, result in run.results]
+        suites = sorted({it.suite for it in results if it.suite})
+        gpus = sorted({it.hardware for it in results if it.hardware and it.device != "cpu"})
+        return RunStarted(
+            process_id=run.run_id,
+            sequence=0,
+            time_us=time_us,
+            run_id=run.run_id,
+            name=self.imported.name,
+            suite=options.suite or (suites[0] if len(suites) == 1 else None),
+            tags=options.tags,
+            source="import",
+            git={"commit": run.commit, "branch": run.branch} if run.commit else {},
+            gpus=[{"name": name} for name in gpus[:1]],
+        )
+
+    def _write_file(self, it: ReadFile) -> None:
+        run = self._run
+        self.imported.log_count += 1
+        if run.run_id in find_result_runs(self._connection, it.content_hash):
+            return
+        process_id = run.process_id(self._connection, it)
+        results = [result for of_file, result in run.results if of_file is it]
+        events: list[Event] = []
+        for result in results:
+            event, notes = fit_event(self._place(it, result, process_id))
+            events += [event] if event is not None else []
+            if notes:
+                it.file.rejects.add("bad_field", _line_of(result), "; ".join(notes))
+        shown = it in run.files
+        if shown:
+            events += self._list_breaks(it, process_id)
+        has_rows = bool(events or (shown and it.file.rejects.total))
+        if has_rows:
+            events.insert(0, self._start_process(process_id, it.time_us, None))
+
+        def keep(result: IngestResult) -> None:
+            count_refused(result.refused, it.file.rejects, _line_of)
+            self._keep(it, process_id, has_rows)
+
+        done = self._ingestor.ingest(run.run_id, events, also=keep)
+        self.imported.event_count += done.new_count
+        self.imported.deleted |= done.deleted_run
+
+    def _place(self, it: ReadFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
+        # An export of many commits begins elsewhere each time: there a result is known by what it is, not by its row.
+        sequence = result.sequence
+        if self._run.commit is not None:
+            sequence = int(digest(series_text(result))[:12], 16)
+        time_us = time_us_of(result) or it.time_us
+        return replace(result, process_id=process_id, sequence=sequence, time_us=time_us)
+
+    def _list_breaks(self, it: ReadFile, process_id: str) -> Iterator[Event]:
+        """Give each model a process of its own: that is how its breaks find its result."""
+        table = build_break_table(it.file, self._stems) if it.file.breaks else ""
+        counts: dict[str, int] = {}
+        for row in it.file.breaks:
+            task = task_of(table, row.model)
+            of_model = digest(process_id, task)
+            if row.model not in counts:
+                yield self._start_process(of_model, it.time_us, task)
+            counts[row.model] = counts.get(row.model, 0) + 1
+            yield break_event(row, self._namer, of_model, counts[row.model], it.time_us)
+
+    def _start_process(self, process_id: str, time_us: int, task: str | None) -> ProcessStarted:
+        known = {"results": "ok (read from upstream's file)"}
+        return ProcessStarted(process_id, -1, time_us, self._run.run_id, pid=0, task=task, capabilities=known)
+
+    def _keep(self, it: ReadFile, process_id: str, has_rows: bool) -> None:
+        connection, run_id, file = self._connection, self._run.run_id, it.file
+        add_result_file(
+            connection,
+            run_id,
+            content_hash=it.content_hash,
+            name=it.source.label,
+            kind=file.kind,
+            row_count=file.row_count,
+        )
+        if not has_rows:
+            return
+        known = find_logs(connection, [process_id]).get(process_id)
+        values = {
+            "process_id": process_id,
+            "run_id": run_id,
+            "name": it.source.label,
+            "file_name": it.source.file_name,
+            "size_bytes": it.size_bytes,
+            "end_offset_bytes": it.size_bytes,
+            "line_count": file.line_count,
+            "record_count": file.row_count if known is None else 0,
+            "payloads": "kept",
+            "redacted": 0,
+            "first_us": it.time_us,
+            "last_us": it.time_us,
+            "read_us": time.time_ns() // 1000,
+        }
+        advance_log(connection, known.end_offset_bytes if known else 0, values)
+        shown = list_rejects(file.rejects, examples=not self._options.redact_source) if it in self._run.files else ()
+        replace_rejects(connection, process_id, shown)
+
+
+def _line_of(event: Event) -> int | None:
+    """Return the line that a result says it is from."""
+    line = (event.origin or "").rpartition(":")[2] if isinstance(event, BenchMeasured) else ""
+    return int(line) if line.isdecimal() and len(line) < 10 else None

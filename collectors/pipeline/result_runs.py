@@ -1,0 +1,183 @@
+"""Which run a file of results belongs to: by all its records, or by the commit that its rows name.
+
+A longer copy of a file begins as the file did; one of which a record differs is another, however much they share.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.formats.file_names import stem_of
+from compileboard.collectors.formats.merge_files import Merged, commit_key
+from compileboard.collectors.formats.results import ResultFile, digest
+from compileboard.collectors.sources.discovery import LogSource
+from compileboard.collectors.spool.folders import new_run_id
+from compileboard.collectors.store.ingest.source_files import find_logs, find_runs_of_any, list_result_files
+
+ALONE = "alone"  # salt of files without a measured time that come without one that has
+
+
+@dataclass
+class ReadFile:
+    """Hold one file with what it was read from."""
+
+    file: ResultFile
+    source: LogSource
+    content_hash: str
+    size_bytes: int
+    time_us: int
+
+
+@dataclass
+class ResultFolder:
+    """Hold what was read of files that lie together."""
+
+    name: str  # what a run of them is called
+    read: list[ReadFile]
+
+
+@dataclass
+class ResultRun:
+    """Hold what becomes one run."""
+
+    run_id: str
+    salt: str
+    results: list[tuple[ReadFile, BenchMeasured]] = field(default_factory=list)
+    files: list[ReadFile] = field(default_factory=list)  # whose breaks and damage it shows
+    commit: str | None = None
+    branch: str | None = None
+    also_in: list[tuple[str, str]] = field(default_factory=list)  # files that were imported by themselves: label, run
+
+    def process_id(self, connection: sqlite3.Connection, it: ReadFile) -> str:
+        """Return the file's identity: that which it was given when it was shorter, if it was imported so."""
+        if self.commit is not None:
+            return digest("results", self.run_id, it.file.kind, it.file.stem)
+        every = [it.file.keys(), it.file.keys(self.salt), it.file.keys(self.run_id)]
+        every.append([digest("results", self.run_id, it.file.name)])
+        rows = find_logs(connection, [key for keys in every for key in keys])
+        known = next((key for key, row in rows.items() if row.run_id == self.run_id), None)
+        # The same file may be in another run, with other files beside it.
+        return known or next(keys[0] for keys in every if keys and keys[0] not in rows)
+
+
+def plan_runs(
+    connection: sqlite3.Connection, folder: ResultFolder, merged: Merged, taken: Collection[str] = ()
+) -> list[ResultRun]:
+    """Part the results of one folder into runs: one of each commit and day that rows name, one of all others.
+
+    `taken` are the runs of folders beside it: only the very same files are in one of them.
+    """
+    read = folder.read
+    by_file = {id(it.file): it for it in read}
+    runs: dict[tuple[str, str], ResultRun] = {}
+    others: list[tuple[ReadFile, BenchMeasured]] = []
+    for file, result in merged.results:
+        key = commit_key(result)
+        if key is None:
+            others.append((by_file[id(file)], result))
+            continue
+        if key not in runs:
+            runs[key] = _commit_run(key, result)
+        runs[key].results.append((by_file[id(file)], result))
+    planned = list(runs.values())
+    if others or any(it.file.breaks for it in read):
+        run = _content_run(connection, folder, {it.run_id for it in planned}, taken)
+        run.results = others
+        planned.insert(0, run)
+    planned[0].files = list(read)
+    return planned
+
+
+def _commit_run(key: tuple[str, str], result: BenchMeasured) -> ResultRun:
+    run_id = _run_id(digest("commit", *key))
+    return ResultRun(run_id, run_id, commit=key[0], branch=result.facts.get("branch"))
+
+
+def _content_run(
+    connection: sqlite3.Connection, folder: ResultFolder, of_commits: Collection[str], taken: Collection[str]
+) -> ResultRun:
+    """Find the run that the files are in already, or name a new one after them."""
+    own = [it for it in folder.read if it.file.breaks or it.file.additions or _has_own(it.file)] or folder.read
+    timed = [(it, keys) for it in own if (keys := it.file.keys())]
+    named = timed or [(it, keys) for it in own if (keys := it.file.keys(every=True))]
+    homes: dict[str, list[ReadFile]] = {}
+    names: dict[str, str] = {}
+    for it, keys in named:
+        found = find_runs_of_any(connection, [it.content_hash, *keys])
+        names |= found
+        for run_id in found:
+            homes.setdefault(run_id, []).append(it)
+    fit = [
+        run_id
+        for run_id, its in homes.items()
+        if run_id not in of_commits
+        # A file that was imported by itself does not draw the rest of its folder into a run that is called after it.
+        and (len(its) > 1 or len(named) == 1 or names[run_id] == folder.name)
+        and not _differs(connection, run_id, folder.read, exactly=run_id in taken)
+    ]
+    known = max(fit, key=lambda run_id: len(homes[run_id]), default=None)
+    run_id = known or _new_id(connection, named)
+    run = ResultRun(run_id, run_id if timed else ALONE)
+    if known is None:
+        alone = [(its[0], it) for it, its in homes.items() if len(its) == 1 and it not in of_commits]
+        run.also_in = [(it.source.label, other) for it, other in alone if names[other] == it.source.label]
+    return run
+
+
+def _has_own(file: ResultFile) -> bool:
+    return any(commit_key(it) is None for it in file.results)
+
+
+def _differs(connection: sqlite3.Connection, run_id: str, read: Sequence[ReadFile], *, exactly: bool) -> bool:
+    """Say whether a run has one of the files with other records than it has now, of as many as it had."""
+    last: dict[tuple[str, str], str] = {}
+    seen: set[str] = set()
+    for kind, name, content_hash in list_result_files(connection, run_id):
+        last[kind, _stem(name)] = content_hash
+        seen.add(content_hash)
+    for it in read:
+        if it.content_hash in seen or not (it.file.results or it.file.breaks):
+            continue
+        before = last.get((it.file.kind, it.file.stem))
+        if exactly or (before is not None and before not in it.file.keys(every=True)):
+            return True
+    return False
+
+
+def _stem(label: str) -> str:
+    """Return the stem of a file by its label, which names the archive that it is in."""
+    return stem_of(label.rsplit(": ", 1)[-1])
+
+
+def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ReadFile, list[str]]]) -> str:
+    """Name a run after its files' first records, so that one that was deleted stays so when its files grow."""
+    run_id = _run_id(min(keys[-1] for _it, keys in named))
+    if connection.execute("select 1 from runs where id = :id", {"id": run_id}).fetchone() is None:
+        return run_id
+    return _run_id(digest("run", *sorted(it.content_hash for it, _keys in named)))
+
+
+def part_folders(sources: Sequence[LogSource]) -> list[tuple[str, list[LogSource]]]:
+    """Part files into those of one run: folders in which a file has the same name are of different nights.
+
+    Returns each part with its folder; without one where all are together.
+    """
+    names = [source.file_name for source in sources]
+    if len(set(names)) == len(names):
+        return [("", list(sources))]
+    folders: dict[str, list[LogSource]] = {}
+    for source in sources:
+        archive, _, path = source.label.rpartition(": ")
+        parents = (archive, PurePath(path).parent.as_posix())
+        folders.setdefault("/".join(it for it in parents if it not in ("", ".")), []).append(source)
+    return list(folders.items())
+
+
+def _run_id(key: str) -> str:
+    """Make the id of a run of its content; there may be no time in it, and none is made up."""
+    value = int(key, 16)
+    return new_run_id(value >> 80 & ((1 << 45) - 1), value & ((1 << 80) - 1))

@@ -1,0 +1,95 @@
+"""Record beside a process that installed the hooks itself, in a process of its own: SPOOL_FOLDER is its argument."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from compileboard.collectors.pipeline.recorder import Recorder, SpoolLock
+from compileboard.collectors.spool.manifest import read_manifest
+from compileboard.collectors.spool.reader import writers_alive
+from compileboard.collectors.store.errors import StoreError, StoreMoved
+from compileboard.start import own_command
+
+STEP_S = 0.2
+RETRY_S = 2.0
+
+
+def spawn_sidecar(folder: Path) -> None:
+    """Start a sidecar that outlives this process and its terminal."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_SPOOL")}
+    subprocess.Popen(
+        own_command("compileboard.collectors.pipeline.sidecar", str(folder)),
+        cwd="/",  # it outlives the program, whose folder may be taken away
+        env={**kept, "CUDA_VISIBLE_DEVICES": ""},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+    ).returncode = 0  # never waited for: it outlives us, and its Popen must not complain at exit
+
+
+def run_sidecar(folder: Path) -> int:
+    """Follow a spool until its run has ended or all its writers are gone; 1 if it must wait for the next command."""
+    try:
+        lock = SpoolLock(folder)
+        if not lock.take():
+            return 0
+        recorder = _open(folder)
+        if recorder is None:
+            return 1
+        try:
+            _follow(recorder)
+        finally:
+            recorder.close()
+    except (ValueError, OSError):  # the folder was taken away
+        return 1
+    return 0
+
+
+def _open(folder: Path) -> Recorder | None:
+    while True:
+        try:
+            return Recorder(folder, read_manifest(folder))
+        except StoreError:
+            if not writers_alive(folder):
+                return None
+            time.sleep(RETRY_S)
+
+
+def _follow(recorder: Recorder) -> None:
+    """Record until nobody writes any more.
+
+    Raises: ValueError or OSError when the folder is gone.
+    """
+    started = False
+    while True:
+        try:
+            if not started:
+                recorder.start()
+                started = True
+            alive = writers_alive(recorder.folder)  # before the step: what a writer wrote before it went is then read
+            recorder.step()
+            recorder.manifest = manifest = read_manifest(recorder.folder)
+            if not alive:
+                if manifest.ended_us is None:
+                    manifest.ended_us, manifest.state = time.time_ns() // 1000, "interrupted"
+                    manifest.write(recorder.folder)
+                recorder.end()
+                if recorder.discard_spool():
+                    return
+        except StoreMoved:
+            return  # the next command records all of it anew, into what is there then
+        except StoreError:
+            if not writers_alive(recorder.folder):
+                return
+            time.sleep(RETRY_S)
+        time.sleep(STEP_S)
+
+
+if __name__ == "__main__":
+    sys.exit(run_sidecar(Path(sys.argv[1])))

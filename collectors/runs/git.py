@@ -1,0 +1,109 @@
+"""Ask git about another folder's repository, whatever repository or index our own environment names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from compileboard.collectors.contract.events import CommitsSeen
+from compileboard.collectors.contract.secrets import scrub_text
+from compileboard.collectors.store.ingest.commits import StoredCommit
+
+GIT_TIMEOUT_S = 300.0
+# What git sets in its own hooks; inherited, it would name another repository or index.
+OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+
+
+def ask_git(
+    words: list[str], folder: str, *, timeout_s: float = GIT_TIMEOUT_S, also: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Ask git, in a session of its own: a Ctrl-C is ours, and must not stop it from removing what it made.
+
+    The person's hooks are not run: a post-checkout hook does things to their checkout.
+
+    Raises: OSError if there is no git or no such folder; subprocess.TimeoutExpired.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in OF_GIT}
+    return subprocess.run(
+        ["git", "-c", "core.hooksPath=/dev/null", *words],
+        cwd=folder,
+        env={**environment, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **(also or {})},
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=timeout_s,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        check=False,
+    )
+
+
+FIRST_PARENTS = 300  # more than a day of a busy repository: a run a day leaves no gap
+EVENT_BYTES = 40_000  # what they may take as an event; with long subjects it holds fewer commits
+SEQUENCE = -1  # of the recorder's own events: 0 is the run's start, 1 its end
+WORDS_LIMIT = 120  # of a subject or an author
+_FORMAT = "--format=%H%x00%P%x00%ct%x00%an%x00%s"
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def read_commits(folder: str, revision: str, *, limit: int, timeout_s: float) -> list[StoredCommit]:
+    """Read a revision's history along first parents, the newest first.
+
+    Raises: ValueError in git's words if it has no such history; OSError without git or the folder;
+    subprocess.TimeoutExpired.
+    """
+    # What a person has set for their own `git log` (signatures, another encoding) is not for us.
+    options = ["--first-parent", "--no-show-signature", "--no-color", "--encoding=UTF-8", _FORMAT, "-n", str(limit)]
+    done = ask_git(["log", *options, "--end-of-options", revision, "--"], folder, timeout_s=timeout_s)
+    if done.returncode:
+        raise ValueError(done.stderr.strip() or f"git log ended with {done.returncode}")
+    lines = [line.split("\0") for line in done.stdout.split("\n")]
+    return [_read_commit(*parts) for parts in lines if len(parts) == 5 and _HASH.fullmatch(parts[0])]
+
+
+def _read_commit(hash_: str, parents: str, time_s: str, author: str, subject: str) -> StoredCommit:
+    parent = parents.partition(" ")[0]
+    time_us = int(time_s) * 1_000_000 if time_s.isdigit() and len(time_s) < 12 else 0
+    return StoredCommit(hash_, parent or None, time_us, _words(author), _words(subject))
+
+
+@lru_cache(1_000)  # authors come again and again
+def _words(text: str) -> str | None:
+    """Return one line without secrets, None where there is nothing."""
+    line = " ".join(scrub_text(text).split())
+    return (line if len(line) <= WORDS_LIMIT else line[: WORDS_LIMIT - 1] + "…") or None
+
+
+def build_history_event(git: Mapping[str, Any], process_id: str, *, timeout_s: float) -> CommitsSeen | None:
+    """Describe the history before a run's commit, None where the run has none that git can tell.
+
+    Raises: subprocess.TimeoutExpired.
+    """
+    root, commit = git.get("root"), git.get("commit")
+    if not root or not commit:
+        return None
+    try:
+        commits = read_commits(root, commit, limit=FIRST_PARENTS, timeout_s=timeout_s)
+    except (ValueError, OSError):  # the folder is gone, or was never a repository of ours
+        return None
+    return pack_commits(commits, process_id) if commits else None
+
+
+def pack_commits(commits: Sequence[StoredCommit], process_id: str) -> CommitsSeen:
+    """Make the event of a chain of commits, as many of the newest as it has room for."""
+    rows: list[list[Any]] = []
+    room = EVENT_BYTES
+    for it in commits:
+        row = [it.hash, it.time_us, it.author, it.subject]
+        room -= len(json.dumps(row))
+        if room < 0:
+            break
+        rows.append(row)
+    last = commits[len(rows) - 1]
+    return CommitsSeen(process_id, SEQUENCE, time.time_ns() // 1000, rows, last.parent_hash)

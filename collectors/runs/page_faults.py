@@ -1,0 +1,282 @@
+"""Watch a program's page faults from outside, while it compiles nothing, for the cliff of docs/stack-cliff.md.
+
+On the cliff a program maps a chunk of 16 KiB and unmaps it, thousands of times a second. Its page faults say so, and so
+do those of a program that fills new arrays; a program off the cliff, too, may map one chunk for each step of its loop.
+What tells them apart is how often. So there are three looks, each only where the one before saw something: the fault
+counter every second, the memory map for a small range that comes and goes, and that range's page, a hundred times in a
+few milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from compileboard.collectors.contract.events import (
+    Compiled,
+    CompileFailed,
+    CompileStarted,
+    Event,
+    PageFaultsCounted,
+    ProcessStarted,
+)
+
+WINDOW_S = 1.0
+CALM_S = 2.0  # after a process's last event
+MOST_WINDOWS = 3600
+# Of a second of the program's processor time: it may be waiting most of the time, or share the processor.
+SUSPECT_FAULTS_PER_CPU_S, CLIFF_MAPS_PER_CPU_S = 2_000, 600
+# What CPython maps for frames; malloc's own mappings are a page longer than a power of two, and pymalloc's larger.
+CHUNK_BYTES = frozenset({1 << 14, 1 << 15, 1 << 16, 1 << 17})
+CANDIDATE_CHANGES = 2
+BURST_SAMPLES, ENOUGH_BURSTS, MOST_LOOKS = 100, 5, 60
+PAUSE_S = 60.0  # before looking again where nothing was
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class FaultCounter:
+    """What the kernel has counted of a process so far."""
+
+    fault_count: int
+    cpu_ticks: int
+    start_ticks: int  # since boot: tells a pid's owners apart
+
+
+def read_counter(pid: int, proc: Path = Path("/proc")) -> FaultCounter | None:
+    """Read a process's minor faults and processor time; None where it is gone or this is not Linux."""
+    try:
+        text = (proc / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
+        values = text.rpartition(")")[2].split()  # a program's name may hold spaces and brackets
+        return FaultCounter(int(values[7]), int(values[11]) + int(values[12]), int(values[19]))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def writes_into(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
+    """Tell whether a process has a file of the spool open: its pid may be another's by now, or a container's."""
+    try:
+        with os.scandir(proc / str(pid) / "fd") as entries:
+            return any(os.readlink(entry.path).startswith(f"{folder}{os.sep}") for entry in entries)
+    except OSError:
+        return False
+
+
+def read_anonymous(pid: int, proc: Path = Path("/proc")) -> frozenset[Range] | None:
+    """Read the private anonymous ranges of a process's memory."""
+    ranges = set()
+    try:
+        with (proc / str(pid) / "maps").open(encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                words = line.split(None, 5)
+                if len(words) == 5 and words[1] == "rw-p" and words[4] == "0":
+                    start, _, end = words[0].partition("-")
+                    ranges.add((int(start, 16), int(end, 16)))
+    except (OSError, ValueError):
+        return None
+    return frozenset(ranges)
+
+
+def count_mappings(pid: int, address: int, proc: Path = Path("/proc")) -> tuple[float, float] | None:
+    """Watch one page for a few milliseconds; return how often it came and how many seconds that took.
+
+    What comes and goes between two samples is not seen. None where the kernel does not show its pages.
+    """
+    try:
+        descriptor = os.open(proc / str(pid) / "pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    changes, before = 0, None
+    begin_s = time.monotonic()
+    try:
+        for _ in range(BURST_SAMPLES):
+            present = os.pread(descriptor, 8, address // PAGE_BYTES * 8)[7:] >= b"\x80"
+            changes += before is not None and present != before
+            before = present
+            time.sleep(1e-5)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return changes / 2, time.monotonic() - begin_s
+
+
+def changed_ranges(before: frozenset[Range], after: frozenset[Range]) -> Iterator[Range]:
+    """Yield what is in one of two maps only; neighbours that the kernel joined into one range count as they were."""
+    edges: Counter[int] = Counter()
+    for ranges, side in ((before - after, 1), (after - before, -1)):
+        for start, end in ranges:
+            edges[start] += side
+            edges[end] -= side
+    depth, begin = 0, 0
+    for address in sorted(address for address, change in edges.items() if change):
+        if depth:
+            yield begin, address
+        depth, begin = depth + edges[address], address
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time in which a process compiled nothing."""
+
+    start_us: int
+    end_us: int
+    fault_count: int
+    cpu_us: int
+
+    @property
+    def cpu_share(self) -> float:
+        """Return the share of one processor that the process had, 1 at most."""
+        return min(1.0, max(0.01, self.cpu_us / max(1, self.end_us - self.start_us)))
+
+    @property
+    def faults_per_cpu_s(self) -> float:
+        """Return the rate of minor faults."""
+        return self.fault_count * 1e6 / max(1, self.end_us - self.start_us) / self.cpu_share
+
+    def joined(self, later: Window) -> Window:
+        """Return both as one; the time between them counts as calm."""
+        faults, cpu_us = self.fault_count + later.fault_count, self.cpu_us + later.cpu_us
+        return Window(self.start_us, later.end_us, faults, cpu_us)
+
+
+class ProcessFaults:
+    """What is known of one process's faults and memory map."""
+
+    def __init__(self, process_id: str, pid: int, counter: FaultCounter, now_s: float) -> None:
+        self.process_id = process_id
+        self.pid = pid
+        self.counter, self.counted_s = counter, now_s
+        self.busy_s = now_s
+        self.open_compiles: set[str] = set()
+        self.windows: list[Window] = []
+        self.anonymous: frozenset[Range] | None = None
+        self.look_count = self.burst_count = 0
+        self.look_after_s = 0.0
+        self.changes: Counter[Range] = Counter()
+        self.mapping_count = self.burst_cpu_s = 0.0
+        self.is_on_cliff = False
+        self.told: tuple[int, bool] = (0, False)
+
+    @property
+    def is_suspect(self) -> bool:
+        """Tell whether the newest window has the faults of a program on the cliff, or of one that fills memory."""
+        if not self.windows or self.windows[-1].end_us != int(self.counted_s * 1e6):
+            return False
+        return self.windows[-1].faults_per_cpu_s >= SUSPECT_FAULTS_PER_CPU_S
+
+    def count(self, counter: FaultCounter, now_s: float, tick_us: int) -> None:
+        """Take the counter's new reading; of a time with compiles nothing is kept."""
+        if not self.open_compiles and self.busy_s + CALM_S <= self.counted_s:
+            faults = counter.fault_count - self.counter.fault_count
+            cpu_us = (counter.cpu_ticks - self.counter.cpu_ticks) * tick_us
+            self.windows.append(Window(int(self.counted_s * 1e6), int(now_s * 1e6), faults, cpu_us))
+            if len(self.windows) > MOST_WINDOWS:
+                self.windows[:2] = [self.windows[0].joined(self.windows[1])]
+        self.counter, self.counted_s = counter, now_s
+
+    def look(self, now_s: float, proc: Path) -> None:
+        """Look for a small range that comes and goes, then how often it does."""
+        anonymous = read_anonymous(self.pid, proc)
+        if anonymous is not None and self.anonymous is not None:
+            changed = changed_ranges(self.anonymous, anonymous)
+            self.changes.update(place for place in changed if place[1] - place[0] in CHUNK_BYTES)
+        self.anonymous = anonymous
+        self.look_count += 1
+        for place, change_count in self.changes.most_common(1):
+            burst = count_mappings(self.pid, place[0], proc) if change_count >= CANDIDATE_CHANGES else None
+            if burst is not None:
+                self.burst_count += 1
+                self.mapping_count += burst[0]
+                self.burst_cpu_s += burst[1] * self.windows[-1].cpu_share
+        if self.burst_count >= ENOUGH_BURSTS and self.mapping_count >= CLIFF_MAPS_PER_CPU_S * self.burst_cpu_s:
+            self.is_on_cliff = True
+        elif self.look_count >= MOST_LOOKS:
+            self.forget_looks()
+            self.look_after_s = now_s + PAUSE_S
+
+    def forget_looks(self) -> None:
+        """Begin to look anew."""
+        self.anonymous, self.is_on_cliff = None, False
+        self.look_count = self.burst_count = 0
+        self.mapping_count = self.burst_cpu_s = 0.0
+        self.changes.clear()
+
+    def forget_from(self, start_us: int) -> None:
+        """Drop what was counted since: the process was compiling. A backward compile is heard of at its end only."""
+        if self.windows and self.windows[-1].end_us > start_us:
+            self.windows = [window for window in self.windows if window.end_us <= start_us]
+            self.forget_looks()
+
+    def tell(self, *, growth: float) -> Iterator[PageFaultsCounted]:
+        """Yield the sum, where it has grown so far since it was last told or now says something else."""
+        calm_us = sum(window.end_us - window.start_us for window in self.windows)
+        known_us, was_on_cliff = self.told
+        if not calm_us or (calm_us < growth * known_us and was_on_cliff == self.is_on_cliff):
+            return
+        self.told = calm_us, self.is_on_cliff
+        end_us = int(self.counted_s * 1e6)
+        yield PageFaultsCounted(
+            process_id=self.process_id,
+            sequence=-end_us,  # below zero, where no event of the process's own is
+            time_us=end_us,
+            calm_us=calm_us,
+            cpu_us=sum(window.cpu_us for window in self.windows),
+            fault_count=sum(window.fault_count for window in self.windows),
+            is_on_cliff=self.is_on_cliff,
+        )
+
+
+class FaultWatch:
+    """Count the faults of a run's processes while they compile nothing. Show it every event; step it often."""
+
+    def __init__(self, folder: Path, *, proc: Path = Path("/proc"), clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._proc = proc
+        self._clock = clock
+        self._processes: dict[str, ProcessFaults] = {}
+        self._tick_us = 1_000_000 // os.sysconf("SC_CLK_TCK")
+
+    def see(self, event: Event) -> None:
+        """Learn which processes there are, and when they compile."""
+        now_s = self._clock()
+        if isinstance(event, ProcessStarted) and event.process_id not in self._processes:
+            counter = read_counter(event.pid, self._proc)
+            if counter is not None and writes_into(event.pid, self._folder, self._proc):
+                self._processes[event.process_id] = ProcessFaults(event.process_id, event.pid, counter, now_s)
+        process = self._processes.get(event.process_id)
+        if process is None:
+            return
+        process.busy_s = now_s
+        if isinstance(event, CompileStarted):
+            process.open_compiles.add(str(event.compile_id))
+        elif isinstance(event, (Compiled, CompileFailed)):
+            process.open_compiles.discard(str(event.compile_id))
+            if isinstance(event, Compiled) and isinstance(event.start_us, int):
+                process.forget_from(event.start_us)
+
+    def step(self) -> Iterator[PageFaultsCounted]:
+        """Read what is due; yield what is new."""
+        for process in list(self._processes.values()):
+            now_s = self._clock()
+            if process.counted_s + WINDOW_S <= now_s:
+                counter = read_counter(process.pid, self._proc)
+                if counter is None or counter.start_ticks != process.counter.start_ticks:
+                    del self._processes[process.process_id]
+                    yield from process.tell(growth=1)
+                    continue
+                process.count(counter, now_s, self._tick_us)
+                yield from process.tell(growth=2)
+            if process.is_suspect and not process.is_on_cliff and process.look_after_s <= now_s:
+                process.look(now_s, self._proc)
+
+    def end(self) -> Iterator[PageFaultsCounted]:
+        """Yield the last sums."""
+        for process in self._processes.values():
+            yield from process.tell(growth=1)
+        self._processes.clear()

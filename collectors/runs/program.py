@@ -1,0 +1,187 @@
+"""Tell a signal sent to the whole process group from one sent to us alone.
+
+`kill PID` to us must be passed on to the program; `kill -- -PGID` (a test harness, `timeout`, Jupyter) has reached the
+program already, and a second SIGINT would interrupt its clean-up. Linux does not say which it was. So a `cat` stands
+beside us in the group with these signals blocked: one that is pending there was sent to all.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+SETTLE_S = 0.01  # the kernel signals a group's processes one after the other
+
+
+class GroupWatch:
+    """Hold the process that stands by. Start it with the signals in question blocked: it inherits the mask."""
+
+    def __init__(self) -> None:
+        self._standing: subprocess.Popen[bytes] | None = None
+        self._start()
+
+    def _start(self) -> None:
+        try:
+            # It ends when its input does: with us, however we end.
+            self._standing = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        except OSError:
+            self._standing = None
+
+    def was_sent_to_all(self, number: int) -> bool:
+        """Tell whether a signal that reached us reached the group."""
+        if self._standing is None:
+            return False
+        time.sleep(SETTLE_S)
+        pending = _pending(self._standing.pid) >> (number - 1) & 1
+        if pending:  # it stays pending for good, so another one has to stand there for the next
+            self.close()
+            self._start()
+        return bool(pending)
+
+    def close(self) -> None:
+        """Send the standing process away."""
+        if self._standing is not None:
+            self._standing.kill()
+            self._standing.communicate()
+            self._standing = None
+
+
+def _pending(pid: int) -> int:
+    """Read the signals that wait for a process, as a bit mask."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return 0
+    mask = 0
+    for line in lines:
+        if line.startswith(("SigPnd:", "ShdPnd:")):
+            mask |= int(line.split()[1], 16)
+    return mask
+
+
+STEP_S = 0.2
+# Passed on to the program, unless the terminal has already sent them to it as well.
+FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+SENT_BY_KERNEL = 0x80  # SI_KERNEL: a key on the terminal, which reaches the whole foreground group
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+AS_TYPED = "What follows `--` is a command as you would type it: -- python train.py"
+
+
+@dataclass
+class ProgramExit:
+    """Say how the program ended: its exit code, or the signal that ended it."""
+
+    exit_code: int | None
+    signal_number: int | None = None
+
+
+class CannotRun(Exception):
+    """The program could not be started; `exit_code` is what a shell would give."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(f"{message}. {AS_TYPED}")
+        self.exit_code = exit_code
+
+
+def check_program(command: list[str], environment: Mapping[str, str]) -> None:
+    """Find the program as exec will, before a run is made of it.
+
+    Raises: CannotRun if it is not there or may not be executed.
+    """
+    word = command[0]
+    path = environment.get("PATH", os.defpath)
+    if shutil.which(word, path=path):
+        return
+    places = [word] if os.path.dirname(word) else [os.path.join(folder, word) for folder in path.split(os.pathsep)]
+    if word and any(os.path.exists(place) for place in places):
+        raise CannotRun(f"{word!r} is not executable", NOT_EXECUTABLE)
+    raise CannotRun(f"there is no program {word!r}", NOT_FOUND)
+
+
+def run_program(command: list[str], environment: Mapping[str, str], beat: Callable[[], None]) -> ProgramExit:
+    """Run a program to its end; call `beat` again and again meanwhile, which must not raise.
+
+    Raises: CannotRun if it cannot be started.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
+    group = GroupWatch()
+    try:
+        program = _start(command, environment, mask, group)
+        while program.poll() is None:
+            received = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, STEP_S)
+            if received is not None and _is_for_program(received, group) and program.poll() is None:
+                program.send_signal(received.si_signo)
+            beat()
+    finally:
+        group.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    code = program.returncode
+    return ProgramExit(code) if code >= 0 else ProgramExit(None, -code)
+
+
+def _start(
+    command: list[str], environment: Mapping[str, str], mask: set[int | signal.Signals], group: GroupWatch
+) -> subprocess.Popen[bytes]:
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    try:
+        return subprocess.Popen(command, env=environment, preexec_fn=unblock, close_fds=False)
+    except FileNotFoundError:
+        raise CannotRun(f"there is no program {command[0]!r}, or not the interpreter it names", NOT_FOUND) from None
+    except PermissionError:
+        raise CannotRun(f"{command[0]!r} is not executable", NOT_EXECUTABLE) from None
+    except OSError as error:  # no further process or descriptor for us, most of all: it may still be had in our place
+        group.close()
+        unblock()
+        _become(command, environment, error)
+
+
+def _become(command: list[str], environment: Mapping[str, str], why: OSError) -> NoReturn:
+    """Give this process to the program; what it writes into its spool is recorded by the next command.
+
+    Raises: CannotRun if it cannot be started in any way.
+    """
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(command[0], command, dict(environment))  # noqa: S606
+    except OSError:
+        raise CannotRun(f"{command[0]!r} cannot be started: {why.strerror}", NOT_EXECUTABLE) from None
+
+
+def _is_for_program(received: signal.struct_siginfo, group: GroupWatch) -> bool:
+    """Tell whether a signal has to be passed on: one from the terminal or to the group has reached the program."""
+    if received.si_signo == signal.SIGCHLD or received.si_code == SENT_BY_KERNEL:
+        return False
+    return not group.was_sent_to_all(received.si_signo)
+
+
+def signal_name(number: int) -> str:
+    """Name a signal: SIGTERM, or its number where it has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def end_like(outcome: ProgramExit) -> int:
+    """End as the program ended: return its exit code, or die of the signal it died of."""
+    if outcome.signal_number is None:
+        return outcome.exit_code or 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program's own core dump is enough
+    if outcome.signal_number != signal.SIGKILL:
+        signal.signal(outcome.signal_number, signal.SIG_DFL)
+    os.kill(os.getpid(), outcome.signal_number)
+    return 128 + outcome.signal_number

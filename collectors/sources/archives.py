@@ -1,0 +1,409 @@
+"""Members of tar and zip archives as streams; nothing is ever written where an archive says."""
+
+from __future__ import annotations
+
+import calendar
+import io
+import math
+import struct
+import tarfile
+import weakref
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import IO
+
+from compileboard.collectors.sources.compression import (
+    HEAD_BYTES,
+    Unpack,
+    damaged,
+    peel,
+    unpack_bzip2,
+    unpack_deflate,
+    unpack_zstd,
+)
+from compileboard.collectors.sources.streams import (
+    CHUNK_BYTES,
+    Chunks,
+    Gauge,
+    LimitExceeded,
+    SourceDamaged,
+    clean_name,
+    read_chunks,
+)
+
+_LONG_NAME_BYTES = 1 << 20  # a header that claims a longer name would have it read into memory
+_UNPACK: dict[int, Unpack | None] = {0: None, 8: unpack_deflate, 12: unpack_bzip2, 93: unpack_zstd}
+# What tarfile and zipfile raise at bytes that are no archive.
+_ERRORS = (
+    *(tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RecursionError, struct.error, zlib.error),
+    *(ValueError, TypeError, AttributeError, ArithmeticError, LookupError, EOFError, OSError, MemoryError),
+)
+
+
+@dataclass(frozen=True)
+class Container:
+    """Open the bytes of one file, from its start and as often as needed."""
+
+    name: str  # for people
+    size_bytes: int
+    open: Callable[[], io.RawIOBase]
+    gauge: Gauge
+
+    def chunks(self, offset: int = 0, size: int | None = None) -> Chunks:
+        file = self.open()
+        file.seek(offset)
+        return Chunks(read_chunks(file, size), [file])
+
+    def peeled(self, chunks: Chunks | None = None) -> Chunks:
+        return peel(chunks or self.chunks(), self.name, self.gauge.layer(self.name, self.size_bytes))
+
+
+@dataclass(frozen=True)
+class Member:
+    """Describe a file in an archive. `head` is how its content begins, unpacked."""
+
+    name: str
+    modified_us: int | None
+    size_bytes: int | None  # none where it is compressed once more
+    head: bytes
+    open: Callable[[], Chunks]
+
+
+@dataclass(frozen=True)
+class Listing:
+    members: list[Member]
+    passed_over: list[str]  # links, devices
+    damage: ValueError | None = None  # met while listing, and by no member's own bytes
+
+
+def is_tar(head: bytes) -> bool:
+    """Say whether a file that begins so is a tar; a header's checksum tells it from a log."""
+    try:
+        tarfile.TarInfo.frombuf(head[:512], "utf-8", "surrogateescape")
+    except (tarfile.TarError, ValueError):
+        return False
+    return True
+
+
+def is_zip(head: bytes) -> bool:
+    return head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
+
+
+# --- zip
+
+
+def list_zip(it: Container) -> Listing:
+    """List a zip's files from its directory.
+
+    Raises: SourceDamaged if there is no directory: the zip was cut off.
+    """
+    members: list[Member] = []
+    passed_over: list[str] = []
+    try:
+        with io.BufferedReader(it.open()) as file:
+            it.gauge.check_entries(it.name, _read_zip_count(file, it.size_bytes))
+            with zipfile.ZipFile(file) as archive:
+                entries = archive.infolist()
+    except LimitExceeded:
+        raise
+    except _ERRORS as error:
+        raise SourceDamaged(f"{it.name}: the zip cannot be read ({error}); copy the file again.") from None
+    it.gauge.add_entries(it.name, len(entries))
+    for entry in entries:
+        kind = entry.external_attr >> 28  # Unix's file type: 8 a file, 0 not said, 10 a link
+        if entry.filename.endswith("/"):
+            continue
+        if kind not in (0, 8):
+            passed_over.append(entry.filename)
+            continue
+        members.append(_zip_member(it, entry))
+    return Listing(members, passed_over)
+
+
+def _read_zip_count(file: IO[bytes], size_bytes: int) -> int:
+    """Return how many entries a zip says it has, 65,535 where it has more: zipfile makes an object of each first."""
+    file.seek(max(0, size_bytes - 65_557))
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    return int.from_bytes(tail[at + 10 : at + 12], "little") if at >= 0 else 0
+
+
+def _zip_member(it: Container, entry: zipfile.ZipInfo) -> Member:
+    def open_member() -> Chunks:
+        return it.peeled(_zip_chunks(it, entry))
+
+    head, unpacked = _head(_zip_chunks(it, entry), it)
+    modified_us: int | None
+    try:
+        modified_us = calendar.timegm((*entry.date_time, 0, 0, 0)) * 1_000_000  # the zone is not in the zip
+    except (ValueError, OverflowError):
+        modified_us = None
+    return Member(entry.filename, modified_us, None if unpacked else entry.file_size, head, open_member)
+
+
+def _zip_chunks(it: Container, entry: zipfile.ZipInfo) -> Chunks:
+    """Read one member with a file of its own; zipfile's reader loses what it holds when a member is damaged."""
+    where = f"{it.name}: {clean_name(entry.filename)}"
+    file = it.open()
+    packed = Chunks(_zip_packed(file, entry, where), [file])
+    unpack = _UNPACK.get(entry.compress_type)
+    out = packed if unpack is None else Chunks(unpack(packed, where), [packed])
+    return Chunks(_zip_checked(out, entry, where), [out], it.gauge.layer(it.name, it.size_bytes))
+
+
+def _zip_packed(file: io.RawIOBase, entry: zipfile.ZipInfo, where: str) -> Iterator[bytes]:
+    if entry.flag_bits & 0x1:
+        raise SourceDamaged(f"{where}: it is encrypted, which is not read; pack it without a password.")
+    if entry.compress_type not in _UNPACK:
+        method = entry.compress_type
+        raise SourceDamaged(f"{where}: it is packed with method {method}, which is not read; pack it with deflate.")
+    file.seek(entry.header_offset)
+    header = file.read(30) or b""
+    if len(header) < 30 or not header.startswith(b"PK\x03\x04"):
+        raise SourceDamaged(f"{where}: the zip's directory points to no file; copy the zip again.")
+    name_bytes, extra_bytes = struct.unpack("<HH", header[26:30])
+    file.seek(entry.header_offset + 30 + name_bytes + extra_bytes)
+    yield from read_chunks(file, entry.compress_size)
+
+
+def _zip_checked(stream: Chunks, entry: zipfile.ZipInfo, where: str) -> Iterator[bytes]:
+    size, checksum = 0, 0
+    for chunk in read_chunks(stream):
+        size += len(chunk)
+        checksum = zlib.crc32(chunk, checksum)
+        yield chunk
+    stream.check()
+    if size < entry.file_size:
+        raise damaged(where, "zip", size, f"ends before its {entry.file_size:,} bytes")
+    if checksum != entry.CRC:
+        raise damaged(where, "zip", size, "has another checksum than it should")
+
+
+# --- tar
+
+
+class _TarInfo(tarfile.TarInfo):
+    """Raise where tarfile would end quietly at a damaged header, or read a name without end into memory."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> _TarInfo:
+        try:
+            return super().fromtarfile(tarfile_)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError(str(error)) from None
+
+    def _proc_member(self, tarfile_: tarfile.TarFile) -> tarfile.TarInfo:
+        named = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+        if self.size < 0:
+            raise tarfile.ReadError("a negative size")
+        if self.type in (*named, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK) and self.size > _LONG_NAME_BYTES:
+            raise tarfile.ReadError(f"a name of {self.size:,} bytes")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._proc_gnusparse_10()
+        found: tarfile.TarInfo = super()._proc_member(tarfile_)  # type: ignore[misc]
+        return found
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        # Its map of holes is as long as it likes, and read into memory.
+        raise tarfile.ReadError("a sparse file, which is not read; pack it without --sparse")
+
+
+class _TarFile(tarfile.TarFile):
+    tarinfo = _TarInfo
+    members: list[tarfile.TarInfo]
+
+
+class _Pass:
+    """Go through a tar once, forward: a plain one by seeking, a compressed one by unpacking what lies between."""
+
+    def __init__(self, it: Container, packed: bool) -> None:
+        self._where = it.name
+        self._packed: Chunks | None = it.peeled() if packed else None
+        self._plain = None if packed else io.BufferedReader(it.open())
+        self._plain_bytes = it.size_bytes
+        self._tar: _TarFile | None = None
+        self._end = 0  # of the current member's bytes in the tar
+        self._has_ended = False
+        self.next_number = 0
+        self.damage: ValueError | None = None  # what ended it, if that is not within a member
+
+    def step(self) -> tarfile.TarInfo | None:
+        """Go to the next member; none at the end or where the tar is damaged."""
+        try:
+            if self._tar is None:
+                file, mode = (self._packed, "r|") if self._packed is not None else (self._plain, "r:")
+                self._tar = _TarFile.open(fileobj=file, mode=mode, bufsize=CHUNK_BYTES)  # type: ignore[call-overload]
+                assert self._tar is not None
+            if self.next_number:  # the first header was read by opening
+                self._skip(self._tar)
+            found: tarfile.TarInfo | None = self._tar.next()
+            if found is not None and self._tar.offset < found.offset_data:
+                raise tarfile.ReadError("a negative size")  # it would go round in circles
+            self._tar.members.clear()  # it would keep them all
+        except _ERRORS as error:
+            found, wrong = None, f"does not decode ({error})"
+        else:
+            wrong = ""
+        if found is None:
+            self._ended(wrong)
+            return None
+        self.next_number += 1
+        self._end = found.offset_data + (found.size if found.isreg() else 0)
+        return found
+
+    def _skip(self, archive: _TarFile) -> None:
+        """Go behind the current member; tarfile itself goes on to where a header says, long after the end."""
+        file = archive.fileobj
+        while self._packed is not None and file is not None and (left := archive.offset - file.tell()) > 0:
+            if not file.read(min(CHUNK_BYTES, left)):
+                raise tarfile.ReadError("ends too early")
+
+    def chunks(self, found: tarfile.TarInfo) -> Iterator[bytes]:
+        """Yield the current member's bytes."""
+        # Not by extractfile: its file raises at a cut and drops what it had read of it.
+        assert self._tar is not None and self._tar.fileobj is not None
+        file, size = self._tar.fileobj, 0
+        file.seek(found.offset_data)
+        while size < found.size:
+            try:
+                chunk = file.read(min(CHUNK_BYTES, found.size - size))
+            except _ERRORS:
+                chunk = b""
+            if not chunk:
+                if self._packed is not None:
+                    self._packed.check()
+                raise _tar_cut(self._where, found, size)
+            size += len(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        for it in (self._tar, self._packed, self._plain):
+            if it is not None:
+                it.close()
+
+    @property
+    def is_usable(self) -> bool:
+        """Say whether it may go on to a later member."""
+        return not self._has_ended and (self._packed is None or self._packed.damage is None)
+
+    def _ended(self, wrong: str) -> None:
+        self._has_ended = True
+        position = self._plain_bytes if self._packed is None else self._packed.position
+        below = self._packed.damage if self._packed is not None else None
+        if position >= self._end:
+            self.damage = below or (damaged(self._where, "tar", position, wrong) if wrong else None)
+
+
+class _Tar:
+    """Open the members of a compressed tar in any order.
+
+    A member costs unpacking what lies before it. In order, the usual case, that is nothing: a closed stream leaves its
+    pass through the archive to the next one.
+    """
+
+    def __init__(self, it: Container) -> None:
+        self._it = it
+        self._idle: list[_Pass] = []
+        weakref.finalize(self, _close_all, self._idle)
+
+    def open(self, number: int) -> Chunks:
+        """Open the nth member, unpacked."""
+        at = self._idle.pop() if self._idle else None
+        if at is not None and at.next_number > number:
+            at.close()
+            at = None
+        at = at or _Pass(self._it, packed=True)
+        return self._it.peeled(Chunks(self._chunks(at, number), [_ClosingStream(at, self._idle)]))
+
+    def _chunks(self, at: _Pass, number: int) -> Iterator[bytes]:
+        found = None
+        while at.next_number <= number:
+            found = at.step()
+            if found is None:
+                raise at.damage or SourceDamaged(f"{self._it.name}: the archive changed while it was read; try again.")
+        assert found is not None
+        yield from at.chunks(found)
+
+
+@dataclass(frozen=True)
+class _ClosingStream:
+    at: _Pass
+    idle: list[_Pass]
+
+    def close(self) -> None:
+        _close_all(self.idle)
+        if self.at.is_usable:
+            self.idle.append(self.at)
+        else:
+            self.at.close()
+
+
+def _close_all(passes: list[_Pass]) -> None:
+    while passes:
+        passes.pop().close()
+
+
+def list_tar(it: Container, packed: bool) -> Listing:
+    """List a tar's files by going through it once.
+
+    Raises: LimitExceeded where more comes out than may.
+    """
+    members: list[Member] = []
+    passed_over: list[str] = []
+    archive = _Tar(it)
+    at = _Pass(it, packed)
+    try:
+        while (found := at.step()) is not None:
+            it.gauge.add_entries(it.name)
+            if found.isdir():
+                continue
+            if not found.isreg() or found.issparse():
+                passed_over.append(found.name)
+                continue
+            number = at.next_number - 1
+            head, unpacked = _head(Chunks(at.chunks(found)), it)
+            open_it = partial(archive.open, number) if packed else partial(_open_plain, it, found)
+            size_bytes = None if unpacked else found.size
+            members.append(Member(found.name, _tar_time_us(found), size_bytes, head, open_it))
+    finally:
+        at.close()
+    if isinstance(at.damage, LimitExceeded):
+        raise at.damage
+    return Listing(members, passed_over, at.damage)
+
+
+def _open_plain(it: Container, found: tarfile.TarInfo) -> Chunks:
+    def chunks() -> Iterator[bytes]:
+        size = 0
+        with it.open() as file:
+            file.seek(found.offset_data)
+            for chunk in read_chunks(file, found.size):
+                size += len(chunk)
+                yield chunk
+        if size < found.size:
+            raise _tar_cut(it.name, found, size)
+
+    return it.peeled(Chunks(chunks()))
+
+
+def _tar_cut(where: str, found: tarfile.TarInfo, size: int) -> SourceDamaged:
+    return damaged(f"{where}: {clean_name(found.name)}", "tar", size, f"ends before its {found.size:,} bytes")
+
+
+def _tar_time_us(found: tarfile.TarInfo) -> int | None:
+    return int(found.mtime * 1e6) if math.isfinite(found.mtime) and 0 < found.mtime < 1e11 else None
+
+
+def _head(chunks: Chunks, it: Container) -> tuple[bytes, bool]:
+    """Return how a member begins, and whether it had to be unpacked for that."""
+    stream = it.peeled(chunks)
+    try:
+        head = stream.peek(HEAD_BYTES)
+    finally:
+        stream.close()
+    if isinstance(stream.damage, LimitExceeded):
+        raise stream.damage
+    return head, stream is not chunks

@@ -1,0 +1,206 @@
+"""Compressed bytes to plain ones: gzip, zstd, xz and bzip2, recognised by their first bytes, in flat memory.
+
+Each takes several streams one after another, and zeros or other bytes after the last one, as the usual tools do.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from compileboard.collectors.sources.streams import CHUNK_BYTES, Chunks, SourceDamaged
+
+HEAD_BYTES = 512  # one tar header, more than any other magic needs
+_IN_BYTES = 64 * 1024
+_MOST_LAYERS = 3  # log.gz.zst happens by accident; a file that unpacks to itself goes on forever
+_MEMORY_BYTES = 128 << 20  # what xz -9 and zstd --ultra -22 --long=27 need at most
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
+_BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)", re.DOTALL)
+
+Unpack = Callable[[Chunks, str], Iterator[bytes]]
+
+
+class _Decoder(Protocol):
+    """What bz2 and lzma have in common; zlib is made to look like it."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+class _Inflate:
+    def __init__(self, window_bits: int) -> None:
+        self._it = zlib.decompressobj(window_bits)
+
+    @property
+    def eof(self) -> bool:
+        return self._it.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._it.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._it.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        return self._it.decompress(self._it.unconsumed_tail + data, max_length)
+
+
+def peel(stream: Chunks, where: str, watch: Callable[[int], None] | None = None) -> Chunks:
+    """Take off every layer of compression; closing the result closes the stream."""
+    for _ in range(_MOST_LAYERS):
+        unpack = find_unpack(stream.peek(HEAD_BYTES))
+        if unpack is None:
+            break
+        stream = Chunks(unpack(stream, where), [stream], watch)
+    return stream
+
+
+def find_unpack(head: bytes) -> Unpack | None:
+    """Say what unpacks a file that begins so; none if it is not compressed."""
+    if head.startswith(b"\x1f\x8b\x08"):
+        return unpack_gzip
+    if head.startswith(_ZSTD) or _ZSTD_SKIPPED.match(head):
+        return unpack_zstd
+    if head.startswith(b"\xfd7zXZ\x00"):
+        return unpack_xz
+    return unpack_bzip2 if _BZIP2.match(head) else None
+
+
+def unpack_gzip(stream: Chunks, where: str) -> Iterator[bytes]:
+    return _unpack(stream, where, "gzip", lambda: _Inflate(31), lambda rest: rest.startswith(b"\x1f\x8b"))
+
+
+def unpack_deflate(stream: Chunks, where: str) -> Iterator[bytes]:
+    return _unpack(stream, where, "deflate", lambda: _Inflate(-15), None)
+
+
+def unpack_bzip2(stream: Chunks, where: str) -> Iterator[bytes]:
+    return _unpack(stream, where, "bzip2", bz2.BZ2Decompressor, lambda rest: rest.startswith(b"BZh"))
+
+
+def unpack_xz(stream: Chunks, where: str) -> Iterator[bytes]:
+    def make() -> _Decoder:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY_BYTES)
+
+    return _unpack(stream, where, "xz", make, lambda rest: rest.startswith(b"\xfd7zXZ"))
+
+
+def _unpack(
+    stream: Chunks, where: str, kind: str, make: Callable[[], _Decoder], goes_on: Callable[[bytes], bool] | None
+) -> Iterator[bytes]:
+    decoder, out_bytes = make(), 0
+    data = stream.read(_IN_BYTES) or b""
+    while True:
+        try:
+            chunk = decoder.decompress(data, CHUNK_BYTES)
+        except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
+            raise damaged(where, kind, out_bytes, f"does not decode ({error})") from None
+        out_bytes += len(chunk)
+        yield chunk
+        data = b""
+        if decoder.eof:
+            data = decoder.unused_data.lstrip(b"\0")
+            while goes_on and len(data) < HEAD_BYTES and (more := stream.read(_IN_BYTES)):
+                data = (data + more).lstrip(b"\0")
+            if goes_on is None or not goes_on(data):
+                return
+            decoder = make()
+        elif decoder.needs_input:
+            data = stream.read(_IN_BYTES) or b""
+            if not data and not chunk:
+                stream.check()
+                raise damaged(where, kind, out_bytes, "ends too early")
+
+
+def unpack_zstd(stream: Chunks, where: str) -> Iterator[bytes]:
+    """Unpack block by block, at most 128 KiB each.
+
+    The package gives out everything that an input holds at once (4 bytes may be 128 KiB), and its reader does not tell
+    a file that was cut off from one that ended; so the frames' blocks are told apart here.
+    """
+    try:
+        import zstandard
+    except ImportError:
+        raise SourceDamaged(
+            f"{where}: it is compressed with zstd, which needs a package; pip install zstandard, or unpack it first."
+        ) from None
+    take, out_bytes = _Take(stream), 0
+    try:
+        while magic := take(4, at_end=True):
+            if _ZSTD_SKIPPED.match(magic):
+                take.skip(int.from_bytes(take(4), "little"))
+                continue
+            if magic != _ZSTD:
+                return  # what follows the last frame is not ours
+            decoder = zstandard.ZstdDecompressor(max_window_size=_MEMORY_BYTES).decompressobj()
+            for part in _zstd_frame(take, magic):
+                chunk: Any = decoder.decompress(part)
+                out_bytes += len(chunk)
+                yield chunk
+    except EOFError:
+        stream.check()
+        raise damaged(where, "zstd", out_bytes, "ends too early") from None
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise damaged(where, "zstd", out_bytes, f"does not decode ({error})") from None
+
+
+def _zstd_frame(take: _Take, magic: bytes) -> Iterator[bytes]:
+    """Yield a frame's header, blocks and checksum. Source: RFC 8878, 3.1.1"""
+    descriptor = take(1)
+    flags = descriptor[0]
+    single_segment = bool(flags & 0x20)
+    size_bytes = (1 if single_segment else 0, 2, 4, 8)[flags >> 6]
+    dictionary_bytes = (0, 1, 2, 4)[flags & 3]
+    yield magic + descriptor + take((not single_segment) + dictionary_bytes + size_bytes)
+    last = False
+    while not last:
+        header = take(3)
+        bits = int.from_bytes(header, "little")
+        last, is_run, size = bool(bits & 1), bits >> 1 & 3 == 1, bits >> 3
+        yield header + take(1 if is_run else size)
+    if flags & 4:
+        yield take(4)
+
+
+class _Take:
+    """Take exactly so many bytes; raises EOFError where fewer are left."""
+
+    def __init__(self, stream: Chunks) -> None:
+        self._stream = stream
+        self._held = b""
+
+    def __call__(self, size: int, at_end: bool = False) -> bytes:
+        while len(self._held) < size:
+            more = self._stream.read(_IN_BYTES)
+            if not more:
+                if at_end and not self._held:
+                    self._stream.check()
+                    return b""
+                raise EOFError
+            self._held += more
+        taken, self._held = self._held[:size], self._held[size:]
+        return taken
+
+    def skip(self, size: int) -> None:
+        while size > 0:
+            size -= len(self(min(size, _IN_BYTES)))
+
+
+def damaged(where: str, kind: str, out_bytes: int, what: str) -> SourceDamaged:
+    """Say that a compressed stream is damaged, and where."""
+    return SourceDamaged(
+        f"{where}: the {kind} data {what} after {out_bytes:,} unpacked bytes, which were read; "
+        "copy the file again, or pack the log again."
+    )

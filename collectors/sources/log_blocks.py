@@ -1,0 +1,139 @@
+"""Cut a trace log into records, block by block: never more of it in memory than a record and a block.
+
+A record is a line that does not begin with a TAB, and the lines after it that do. What trims lines takes the TAB off
+the blank ones of a text: blank lines before one with a TAB belong to the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from compileboard.collectors.contract.rejects import Rejects
+
+BLOCK_BYTES = 512 << 10  # within a core's cache; 4 MiB take a third longer
+LARGEST_BYTES = 64 << 20
+_NEWLINE = 0x0A
+_BORDER = re.compile(rb"\n(?=[^\t])")
+
+
+class Readable(Protocol):
+    """Name what is needed of a file."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(slots=True)
+class Piece:
+    """Point at one record in a buffer that lives until the next one is asked for."""
+
+    buffer: bytes
+    begin: int
+    end: int  # behind its last newline
+    offset: int  # of its first byte, in the log
+    last: bool  # nothing follows it, yet
+    incomplete: bool = False  # set by who reads it: leave it for a later reading
+
+    @property
+    def line_end(self) -> int:
+        """Give the end of its first line, without the newline."""
+        found = self.buffer.find(b"\n", self.begin, self.end)
+        return self.end if found < 0 else found
+
+
+class BlockReader:
+    """Yield a log's records from where the file stands, and again what came since."""
+
+    def __init__(self, file: Readable, rejects: Rejects, counted_from: int = 0) -> None:
+        self._file = file
+        self._rejects = rejects
+        self._buffer = b""
+        self._ahead = b""  # read already, before the file's next block
+        self._counted_from = counted_from  # what was damaged before it was counted by an earlier reading
+        self._base_offset = 0  # of the buffer's first byte
+        self._base_line = 1
+        self._counted = (0, 1)  # a place in the buffer and its line: a log of stray lines asks for every one
+
+    @property
+    def offset(self) -> int:
+        """Say where what is not read yet begins: behind the last whole record, once all are read."""
+        return self._base_offset
+
+    @property
+    def line(self) -> int:
+        """Say which line that is, from 1."""
+        return self._base_line
+
+    def line_of(self, piece: Piece) -> int:
+        """Count the line a record begins at, from 1."""
+        place, line = self._counted if self._counted[0] <= piece.begin else (0, self._base_line)
+        self._counted = (piece.begin, line + self._buffer.count(b"\n", place, piece.begin))
+        return self._counted[1]
+
+    def __iter__(self) -> Iterator[Piece]:
+        scanned, last, blank = 0, 0, -1  # where the last border is, and where blank lines began that end there
+        while block := self._ahead or self._file.read(BLOCK_BYTES):
+            self._buffer, self._ahead = self._buffer + block, b""
+            begin = 0
+            for border in _BORDER.finditer(self._buffer, scanned):
+                end = border.start() + 1
+                if blank >= 0 and self._buffer.find(b"\n\t", last, end) >= 0:
+                    blank = -1  # the text goes on behind them
+                last = end
+                if self._is_blank(end):
+                    blank = end if blank < 0 else blank
+                    continue
+                if blank >= 0:
+                    yield self._piece(begin, blank)
+                    begin, blank = blank, -1
+                yield self._piece(begin, end)
+                begin = end
+            if begin == 0 and len(self._buffer) > LARGEST_BYTES:
+                self._drop(self._pass_over())
+                self._ahead, self._buffer = self._buffer, b""  # what came with its end is not looked at yet
+                scanned, blank = 0, -1
+                continue
+            self._drop(begin)
+            last, blank = max(0, last - begin), blank - begin if blank >= 0 else -1
+            # The last newline's successor is not here yet: look at it again.
+            scanned = max(0, len(self._buffer) - 1)
+        if blank >= 0 and self._buffer.find(b"\n\t", last) < 0:
+            yield self._piece(0, blank)
+            self._drop(blank)
+        if self._buffer:
+            piece = self._piece(0, len(self._buffer), last=True)
+            yield piece
+            if not piece.incomplete:
+                self._drop(len(self._buffer))
+
+    def _piece(self, begin: int, end: int, *, last: bool = False) -> Piece:
+        return Piece(self._buffer, begin, end, self._base_offset + begin, last)
+
+    def _is_blank(self, place: int) -> bool:
+        return self._buffer[place] == _NEWLINE or self._buffer.startswith(b"\r\n", place)
+
+    def _drop(self, count: int) -> None:
+        place, line = self._counted if self._counted[0] <= count else (0, self._base_line)
+        self._base_line = line + self._buffer.count(b"\n", place, count)
+        self._base_offset += count
+        self._buffer = self._buffer[count:]
+        self._counted = (0, self._base_line)
+
+    def _pass_over(self) -> int:
+        """Give up a record that would not fit into memory, up to the next one's beginning."""
+        if self._base_offset >= self._counted_from:
+            self._rejects.add("too_large", self._base_line, self._buffer[:400])
+        while True:
+            border = _BORDER.search(self._buffer)
+            if border:
+                return border.start() + 1
+            # Its newlines count; its bytes are let go.
+            self._base_line += self._buffer.count(b"\n", 0, len(self._buffer) - 1)
+            self._counted = (0, self._base_line)
+            self._base_offset += len(self._buffer) - 1
+            block = self._file.read(BLOCK_BYTES)
+            if not block:
+                return len(self._buffer)
+            self._buffer = self._buffer[-1:] + block

@@ -1,0 +1,290 @@
+"""Streams of an imported log: bytes from chunks that may end in damage, and what may come out of them at most.
+
+A stream's bytes come from a generator. Where it raises, the stream ends like a file does and keeps the error: what
+came before is delivered first, through any number of layers, and only the outermost stream raises.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+CHUNK_BYTES = 256 * 1024
+RATIO_FROM_BYTES = 16 << 20  # a short repetitive log may be packed a thousand times without being an attack
+_MOST_NAME = 300
+
+
+class NoSuchLog(ValueError):
+    """There is no log to read at the place that was given."""
+
+
+class SourceDamaged(ValueError):
+    """A log or archive ends too early or does not decode; everything before was delivered."""
+
+
+class LimitExceeded(ValueError):
+    """More comes out of the files than the limits allow."""
+
+
+def clean_name(text: str) -> str:
+    """Make a name printable on one line: it may hold any byte."""
+    text = "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in text)
+    return text if len(text) <= _MOST_NAME else "…" + text[1 - _MOST_NAME :]
+
+
+class Closing(Protocol):
+    def close(self) -> object: ...
+
+
+class ByteReader(Protocol):
+    def read(self, size: int, /) -> bytes | None: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bound what comes out of uploaded files; none is no limit."""
+
+    total_bytes: int | None = None
+    ratio: float | None = None
+    entries: int | None = None
+    records: int | None = None
+    rows: int | None = None
+
+
+@dataclass
+class Gauge:
+    """Hold every stream of one import to its limits.
+
+    A log that is opened twice counts once, as far as it was read; bytes that are passed over to reach a log count too,
+    each layer for itself.
+    """
+
+    limits: Limits
+    _reached: dict[tuple[str, int], int] = field(default_factory=dict)
+    _out_of: dict[str, int] = field(default_factory=dict)
+    _total: int = 0
+    _entry_count: int = 0
+
+    def add_entries(self, file: str, count: int = 1) -> None:
+        """Count files of an archive, whatever they are.
+
+        Raises: LimitExceeded.
+        """
+        self._entry_count += count
+        self.check_entries(file, self._entry_count)
+
+    def check_entries(self, file: str, count: int) -> None:
+        """Compare a number of entries with the limit.
+
+        Raises: LimitExceeded.
+        """
+        if self.limits.entries is not None and count > self.limits.entries:
+            raise LimitExceeded(
+                f"{file}: {count:,} entries or more, the limit is {self.limits.entries:,} entries for all "
+                "archives together; pack only the logs."
+            )
+
+    def layer(self, file: str, file_bytes: int | None) -> Callable[[int], None]:
+        """Return what a layer calls with its position."""
+        return lambda position: self._check(file, file_bytes, position, position)
+
+    def log(self, file: str, number: int, file_bytes: int | None) -> Callable[[int], None]:
+        """Return what a log, the file's nth, calls with its position."""
+
+        def reached(position: int) -> None:
+            new = max(0, position - self._reached.get((file, number), 0))
+            self._reached[file, number] = self._reached.get((file, number), 0) + new
+            self._out_of[file] = self._out_of.get(file, 0) + new
+            self._total += new
+            self._check(file, file_bytes, self._out_of[file], self._total)
+
+        return reached
+
+    def _check(self, file: str, file_bytes: int | None, out_bytes: int, total_bytes: int) -> None:
+        most, ratio = self.limits.total_bytes, self.limits.ratio
+        if most is not None and total_bytes > most:
+            raise LimitExceeded(
+                f"{file}: {total_bytes:,} bytes came out so far, the limit is {most:,} bytes for all logs together; "
+                "import fewer logs at once."
+            )
+        if ratio is None or file_bytes is None or out_bytes <= RATIO_FROM_BYTES:
+            return
+        if out_bytes > ratio * max(file_bytes, 1):
+            raise LimitExceeded(
+                f"{file}: {out_bytes:,} bytes came out of {file_bytes:,}, which is more than {ratio:g} times as much, "
+                "the limit; unpack the log and import it as it is."
+            )
+
+
+class Chunks(io.RawIOBase):
+    """Read chunks as a file that ends where they end or are damaged; `check` tells which."""
+
+    def __init__(
+        self, chunks: Iterable[bytes], closing: Iterable[Closing] = (), watch: Callable[[int], None] | None = None
+    ) -> None:
+        super().__init__()
+        self._chunks: Iterator[bytes] = iter(chunks)
+        self._closing = tuple(closing)
+        self.watch = watch
+        self._pending = memoryview(b"")
+        self.damage: ValueError | None = None
+        self.position = 0  # bytes that came, of which some may still be pending
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+        if not self._pending and not self._advance():
+            return 0
+        size = min(len(view), len(self._pending))
+        view[:size] = self._pending[:size]
+        self._pending = self._pending[size:]
+        return size
+
+    def peek(self, size: int) -> bytes:
+        """Return up to so many bytes of what comes next and leave them there."""
+        held = bytes(self._pending)
+        while len(held) < size and self._advance():
+            held += self._pending
+        self._pending = memoryview(held)
+        return held[:size]
+
+    def check(self) -> None:
+        """Raise what ended the stream, if it was not its end."""
+        if self.damage is not None:
+            raise self.damage
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            for it in self._closing:
+                it.close()
+
+    def _advance(self) -> bool:
+        if self.damage is not None:
+            return False
+        try:
+            chunk = next((it for it in self._chunks if it), None)
+            self.position += len(chunk or b"")
+            if self.watch is not None:
+                self.watch(self.position)
+            if chunk is None:
+                return False
+        except ValueError as error:
+            self.damage = error
+            return False
+        except OSError as error:
+            self.damage = SourceDamaged(f"Reading stopped: {error.strerror or error}; copy the file again.")
+            return False
+        self._pending = memoryview(chunk)
+        return True
+
+
+class LogStream(io.BufferedReader):
+    """Buffer chunks; raise what damaged them once everything before was read."""
+
+    def __init__(self, chunks: Chunks) -> None:
+        super().__init__(chunks, CHUNK_BYTES)
+        self._source = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        # The lines come from C code: going through __next__ below takes twice as long.
+        yield from iter(super().readline, b"")
+        self._source.check()
+
+    def __next__(self) -> bytes:
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._checked(super().read(size), size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self._checked(super().read1(size), size)
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        return self._checked(super().readline(size), size)
+
+    def readinto(self, buffer: Any, /) -> int:
+        return self._counted(super().readinto(buffer), buffer)
+
+    def readinto1(self, buffer: Any, /) -> int:
+        return self._counted(super().readinto1(buffer), buffer)
+
+    def _checked(self, data: bytes, size: int | None) -> bytes:
+        if not data and size != 0:
+            self._source.check()
+        return data
+
+    def _counted(self, count: int, buffer: Any) -> int:
+        if not count and len(buffer):
+            self._source.check()
+        return count
+
+
+def read_chunks(file: ByteReader, size: int | None = None) -> Iterator[bytes]:
+    """Yield a file's bytes, so many or to its end."""
+    left = size
+    while left is None or left > 0:
+        chunk = file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
+        if not chunk:
+            return
+        left = None if left is None else left - len(chunk)
+        yield chunk
+
+
+class Spooled:
+    """Keep standard input's archive in a file without a name, which goes away with the process however that ends."""
+
+    def __init__(self) -> None:
+        with tempfile.TemporaryFile() as file:
+            self._descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._descriptor)
+        self.size_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.write(self._descriptor, view)
+            self.size_bytes += written
+            view = view[written:]
+
+    def open(self) -> io.RawIOBase:
+        return _SpooledFile(self)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return os.pread(self._descriptor, size, offset)
+
+
+class _SpooledFile(io.RawIOBase):
+    def __init__(self, spooled: Spooled) -> None:
+        super().__init__()
+        self._spooled = spooled
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._spooled.size_bytes}[whence]
+        if start + offset < 0:
+            raise OSError("a place before the file's start")
+        self._position = start + offset
+        return self._position
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
+        data = self._spooled.read_at(self._position, len(buffer))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)

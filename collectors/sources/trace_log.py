@@ -1,0 +1,398 @@
+"""Torch's own trace log (TORCH_TRACE, or a spool's at level full) to captured records, streamed.
+
+A record is one line, `V1121 03:27:48.524000 3515 torch/_dynamo/utils.py:2126] {"name": …, "frame_id": 0, …}`, and the
+lines of its payload after it, a TAB before each. A damaged line is counted and passed over; reading never stops at one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b, md5
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.contract.fast_json import loads
+from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.decode.records import SPAN, STRING, Captured, Logged, is_event, needs_payload
+from compileboard.collectors.decode.values import show_value
+from compileboard.collectors.sources.log_blocks import BlockReader, Piece, Readable
+from compileboard.collectors.sources.log_clock import LogClock
+
+# Behind the time stands the process; torch 2.4 writes the thread there.
+PREFIX = re.compile(
+    rb"(?:\[rank\d+\]:)?[VDIWEC](?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) +(?P<pid>\d{1,20}) "
+    rb"[^\]\n]*\][^{\n]*(?=\{)"
+)
+_NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
+_NUMBERS = frozenset(("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt"))
+_LONG_SPAN_BYTES = 2 << 10
+# A span that says no more than what began or ended and when, envelope and all: most of a log's records.
+_PLAIN_SPAN = re.compile(
+    rb"V\d{4} \d\d:\d\d:\d\d\.\d{6} +(?P<pid>\d{1,20}) [^\]{\n]*\] "
+    rb'\{"chromium_event": \{\}(?:, "rank": (?P<rank>\d{1,9}))?'
+    rb'(?:, "frame_id": (?P<frame_id>\d{1,9}), "frame_compile_id": (?P<again>\d{1,9}),'
+    rb' "attempt": (?P<attempt>\d{1,9}))?, "has_payload": "[0-9a-f]{32}"\}\n'
+    rb'\t\{\n\t"name": "(?P<name>[ !#-\[\]-~]*)",\n\t"ts": (?P<ts>\d{1,17})(?P<fraction>\.\d+)?,\n'
+    rb'\t"args": \{(?:\n\t"compile_id": "(?P<compile_id>[ !#-\[\]-~]*)"\n\t)?\},\n'
+    rb'\t"ph": "(?P<phase>[BEi])",\n\t"cat": "[^"\\\n]*",\n\t"tid": (?P<thread>\d{1,9}),\n'
+    rb'\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\}\n'
+)
+_SPAN_HEAD = re.compile(rb'\t\{\n\t"name": "[^"\\\n]*",\n\t"ts": [\d.]+')
+_SPAN_TAIL = re.compile(
+    rb'(?:\n\t"compile_id": "(?P<compile_id>[^"\\\n]*)")?\n\t\},\n(?P<rest>\t"ph": "[BEi]",\n\t"cat": "[^"\\\n]*",\n'
+    rb'\t"tid": \d+,\n\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\})\n?\Z'
+)
+
+
+_LEFT_OUT = Logged(state="left_out")
+_MOST_PID = 2**32  # above it is a thread's number
+
+
+def pid_of(text: bytes) -> int | None:
+    """Return the process of a prefix; None where torch wrote a thread (2.4: a backward compile has another one)."""
+    number = int(text)
+    return number if number < _MOST_PID else None
+
+
+@dataclass
+class ReadStats:
+    """Count what a reading met. `end_offset` is where the next one begins: behind the last whole record."""
+
+    records: int = 0
+    yielded: int = 0
+    rejects: Rejects = field(default_factory=Rejects)
+    pids: set[int] = field(default_factory=set)
+    ranks: set[int] = field(default_factory=set)
+    end_offset: int = 0
+    end_line: int = 1
+
+
+@dataclass
+class _Segment:
+    """Hold what one process's log in a file has of its own: names for numbers in stacks."""
+
+    process_id: str
+    strings: dict[int, str] = field(default_factory=dict)
+
+
+def read_trace_log(
+    path: str | Path,
+    process_id: str,
+    start_offset: int = 0,
+    stats: ReadStats | None = None,
+    wanted: Callable[[str], bool] = is_event,
+) -> Iterator[Captured]:
+    """Stream a log's records, those that become events by default, each with its line's byte offset as sequence.
+
+    The prefix has neither year nor zone: both are taken from the first time since the epoch that the log itself
+    carries, else the year from the file's own time (see log_clock). A last record whose payload is not whole yet is
+    left for the next reading.
+
+    Raises: OSError if the file cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        clock = LogClock.of(file.read(8 << 20), fallback_us=int(Path(path).stat().st_mtime * 1e6))
+        file.seek(0)
+        log = TraceLog(file, process_id, clock, start_offset=start_offset, stats=stats, wanted=wanted)
+        yield from log.read()
+
+
+class TraceLog:
+    """Read one log, which may grow: `read` again yields what came since.
+
+    `wanted` says which records are yielded, `texts` of which records the text is read; without their texts, what
+    `needs_payload` says has them all the same.
+    """
+
+    def __init__(
+        self,
+        file: Readable,
+        process_id: str,
+        clock: LogClock,
+        *,
+        start_offset: int = 0,
+        stats: ReadStats | None = None,
+        wanted: Callable[[str], bool] = lambda name: True,
+        texts: bool = True,
+    ) -> None:
+        self.stats = stats if stats is not None else ReadStats()
+        self._clock = clock
+        self._start_offset = start_offset
+        self._wanted = wanted
+        self._texts = texts
+        self._root_id = process_id
+        self._segment = _Segment(process_id)
+        self._segments: dict[int | None, _Segment] = {}  # by pid; all threads of a log are one process
+        self._pid = b""
+        self._piece: Piece | None = None
+        self._blocks = BlockReader(file, self.stats.rejects, start_offset)
+
+    @property
+    def pid(self) -> int | None:
+        """Say whose record was read last; None if its log does not tell."""
+        return pid_of(self._pid) if self._pid else None
+
+    @property
+    def line(self) -> int | None:
+        """Say at which line the record begins that was read last."""
+        return self._blocks.line_of(self._piece) if self._piece else None
+
+    def set_clock(self, clock: LogClock) -> None:
+        """Tell the times of what is read from now on by another clock."""
+        self._clock = clock
+
+    def read(self) -> Iterator[Captured]:
+        """Yield the records from `start_offset` on; those before it are read for the names they give."""
+        self.stats.rejects.by_kind.pop("truncated", None)
+        try:
+            for piece in self._blocks:
+                if piece.offset < self._start_offset:
+                    self._learn(piece)
+                    continue
+                self._piece = piece
+                made = self._read_piece(piece)
+                if made is not None:
+                    self.stats.yielded += 1
+                    yield made
+        except (ValueError, OSError, EOFError):  # what was read is read: a whole copy goes on behind it
+            self._end()
+            raise
+        self._end()
+
+    def _end(self) -> None:
+        self._piece = None
+        self.stats.end_offset, self.stats.end_line = self._blocks.offset, self._blocks.line
+
+    def _learn(self, piece: Piece) -> None:
+        found = PREFIX.match(piece.buffer, piece.begin)
+        if found:
+            self._clock.time_us(found["second"], found["micro"])
+            self._enter(found["pid"], piece, count=False)
+            if piece.buffer.startswith(b'{"str":', found.end()):
+                self._intern(self._json(piece.buffer[found.end() : piece.line_end], None), piece, count=False)
+
+    def _read_piece(self, piece: Piece) -> Captured | None:
+        if not self._texts and not piece.last:
+            plain = _PLAIN_SPAN.fullmatch(piece.buffer, piece.begin, piece.end)
+            if plain is not None:
+                return self._plain_span(piece, plain)
+        buffer, line_end = piece.buffer, piece.line_end
+        found = PREFIX.match(buffer, piece.begin)
+        if found is None or not _NAME.match(buffer, found.end()):
+            self._stray(piece, line_end)
+            return None
+        body = buffer[found.end() : line_end]
+        header = self._json(body, piece)
+        if header is None:
+            return None
+        self.stats.records += 1
+        if found["pid"] != self._pid:
+            self._enter(found["pid"], piece)
+        name = next(iter(header))
+        if name == STRING:
+            self._intern(header, piece)
+            return None
+        if name == "artifact" and isinstance(header[name], dict):
+            name = f"artifact:{header[name].get('name')}"
+        if not self._wanted(name) and not piece.last:
+            return None
+        time_us = self._clock.time_us(found["second"], found["micro"])
+        return self._captured(piece, name, header, time_us, line_end)
+
+    def _plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:
+        """Take a span as one match has it: its text is neither kept nor, so, checked."""
+        self.stats.records += 1
+        pid, rank, frame_id, again, attempt, name, ts, fraction, compile_id, phase, thread = plain.groups()
+        if pid != self._pid:
+            self._enter(pid, piece)
+        at_us = int(ts) + (fraction is not None and fraction >= b".5")
+        return Captured(
+            self._segment.process_id,
+            piece.offset,
+            at_us,
+            SPAN,
+            (name.decode(), phase.decode(), int(thread), compile_id.decode() if compile_id else None),
+            None,
+            int(frame_id) if frame_id else None,
+            int(again) if again else None,
+            None,
+            int(attempt) if attempt else None,
+            int(rank) if rank else None,
+            logged=_LEFT_OUT,
+        )
+
+    def _stray(self, piece: Piece, line_end: int) -> None:
+        line = piece.buffer[piece.begin : line_end]
+        if piece.last and line_end == piece.end and not piece.buffer.endswith(b"\n"):
+            self._truncated(piece)
+        elif line.strip():
+            self.stats.rejects.add("stray_line", self._blocks.line_of(piece), line)
+
+    def _truncated(self, piece: Piece) -> None:
+        piece.incomplete = True
+        self.stats.rejects.add("truncated", self._blocks.line_of(piece), piece.buffer[piece.begin : piece.begin + 400])
+
+    def _json(self, body: bytes, piece: Piece | None) -> dict[str, Any] | None:
+        """Parse an envelope; `piece` is where to count damage."""
+        try:
+            value = loads(body)
+        except UnicodeDecodeError:
+            if piece:
+                self.stats.rejects.add("bad_utf8", self._blocks.line_of(piece), body)
+            value = _loads(body.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            return value
+        if piece and piece.last and not piece.buffer.endswith(b"\n"):
+            self._truncated(piece)
+        elif piece:
+            self.stats.rejects.add("bad_json", self._blocks.line_of(piece), body)
+        return None
+
+    def _enter(self, pid_text: bytes, piece: Piece, count: bool = True) -> None:
+        """Turn to the process whose record this is: files of several are taken apart."""
+        self._pid, pid = pid_text, pid_of(pid_text)
+        if pid is not None:
+            self.stats.pids.add(pid)
+        known = self._segments.get(pid)
+        if known is None:
+            known = self._segment if not self._segments else self._new_segment(piece, count)
+            self._segments[pid] = known
+        self._segment = known
+
+    def _new_segment(self, piece: Piece, count: bool) -> _Segment:
+        if count:
+            line = self._blocks.line_of(piece)
+            self.stats.rejects.add("second_log", line, piece.buffer[piece.begin : piece.line_end])
+        digest = blake2b(f"{self._root_id}:{piece.offset}".encode(), digest_size=16)
+        return _Segment(digest.hexdigest())
+
+    def _intern(self, header: dict[str, Any] | None, piece: Piece, count: bool = True) -> None:
+        value = header.get(STRING) if header else None
+        if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int):
+            text, number = value
+            if number == 0 and self._segment.strings.get(0, text) != text:
+                # Each process counts from 0: another one, that happens to have the same pid, begins here.
+                self._segment = self._segments[self.pid] = self._new_segment(piece, count)
+            self._segment.strings[number] = text
+        elif count:
+            self.stats.rejects.add("bad_field", self._blocks.line_of(piece))
+
+    def _captured(
+        self, piece: Piece, name: str, header: dict[str, Any], time_us: int, line_end: int
+    ) -> Captured | None:
+        payload, logged = self._payload(piece, name, header, line_end)
+        if piece.incomplete or not self._wanted(name):
+            return None
+        numbers: dict[str, Any] = {}
+        envelope: dict[str, Any] = {}
+        entries = iter(header.items())
+        _name, metadata = next(entries)
+        for key, value in entries:
+            if key in _NUMBERS:
+                # Below zero or beyond 32 bits it is damage, and the store's integers end at 64.
+                if type(value) is int and 0 <= value < 2**32:
+                    numbers[key] = value
+                elif value is not None:
+                    self._bad_value(piece, key, value)
+                    envelope[key] = value
+            elif key != "has_payload":
+                envelope[key] = value
+            elif not isinstance(value, str):
+                self._bad_value(piece, key, value)
+                envelope[key] = value
+        if envelope:
+            envelope = self._resolved(envelope, piece)
+        rank = numbers.get("rank")
+        if rank is not None:
+            self.stats.ranks.add(rank)
+        return Captured(
+            process_id=self._segment.process_id,
+            sequence=piece.offset,
+            time_us=time_us,
+            name=name,
+            metadata=self._resolved(metadata, piece) if metadata else metadata,
+            payload=payload,
+            logged=logged,
+            envelope=envelope or None,
+            **numbers,
+        )
+
+    def _payload(self, piece: Piece, name: str, header: dict[str, Any], line_end: int) -> tuple[str | None, Logged]:
+        digest = header.get("has_payload")
+        digest = digest if isinstance(digest, str) else None
+        if digest is None and line_end + 1 >= piece.end:
+            return None, Logged()
+        if not self._texts and not piece.last and not needs_payload(name):
+            return None, Logged(digest, max(0, piece.end - line_end - 2), "left_out")
+        if not self._texts and not piece.last and name == SPAN:
+            brief = _brief_span(piece.buffer, line_end + 1, piece.end)
+            return brief or _untabbed(piece, line_end).decode("utf-8", "replace"), Logged(digest, None, "left_out")
+        raw = _untabbed(piece, line_end)
+        state = "kept" if self._texts else "left_out"
+        if digest is not None and md5(raw, usedforsecurity=False).hexdigest() != digest:
+            whole = raw.replace(b"\r\n", b"\n").removesuffix(b"\r")  # a log that went through Windows
+            if md5(whole, usedforsecurity=False).hexdigest() == digest:
+                raw = whole
+            elif piece.last:
+                self._truncated(piece)
+            else:
+                kind = "wrong_md5" if raw or line_end + 1 < piece.end else "missing_text"
+                self.stats.rejects.add(kind, self._blocks.line_of(piece), name)
+                state = "damaged" if self._texts else "left_out"
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            self.stats.rejects.add("bad_utf8", self._blocks.line_of(piece), name)
+            text = raw.decode("utf-8", "replace")
+        if not self._texts and not needs_payload(name):
+            return None, Logged(digest, len(raw), state)
+        if name == SPAN and state == "kept" and (brief := _brief_span(piece.buffer, line_end + 1, piece.end)):
+            return brief, Logged(digest, len(raw), state, whole=text)
+        return text, Logged(digest, len(raw), state)
+
+    def _resolved(self, metadata: Any, piece: Piece) -> Any:
+        """Put names in place of the numbers that stand for them in stacks."""
+        if not isinstance(metadata, dict):
+            return metadata
+        strings = self._segment.strings
+        for key in ("stack", "user_stack", "framework_stack"):
+            frames = metadata.get(key)
+            for frame in frames if isinstance(frames, list) else ():
+                number = frame.get("filename") if isinstance(frame, dict) else None
+                if isinstance(number, int):
+                    if number not in strings:
+                        self.stats.rejects.add("unknown_file", self._blocks.line_of(piece), f"number {number}")
+                    frame["filename"] = strings.get(number, "<unknown>")
+        return metadata
+
+    def _bad_value(self, piece: Piece, name: str, value: Any) -> None:
+        self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {show_value(value)}")
+
+
+def _untabbed(piece: Piece, line_end: int) -> bytes:
+    raw = piece.buffer[line_end + 1 : piece.end]
+    return raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n")
+
+
+def _brief_span(buffer: bytes, begin: int, end: int) -> str | None:
+    """Shorten a long span, which repeats a cache record or a compile's metrics, to what it was and when."""
+    if end - begin <= _LONG_SPAN_BYTES:
+        return None
+    head, tail = _SPAN_HEAD.match(buffer, begin), _SPAN_TAIL.search(buffer, end - 400, end)
+    if head is None or tail is None:
+        return None
+    compile_id = b'\n"compile_id": "%b"\n' % tail["compile_id"] if tail["compile_id"] else b""
+    text = b'%b,\n"args": {%b},\n%b' % (head[0], compile_id, tail["rest"])
+    return text.replace(b"\n\t", b"\n").removeprefix(b"\t").decode("utf-8", "replace")
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

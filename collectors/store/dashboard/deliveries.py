@@ -1,0 +1,122 @@
+"""Keep what alerts send: queued, claimed, then sent or not. The one writer of alert_rules and alert_deliveries.
+
+A delivery is one finding, of one rule, to one channel. It is claimed in a transaction before anything is sent, so two
+senders never send it both, and one that dies in the middle leaves it claimed: nobody knows, and nobody sends it again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from compileboard.collectors.store.connection import write_transaction
+
+ERROR_LIMIT = 1000
+
+START_RULE = """
+insert into alert_rules (rule, first_us, since_us, seen_us)
+values (:rule, :now_us, :since_us, :since_us)
+on conflict do nothing
+"""
+SEE_RULE = "update alert_rules set seen_us = max(seen_us, :now_us) where rule = :rule"
+QUEUE = """
+insert into alert_deliveries (rule, channel, finding_id, state, due_us, queued_us, changed_us)
+values (:rule, :channel, :finding_id, 'waiting', :now_us, :now_us, :now_us)
+on conflict do nothing
+"""
+CLAIM = """
+update alert_deliveries
+set state = 'sending', message_id = :message_id, attempt_count = attempt_count + 1, changed_us = :now_us
+where rule = :rule
+  and channel = :channel
+  and finding_id = :finding_id
+  and state = 'waiting'
+  and due_us <= :now_us
+"""
+# Whoever was slow and held to be dead may still say how it ended.
+SETTLE = """
+update alert_deliveries
+set state = :state, error = :error, due_us = coalesce(:due_us, due_us), changed_us = :now_us
+where rule = :rule
+  and channel = :channel
+  and message_id = :message_id
+  and state in ('sending', 'unknown')
+"""
+GIVE_UP = """
+update alert_deliveries
+set state = 'unknown', error = :error, changed_us = :now_us
+where state = 'sending'
+  and changed_us < :before_us
+"""
+DROP = """
+update alert_deliveries
+set state = 'dropped', error = :error, changed_us = :now_us
+where rule = :rule
+  and channel = :channel
+  and finding_id = :finding_id
+  and state = 'waiting'
+"""
+
+
+def start_rule(connection: sqlite3.Connection, rule: str, since_us: int, now_us: int) -> None:
+    """Keep when a rule first ran, and from when on findings are its business; a rule that ran before keeps its own."""
+    with write_transaction(connection):
+        connection.execute(START_RULE, {"rule": rule, "since_us": since_us, "now_us": now_us})
+
+
+def mark_rule_seen(connection: sqlite3.Connection, rule: str, now_us: int) -> None:
+    """Keep when a rule last looked for findings."""
+    with write_transaction(connection):
+        connection.execute(SEE_RULE, {"rule": rule, "now_us": now_us})
+
+
+def queue_deliveries(
+    connection: sqlite3.Connection, rule: str, channel: str, finding_ids: Iterable[str], now_us: int
+) -> int:
+    """Let findings wait for a channel, those alone that never did; return how many are new."""
+    rows = [{"rule": rule, "channel": channel, "finding_id": it, "now_us": now_us} for it in finding_ids]
+    with write_transaction(connection):
+        return sum(connection.execute(QUEUE, row).rowcount for row in rows)
+
+
+def claim_deliveries(
+    connection: sqlite3.Connection, rule: str, channel: str, finding_ids: Iterable[str], message_id: str, now_us: int
+) -> list[str]:
+    """Take waiting deliveries for one message; return those that are ours now, none that somebody else took."""
+    shared = {"rule": rule, "channel": channel, "message_id": message_id, "now_us": now_us}
+    with write_transaction(connection):
+        return [it for it in finding_ids if connection.execute(CLAIM, shared | {"finding_id": it}).rowcount]
+
+
+def settle_deliveries(
+    connection: sqlite3.Connection,
+    rule: str,
+    channel: str,
+    message_id: str,
+    state: str,
+    *,
+    now_us: int,
+    error: str | None = None,
+    due_us: int | None = None,
+) -> None:
+    """Say how a message that was claimed ended: sent, failed, unknown, or waiting until `due_us`."""
+    values = {"rule": rule, "channel": channel, "message_id": message_id, "state": state, "now_us": now_us}
+    values |= {"error": None if error is None else error[:ERROR_LIMIT], "due_us": due_us}
+    with write_transaction(connection):
+        connection.execute(SETTLE, values)
+
+
+def give_up_deliveries(connection: sqlite3.Connection, before_us: int, error: str, now_us: int) -> int:
+    """Call unknown what was claimed before a time and never settled; return how many."""
+    with write_transaction(connection):
+        values = {"before_us": before_us, "error": error, "now_us": now_us}
+        return connection.execute(GIVE_UP, values).rowcount
+
+
+def drop_delivery(
+    connection: sqlite3.Connection, rule: str, channel: str, finding_id: str, error: str, now_us: int
+) -> None:
+    """Take a finding out that still waits, and say why."""
+    values = {"rule": rule, "channel": channel, "finding_id": finding_id, "error": error, "now_us": now_us}
+    with write_transaction(connection):
+        connection.execute(DROP, values)

@@ -1,0 +1,429 @@
+"""Deleted runs, for a week: each in a file of its own beside the database, from where it can be put back.
+
+<database>-trash/               0700
+    <hash of the run's id>.db   the run's rows, table by table, with the rows of shared tables that they point to
+
+A mark on the run would have to be honoured by every query there is and will be; rows that are not there need no care.
+The rows are few: the texts, nine tenths of a run's bytes, are shared between runs by content, shown by nobody once
+nothing points to them, and stay in the database until the run is deleted for good.
+What belongs to a run, and what that points to, is read from the foreign keys: a new table needs nothing here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoint, write_transaction
+from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.search_index import remove_run_words
+
+WEEK_US = 7 * 86_400 * 1_000_000
+REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew
+STAYING = ("payloads",)  # until a run is deleted for good
+
+# Rows that runs share, and the small tables that tell first whether any run still points to one. Commits are of a
+# repository, not of one run.
+SHARED: dict[str, tuple[str, ...]] = {
+    "distinct_breaks": ("run_breaks",),
+    "recompile_causes": ("run_causes",),
+    "series": ("results",),
+    "span_names": ("span_totals",),
+    "configs": ("process_configs",),
+    "functions": ("run_functions", "distinct_breaks", "recompile_causes"),
+}
+DROP_TEXTS = (
+    """
+    delete from payloads
+    where id not in (select payload_id from artifacts where payload_id is not null)
+      and id not in (select payload_id from spans where payload_id is not null)
+      and id not in (select id from temp.trashed_texts)
+    """,
+    "delete from commits where not exists (select 1 from runs where git_commit is not null)",
+)
+
+
+class CannotRestore(ValueError):
+    """Say why a deleted run cannot be put back."""
+
+
+@dataclass(frozen=True)
+class TrashTable:
+    """One table: its columns, and which of them point where."""
+
+    name: str
+    columns: tuple[str, ...]
+    parents: dict[str, tuple[str, str, bool]] = field(default_factory=dict)  # column: table, its column, cascades
+    has_number: bool = False  # its key is SQLite's own number, which another row may have got meanwhile
+    unique: tuple[str, ...] = ()
+
+
+def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | None = None) -> bool:
+    """Move a run with all that belongs to it into the trash; return False if there is no such run.
+
+    Raises: StoreError if the trash cannot be written; the run then stays.
+    """
+    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    path = trash_path(database_path(connection), run_id)
+    with write_transaction(connection):
+        row = connection.execute(
+            """
+            select coalesce(title, name) as name, suite, started_us
+            from runs left join run_annotations on run_annotations.run_id = runs.id
+            where runs.id = :id
+            """,
+            {"id": run_id},
+        ).fetchone()
+        if row is None:
+            return False
+        tables = read_tables(connection)
+        _write_trash(connection, tables, run_id, path)  # whole and on the disk before anything goes
+        remove_run_words(connection, run_id)
+        _delete_stacks(connection, run_id)
+        connection.execute("delete from runs where id = :id", {"id": run_id})
+        connection.execute(
+            """
+            insert or replace into deleted_runs (run_id, deleted_us, expires_us, name, suite, started_us, trash_bytes)
+            values (:run_id, :now_us, :expires_us, :name, :suite, :started_us, :trash_bytes)
+            """,
+            {
+                **dict(row),
+                "run_id": run_id,
+                "now_us": now_us,
+                "expires_us": now_us + WEEK_US,
+                "trash_bytes": path.stat().st_size,
+            },
+        )
+    with suppress(StoreError, sqlite3.Error):  # the run is deleted; what this leaves goes with the next one
+        _drop_orphans(connection, tables)
+    return True
+
+
+def _delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
+    """Delete a run's stacks from their innermost frames on: a cascade from the outermost takes the square of depth."""
+    connection.execute("pragma defer_foreign_keys = on")  # compiles, which point to them, go with the run
+    nodes = connection.execute("select id from stack_nodes where run_id = :id order by depth desc", {"id": run_id})
+    connection.executemany("delete from stack_nodes where id = :id", [dict(node) for node in nodes])
+
+
+def _drop_orphans(connection: sqlite3.Connection, tables: dict[str, TrashTable]) -> None:
+    """Delete shared rows that nothing points to any more.
+
+    In a transaction of its own: SQLite would look for what points to each row by reading whole tables, of spans and
+    compilations, again for every row. Here each table is read once, and only where a row is left to be asked about.
+    """
+    connection.execute("pragma foreign_keys = off")
+    try:
+        with write_transaction(connection):
+            for name, first in SHARED.items():
+                pointing = [
+                    (child.name not in first, child.name, column, key)
+                    for child in tables.values()
+                    for column, (parent, key, _cascades) in child.parents.items()
+                    if parent == name
+                ]
+                unused = [
+                    f"{key} not in (select {column} from {child} where {column} is not null)"  # noqa: S608
+                    for _, child, column, key in sorted(pointing)
+                ]
+                connection.execute(f"delete from {name} where {' and '.join(unused)}")  # noqa: S608
+    finally:
+        connection.execute("pragma foreign_keys = on")
+
+
+def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Put a deleted run back; return False if no run of that id was deleted. Its words have to be indexed again.
+
+    Raises: CannotRestore if it is gone for good, was recorded again, or is of another version.
+    """
+    path = trash_path(database_path(connection), run_id)
+    with write_transaction(connection):
+        key = {"id": run_id}
+        if connection.execute("select 1 from deleted_runs where run_id = :id", key).fetchone() is None:
+            return False
+        if connection.execute("select 1 from runs where id = :id", key).fetchone() is not None:
+            raise CannotRestore(f"run {run_id[:80]} was recorded or imported again since; delete that one first")
+        if not path.exists():
+            raise CannotRestore(f"run {run_id[:80]} is deleted for good: that is done a week after it was deleted")
+        with closing(_open_trash(path)) as trash:
+            if not _is_whole(trash, run_id):
+                raise CannotRestore(f"{path} is damaged; put it back from a backup, and restore the run then")
+            (version,) = trash.execute("pragma user_version").fetchone()
+            if version > DATABASE_VERSION:
+                raise CannotRestore(f"run {run_id[:80]} was deleted by a newer CompileBoard; restore it with that one")
+            connection.execute("pragma defer_foreign_keys = on")
+            _Restoring(connection, trash).run()
+        connection.execute("delete from deleted_runs where run_id = :id", key)
+    path.unlink(missing_ok=True)
+    return True
+
+
+def prune_trash(connection: sqlite3.Connection, *, age_us: int = WEEK_US, now_us: int | None = None) -> list[str]:
+    """Delete for good what was deleted longer ago than that; return the runs' ids."""
+    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    database = database_path(connection)
+    with write_transaction(connection):
+        rows = connection.execute(
+            """
+            select run_id from deleted_runs
+            where expires_us is not null and deleted_us <= :before_us
+            order by deleted_us, run_id
+            """,
+            {"before_us": now_us - age_us},
+        ).fetchall()
+        pruned = [row["run_id"] for row in rows]
+        for run_id in pruned:
+            trash_path(database, run_id).unlink(missing_ok=True)
+            connection.execute(
+                """
+                update deleted_runs
+                set expires_us = null, name = null, suite = null, started_us = null, trash_bytes = null
+                where run_id = :id
+                """,
+                {"id": run_id},
+            )
+        _sweep(connection, database)
+        if pruned:
+            _drop_texts(connection, database)
+    checkpoint(connection)
+    return pruned
+
+
+def database_path(connection: sqlite3.Connection) -> str:
+    """Return the file of an open database."""
+    return str(connection.execute("pragma database_list").fetchone()["file"])
+
+
+def trash_path(database: str, run_id: str) -> Path:
+    """Return where a deleted run lies; an id may be any text, a file's name may not."""
+    digest = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return Path(f"{os.path.abspath(database)}-trash", f"{digest}.db")
+
+
+def read_tables(connection: sqlite3.Connection) -> dict[str, TrashTable]:
+    """Read the tables that hold something of runs, or what runs point to."""
+    names = [
+        row[0] for row in connection.execute("select name from sqlite_schema where type = 'table' and sql is not null")
+    ]
+    return {name: _read_table(connection, name) for name in names if not name.startswith(("search_words", "sqlite_"))}
+
+
+def _read_table(connection: sqlite3.Connection, name: str) -> TrashTable:
+    columns = connection.execute("select name, type, pk from pragma_table_info(?)", (name,)).fetchall()
+    keys = connection.execute(
+        'select "from", "table", "to", on_delete from pragma_foreign_key_list(?) order by id, seq', (name,)
+    ).fetchall()
+    unique: tuple[str, ...] = ()
+    for index in connection.execute("select name from pragma_index_list(?) where [unique] order by seq desc", (name,)):
+        unique = tuple(row[0] for row in connection.execute("select name from pragma_index_info(?)", (index["name"],)))
+    return TrashTable(
+        name,
+        tuple(column["name"] for column in columns),
+        {key["from"]: (key["table"], key["to"], key["on_delete"] == "CASCADE") for key in keys},
+        [(column["name"], column["type"].lower()) for column in columns if column["pk"]] == [("id", "integer")],
+        unique,
+    )
+
+
+def _where(tables: dict[str, TrashTable], name: str) -> str | None:
+    """Return which rows of a table are a run's own; None if none are, or they are made anew."""
+    if name == "runs":
+        return "id = :run_id"
+    if name in REBUILT:
+        return None
+    owners = [(column, table, key) for column, (table, key, cascades) in tables[name].parents.items() if cascades]
+    for column, table, _key in owners:
+        if table == "runs":
+            return f"{column} = :run_id"
+    for column, table, key in owners:
+        inner = None if table == name else _where(tables, table)
+        if inner is not None:
+            return f"{column} in (select {key} from {table} where {inner})"  # noqa: S608 - names of our own schema
+    return None
+
+
+def _write_trash(connection: sqlite3.Connection, tables: dict[str, TrashTable], run_id: str, path: Path) -> None:
+    new = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        new.unlink(missing_ok=True)
+        with closing(sqlite3.connect(new, isolation_level=None)) as trash:
+            trash.execute("begin")
+            owned = {name: where for name in tables if (where := _where(tables, name)) is not None}
+            for name, where in owned.items():
+                rows = connection.execute(_select(tables[name], where), {"run_id": run_id})
+                _copy(trash, tables[name], rows)
+            pointing = list(owned)
+            while pointing:  # the rows of shared tables, and what those point to
+                pointing = list(dict.fromkeys(_copy_shared(connection, trash, tables, owned, pointing)))
+            trash.execute(f"pragma user_version = {DATABASE_VERSION}")
+            trash.execute("commit")
+        new.chmod(0o600)
+        new.replace(path)
+    except (sqlite3.Error, OSError) as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        if isinstance(error, sqlite3.Error):
+            raise explain(error, str(path)) from error
+        raise StoreError(
+            f"{path.parent} cannot be written ({error.strerror}), so the run was not deleted: it is kept there for a "
+            "week. Check the folder's permissions and the disk's room."
+        ) from error
+
+
+def _copy_shared(
+    connection: sqlite3.Connection,
+    trash: sqlite3.Connection,
+    tables: dict[str, TrashTable],
+    owned: dict[str, str],
+    pointing: list[str],
+) -> Iterator[str]:
+    for name in pointing:
+        for column, (parent, key, _cascades) in tables[name].parents.items():
+            if parent in owned or parent in STAYING:
+                continue
+            wanted = {row[0] for row in trash.execute(f"select distinct {column} from {name}")}  # noqa: S608
+            with suppress(sqlite3.OperationalError):  # nothing of it is there yet
+                wanted -= {row[0] for row in trash.execute(f"select {key} from {parent}")}  # noqa: S608
+            for value in sorted(wanted - {None}):
+                rows = connection.execute(_select(tables[parent], f"{key} = :value"), {"value": value})
+                _copy(trash, tables[parent], rows)
+                yield parent
+
+
+def _select(table: TrashTable, where: str) -> str:
+    return f"select {', '.join(table.columns)} from {table.name} where {where}"  # noqa: S608 - our own names
+
+
+def _copy(trash: sqlite3.Connection, table: TrashTable, rows: sqlite3.Cursor) -> None:
+    trash.execute(f"create table if not exists {table.name} ({', '.join(table.columns)})")
+    marks = ", ".join("?" * len(table.columns))
+    trash.executemany(f"insert into {table.name} values ({marks})", rows)  # noqa: S608 - our own names
+
+
+def _open_trash(path: Path) -> sqlite3.Connection:
+    trash = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+    trash.row_factory = sqlite3.Row
+    return trash
+
+
+def _is_whole(trash: sqlite3.Connection, run_id: str) -> bool:
+    """Say whether a file of the trash can be read to its end and has its run."""
+    try:
+        (state,) = trash.execute("pragma quick_check(1)").fetchone()
+        return state == "ok" and trash.execute("select 1 from runs where id = ?", (run_id,)).fetchone() is not None
+    except sqlite3.DatabaseError:
+        return False
+
+
+class _Restoring:
+    """Put rows back, under new numbers where theirs were given to others meanwhile."""
+
+    def __init__(self, connection: sqlite3.Connection, trash: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._trash = trash
+        tables = read_tables(connection)
+        held = {row[0] for row in trash.execute("select name from sqlite_schema where type = 'table'")}
+        self._owned = [it for name, it in tables.items() if name in held and _where(tables, name) is not None]
+        self._shared = [it for name, it in tables.items() if name in held and _where(tables, name) is None]
+        self._shift = {it.name: self._find_shift(it) for it in self._owned if it.has_number}
+        self._numbers: dict[str, dict[int, int]] = {}
+
+    def run(self) -> None:
+        pending = list(self._shared)
+        while pending:  # those first that others of them point to
+            names = {it.name for it in pending}
+            ready = [it for it in pending if not names & {parent for parent, _, _ in it.parents.values()}]
+            for table in ready:
+                self._put_shared(table)
+            pending = [it for it in pending if it not in ready]
+        for table in self._owned:
+            self._put_owned(table)
+
+    def _find_shift(self, table: TrashTable) -> int:
+        """Return what to add to a table's numbers: 0 where they are all still free, as they are but for a late undo."""
+        numbers = {row[0] for row in self._trash.execute(f"select id from {table.name}")}  # noqa: S608
+        if not numbers:
+            return 0
+        span: dict[str, int] = {"low": min(numbers), "high": max(numbers)}
+        taken = self._connection.execute(
+            f"select id from {table.name} where id between :low and :high",  # noqa: S608
+            span,
+        )
+        if not any(row["id"] in numbers for row in taken):
+            return 0
+        (most,) = self._connection.execute(f"select max(id) from {table.name}").fetchone()  # noqa: S608
+        return int(most) + 1 - span["low"]
+
+    def _rows(self, table: TrashTable) -> Iterator[dict[str, Any]]:
+        for row in self._trash.execute(f"select * from {table.name} order by rowid"):  # noqa: S608
+            values = dict(row)
+            for column, (parent, _key, _cascades) in table.parents.items():
+                value = values.get(column)
+                if value is None:
+                    continue
+                if parent in self._numbers:
+                    values[column] = self._numbers[parent][value]
+                elif parent in self._shift:
+                    values[column] = value + self._shift[parent]
+            yield values
+
+    def _put_shared(self, table: TrashTable) -> None:
+        """Put back what nothing else brought meanwhile, under its own number where that is free: links keep."""
+        numbers: dict[int, int] = {}
+        same = " and ".join(f"{name} is :{name}" for name in table.unique)
+        find = f"select id from {table.name} where {same}"  # noqa: S608
+        for values in self._rows(table):
+            self._insert(table, values, "or ignore")
+            if not table.has_number:
+                continue
+            row = self._connection.execute(find, values).fetchone()
+            if row is None:  # its number is another's
+                self._insert(table, {name: value for name, value in values.items() if name != "id"})
+                row = self._connection.execute(find, values).fetchone()
+            numbers[values["id"]] = row["id"]
+        if table.has_number:
+            self._numbers[table.name] = numbers
+
+    def _put_owned(self, table: TrashTable) -> None:
+        shift = self._shift.get(table.name, 0)
+        for values in self._rows(table):
+            self._insert(table, values | {"id": values["id"] + shift} if shift else values)
+
+    def _insert(self, table: TrashTable, values: dict[str, Any], otherwise: str = "") -> None:
+        marks = ", ".join(f":{name}" for name in values)
+        self._connection.execute(
+            f"insert {otherwise} into {table.name} ({', '.join(values)}) values ({marks})",  # noqa: S608
+            values,
+        )
+
+
+def _sweep(connection: sqlite3.Connection, database: str) -> None:
+    """Take away files of runs that are here, or were never deleted: of a deletion or a restoration that was cut off."""
+    folder = trash_path(database, "").parent
+    waiting = connection.execute("select run_id from deleted_runs where expires_us is not null")
+    known = {trash_path(database, row["run_id"]) for row in waiting}
+    for path in folder.glob("*"):
+        if path not in known:
+            path.unlink(missing_ok=True)
+
+
+def _drop_texts(connection: sqlite3.Connection, database: str) -> None:
+    """Drop the texts that neither a run nor the rest of the trash points to."""
+    connection.execute("create temp table if not exists trashed_texts (id integer primary key)")
+    connection.execute("delete from temp.trashed_texts")
+    for path in trash_path(database, "").parent.glob("*.db"):
+        with closing(_open_trash(path)) as trash:
+            for table in ("artifacts", "spans"):
+                with suppress(sqlite3.OperationalError):
+                    rows = trash.execute(f"select payload_id from {table} where payload_id is not null")  # noqa: S608
+                    connection.executemany("insert or ignore into temp.trashed_texts values (?)", rows)
+    for statement in DROP_TEXTS:
+        connection.execute(statement)

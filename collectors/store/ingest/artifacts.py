@@ -1,0 +1,143 @@
+"""Write what a trace log tells beside the events: artifacts with their texts, spans, symbols."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from compileboard.collectors.contract.events import ArtifactSeen, SymbolSeen
+from compileboard.collectors.contract.fast_json import dumps
+from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.ingest.payloads import PayloadRows, Pending
+from compileboard.collectors.store.ingest.spans import SpanRows
+
+
+class TraceRows:
+    """Hold what the rows of one connection's logs have in common: texts once by content, spans half written."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.payloads = PayloadRows(connection)
+        self._artifacts: list[dict[str, Any]] = []  # of this batch
+        self._summed_up: list[tuple[ArtifactSeen, dict[str, Any]]] = []
+        self.spans = SpanRows(connection, self.payloads.add)
+
+    def forget(self) -> None:
+        """Drop what is remembered; it is read again from the database."""
+        self.payloads.forget()
+        self._artifacts.clear()
+        self._summed_up.clear()
+        self.spans.forget()
+
+    def flush(self) -> None:
+        """Write what waits for the batch's end."""
+        self.payloads.flush()
+        if self._artifacts:
+            self._write_artifacts()
+        self.spans.flush()
+
+    def add_artifact(
+        self, run_id: str, event: ArtifactSeen, compile_key: int | None, stack_id: int | None = None
+    ) -> None:
+        """Take an artifact, with its text and what was summed up of it."""
+        envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
+        self._artifacts.append(
+            {
+                "run_id": run_id,
+                "process_id": event.process_id,
+                "sequence": event.sequence,
+                "compile_key": compile_key,
+                "compile_id": event.compile_id,
+                "attempt": event.attempt,
+                "name": event.name,
+                "title": event.title,
+                "encoding": event.encoding,
+                "metadata": dumps(event.metadata) if event.metadata else None,
+                "envelope": dumps(envelope) if envelope else None,
+                "stack_id": stack_id,
+                "state": event.state,
+                "size_bytes": event.size_bytes,
+                "md5": event.md5,
+                "payload_id": None if event.text is None else self.payloads.add(event.text),
+                "time_us": event.time_us,
+            }
+        )
+        if event.guards is not None or event.aot is not None:
+            self._summed_up.append((event, self._artifacts[-1]))
+
+    def _write_artifacts(self) -> None:
+        for values in self._artifacts:
+            if isinstance(values["payload_id"], Pending):
+                values["payload_id"] = values["payload_id"].row_id
+        self.connection.executemany(_INSERT_ARTIFACT, self._artifacts)
+        for event, values in self._summed_up:
+            row = self.connection.execute(
+                "select id from artifacts where process_id = :process_id and sequence = :sequence", values
+            ).fetchone()
+            context = {
+                "artifact_id": row["id"],
+                **{key: values[key] for key in ("run_id", "compile_key", "compile_id")},
+            }
+            if event.guards is not None:
+                self._write_guards(context, event.guards)
+            if event.aot is not None:
+                self.connection.execute(_INSERT_AOT, {**context, "summary": dumps(event.aot)})
+        self._artifacts.clear()
+        self._summed_up.clear()
+
+    def _write_guards(self, context: dict[str, Any], summary: dict[str, Any]) -> None:
+        self.connection.execute(
+            """
+            insert or ignore into guard_sets
+              (run_id, artifact_id, compile_key, compile_id, guard_count, latency_us, summary)
+            values (:run_id, :artifact_id, :compile_key, :compile_id, :guard_count, :latency_us, :summary)
+            """,
+            {
+                **context,
+                "guard_count": summary.get("guard_count"),
+                "latency_us": summary.get("latency_us"),
+                "summary": dumps(summary),
+            },
+        )
+
+    def write_symbol(self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None = None) -> int:
+        """Write a symbol's row; return how many were new."""
+        envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
+        names = ("symbol", "expression", "value", "value_range", "source", "file", "line", "source_line")
+        cursor = self.connection.execute(
+            """
+            insert or ignore into symbols
+              (run_id, process_id, sequence, compile_key, compile_id, kind, symbol, expression, value, value_range,
+               source, file, line, source_line, detail, time_us, stack_id)
+            values
+              (:run_id, :process_id, :sequence, :compile_key, :compile_id, :kind, :symbol, :expression, :value,
+               :value_range, :source, :file, :line, :source_line, :detail, :time_us, :stack_id)
+            """,
+            {
+                "run_id": run_id,
+                "process_id": event.process_id,
+                "sequence": event.sequence,
+                "compile_key": compile_key,
+                "compile_id": event.compile_id,
+                "kind": event.symbol_kind,
+                "detail": pack(dumps({**event.detail, "envelope": envelope} if envelope else event.detail)),
+                "stack_id": stack_id,
+                "time_us": event.time_us,
+                **{name: getattr(event, name) for name in names},
+            },
+        )
+        return max(cursor.rowcount, 0)
+
+
+_INSERT_ARTIFACT = """
+insert or ignore into artifacts
+  (run_id, process_id, sequence, compile_key, compile_id, attempt, name, title, encoding, metadata, state,
+   size_bytes, md5, payload_id, time_us, envelope, stack_id)
+values
+  (:run_id, :process_id, :sequence, :compile_key, :compile_id, :attempt, :name, :title, :encoding, :metadata, :state,
+   :size_bytes, :md5, :payload_id, :time_us, :envelope, :stack_id)
+"""
+_INSERT_AOT = """
+insert or ignore into aot_graphs (run_id, artifact_id, compile_key, compile_id, summary)
+values (:run_id, :artifact_id, :compile_key, :compile_id, :summary)
+"""

@@ -1,0 +1,41 @@
+"""Keep commits: the first-parent history of repositories, as far as anybody has told it. The one writer of `commits`.
+
+Commits belong to a repository, not to the run that told of them: they stay while any run has a commit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple
+
+# A shallow clone does not know its oldest commit's parent; a deeper one that comes later does.
+SAVE = """
+insert into commits (hash, parent_hash, time_us, author, subject)
+values (:hash, :parent_hash, :time_us, :author, :subject)
+on conflict (hash) do update set parent_hash = excluded.parent_hash
+where commits.parent_hash is null
+  and excluded.parent_hash is not null
+"""
+COUNT = "select count(*) from commits"
+
+
+class StoredCommit(NamedTuple):
+    """Hold one commit; `parent_hash` is its first parent, None of a first commit and where a clone is cut off."""
+
+    hash: str
+    parent_hash: str | None
+    time_us: int
+    author: str | None
+    subject: str | None
+
+
+def save_commits(connection: sqlite3.Connection, commits: Iterable[StoredCommit]) -> None:
+    """Add commits that are not there yet; the caller holds the transaction."""
+    connection.executemany(SAVE, (it._asdict() for it in commits))
+
+
+def count_commits(connection: sqlite3.Connection) -> int:
+    """Return how many commits are known."""
+    (count,) = connection.execute(COUNT).fetchone()
+    return int(count)

@@ -1,0 +1,229 @@
+"""Write what is known of a compile: its start, its records, its graph breaks."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from compileboard.collectors.contract.events import Compiled, CompileStarted, GraphBroke
+from compileboard.collectors.store.ingest.batch import Batch, find_function, pick
+from compileboard.collectors.store.ingest.frames import Compile
+from compileboard.collectors.store.ingest.recompiles import name_recompiles
+from compileboard.collectors.store.rollups.totals import BREAKS, CAUSES, FUNCTIONS, BatchTotals
+
+Connection = sqlite3.Connection
+PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
+# Metrics with a column of their own, under torch's name.
+PROMOTED = (
+    "graph_op_count",
+    "graph_node_count",
+    "graph_input_count",
+    "guard_count",
+    "guard_latency_us",
+    "cache_size",
+    "fail_type",
+    "fail_reason",
+)
+
+
+def write_start(batch: Batch, event: CompileStarted) -> None:
+    compile_, new = batch.frames.begin(batch.run_id, event)
+    function_id = find_function(batch.connection, event.file, event.function) or compile_.function_id
+    compile_.function_id, compile_.line = function_id, event.line
+    batch.connection.execute(
+        """
+        update compiles set
+          outcome = 'started', started_us = :time_us, function_id = :function_id, line = :line,
+          resumed_at = :resumed_at, rank = coalesce(rank, :rank), stack_id = coalesce(:stack_id, stack_id),
+          attempt_count = max(attempt_count, :attempt_count)
+        where id = :key
+        """,
+        {
+            "key": compile_.key,
+            "time_us": event.time_us,
+            "function_id": function_id,
+            "line": event.line,
+            "resumed_at": event.resumed_at,
+            "rank": event.rank,
+            "stack_id": batch.stacks.find(batch.run_id, event.stack),
+            "attempt_count": (event.attempt or 0) + 1,
+        },
+    )
+    name_recompiles(batch, compile_.key, function_id, event.line)
+    batch.totals.add(compile_count=int(new))
+    batch.totals.add_to(FUNCTIONS, function_id, compile_count=1)
+
+
+def write_compiled(batch: Batch, event: Compiled) -> None:
+    compile_, new = batch.frames.find(batch.run_id, event)
+    # A forward record whose start was not seen (a limit hit, a torch without dynamo_start) stands for its own compile.
+    untraced = compile_ is not None and event.record_kind == "forward" and not compile_.traced
+    if compile_ is not None and untraced:
+        compile_.traced = True
+    function_id = compile_.function_id if compile_ else None
+    if function_id is None:
+        function_id = find_function(batch.connection, event.file, event.function)
+    restarts = len(event.metrics.get("restart_reasons") or [])
+    if (
+        event.record_kind == "forward"
+    ):  # a compile that failed has lost its reasons, and still says which attempt it was
+        restarts = max(restarts, event.attempt or 0)
+    outcome = _outcome(batch.connection, event, compile_)
+    _write_record(batch, event, compile_.key if compile_ else None, function_id, outcome, restarts)
+    duration_us = 0 if event.record_kind == "runtime" else event.duration_us or 0
+    batch.totals.add(record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=restarts)
+    batch.totals.add_to(FUNCTIONS, function_id, compile_count=int(untraced), compile_us=duration_us)
+    if compile_ is None:
+        return
+    if event.record_kind == "forward":
+        _settle_compile(batch, event, compile_, function_id, outcome, restarts)
+    _add_time(batch.connection, compile_, duration_us, batch.totals)
+
+
+def _write_record(
+    batch: Batch, event: Compiled, compile_key: int | None, function_id: int | None, outcome: str, restarts: int
+) -> None:
+    batch.connection.execute(
+        """
+        insert into compilations
+          (run_id, process_id, sequence, compile_key, compile_id, kind, function_id, outcome, start_us, duration_us,
+           dynamo_us, aot_us, inductor_us, codegen_us, triton_us, cudagraph_us, restart_us, graph_op_count,
+           graph_node_count, graph_input_count, guard_count, guard_latency_us, cache_size, restart_count, fail_type,
+           fail_reason)
+        values
+          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :kind, :function_id, :outcome, :start_us,
+           :duration_us, :dynamo_us, :aot_us, :inductor_us, :codegen_us, :triton_us, :cudagraph_us, :restart_us,
+           :graph_op_count, :graph_node_count, :graph_input_count, :guard_count, :guard_latency_us, :cache_size,
+           :restart_count, :fail_type, :fail_reason)
+        """,
+        {
+            "run_id": batch.run_id,
+            "compile_key": compile_key,
+            "kind": event.record_kind,
+            "function_id": function_id,
+            "outcome": outcome,
+            **pick(event, "process_id", "sequence", "compile_id", "start_us", "duration_us"),
+            **{f"{phase}_us": event.phases_us.get(phase) for phase in PHASES},
+            **{name: event.metrics.get(name) for name in PROMOTED},
+            "restart_count": restarts,
+        },
+    )
+
+
+def _settle_compile(
+    batch: Batch, event: Compiled, compile_: Compile, function_id: int | None, outcome: str, restarts: int
+) -> None:
+    """Give the compile its outcome, and its graph breaks theirs where the text did not tell."""
+    compile_.function_id = function_id
+    name_recompiles(batch, compile_.key, function_id, event.line)
+    batch.connection.execute(
+        """
+        update compiles set
+          outcome = :outcome, duration_us = :duration_us, attempt_count = max(attempt_count, :attempt_count),
+          function_id = :function_id, line = coalesce(line, :line), resumed_at = coalesce(resumed_at, :resumed_at)
+        where id = :key
+        """,
+        {
+            "key": compile_.key,
+            "outcome": outcome,
+            "duration_us": event.duration_us,
+            "attempt_count": restarts + 1,
+            "function_id": function_id,
+            "line": event.line,
+            "resumed_at": event.resumed_at,
+        },
+    )
+    batch.connection.execute(
+        "update graph_breaks set outcome = :outcome where compile_key = :key and outcome = 'unknown'",
+        {"key": compile_.key, "outcome": "skipped" if outcome in ("failed", "skipped") else "resumed"},
+    )
+    batch.totals.add(
+        failure_count=int(outcome == "failed"),
+        recompile_limit_count=int(outcome == "recompile_limit"),
+    )
+    if outcome == "recompile_limit":
+        batch.totals.add_to(FUNCTIONS, function_id, recompile_limit_count=1)
+
+
+def _outcome(connection: Connection, event: Compiled, compile_: Compile | None) -> str:
+    """Tell fullgraph=True from a skipped frame: the record reads the same, but it raised and broke no graph."""
+    if event.outcome != "skipped" or compile_ is None:
+        return event.outcome
+    row = connection.execute(
+        """
+        select
+          graph_break_count = 0
+          and exists (select 1 from failures where compile_key = :key and phase = 'compile') as raised
+        from compiles
+        where id = :key
+        """,
+        {"key": compile_.key},
+    ).fetchone()
+    return "failed" if row["raised"] else "skipped"
+
+
+def _add_time(connection: Connection, compile_: Compile, duration_us: int, totals: BatchTotals) -> None:
+    """Spread a record's time over what the compile had: its graph breaks and the cause it was recompiled for."""
+    key = {"key": compile_.key, "duration_us": duration_us}
+    connection.execute("update compiles set total_us = total_us + :duration_us where id = :key", key)
+    for row in connection.execute("select distinct distinct_id from graph_breaks where compile_key = :key", key):
+        totals.add_to(BREAKS, row["distinct_id"], compile_us=duration_us)
+    if compile_.recompiled:
+        totals.add(recompile_us=duration_us)
+        for row in connection.execute(
+            """
+            select cause_id
+            from recompiles
+            join guard_failures on guard_failures.recompile_id = recompiles.id and position = 0
+            where compile_key = :key
+            """,
+            key,
+        ):
+            totals.add_to(CAUSES, row["cause_id"], compile_us=duration_us)
+
+
+def write_break(batch: Batch, event: GraphBroke) -> None:
+    compile_, new = batch.frames.find(batch.run_id, event)
+    function_id = find_function(batch.connection, event.file, event.function)
+    distinct_id = _find_distinct_break(batch.connection, event, function_id)
+    batch.connection.execute(
+        """
+        insert into graph_breaks
+          (run_id, process_id, sequence, compile_key, compile_id, distinct_id, function_id, line, outcome, time_us)
+        values
+          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :distinct_id, :function_id, :line, :outcome,
+           :time_us)
+        """,
+        {
+            "run_id": batch.run_id,
+            "compile_key": compile_.key if compile_ else None,
+            "distinct_id": distinct_id,
+            "function_id": function_id,
+            **pick(event, "process_id", "sequence", "compile_id", "line", "outcome", "time_us"),
+        },
+    )
+    if compile_:
+        batch.connection.execute(
+            "update compiles set graph_break_count = graph_break_count + 1 where id = :key", {"key": compile_.key}
+        )
+    batch.totals.add(graph_break_count=1, compile_count=int(new))
+    batch.totals.add_to(FUNCTIONS, function_id, graph_break_count=1)
+    batch.totals.add_to(BREAKS, distinct_id, break_count=1)
+
+
+def _find_distinct_break(connection: Connection, event: GraphBroke, function_id: int | None) -> int:
+    row = connection.execute(
+        """
+        insert into distinct_breaks
+          (fingerprint, gb_id, gb_type, reason, explanation, hints, function_id, source_line, line)
+        values (:fingerprint, :gb_id, :gb_type, :reason, :explanation, :hints, :function_id, :source_line, :line)
+        on conflict (fingerprint) do update set line = excluded.line
+        returning id
+        """,
+        {
+            "hints": json.dumps(event.hints),
+            "function_id": function_id,
+            **pick(event, "fingerprint", "gb_id", "gb_type", "reason", "explanation", "source_line", "line"),
+        },
+    ).fetchone()
+    return int(row["id"])

@@ -1,0 +1,158 @@
+"""Find the compile that an event belongs to.
+
+torch names a compile by frame id and compile id ("0/1"), which start again at 0/0 after torch._dynamo.reset(). A
+`generation` counts those restarts, so that (process, generation, compile id) is one compile for good.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+
+from compileboard.collectors.contract.events import FrameContext
+
+
+@dataclass
+class Compile:
+    """Remember the part of a compile's row that later events need."""
+
+    key: int
+    compile_id: str
+    frame_id: int | None
+    function_id: int | None
+    line: int | None
+    traced: bool = False  # dynamo_start or a forward record was seen: the same id again means a new generation
+    recompiled: bool = False
+
+
+@dataclass
+class Process:
+    """Remember where a process is in its own history."""
+
+    generation: int = 0
+    compiles: dict[str, Compile] = field(default_factory=dict)
+    frames: dict[int, list[Compile]] = field(default_factory=dict)  # the same by frame id
+    configs: set[tuple[str, str]] = field(default_factory=set)  # kind and hash of those that are stored
+
+    def remember(self, compile_: Compile) -> None:
+        """Take a compile in."""
+        self.compiles[compile_.compile_id] = compile_
+        if compile_.frame_id is not None:
+            self.frames.setdefault(compile_.frame_id, []).append(compile_)
+
+    def reset(self) -> None:
+        """Begin a new generation."""
+        self.generation += 1
+        self.compiles.clear()
+        self.frames.clear()
+
+
+class FrameIndex:
+    """Look compiles up and make them, remembering the current generation of each process."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._processes: dict[str, Process] = {}
+
+    def forget(self) -> None:
+        """Drop what is remembered; it is read again from the database."""
+        self._processes.clear()
+
+    def process(self, process_id: str) -> Process:
+        """Return a process's state, read from the database the first time."""
+        known = self._processes.get(process_id)
+        if known is None:
+            known = self._processes[process_id] = self._load(process_id)
+        return known
+
+    def _load(self, process_id: str) -> Process:
+        rows = self.connection.execute(
+            """
+            select id, generation, compile_id, frame_id, function_id, line, outcome, recompiled_from
+            from compiles
+            where process_id = :process_id
+              and generation = (select max(generation) from compiles where process_id = :process_id)
+            order by id
+            """,
+            {"process_id": process_id},
+        ).fetchall()
+        process = Process()
+        for row in rows:
+            process.generation = row["generation"]
+            process.remember(
+                Compile(
+                    key=row["id"],
+                    compile_id=row["compile_id"],
+                    frame_id=row["frame_id"],
+                    function_id=row["function_id"],
+                    line=row["line"],
+                    traced=row["outcome"] != "announced",
+                    recompiled=row["recompiled_from"] is not None,
+                )
+            )
+        return process
+
+    def begin(self, run_id: str, event: FrameContext) -> tuple[Compile, bool]:
+        """Return the compile that dynamo now starts to trace, and whether it is new."""
+        process = self.process(event.process_id)
+        known = process.compiles.get(event.compile_id or "")
+        if known is not None and known.traced and not event.attempt:
+            process.reset()
+            known = None
+        compile_, new = (known, False) if known else self._make(run_id, event, process)
+        compile_.traced = True
+        return compile_, new
+
+    def find(self, run_id: str, event: FrameContext) -> tuple[Compile | None, bool]:
+        """Return the compile an event belongs to, and whether it had to be made for it."""
+        if event.compile_id is None:
+            return None, False
+        process = self.process(event.process_id)
+        known = process.compiles.get(event.compile_id)
+        return (known, False) if known else self._make(run_id, event, process)
+
+    def key_of(self, event: FrameContext) -> int | None:
+        """Return the row of the compile an event belongs to, if it is known; nothing is made for it."""
+        known = self.process(event.process_id).compiles.get(event.compile_id) if event.compile_id else None
+        return known.key if known else None
+
+    def _make(self, run_id: str, event: FrameContext, process: Process) -> tuple[Compile, bool]:
+        sibling = self._sibling(process, event.frame_id)
+        compile_id = event.compile_id or ""
+        cursor = self.connection.execute(
+            """
+            insert into compiles
+              (run_id, process_id, generation, compile_id, frame_id, frame_compile_id, rank, function_id, line,
+               outcome, started_us)
+            values
+              (:run_id, :process_id, :generation, :compile_id, :frame_id, :frame_compile_id, :rank, :function_id, :line,
+               'announced', :started_us)
+            """,
+            {
+                "run_id": run_id,
+                "process_id": event.process_id,
+                "generation": process.generation,
+                "compile_id": compile_id,
+                "frame_id": event.frame_id,
+                "frame_compile_id": event.frame_compile_id,
+                "rank": event.rank,
+                "function_id": sibling.function_id if sibling else None,
+                "line": sibling.line if sibling else None,
+                "started_us": event.time_us,
+            },
+        )
+        compile_ = Compile(
+            key=int(cursor.lastrowid or 0),
+            compile_id=compile_id,
+            frame_id=event.frame_id,
+            function_id=sibling.function_id if sibling else None,
+            line=sibling.line if sibling else None,
+        )
+        process.remember(compile_)
+        return compile_, True
+
+    @staticmethod
+    def _sibling(process: Process, frame_id: int | None) -> Compile | None:
+        """Find an earlier compile of the same frame: torch names no function on a recompile-limit record."""
+        same_frame = process.frames.get(frame_id, ()) if frame_id is not None else ()
+        return next((compile_ for compile_ in same_frame if compile_.function_id is not None), None)

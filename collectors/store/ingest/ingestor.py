@@ -1,0 +1,366 @@
+"""The one place where events become rows. Idempotent: an event recorded twice is one event.
+
+`Ingestor` holds the transaction and the run's rows; `frames.py` finds the compile an event belongs to; `rows.py` writes
+what each kind of event says; `totals.py` keeps the roll-ups.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.collectors.contract.events import (
+    ArtifactSeen,
+    BenchMeasured,
+    CommitsSeen,
+    ConfigSeen,
+    Event,
+    PageFaultsCounted,
+    ProcessStarted,
+    RunEnded,
+    RunStarted,
+    SpanSeen,
+    SymbolSeen,
+    dump_event,
+    load_event,
+)
+from compileboard.collectors.store.codec import pack, unpack
+from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.ingest.artifacts import TraceRows
+from compileboard.collectors.store.ingest.batch import Batch
+from compileboard.collectors.store.ingest.frames import FrameIndex
+from compileboard.collectors.store.ingest.rows import WRITERS
+from compileboard.collectors.store.ingest.stacks import StackIndex
+from compileboard.collectors.store.rollups.summaries import write_summaries
+from compileboard.collectors.store.rollups.totals import BatchTotals
+
+HELD_WHOLE: frozenset[type[Event]] = frozenset(
+    (CommitsSeen, ConfigSeen, PageFaultsCounted, ArtifactSeen, SpanSeen, SymbolSeen)
+)
+STATES = ("killed", "failed", "interrupted", "finished")  # worst first
+
+
+# What goes wrong with the database, the disk or the installation: never an event's own fault.
+_NOT_OF_AN_EVENT = (StoreError, OSError, MemoryError, ImportError, sqlite3.OperationalError, sqlite3.InternalError)
+
+
+@dataclass(frozen=True)
+class RefusedEvent:
+    """Name an event that the store could not take, and why."""
+
+    event: Event
+    reason: str
+
+
+@dataclass
+class IngestResult:
+    """Count what a batch did. What is `refused` or `clashing` is in no table; the rest of its batch is recorded.
+
+    A clashing event has the process and sequence of another one: an event that came again has its kind and time too.
+    """
+
+    new_count: int = 0
+    known_count: int = 0
+    deleted_run: bool = False
+    refused: list[RefusedEvent] = field(default_factory=list)
+    clashing: list[Event] = field(default_factory=list)
+
+
+class _OddEventError(Exception):
+    """Say that an event of a batch cannot be written as it is."""
+
+
+class Ingestor:
+    """Write events of any number of runs through one connection."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, path: str = "the database", frames: FrameIndex | None = None
+    ) -> None:
+        self.connection = connection
+        self.path = path
+        self.frames = frames or FrameIndex(connection)
+        self.stacks = StackIndex(connection)
+        self.traces = TraceRows(connection)
+
+    def ingest(
+        self,
+        run_id: str,
+        events: Iterable[Event],
+        *,
+        now_us: int | None = None,
+        also: Callable[[IngestResult], None] = lambda result: None,
+    ) -> IngestResult:
+        """Record a batch of one run's events in one transaction, with what `also` writes of the result.
+
+        An event that the store cannot take is refused alone: the batch is then recorded anew, each event behind a
+        savepoint of its own, and the result lists what was refused.
+
+        Raises: StoreError in words (locked, full, unreadable); nothing of the batch is then recorded, and it may be
+        given again.
+        """
+        now_us = time.time_ns() // 1000 if now_us is None else now_us
+        batch = list(events)
+        try:
+            return self._record(run_id, batch, now_us, also, self._ingest_batch)
+        except _OddEventError:
+            return self._record(run_id, batch, now_us, also, self._ingest_each)
+
+    def _record(
+        self,
+        run_id: str,
+        batch: list[Event],
+        now_us: int,
+        also: Callable[[IngestResult], None],
+        write: Callable[[str, list[Event], int, IngestResult], None],
+    ) -> IngestResult:
+        result = IngestResult()
+        try:
+            with write_transaction(self.connection):
+                if self._is_deleted(run_id):
+                    result.deleted_run = True
+                    return result
+                try:
+                    write(run_id, batch, now_us, result)
+                except Exception as error:
+                    if _is_of_an_event(error):
+                        raise _OddEventError from error
+                    raise
+                also(result)
+        except sqlite3.Error as error:
+            self._forget()
+            raise explain(error, self.path) from error
+        except BaseException:
+            self._forget()
+            raise
+        return result
+
+    def _ingest_each(self, run_id: str, events: list[Event], now_us: int, result: IngestResult) -> None:
+        """Write a batch event by event, leaving out those that cannot be written."""
+        for event in events:
+            done = IngestResult()
+            self.connection.execute("savepoint event")
+            try:
+                self._ingest_batch(run_id, [event], now_us, done)
+            except Exception as error:
+                if not _is_of_an_event(error):
+                    raise
+                self.connection.execute("rollback to event")
+                self._forget()
+                result.refused.append(RefusedEvent(event, _reason(error)))
+            else:
+                result.new_count += done.new_count
+                result.known_count += done.known_count
+                result.clashing += done.clashing
+            self.connection.execute("release event")
+
+    def _forget(self) -> None:
+        """Drop what is remembered of the database: it may have been rolled back."""
+        for book in (self.frames, self.stacks, self.traces):
+            book.forget()
+
+    def _ingest_batch(self, run_id: str, events: list[Event], now_us: int, result: IngestResult) -> None:
+        totals = BatchTotals(self.connection, run_id)
+        batch = Batch(self.connection, run_id, self.frames, self.stacks, totals, self.traces)
+        ensured = False
+        benched: set[str] = set()
+        for event in events:
+            if not ensured:
+                self._ensure_run(run_id, event.time_us, now_us)
+                ensured = True
+            kind = type(event)
+            # What has a table that holds all of it needs no copy among the events.
+            if kind not in HELD_WHOLE:
+                if not self._keep(run_id, event):
+                    result.known_count += 1
+                    if self._is_clashing(event):
+                        result.clashing.append(event)
+                    continue
+                result.new_count += 1
+                if isinstance(event, RunStarted):
+                    self._start_run(run_id, event)
+                if kind is RunStarted or kind is RunEnded:
+                    self._settle_state(run_id)
+            writer = WRITERS.get(kind)
+            if writer is not None:
+                writer(batch, event)
+            if isinstance(event, ProcessStarted):
+                self._describe_run(run_id, event)
+            elif isinstance(event, BenchMeasured):
+                benched.add(event.suite)
+        if benched:
+            write_summaries(self.connection, run_id, benched)
+        batch.totals.flush()
+        self.traces.flush()
+        if result.new_count:
+            self.connection.execute(
+                "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
+                {"id": run_id, "now_us": now_us},
+            )
+
+    def touch(self, run_id: str, *, now_us: int | None = None) -> None:
+        """Say that the run's recorder is alive."""
+        now_us = time.time_ns() // 1000 if now_us is None else now_us
+        with write_transaction(self.connection):
+            self.connection.execute(
+                "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
+                {"id": run_id, "now_us": now_us},
+            )
+
+    def _is_deleted(self, run_id: str) -> bool:
+        query = "select 1 from deleted_runs where run_id = :id"
+        return self.connection.execute(query, {"id": run_id}).fetchone() is not None
+
+    def _keep(self, run_id: str, event: Event) -> bool:
+        """Store the event itself; False if it was there already."""
+        cursor = self.connection.execute(
+            """
+            insert or ignore into events (process_id, sequence, run_id, kind, time_us, body)
+            values (:process_id, :sequence, :run_id, :kind, :time_us, :body)
+            """,
+            {
+                "process_id": event.process_id,
+                "sequence": event.sequence,
+                "run_id": run_id,
+                "kind": event.KIND,
+                "time_us": event.time_us,
+                "body": pack(dump_event(event)),
+            },
+        )
+        return cursor.rowcount == 1
+
+    def _is_clashing(self, event: Event) -> bool:
+        """Tell whether the event stored under this one's number is another."""
+        kind, time_us = self.connection.execute(
+            "select kind, time_us from events where process_id = :process_id and sequence = :sequence",
+            {"process_id": event.process_id, "sequence": event.sequence},
+        ).fetchone()
+        return (kind, time_us) != (event.KIND, event.time_us)
+
+    def _ensure_run(self, run_id: str, time_us: int, now_us: int) -> None:
+        """Make a bare row for a run whose own start has not arrived: another node's, or a recorder that was killed."""
+        self.connection.execute(
+            """
+            insert or ignore into runs
+              (id, name, source, state, level, keep_source, command, started_us, heartbeat_us, gpu_count, facts)
+            values (:id, :id, 'live', 'running', 'light', 1, '', :time_us, :now_us, 0, '{}')
+            """,
+            {"id": run_id, "time_us": time_us, "now_us": now_us},
+        )
+        self.connection.execute("insert or ignore into run_totals (run_id) values (:id)", {"id": run_id})
+
+    def _start_run(self, run_id: str, event: RunStarted) -> None:
+        """Describe the run by the first start that arrives; another node that joins it adds its tags.
+
+        What arrived before it may have had no time of its own, which is 0.
+        """
+        self.connection.executemany(
+            "insert or ignore into run_tags (run_id, key, value) values (:run_id, :key, :value)",
+            [{"run_id": run_id, "key": key, "value": value} for key, value in event.tags.items()],
+        )
+        gpu = event.gpus[0] if event.gpus else {}
+        facts = {name: getattr(event, name) for name in ("argv", "git", "host", "gpus", "environment")}
+        self.connection.execute(
+            """
+            update runs set
+              name = :name, suite = :suite, source = :source, level = :level, keep_source = :keep_source,
+              command = :command, cwd = :cwd, host = :host,
+              started_us = min(coalesce(nullif(started_us, 0), :started_us), :started_us),
+              gpu_name = :gpu_name, gpu_count = :gpu_count, git_commit = :git_commit, git_branch = :git_branch,
+              git_subject = :git_subject, git_dirty = :git_dirty, facts = :facts, stack_room = :stack_room
+            where id = :id and facts = '{}'
+            """,
+            {
+                "id": run_id,
+                "name": event.name,
+                "suite": event.suite,
+                "source": event.source,
+                "level": event.level,
+                "keep_source": int(event.keep_source),
+                "command": " ".join(event.argv),
+                "cwd": event.cwd,
+                "started_us": event.time_us,
+                "host": event.host.get("name"),
+                "gpu_name": gpu.get("name"),
+                "gpu_count": len(event.gpus),
+                "git_commit": event.git.get("commit"),
+                "git_branch": event.git.get("branch"),
+                "git_subject": event.git.get("subject"),
+                "git_dirty": None if event.git.get("dirty") is None else int(event.git["dirty"]),
+                "facts": json.dumps(facts, separators=(",", ":")),
+                "stack_room": None if event.stack_room is None else int(event.stack_room),
+            },
+        )
+
+    def _settle_state(self, run_id: str) -> None:
+        """Say how the run stands: running while a node that started it has not ended, then as its worst end."""
+        key = {"id": run_id}
+        (open_count,) = self.connection.execute(
+            """
+            select sum(kind = 'run_started') - sum(kind = 'run_ended')
+            from events
+            where run_id = :id and kind in ('run_started', 'run_ended')
+            """,
+            key,
+        ).fetchone()
+        rows = self.connection.execute("select body from events where run_id = :id and kind = 'run_ended'", key)
+        ends = [end for row in rows if isinstance(end := load_event(unpack(row["body"])), RunEnded)]
+        if not ends or open_count > 0:
+            state: dict[str, Any] = {"state": "running", "ended_us": None, "exit_code": None, "signal": None}
+        else:
+            worst = min(ends, key=lambda end: (STATES.index(end.state) if end.state in STATES else -1, end.time_us))
+            if self._source(run_id) == "bench":  # its ends follow one another: each but the last was resumed
+                worst = max(ends, key=lambda end: end.time_us)
+            state = {
+                "state": worst.state,
+                "ended_us": max(end.time_us for end in ends),
+                "exit_code": worst.exit_code,
+                "signal": worst.signal,
+            }
+        self.connection.execute(
+            """
+            update runs set state = :state, ended_us = :ended_us, exit_code = :exit_code, signal = :signal
+            where id = :id
+            """,
+            {**key, **state},
+        )
+
+    def _source(self, run_id: str) -> str:
+        (source,) = self.connection.execute("select source from runs where id = :id", {"id": run_id}).fetchone()
+        return str(source)
+
+    def _describe_run(self, run_id: str, event: ProcessStarted) -> None:
+        """Copy the versions that lists filter by from the first process that knows them."""
+        self.connection.execute(
+            """
+            update runs set
+              torch_version = coalesce(torch_version, :torch_version),
+              cuda_version = coalesce(cuda_version, :cuda_version),
+              python_version = coalesce(python_version, :python_version)
+            where id = :id
+            """,
+            {
+                "id": run_id,
+                "torch_version": event.torch_version,
+                "cuda_version": event.cuda_version,
+                "python_version": event.python_version,
+            },
+        )
+
+
+def _is_of_an_event(error: Exception) -> bool:
+    """Say whether an error is about what an event holds: a value, its type, its size."""
+    if isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError:
+        return False  # malformed, not a database
+    return not isinstance(error, _NOT_OF_AN_EVENT)
+
+
+def _reason(error: Exception) -> str:
+    """Say why an event was refused; SQLite's own words name its parameters by number."""
+    if isinstance(error, sqlite3.Error):
+        return "a value that its column cannot hold"
+    return f"{type(error).__name__}: {error}"[:200]

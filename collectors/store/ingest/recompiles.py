@@ -1,0 +1,134 @@
+"""Write a recompile with the failed guard of every cache entry.
+
+torch tells of a recompile before it says of which function. Where that function's first compile was not recorded (a
+late install, a second `observe()`), the function is known only by the compile that follows, perhaps in another batch:
+`name_recompiles` then gives the recompile its function, and its guards the causes that they would have had.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+
+from compileboard.collectors.contract.events import Recompiled, load_event
+from compileboard.collectors.decode.guards.advice import suggest_in
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.ingest.batch import Batch, pick
+from compileboard.collectors.store.rollups.totals import CAUSES, FUNCTIONS
+
+Connection = sqlite3.Connection
+
+
+def write_recompile(batch: Batch, event: Recompiled) -> None:
+    compile_, new = batch.frames.find(batch.run_id, event)
+    function_id = compile_.function_id if compile_ else None
+    cursor = batch.connection.execute(
+        """
+        insert into recompiles
+          (run_id, process_id, sequence, compile_key, compile_id, function_id, line, recompiled_from, time_us)
+        values
+          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :function_id, :line, :recompiled_from, :time_us)
+        """,
+        {
+            "run_id": batch.run_id,
+            "compile_key": compile_.key if compile_ else None,
+            "function_id": function_id,
+            "line": compile_.line if compile_ else None,
+            **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
+        },
+    )
+    recompile_id = int(cursor.lastrowid or 0)
+    _write_guards(batch.connection, recompile_id, event, function_id)
+    _count_guards(batch, recompile_id, 1)
+    if compile_:
+        compile_.recompiled = True
+        batch.connection.execute(
+            "update compiles set recompiled_from = :old, recompile_category = :category where id = :key",
+            {
+                "key": compile_.key,
+                "old": event.recompiled_from or "?",
+                "category": event.guards[0].category if event.guards else "unknown",
+            },
+        )
+    batch.totals.add(recompile_count=1, compile_count=int(new))
+    batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
+
+
+def name_recompiles(batch: Batch, compile_key: int, function_id: int | None, line: int | None) -> None:
+    """Give the function to those recompiles of a compile that came before it was known."""
+    if function_id is None:
+        return
+    rows = batch.connection.execute(
+        """
+        select recompiles.id, body, total_us
+        from recompiles
+        join compiles on compiles.id = compile_key
+        join events on events.process_id = recompiles.process_id and events.sequence = recompiles.sequence
+        where compile_key = :key and recompiles.function_id is null
+        """,
+        {"key": compile_key},
+    ).fetchall()
+    for row in rows:
+        event = load_event(unpack(row["body"]))
+        assert isinstance(event, Recompiled)
+        batch.connection.execute(
+            "update recompiles set function_id = :function_id, line = coalesce(:line, line) where id = :id",
+            {"id": row["id"], "function_id": function_id, "line": line},
+        )
+        _count_guards(batch, row["id"], -1, row["total_us"])
+        batch.connection.execute("delete from guard_failures where recompile_id = :id", {"id": row["id"]})
+        _write_guards(batch.connection, row["id"], event, function_id)
+        _count_guards(batch, row["id"], 1, row["total_us"])
+        batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
+
+
+def _count_guards(batch: Batch, recompile_id: int, sign: int, compile_us: int = 0) -> None:
+    """Add a recompile's guard failures, and its compile's time so far, to their causes, or take them off again."""
+    for row in batch.connection.execute(
+        "select position, cause_id from guard_failures where recompile_id = :id", {"id": recompile_id}
+    ):
+        newest = int(row["position"] == 0)
+        batch.totals.add_to(
+            CAUSES,
+            row["cause_id"],
+            guard_failure_count=sign,
+            recompile_count=sign * newest,
+            compile_us=sign * newest * compile_us,
+        )
+        if sign < 0:
+            batch.totals.abandoned_causes.add(row["cause_id"])
+
+
+def _write_guards(connection: Connection, recompile_id: int, event: Recompiled, function_id: int | None) -> None:
+    row = connection.execute("select file from functions where id = :id", {"id": function_id}).fetchone()
+    file = row["file"] if row else None
+    for position, guard in enumerate(event.guards):
+        fingerprint = hashlib.sha256(f"{guard.fingerprint}\n{function_id}".encode()).hexdigest()[:32]
+        cause = connection.execute(
+            """
+            insert into recompile_causes (fingerprint, category, source, reason, suggestion, function_id)
+            values (:fingerprint, :category, :source, :reason, :suggestion, :function_id)
+            on conflict (fingerprint) do update set category = excluded.category
+            returning id
+            """,
+            {
+                "fingerprint": fingerprint,
+                "function_id": function_id,
+                "suggestion": suggest_in(file, guard.category, guard.suggestion),
+                **pick(guard, "category", "source", "reason"),
+            },
+        ).fetchone()
+        connection.execute(
+            """
+            insert into guard_failures
+              (recompile_id, position, cause_id, cache_entry, reason, expected, actual, source_line, line)
+            values
+              (:recompile_id, :position, :cause_id, :cache_entry, :reason, :expected, :actual, :source_line, :line)
+            """,
+            {
+                "recompile_id": recompile_id,
+                "position": position,
+                "cause_id": cause["id"],
+                **pick(guard, "cache_entry", "reason", "expected", "actual", "source_line", "line"),
+            },
+        )

@@ -1,0 +1,117 @@
+"""Write benchmark results: one row a run, a series and an experiment."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.ingest.batch import Batch, pick
+from compileboard.collectors.store.rollups.results import COUNTS
+
+# Upstream's column -> ours, which names its unit. A column that is not here is kept in result_values.
+REALS = {
+    "speedup": "speedup",
+    "speedup_low": "speedup_low",
+    "speedup_high": "speedup_high",
+    "abs_latency": "abs_latency_ms",
+    "eager_latency": "eager_latency_ms",
+    "compilation_latency": "compilation_latency_s",
+    "warm_compilation_latency": "warm_compilation_latency_s",
+    "compression_ratio": "compression_ratio",
+    "eager_peak_mem": "eager_peak_mem_gb",
+    "dynamo_peak_mem": "dynamo_peak_mem_gb",
+    "cache_lookup_latency": "cache_lookup_latency_us",
+}
+NUMBERS = (*REALS.values(), *COUNTS)
+MOST_COUNT = 2**53  # beyond it a float names no number of things
+_WORDS = ("mode", "dtype", "device", "hardware", "backend")
+_LATER = ("task", "reason", "accuracy", "message", "started_us", "duration_us", "command", "origin")
+_SERIES = ("suite", "model", *_WORDS, "dynamic", "batch_size", "world_size")
+_KEY = ("run_id", "series_id", "experiment")
+_ROW = (*_KEY, "process_id", "sequence", "status", "time_us", *_LATER, *NUMBERS, "traceback", "facts")
+
+
+def _named(names: tuple[str, ...], between: str = ", ", head: str = "{0} = :{0}") -> str:
+    return between.join(head.format(name) for name in names)
+
+
+# The statements name our own columns alone; every value is bound.
+FIND_SERIES = f"select id from series where {_named(_SERIES, ' and ')}"  # noqa: S608
+ADD_SERIES = f"""
+insert into series ({_named(_SERIES, head="{0}")})
+values ({_named(_SERIES, head=":{0}")})
+returning id
+"""  # noqa: S608
+FIND_RESULT = f"select id from results where {_named(_KEY, ' and ')}"  # noqa: S608
+ADD_RESULT = f"""
+insert into results ({_named(_ROW, head="{0}")})
+values ({_named(_ROW, head=":{0}")})
+returning id
+"""  # noqa: S608
+COMPLETE_RESULT = f"""
+update results set {_named((*NUMBERS, *_LATER, "traceback"), head="{0} = coalesce({0}, :{0})")}
+where id = :id
+"""  # noqa: S608
+
+
+def write_result(batch: Batch, event: BenchMeasured) -> None:
+    """Record a result. A second one of the same run, series and experiment adds what the first did not say."""
+    numbers, others = _sort_values(event.values)
+    row = {
+        "run_id": batch.run_id,
+        "series_id": _find_series(batch, event),
+        **pick(event, "experiment", "process_id", "sequence", "status", "time_us", *_LATER),
+        **numbers,
+        "traceback": pack(event.traceback, primed=False) if event.traceback else None,
+        "facts": json.dumps(event.facts, separators=(",", ":")),
+    }
+    known = batch.connection.execute(FIND_RESULT, {name: row[name] for name in _KEY}).fetchone()
+    if known is None:
+        (result_id,) = batch.connection.execute(ADD_RESULT, row).fetchone()
+        batch.totals.add(result_count=1, failed_result_count=int(event.status == "failed"))
+    else:
+        result_id = known["id"]
+        completed = {name: row[name] for name in (*NUMBERS, *_LATER, "traceback")}
+        batch.connection.execute(COMPLETE_RESULT, {**completed, "id": result_id})
+    _write_parts(batch, result_id, event, others)
+
+
+def _sort_values(values: dict[str, float]) -> tuple[dict[str, float | int | None], dict[str, float]]:
+    """Part the numbers that have a column from those that have none; what is not finite is no number."""
+    finite = {name: value for name, value in values.items() if math.isfinite(value)}
+    numbers: dict[str, float | int | None] = {column: finite.pop(name, None) for name, column in REALS.items()}
+    for name in COUNTS:
+        value = finite.get(name)
+        whole = value is not None and abs(value) < MOST_COUNT and value == int(value)
+        numbers[name] = int(finite.pop(name)) if whole else None
+    return numbers, finite
+
+
+def _find_series(batch: Batch, event: BenchMeasured) -> int:
+    key: dict[str, Any] = {
+        **pick(event, "suite", "model", "world_size"),
+        **{name: getattr(event, name) or "" for name in _WORDS},
+        "dynamic": int(event.dynamic),
+        "batch_size": event.batch_size or 0,
+    }
+    row = batch.connection.execute(FIND_SERIES, key).fetchone()
+    if row is None:
+        row = batch.connection.execute(ADD_SERIES, key).fetchone()
+    return int(row["id"])
+
+
+def _write_parts(batch: Batch, result_id: int, event: BenchMeasured, others: dict[str, float]) -> None:
+    batch.connection.executemany(
+        "insert or ignore into result_values (result_id, name, value) values (:id, :name, :value)",
+        [{"id": result_id, "name": name, "value": value} for name, value in others.items()],
+    )
+    batch.connection.executemany(
+        "insert or ignore into result_repeats (result_id, name, body) values (:id, :name, :body)",
+        [
+            {"id": result_id, "name": name, "body": pack(json.dumps(values), primed=False)}
+            for name, values in event.repeats.items()
+        ],
+    )

@@ -1,0 +1,331 @@
+"""Write what compiled code raised while it ran, and what ended a program."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+
+from compileboard.collectors.contract.events import (
+    ArtifactSeen,
+    BenchMeasured,
+    CacheLookedUp,
+    CommitsSeen,
+    Compiled,
+    CompileFailed,
+    CompileStarted,
+    ConfigSeen,
+    CudagraphSkipped,
+    FrameContext,
+    GraphBroke,
+    PageFaultsCounted,
+    ProcessStarted,
+    Recompiled,
+    RecordsLost,
+    RuntimeFailed,
+    SnapshotTaken,
+    SpanSeen,
+    SymbolSeen,
+)
+from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.ingest.batch import Batch, find_function, pick
+from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
+from compileboard.collectors.store.ingest.compiles import write_break, write_compiled, write_start
+from compileboard.collectors.store.ingest.recompiles import write_recompile
+from compileboard.collectors.store.ingest.results import write_result
+
+
+def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
+    """Write a failure's row, or count on the one that is there."""
+    if event.phase == "compile":
+        batch.connection.execute(
+            """
+            update failures set ended_program = 1
+            where id = (
+              select max(id) from failures
+              where process_id = :process_id and compile_id is :compile_id and phase = 'compile'
+            )
+            """,
+            pick(event, "process_id", "compile_id"),
+        )
+        return
+    values = pick(
+        event,
+        *("process_id", "position", "occurrence_count", "sequence", "compile_id", "phase", "error_type", "message"),
+        *("line", "time_us"),
+    )
+    values["ended_program"] = int(event.ended_program)
+    known = batch.connection.execute(
+        """
+        update failures set
+          occurrence_count = max(occurrence_count, :occurrence_count),
+          ended_program = max(ended_program, :ended_program)
+        where process_id = :process_id and position = :position
+        """,
+        values,
+    ).rowcount
+    if known:
+        return
+    batch.connection.execute(
+        """
+        insert into failures
+          (run_id, process_id, sequence, compile_key, compile_id, phase, position, error_type, message, function_id,
+           line, occurrence_count, ended_program, time_us)
+        values
+          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :phase, :position, :error_type, :message,
+           :function_id, :line, :occurrence_count, :ended_program, :time_us)
+        """,
+        {
+            **values,
+            "run_id": batch.run_id,
+            "compile_key": _find_compile(batch, event),
+            "function_id": find_function(batch.connection, event.file, event.function),
+        },
+    )
+    batch.totals.add(runtime_failure_count=1)
+
+
+def _find_compile(batch: Batch, event: RuntimeFailed) -> int | None:
+    """Return the compile that had this id when the code was made: after reset() another may have it."""
+    row = batch.connection.execute(
+        """
+        select id from compiles
+        where process_id = :process_id and compile_id = :compile_id and started_us <= :compiled_us
+        order by generation desc
+        limit 1
+        """,
+        pick(event, "process_id", "compile_id", "compiled_us"),
+    ).fetchone()
+    return int(row["id"]) if row else None
+
+
+Connection = sqlite3.Connection
+
+
+def write_process(batch: Batch, event: ProcessStarted) -> None:
+    cursor = batch.connection.execute(
+        """
+        insert into processes
+          (id, run_id, parent_id, pid, rank, local_rank, world_size, task, level, command, started_us, last_seen_us,
+           last_sequence, python_version, torch_version, torch_git, cuda_version, cudnn_version, triton_version,
+           capabilities, environment)
+        values
+          (:id, :run_id, :parent_id, nullif(:pid, 0), :rank, :local_rank, :world_size, :task, :level, :command,
+           :time_us, :time_us, :sequence, :python_version, :torch_version, :torch_git, :cuda_version, :cudnn_version,
+           :triton_version, :capabilities, :environment)
+        on conflict (id) do nothing
+        """,
+        {
+            "id": event.process_id,
+            "run_id": batch.run_id,
+            "parent_id": event.parent_process_id,
+            "command": " ".join(event.argv),
+            "capabilities": json.dumps(event.capabilities),
+            "environment": json.dumps(event.environment),
+            **{
+                name: getattr(event, name)
+                for name in (
+                    "pid",
+                    "rank",
+                    "local_rank",
+                    "world_size",
+                    "task",
+                    "level",
+                    "time_us",
+                    "sequence",
+                    "python_version",
+                    "torch_version",
+                    "torch_git",
+                    "cuda_version",
+                    "cudnn_version",
+                    "triton_version",
+                )
+            },
+        },
+    )
+    batch.totals.add(process_count=cursor.rowcount)  # a process whose file was taken from it says who it is again
+
+
+def write_config(batch: Batch, event: ConfigSeen) -> None:
+    # Each record of a process brings the same texts again: packing them would take longer than all the rest.
+    process = batch.frames.process(event.process_id)
+    key = {"process_id": event.process_id, "kind": event.config_kind, "hash": event.config_hash}
+    if (event.config_kind, event.config_hash) in process.configs:
+        return
+    batch.connection.execute(
+        "insert or ignore into configs (hash, kind, body) values (:hash, :kind, :body)",
+        {**key, "body": pack(event.body, primed=False)},
+    )
+    batch.connection.execute(
+        """
+        insert or ignore into process_configs (process_id, kind, config_hash)
+        select :process_id, :kind, :hash
+        where exists (select 1 from processes where id = :process_id)
+        """,
+        key,
+    )
+    query = "select 1 from process_configs where process_id = :process_id and kind = :kind and config_hash = :hash"
+    if batch.connection.execute(query, key).fetchone():
+        process.configs.add((event.config_kind, event.config_hash))
+
+
+def write_failure(batch: Batch, event: CompileFailed) -> None:
+    compile_, new = batch.frames.find(batch.run_id, event)
+    batch.connection.execute(
+        """
+        insert into failures (run_id, process_id, sequence, compile_key, compile_id, error_type, message, time_us)
+        values (:run_id, :process_id, :sequence, :compile_key, :compile_id, :error_type, :message, :time_us)
+        """,
+        {
+            "run_id": batch.run_id,
+            "compile_key": compile_.key if compile_ else None,
+            **pick(event, "process_id", "sequence", "compile_id", "error_type", "message", "time_us"),
+        },
+    )
+    batch.totals.add(compile_count=int(new))
+
+
+def write_cache(batch: Batch, event: CacheLookedUp) -> None:
+    compile_, new = batch.frames.find(batch.run_id, event)
+    batch.connection.execute(
+        """
+        insert into cache_lookups
+          (run_id, process_id, sequence, compile_key, compile_id, cache, result, key, reason, time_taken_us,
+           time_saved_us, time_us)
+        values
+          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :cache, :result, :key, :reason, :time_taken_us,
+           :time_saved_us, :time_us)
+        """,
+        {
+            "run_id": batch.run_id,
+            "compile_key": compile_.key if compile_ else None,
+            **pick(
+                event,
+                "process_id",
+                "sequence",
+                "compile_id",
+                "cache",
+                "result",
+                "key",
+                "reason",
+                "time_taken_us",
+                "time_saved_us",
+                "time_us",
+            ),
+        },
+    )
+    batch.totals.add(compile_count=int(new), **{f"cache_{event.result}_count": 1})
+
+
+def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
+    compile_, new = batch.frames.find(batch.run_id, event)
+    batch.connection.execute(
+        """
+        insert into cudagraph_skips (run_id, process_id, sequence, compile_key, compile_id, reason, time_us)
+        values (:run_id, :process_id, :sequence, :compile_key, :compile_id, :reason, :time_us)
+        """,
+        {
+            "run_id": batch.run_id,
+            "compile_key": compile_.key if compile_ else None,
+            **pick(event, "process_id", "sequence", "compile_id", "reason", "time_us"),
+        },
+    )
+    batch.totals.add(cudagraph_skip_count=1, compile_count=int(new))
+
+
+def write_snapshot(batch: Batch, event: SnapshotTaken) -> None:
+    _save_losses(batch, event.process_id, event.losses)
+    batch.connection.execute(
+        """
+        update processes set
+          counters = :counters, compile_times = :compile_times, snapshot_final = :final,
+          last_seen_us = max(last_seen_us, :time_us), cudnn_version = coalesce(:cudnn_version, cudnn_version)
+        where id = :id and snapshot_final <= :final
+        """,
+        {
+            "id": event.process_id,
+            "final": int(event.final),
+            "counters": json.dumps(event.counters),
+            "compile_times": json.dumps(event.compile_times),
+            "time_us": event.time_us,
+            "cudnn_version": event.cudnn_version,
+        },
+    )
+
+
+def write_losses(batch: Batch, event: RecordsLost) -> None:
+    _save_losses(batch, event.process_id, event.losses)
+
+
+def _save_losses(batch: Batch, process_id: str, losses: dict[str, int]) -> None:
+    """Keep the largest count of each reason: a process counts up, and its spool's reader knows what it could not."""
+    if not losses:
+        return
+    row = batch.connection.execute("select losses from processes where id = :id", {"id": process_id}).fetchone()
+    known = json.loads(row["losses"] or "{}") if row else {}
+    merged = {**known, **{reason: max(count, known.get(reason, 0)) for reason, count in losses.items()}}
+    batch.totals.add(loss_count=sum(merged.values()) - sum(known.values()))
+    if row:
+        batch.connection.execute(
+            "update processes set losses = :losses where id = :id", {"id": process_id, "losses": json.dumps(merged)}
+        )
+
+
+def write_page_faults(batch: Batch, event: PageFaultsCounted) -> None:
+    batch.connection.execute(
+        """
+        update processes set
+          calm_us = :calm_us, calm_cpu_us = :cpu_us, calm_fault_count = :fault_count,
+          is_on_stack_cliff = :is_on_cliff, faults_counted_us = :time_us
+        where id = :process_id and coalesce(faults_counted_us, 0) <= :time_us
+        """,
+        pick(event, "process_id", "time_us", "calm_us", "cpu_us", "fault_count", "is_on_cliff"),
+    )
+
+
+def write_artifact(batch: Batch, event: ArtifactSeen) -> None:
+    batch.traces.add_artifact(batch.run_id, event, batch.frames.key_of(event), _find_stack(batch, event))
+
+
+def _find_stack(batch: Batch, event: FrameContext) -> int | None:
+    """Return the node of the stack that torch writes around a record outside any compile."""
+    stack = event.envelope.get("stack")
+    if not isinstance(stack, list) or not all(isinstance(frame, dict) for frame in stack):
+        return None
+    return batch.stacks.find(batch.run_id, stack)
+
+
+def write_span(batch: Batch, event: SpanSeen) -> None:
+    batch.traces.spans.add(batch.run_id, event, batch.frames.key_of(event))
+
+
+def write_symbol(batch: Batch, event: SymbolSeen) -> None:
+    batch.traces.write_symbol(batch.run_id, event, batch.frames.key_of(event), _find_stack(batch, event))
+
+
+def write_commits(batch: Batch, event: CommitsSeen) -> None:
+    parents = [*(str(row[0]) for row in event.commits[1:]), event.parent_hash]
+    rows = zip(event.commits, parents, strict=False)  # no commits: no last one
+    save_commits(batch.connection, [StoredCommit(it[0], parent, *it[1:]) for it, parent in rows])
+
+
+WRITERS: dict[type, Callable[..., None]] = {
+    CommitsSeen: write_commits,
+    ProcessStarted: write_process,
+    ConfigSeen: write_config,
+    CompileStarted: write_start,
+    Compiled: write_compiled,
+    GraphBroke: write_break,
+    Recompiled: write_recompile,
+    CompileFailed: write_failure,
+    RuntimeFailed: write_runtime_failure,
+    CacheLookedUp: write_cache,
+    CudagraphSkipped: write_skip,
+    SnapshotTaken: write_snapshot,
+    RecordsLost: write_losses,
+    PageFaultsCounted: write_page_faults,
+    ArtifactSeen: write_artifact,
+    SpanSeen: write_span,
+    SymbolSeen: write_symbol,
+    BenchMeasured: write_result,
+}

@@ -1,0 +1,271 @@
+"""Keep how far each log was read and what of it could not be: the reading of a log goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.contract.rejects import OF_LAST_READING
+from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.store.errors import StoreError
+
+
+class ReadElsewhere(StoreError):
+    """Another command reads the same log at the same time."""
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """Name a log that was read, and how far."""
+
+    process_id: str
+    run_id: str
+    end_offset_bytes: int
+    payloads: str
+    redacted: bool
+
+
+def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dict[str, LogRow]:
+    """Return what is known of the given logs."""
+    found = {}
+    for process_id in process_ids:
+        row = connection.execute(
+            "select process_id, run_id, end_offset_bytes, payloads, redacted from logs where process_id = :process_id",
+            {"process_id": process_id},
+        ).fetchone()
+        if row is not None:
+            found[process_id] = LogRow(*row)
+    return found
+
+
+def find_last_us(connection: sqlite3.Connection, run_id: str) -> int | None:
+    """Return when the last record of a run's logs was written."""
+    row = connection.execute("select max(last_us) as last_us from logs where run_id = :run_id", {"run_id": run_id})
+    found: int | None = row.fetchone()["last_us"]
+    return found
+
+
+def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mapping[str, Any]) -> None:
+    """Say in a batch's own transaction how far a log is read now, so that no record is written twice.
+
+    Raises: ReadElsewhere if another command has read on since.
+    """
+    row = connection.execute(
+        "select end_offset_bytes from logs where process_id = :process_id", {"process_id": values["process_id"]}
+    ).fetchone()
+    if (row["end_offset_bytes"] if row else 0) != from_offset:
+        raise ReadElsewhere(
+            f"{values['file_name']} is being imported by another command at the same time; "
+            "when that one is done, importing again adds what it left."
+        )
+    connection.execute(
+        """
+        insert into logs
+          (process_id, run_id, name, file_name, size_bytes, end_offset_bytes, line_count, record_count, payloads,
+           redacted, first_us, last_us, read_us)
+        values
+          (:process_id, :run_id, :name, :file_name, :size_bytes, :end_offset_bytes, :line_count, :record_count,
+           :payloads, :redacted, :first_us, :last_us, :read_us)
+        on conflict (process_id) do update set
+          size_bytes = excluded.size_bytes, end_offset_bytes = excluded.end_offset_bytes,
+          line_count = excluded.line_count, record_count = record_count + excluded.record_count,
+          last_us = coalesce(excluded.last_us, last_us), read_us = excluded.read_us
+        """,
+        values,
+    )
+    connection.execute(
+        """
+        update processes set last_seen_us = max(last_seen_us, :last_us)
+        where id = :process_id and :last_us is not null
+        """,
+        {"process_id": values["process_id"], "last_us": values["last_us"]},
+    )
+
+
+def save_rejects(
+    connection: sqlite3.Connection, process_id: str, rejects: Iterable[tuple[str, int, int | None, str | None]]
+) -> None:
+    """Add what could not be read: kind, count, first line, example. A torn end is only ever the last reading's."""
+    key = {"process_id": process_id}
+    connection.executemany(
+        "delete from log_rejects where process_id = :process_id and kind = :kind",
+        [{**key, "kind": kind} for kind in OF_LAST_READING],
+    )
+    connection.executemany(
+        """
+        insert into log_rejects (process_id, kind, reject_count, first_line, example)
+        values (:process_id, :kind, :reject_count, :first_line, :example)
+        on conflict (process_id, kind) do update set reject_count = reject_count + excluded.reject_count
+        """,
+        [
+            {**key, "kind": kind, "reject_count": count, "first_line": line, "example": example}
+            for kind, count, line, example in rejects
+        ],
+    )
+
+
+def replace_rejects(
+    connection: sqlite3.Connection, process_id: str, rejects: Iterable[tuple[str, int, int | None, str | None]]
+) -> None:
+    """Say anew what could not be read of a file that is read whole each time."""
+    connection.execute("delete from log_rejects where process_id = :process_id", {"process_id": process_id})
+    save_rejects(connection, process_id, rejects)
+
+
+def save_run_rejects(
+    connection: sqlite3.Connection, run_id: str, rejects: Iterable[tuple[str, str, int, int | None, str | None]]
+) -> None:
+    """Keep what of a run's spool could not be recorded: file, kind, count, first line, example.
+
+    A spool that is read once more counts the same lines again: the largest count holds.
+    """
+    connection.executemany(
+        """
+        insert into run_rejects (run_id, file_name, kind, reject_count, first_line, example)
+        values (:run_id, :file_name, :kind, :reject_count, :first_line, :example)
+        on conflict (run_id, file_name, kind) do update set reject_count = max(reject_count, excluded.reject_count)
+        """,
+        [
+            {
+                "run_id": run_id,
+                "file_name": file_name,
+                "kind": kind,
+                "reject_count": count,
+                "first_line": line,
+                "example": example,
+            }
+            for file_name, kind, count, line, example in rejects
+        ],
+    )
+
+
+LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_version", "gpu_name")
+
+
+def complete_process(
+    connection: sqlite3.Connection, process_id: str, run_id: str, facts: Mapping[str, Any], *, gpu_count: int = 1
+) -> None:
+    """Say of a process and its run what its log did not tell yet when it was read first: of LEARNT_LATE."""
+    values = {name: facts.get(name) for name in LEARNT_LATE}
+    values |= {"process_id": process_id, "run_id": run_id, "gpu_count": gpu_count if facts.get("gpu_name") else 0}
+    connection.execute(
+        """
+        update processes set
+          rank = coalesce(rank, :rank), python_version = coalesce(python_version, :python_version),
+          torch_version = coalesce(torch_version, :torch_version), torch_git = coalesce(torch_git, :torch_git),
+          cuda_version = coalesce(cuda_version, :cuda_version)
+        where id = :process_id
+        """,
+        values,
+    )
+    connection.execute(
+        """
+        update runs set
+          python_version = coalesce(python_version, :python_version),
+          torch_version = coalesce(torch_version, :torch_version), cuda_version = coalesce(cuda_version, :cuda_version),
+          gpu_count = max(gpu_count, :gpu_count), gpu_name = coalesce(gpu_name, :gpu_name)
+        where id = :run_id
+        """,
+        values,
+    )
+
+
+def name_run(connection: sqlite3.Connection, run_id: str, name: str, label: str) -> None:
+    """Give a run that is called by its `label` its name."""
+    connection.execute(
+        "update runs set name = :name where id = :run_id and name = :label",
+        {"run_id": run_id, "name": name, "label": label},
+    )
+
+
+def forget_deletion(connection: sqlite3.Connection, run_id: str) -> None:
+    """Let a run that a person deleted be imported again, because a person asks for it."""
+    connection.execute("delete from deleted_runs where run_id = :run_id", {"run_id": run_id})
+
+
+PIECE_BYTES = 1 << 20
+
+
+def save_trace_file(connection: sqlite3.Connection, run_id: str, path: Path) -> None:
+    """Store a trace log whole, replacing a shorter copy of it."""
+    size_bytes = path.stat().st_size
+    key = {"run_id": run_id, "name": path.name, "size_bytes": size_bytes}
+    known = connection.execute(
+        "select size_bytes from trace_files where run_id = :run_id and name = :name", key
+    ).fetchone()
+    if known is not None and known["size_bytes"] >= size_bytes:
+        return
+    with write_transaction(connection), path.open("rb") as file:
+        if connection.execute("select 1 from runs where id = :run_id", key).fetchone() is None:
+            return  # a deleted run
+        connection.execute("delete from trace_files where run_id = :run_id and name = :name", key)
+        connection.execute(
+            "insert into trace_files (run_id, name, size_bytes) values (:run_id, :name, :size_bytes)", key
+        )
+        position = 0
+        while piece := file.read(PIECE_BYTES):
+            connection.execute(
+                "insert into trace_pieces (run_id, name, position, body) values (:run_id, :name, :position, :body)",
+                {**key, "position": position, "body": zlib.compress(piece, 6)},
+            )
+            position += 1
+
+
+def add_result_file(
+    connection: sqlite3.Connection, run_id: str, *, content_hash: str, name: str, kind: str, row_count: int
+) -> None:
+    """Say in an import's own transaction that a run has a file."""
+    connection.execute(
+        """
+        insert or ignore into result_files (run_id, content_hash, name, kind, row_count)
+        values (:run_id, :content_hash, :name, :kind, :row_count)
+        """,
+        {"run_id": run_id, "content_hash": content_hash, "name": name, "kind": kind, "row_count": row_count},
+    )
+
+
+def find_result_runs(connection: sqlite3.Connection, content_hash: str) -> list[str]:
+    """List the runs that have a file, in the order of their ids."""
+    rows = connection.execute(
+        "select run_id from result_files where content_hash = :content_hash order by run_id limit 100",
+        {"content_hash": content_hash},
+    )
+    return [str(row["run_id"]) for row in rows]
+
+
+def find_runs_of_any(connection: sqlite3.Connection, content_hashes: Sequence[str]) -> dict[str, str]:
+    """Return the name of each run that has a file of one of these contents, by the run's id, in the ids' order."""
+    rows = connection.execute(
+        """
+        select distinct id, name from runs
+        where id in (
+          select run_id from result_files where content_hash in (select value from json_each(:content_hashes))
+        )
+        order by id
+        limit 1000
+        """,
+        {"content_hashes": json.dumps(content_hashes)},
+    )
+    return {str(row["id"]): str(row["name"]) for row in rows}
+
+
+def list_result_files(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, str, str]]:
+    """List the kind, the name and the content of a run's files, the shortest first."""
+    rows = connection.execute(
+        "select kind, name, content_hash from result_files where run_id = :run_id order by row_count limit 100000",
+        {"run_id": run_id},
+    )
+    return [(str(row["kind"]), str(row["name"]), str(row["content_hash"])) for row in rows]
+
+
+def count_rows(connection: sqlite3.Connection, run_id: str) -> tuple[int, int]:
+    """Count the results and the graph breaks of a run; none where there is no such run."""
+    row = connection.execute(
+        "select result_count, graph_break_count from run_totals where run_id = :run_id", {"run_id": run_id}
+    ).fetchone()
+    return (int(row["result_count"]), int(row["graph_break_count"])) if row else (0, 0)

@@ -1,0 +1,103 @@
+"""Keep where compiles were started from as one tree a run: stacks share their outer frames."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from compileboard.collectors.contract.events import CompileStarted, load_event
+from compileboard.collectors.store.codec import unpack
+
+_DEEPEST = 500  # a program that recurses without end has no more to tell below
+
+
+class StackIndex:
+    """Find the node of a stack, making what is new of it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._known: dict[tuple[Any, ...], int] = {}
+
+    def forget(self) -> None:
+        """Drop what is remembered; it is read again from the database."""
+        self._known.clear()
+
+    def find(self, run_id: str, stack: list[dict[str, Any]]) -> int | None:
+        """Return the node of a stack's innermost frame; None for an empty stack."""
+        node: int | None = None
+        for depth, frame in enumerate(stack[-_DEEPEST:]):
+            file, line, name = _text(frame.get("file")), frame.get("line"), _text(frame.get("name"))
+            line = line if isinstance(line, int) else None
+            key = (run_id, node, file, line, name)
+            found = self._known.get(key)
+            if found is None:
+                found = self._known[key] = self._node(run_id, node, depth, file, line, name, frame.get("code"))
+            node = found
+        return node
+
+    def _node(
+        self, run_id: str, parent: int | None, depth: int, file: str, line: int | None, name: str, code: Any
+    ) -> int:
+        key = {"run_id": run_id, "parent": parent, "file": file, "line": line, "name": name}
+        row = self.connection.execute(
+            """
+            select id
+            from stack_nodes
+            where run_id = :run_id
+              and coalesce(parent_id, 0) = coalesce(:parent, 0)
+              and file = :file
+              and coalesce(line, -1) = coalesce(:line, -1)
+              and name = :name
+            """,
+            key,
+        ).fetchone()
+        if row is None:
+            row = self.connection.execute(
+                """
+                insert into stack_nodes (run_id, parent_id, depth, file, line, name, code)
+                values (:run_id, :parent, :depth, :file, :line, :name, :code)
+                returning id
+                """,
+                {**key, "depth": depth, "code": code if isinstance(code, str) else None},
+            ).fetchone()
+        return int(row["id"])
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) and value else "<unknown>"
+
+
+def grow_stacks(connection: sqlite3.Connection) -> None:
+    """Make the trees of compiles that were recorded before there were any (database version 1)."""
+    book = StackIndex(connection)
+    starts = connection.execute(
+        """
+        select run_id, process_id, body
+        from events
+        where kind = 'compile_started'
+        order by process_id, sequence
+        """
+    )
+    seen: dict[str, set[str]] = {}
+    generation: dict[str, int] = {}
+    for row in starts:
+        event = load_event(unpack(row["body"]))
+        if not isinstance(event, CompileStarted) or event.compile_id is None:
+            continue
+        known = seen.setdefault(event.process_id, set())
+        if event.compile_id in known and not event.attempt:  # after a reset(), as FrameBook.begin counts
+            known.clear()
+            generation[event.process_id] = generation.get(event.process_id, 0) + 1
+        known.add(event.compile_id)
+        connection.execute(
+            """
+            update compiles set stack_id = :stack_id
+            where process_id = :process_id and generation = :generation and compile_id = :compile_id
+            """,
+            {
+                "stack_id": book.find(row["run_id"], event.stack),
+                "process_id": event.process_id,
+                "generation": generation.get(event.process_id, 0),
+                "compile_id": event.compile_id,
+            },
+        )

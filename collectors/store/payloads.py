@@ -1,0 +1,29 @@
+"""The decoders of kept payloads, for readers of the store: the standard library is all they need."""
+
+from __future__ import annotations
+
+from compileboard.collectors.decode.aot import WRAPPER_ARTIFACTS, add_wrappers
+from compileboard.collectors.decode.caches import Component, parse_components
+from compileboard.collectors.decode.guards.tree import (
+    GuardNode,
+    GuardTree,
+    find_root,
+    is_check,
+    parse_guards,
+    summarize_guards,
+    walk,
+)
+
+__all__ = [
+    "WRAPPER_ARTIFACTS",
+    "Component",
+    "GuardNode",
+    "GuardTree",
+    "add_wrappers",
+    "find_root",
+    "is_check",
+    "parse_components",
+    "parse_guards",
+    "summarize_guards",
+    "walk",
+]

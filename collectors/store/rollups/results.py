@@ -1,0 +1,226 @@
+"""What was measured of a model, and how the results of several experiments become one row.
+
+An experiment writes a result of its own (performance, accuracy, coverage, …). People, HUD and the API want one row a
+model and metric set, so the others complete the one that leads: performance where there is one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeVar
+
+LEADING = ("performance", "accuracy")  # then the others, by name
+
+# A series keeps '' and 0 for what was not said.
+COLUMNS = """
+  x.id, x.run_id, s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype,
+  nullif(s.device, '') as device, nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic,
+  nullif(s.batch_size, 0) as batch_size, s.world_size, x.status, x.reason, x.speedup, x.speedup_low, x.speedup_high,
+  x.abs_latency_ms, x.eager_latency_ms, x.compilation_latency_s, x.warm_compilation_latency_s, x.compression_ratio,
+  x.eager_peak_mem_gb, x.dynamo_peak_mem_gb, x.cache_lookup_latency_us, x.accuracy, x.calls_captured, x.unique_graphs,
+  x.graph_breaks, x.unique_graph_breaks, x.recompiles, x.fallbacks_to_eager, x.autograd_captures, x.autograd_compiles,
+  x.cudagraph_skips, x.time_us, x.command, x.message, x.experiment, x.task
+"""
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class ResultFields:
+    """Hold a series, a status and its numbers; None is what was not said, and never 0.
+
+    Units: time_us is since the epoch.
+    """
+
+    id: int
+    run_id: str
+    suite: str
+    model: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    hardware: str | None
+    backend: str | None
+    dynamic: bool
+    batch_size: int | None
+    world_size: int
+    status: str
+    reason: str | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    abs_latency_ms: float | None
+    eager_latency_ms: float | None
+    compilation_latency_s: float | None
+    warm_compilation_latency_s: float | None
+    compression_ratio: float | None
+    eager_peak_mem_gb: float | None
+    dynamo_peak_mem_gb: float | None
+    cache_lookup_latency_us: float | None
+    accuracy: str | None
+    calls_captured: int | None
+    unique_graphs: int | None
+    graph_breaks: int | None
+    unique_graph_breaks: int | None
+    recompiles: int | None
+    fallbacks_to_eager: int | None
+    autograd_captures: int | None
+    autograd_compiles: int | None
+    cudagraph_skips: int | None
+    time_us: int
+    command: str | None
+    message: str | None
+
+    @property
+    def gpu(self) -> str | None:
+        """Return the GPU's model, None for a result that no GPU made."""
+        return self.hardware if self.device == "cuda" else None
+
+
+@dataclass(frozen=True)
+class ExperimentResult(ResultFields):
+    """Hold what one experiment said of one model."""
+
+    experiment: str
+    task: str | None
+
+    @property
+    def key(self) -> Key:
+        """Return what the results of one model have in common; experiments differ in their batch sizes."""
+        return (
+            self.suite,
+            self.model,
+            self.mode or "",
+            self.dtype or "",
+            self.device or "",
+            self.hardware or "",
+            self.backend or "",
+            self.dynamic,
+            self.world_size,
+        )
+
+
+@dataclass(frozen=True)
+class ResultRow(ResultFields):
+    """Hold one model and metric set; `experiments` and `tasks` name what was merged into it, `judge` is its accuracy's.
+
+    A model whose accuracy experiment failed has failed, whatever its speed: its numbers stay, and say so.
+    """
+
+    experiments: tuple[str, ...]
+    tasks: tuple[str, ...]
+    judge: ExperimentResult | None
+
+
+# What belongs together comes from one experiment: an interval is of its own speedup.
+_TIMES = ("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms")
+_MEMORY = ("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb")
+COUNTS = (  # as torch's counters have them; recompiles as the hooks do
+    "calls_captured",
+    "unique_graphs",
+    "graph_breaks",
+    "unique_graph_breaks",
+    "recompiles",
+    "fallbacks_to_eager",
+    "autograd_captures",
+    "autograd_compiles",
+    "cudagraph_skips",
+)
+_ALONE = ("warm_compilation_latency_s", "cache_lookup_latency_us", *COUNTS, "command", "message")
+_FAILURE = ("status", "reason", "message", "command")
+
+Row = TypeVar("Row", ExperimentResult, ResultRow)
+
+
+def fill(kind: type[Row], values: dict[str, Any]) -> Row:
+    """Make a row of a dict that has all of its fields.
+
+    A frozen dataclass sets each of 40 fields by a call, 30 µs a row; a suite of 1 000 models is 3 000 rows.
+    """
+    row = object.__new__(kind)
+    row.__dict__.update(values)
+    return row
+
+
+def read_measured(cursor: sqlite3.Cursor) -> Iterator[ExperimentResult]:
+    """Yield the results that a statement with COLUMNS found."""
+    # Not dict(row): sqlite3.Row looks each name up from the first column on, 40 µs for these 42.
+    names = [column[0] for column in cursor.description]
+    for row in cursor:
+        values = dict(zip(names, row))
+        values["dynamic"] = bool(values["dynamic"])
+        yield fill(ExperimentResult, values)
+
+
+def merge_results(measured: Iterable[ExperimentResult]) -> list[ResultRow]:
+    """Make one row a model and metric set of what its experiments said."""
+    return [row for row, _parts in merge_with_parts(measured)]
+
+
+def merge_with_parts(measured: Iterable[ExperimentResult]) -> list[tuple[ResultRow, tuple[ExperimentResult, ...]]]:
+    """Make the rows, each with the results that it was made of, the leading one first."""
+    keyed = [((it.key, _rank(it.experiment), it.batch_size or 0, it.id), it) for it in measured]
+    keyed.sort(key=lambda pair: pair[0])
+    found = []
+    for _key, group in groupby(keyed, key=lambda pair: pair[0][0]):
+        results = [it for _place, it in group]
+        leads = [it for it in results if it.experiment == results[0].experiment]
+        others = results[len(leads) :]
+        for lead in leads:
+            parts = (lead, *_pick_others(lead, others))
+            found.append((_complete(parts), parts))
+    return found
+
+
+def _rank(experiment: str) -> tuple[int, str]:
+    return (LEADING.index(experiment) if experiment in LEADING else len(LEADING), experiment)
+
+
+def _pick_others(lead: ExperimentResult, others: Sequence[ExperimentResult]) -> list[ExperimentResult]:
+    """Pick one result of each other experiment: of the same batch size where there is one."""
+    if len(others) < 2:
+        return list(others)
+    found = []
+    for _experiment, group in groupby(others, key=lambda it: it.experiment):
+        found.append(min(group, key=lambda it: (it.batch_size != lead.batch_size, it.batch_size or 0, it.id)))
+    return found
+
+
+def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
+    lead, others = parts[0], parts[1:]
+    values = dict(vars(lead))
+    del values["experiment"], values["task"]
+    if lead.experiment != "performance":
+        # By this column upstream's accuracy file means all of torch's compile time, not the warm-up's.
+        values["compilation_latency_s"] = None
+        # Beside a performance that failed, another experiment's speedup would be misleading.
+        _add(values, others, _TIMES)
+    if others:
+        _add(values, others, _MEMORY)
+        for name in _ALONE:
+            if values[name] is None:
+                values[name] = next((said for it in others if (said := it.__dict__[name]) is not None), None)
+        judges = (it.accuracy for it in sorted(parts, key=lambda it: it.experiment != "accuracy"))
+        values["accuracy"] = next((it for it in judges if it is not None), None)
+    judge = next((it for it in parts if it.experiment == "accuracy"), None)
+    if judge is not None and judge.status == "failed" and lead.status == "measured":
+        values |= {name: getattr(judge, name) for name in _FAILURE}
+    values["judge"] = judge
+    values["experiments"] = tuple([it.experiment for it in parts])
+    values["tasks"] = tuple(dict.fromkeys([it.task for it in parts if it.task is not None]))
+    return fill(ResultRow, values)
+
+
+def _add(values: dict[str, Any], others: Sequence[ExperimentResult], names: tuple[str, ...]) -> None:
+    """Take values from the first of the others that has any of them, where there is none yet."""
+    for name in names:
+        if values[name] is not None:
+            return
+    for it in others:
+        said = [getattr(it, name) for name in names]
+        if said.count(None) < len(said):
+            values.update(zip(names, said))
+            return

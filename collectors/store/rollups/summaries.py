@@ -1,0 +1,322 @@
+"""Pass rate, geomean speedup and the other headline numbers of a suite, by three definitions that are in use.
+
+They differ, so every number is shown with the name of its definition. What upstream's files have as 0 (failed, or
+never measured) is None here; where a definition treats 0 as a measurement, None is that 0.
+Source: test-infra torchci/lib/benchmark/compilerUtils.ts; pytorch benchmarks/dynamo/runner.py, summarize_perf.py
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from compileboard.collectors.store.rollups.results import COLUMNS, LEADING, ResultRow, merge_results, read_measured
+
+HUD_PASSING = frozenset({"pass", "pass_due_to_skip", "eager_variation"})
+RUNNER_PASSING = frozenset({"pass", "pass_due_to_skip"})
+_HEADLINE = frozenset(LEADING)
+_EAGER = frozenset({"eager", "inductor_eager"})
+_EXPORT = frozenset({"export", "inductor_export"})
+_NUMBERS = (
+    "geomean_speedup",
+    "compilation_latency_s",
+    "abs_latency_ms",
+    "compression_ratio",
+    "dynamo_peak_mem_gb",
+    "graph_breaks_per_model",
+    "recompiles_per_model",
+)
+
+
+Take = Callable[[ResultRow], "float | None"]
+Total = Callable[[Sequence["float | None"]], "float | None"]
+
+
+class Number(NamedTuple):
+    """Say how a definition sums up one number: of whom, what is taken of a row (None counts nowhere), and the sum."""
+
+    of: Callable[[ResultRow], bool]
+    take: Take
+    total: Total
+
+    def get(self, row: ResultRow) -> float | None:
+        """Return what a row adds, None if it adds nothing."""
+        return self.take(row) if self.of(row) else None
+
+    def sum_up(self, rows: Iterable[ResultRow]) -> float | None:
+        """Sum up rows, None where nothing was measured."""
+        return self.total([self.take(it) for it in rows if self.of(it)])
+
+
+def geomean(values: Sequence[float]) -> float | None:
+    """Return the geometric mean, 0 where one of them is 0, None of nothing; by logarithms, which cannot overflow."""
+    if not values or any(it < 0 for it in values):
+        return None
+    return 0.0 if 0 in values else math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _geomean(values: Sequence[float | None]) -> float | None:
+    return geomean([it for it in values if it is not None])
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [it for it in values if it is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _mean_with_zeros(values: Sequence[float | None]) -> float | None:
+    """Take what is missing for 0, where anything was measured at all."""
+    return _mean([it or 0.0 for it in values]) if any(it is not None for it in values) else None
+
+
+def _known(name: str) -> Take:
+    return attrgetter(name)
+
+
+def _not_zero(name: str) -> Take:
+    get = attrgetter(name)
+    return lambda row: get(row) or None
+
+
+def _positive(name: str) -> Take:
+    get = attrgetter(name)
+    return lambda row: value if (value := get(row)) is not None and value > 0 else None
+
+
+def _at_least_one(row: ResultRow) -> float | None:
+    return max(row.speedup, 1.0) if row.speedup is not None and row.speedup > 0 else None
+
+
+def is_passing(row: ResultRow) -> bool:
+    """Say whether HUD takes a model's accuracy as passed."""
+    return row.backend in _EAGER or row.accuracy in HUD_PASSING
+
+
+def _passes_runner(row: ResultRow) -> bool:
+    return row.accuracy in RUNNER_PASSING
+
+
+def _has_speedup(row: ResultRow) -> bool:
+    return bool(row.speedup)
+
+
+def _any(_row: ResultRow) -> bool:
+    return True
+
+
+def _counts_for_hud(row: ResultRow) -> bool:
+    if row.accuracy == "pass_due_to_skip":
+        return True
+    return is_passing(row) and (bool(row.speedup) or row.backend in _EXPORT)
+
+
+def _counts_for_runner(row: ResultRow) -> bool:
+    return _passes_runner(row) and _at_least_one(row) is not None
+
+
+# Graph breaks and recompiles are means over the models that were counted: no definition has them.
+_COUNTED = {
+    "graph_breaks_per_model": Number(_any, _known("graph_breaks"), _mean),
+    "recompiles_per_model": Number(_any, _known("recompiles"), _mean),
+}
+
+
+class Definition(NamedTuple):
+    """Name a way to sum up a suite, and say how it counts.
+
+    `passes` tells of a row whether its model passes, and is None where there is no pass rate.
+    """
+
+    name: str
+    label: str
+    pass_rate: str
+    geomean: str
+    passes: Callable[[ResultRow], bool] | None
+    numbers: Mapping[str, Number]
+
+    @property
+    def has_pass_rate(self) -> bool:
+        """Say whether it knows a pass rate."""
+        return self.passes is not None
+
+
+HUD = Definition(
+    "hud",
+    "PyTorch HUD",
+    "models whose accuracy passes and that have a speedup, or that pass because a rule skips them, of all",
+    "over the models whose accuracy passes",
+    _counts_for_hud,
+    {
+        "geomean_speedup": Number(is_passing, _not_zero("speedup"), _geomean),
+        "compilation_latency_s": Number(is_passing, _not_zero("compilation_latency_s"), _mean),
+        "abs_latency_ms": Number(is_passing, _not_zero("abs_latency_ms"), _mean),
+        "compression_ratio": Number(is_passing, _not_zero("compression_ratio"), _mean),
+        # HUD leaves a 0 in this mean alone.
+        "dynamo_peak_mem_gb": Number(is_passing, _known("dynamo_peak_mem_gb"), _mean_with_zeros),
+        **_COUNTED,
+    },
+)
+RUNNER = Definition(
+    "runner",
+    "runner.py",
+    "models whose accuracy passes and that have a speedup, of all",
+    "over those models, each slowdown counted as 1",
+    _counts_for_runner,
+    {
+        "geomean_speedup": Number(_passes_runner, _at_least_one, _geomean),
+        "compilation_latency_s": Number(_passes_runner, _positive("compilation_latency_s"), _mean),
+        "abs_latency_ms": Number(_passes_runner, _positive("abs_latency_ms"), _mean),
+        "compression_ratio": Number(_passes_runner, _positive("compression_ratio"), _mean),
+        **_COUNTED,
+    },
+)
+SUMMARIZE_PERF = Definition(
+    "summarize_perf",
+    "summarize_perf.py",
+    "it has none",
+    "over every model that has a speedup, wrong or right",
+    None,
+    {
+        "geomean_speedup": Number(_has_speedup, _known("speedup"), _geomean),
+        "compilation_latency_s": Number(_has_speedup, _known("compilation_latency_s"), _mean),
+        "compression_ratio": Number(_has_speedup, _known("compression_ratio"), _geomean),
+        **_COUNTED,
+    },
+)
+DEFINITIONS = {it.name: it for it in (HUD, RUNNER, SUMMARIZE_PERF)}
+
+
+@dataclass(frozen=True)
+class SuiteSummary:
+    """Hold a suite's headline numbers by one definition; None where nothing of it was measured."""
+
+    definition: Definition
+    total_count: int
+    passed_count: int | None
+    speedup_count: int
+    geomean_speedup: float | None
+    compilation_latency_s: float | None
+    abs_latency_ms: float | None
+    compression_ratio: float | None
+    dynamo_peak_mem_gb: float | None
+    measured_count: int
+    failed_count: int
+    graph_breaks_per_model: float | None
+    recompiles_per_model: float | None
+
+    @property
+    def pass_ratio(self) -> float | None:
+        """Return the share of models that passed, None where that is not defined."""
+        return None if self.passed_count is None or not self.total_count else self.passed_count / self.total_count
+
+
+def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    """Keep what the definitions know: performance and accuracy; a row of coverage, say, is no model of a headline."""
+    return [it for it in rows if not _HEADLINE.isdisjoint(it.experiments)]
+
+
+def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteSummary:
+    """Sum up one row a model and metric set."""
+    rows = filter_models(rows)
+    numbers: dict[str, Any] = dict.fromkeys(_NUMBERS)
+    for name, number in definition.numbers.items():
+        numbers[name] = number.sum_up(rows)
+    speedup = definition.numbers["geomean_speedup"]
+    return SuiteSummary(
+        definition,
+        total_count=len(rows),
+        passed_count=count_passed(rows, definition),
+        speedup_count=sum(speedup.get(it) is not None for it in rows),
+        measured_count=sum(it.status == "measured" for it in rows),
+        failed_count=sum(it.status == "failed" for it in rows),
+        **numbers,
+    )
+
+
+def count_passed(rows: Sequence[ResultRow], definition: Definition) -> int | None:
+    """Count the models that pass; None where nothing was judged, or nothing timed: no definition has a rate then."""
+    passes = definition.passes
+    judged = any(it.accuracy or (definition is HUD and it.backend in _EAGER) for it in rows)
+    timed = any("performance" in it.experiments or it.speedup or it.backend in _EXPORT for it in rows)
+    return sum(map(passes, rows)) if passes and judged and timed else None
+
+
+# What the models of one summary have in common: what tells series apart, but for the model and its batch size.
+SET = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
+NUMBERS = (
+    "total_count",
+    "measured_count",
+    "failed_count",
+    "passed_count",
+    "speedup_count",
+    "geomean_speedup",
+    "compilation_latency_s",
+    "abs_latency_ms",
+    "compression_ratio",
+    "dynamo_peak_mem_gb",
+    "graph_breaks_per_model",
+    "recompiles_per_model",
+)
+_ROW = ("run_id", *SET, "definition", "time_us", *NUMBERS)
+
+# The statements name our own columns alone; every value is bound.
+OF_SUITE_SQL = f"""
+select {COLUMNS}
+from results as x
+join series as s on s.id = x.series_id
+where x.run_id = :run_id
+  and s.suite = :suite
+"""  # noqa: S608
+SUITES_SQL = """
+select distinct x.run_id, s.suite
+from results as x
+join series as s on s.id = x.series_id
+order by x.run_id, s.suite
+"""
+ADD = f"""
+insert into run_summaries ({", ".join(_ROW)})
+values ({", ".join(f":{name}" for name in _ROW)})
+"""  # noqa: S608
+
+
+def write_summaries(connection: sqlite3.Connection, run_id: str, suites: Iterable[str]) -> None:
+    """Sum up what a run has of some suites, in place of what was kept of them; within the caller's transaction."""
+    for suite in sorted(suites):
+        key = {"run_id": run_id, "suite": suite}
+        rows = merge_results(read_measured(connection.execute(OF_SUITE_SQL, key)))
+        connection.execute("delete from run_summaries where run_id = :run_id and suite = :suite", key)
+        connection.executemany(ADD, _sum_up(run_id, rows))
+
+
+def grow_summaries(connection: sqlite3.Connection) -> None:
+    """Sum up every run of a database that was made before there was the table."""
+    for run_id, suites in groupby(connection.execute(SUITES_SQL).fetchall(), key=lambda row: str(row[0])):
+        write_summaries(connection, run_id, [str(row[1]) for row in suites])
+
+
+def _sum_up(run_id: str, rows: list[ResultRow]) -> list[dict[str, Any]]:
+    sets: dict[tuple[Any, ...], list[ResultRow]] = {}
+    for row in rows:
+        sets.setdefault(_find_set(row), []).append(row)
+    found = []
+    for key, members in sets.items():
+        common = {"run_id": run_id, "time_us": max(it.time_us for it in members), **dict(zip(SET, key))}
+        for definition in DEFINITIONS.values():
+            summary = summarize(members, definition)
+            if summary.total_count:
+                found.append(common | {"definition": definition.name, **_number(summary)})
+    return found
+
+
+def _find_set(row: ResultRow) -> tuple[Any, ...]:
+    words = tuple(getattr(row, name) or "" for name in SET[:-2])
+    return (*words, int(row.dynamic), row.world_size)
+
+
+def _number(summary: SuiteSummary) -> dict[str, Any]:
+    return {name: getattr(summary, name) for name in NUMBERS}

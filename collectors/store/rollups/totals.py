@@ -1,0 +1,114 @@
+"""Keep the roll-ups per run, per run and function, per run and distinct break, per run and cause.
+
+A batch's increments are summed in memory and written once, so that trend pages cost what the number of runs costs.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+RUN_COLUMNS = (
+    "compile_count",
+    "record_count",
+    "graph_break_count",
+    "recompile_count",
+    "recompile_limit_count",
+    "failure_count",
+    "runtime_failure_count",
+    "restart_count",
+    "cache_hit_count",
+    "cache_miss_count",
+    "cache_bypass_count",
+    "cudagraph_skip_count",
+    "process_count",
+    "loss_count",
+    "compile_us",
+    "recompile_us",
+    "result_count",
+    "failed_result_count",
+)
+
+
+@dataclass(frozen=True)
+class Rollup:
+    """Name one roll-up table, its second key and its counters."""
+
+    table: str
+    key: str
+    columns: tuple[str, ...]
+
+
+FUNCTIONS = Rollup(
+    "run_functions",
+    "function_id",
+    ("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "compile_us"),
+)
+BREAKS = Rollup("run_breaks", "distinct_id", ("break_count", "compile_us"))
+CAUSES = Rollup("run_causes", "cause_id", ("guard_failure_count", "recompile_count", "compile_us"))
+
+
+class BatchTotals:
+    """Collect one batch's increments and write them at its end."""
+
+    def __init__(self, connection: sqlite3.Connection, run_id: str) -> None:
+        self.connection = connection
+        self.run_id = run_id
+        self.abandoned_causes: set[int] = set()  # those that a recompile was moved away from
+        self._run: Counter[str] = Counter()
+        self._rollups: dict[Rollup, dict[int, Counter[str]]] = {
+            rollup: defaultdict(Counter) for rollup in (FUNCTIONS, BREAKS, CAUSES)
+        }
+
+    def add(self, **increments: int) -> None:
+        """Add to the run's own totals."""
+        self._run.update(increments)
+
+    def add_to(self, rollup: Rollup, key: int | None, **increments: int) -> None:
+        """Add to a roll-up's row; a key of None belongs to no row."""
+        if key is not None:
+            self._rollups[rollup][key].update(increments)
+
+    def flush(self) -> None:
+        """Write the batch's increments."""
+        if self._run:
+            assignments = ", ".join(f"{column} = {column} + :{column}" for column in RUN_COLUMNS)
+            self.connection.execute(
+                f"update run_totals set {assignments} where run_id = :run_id",  # noqa: S608 - our own column names
+                {"run_id": self.run_id, **{column: self._run[column] for column in RUN_COLUMNS}},
+            )
+        for rollup, rows in self._rollups.items():
+            self._flush_rollup(rollup, rows)
+        for cause_id in self.abandoned_causes:
+            self._drop_cause(cause_id)
+
+    def _drop_cause(self, cause_id: int) -> None:
+        """Delete a cause that nothing failed on."""
+        key = {"run_id": self.run_id, "cause_id": cause_id}
+        self.connection.execute(
+            "delete from run_causes where run_id = :run_id and cause_id = :cause_id and guard_failure_count = 0", key
+        )
+        self.connection.execute(
+            """
+            delete from recompile_causes
+            where id = :cause_id and not exists (select 1 from run_causes where cause_id = :cause_id)
+            """,
+            key,
+        )
+
+    def _flush_rollup(self, rollup: Rollup, rows: dict[int, Counter[str]]) -> None:
+        names = ", ".join(rollup.columns)
+        values = ", ".join(f":{column}" for column in rollup.columns)
+        updates = ", ".join(f"{column} = {column} + excluded.{column}" for column in rollup.columns)
+        self.connection.executemany(
+            f"""
+            insert into {rollup.table} (run_id, {rollup.key}, {names})
+            values (:run_id, :key, {values})
+            on conflict (run_id, {rollup.key}) do update set {updates}
+            """,  # noqa: S608 - our own table and column names
+            [
+                {"run_id": self.run_id, "key": key, **{column: counts[column] for column in rollup.columns}}
+                for key, counts in rows.items()
+            ],
+        )

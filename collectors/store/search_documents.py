@@ -1,0 +1,249 @@
+"""What of a run can be searched: one document a text, found by the row it stands for."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from compileboard.collectors.decode.caches import parse_components
+from compileboard.collectors.store.codec import unpack
+
+# Long and the same in every compile; the pages of caches and of the environment show them.
+CACHE_KEYS = frozenset(("fx_graph_cache_hit", "fx_graph_cache_miss", "aotautograd_cache_hit", "aotautograd_cache_miss"))
+LEFT_OUT = frozenset(("torch._functorch.config", "torch._inductor.config", "torch._dynamo.config"))
+LONGEST = 2_000_000  # characters of a text: other writers wait while it is indexed
+TITLE_LIMIT = 300
+_KEY = re.compile(r'"key": ?"([^"\\]*)"')
+_COMPONENT = re.compile(r'(?<!\\)"\[[a-z0-9]{1,128}\] (\w+(?:\[[^\]"]*\])?):')  # a quote inside a JSON text is escaped
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Hold one text to be indexed; its text is a payload's, or else its own."""
+
+    kind: str
+    ref_id: int
+    compile_key: int | None
+    title: str
+    text: str
+    payload_id: int | None = None
+
+
+Reading = Callable[[sqlite3.Connection, str], Iterator[Document]]
+
+
+def read_documents(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    """Yield the documents of a run that are not in the index yet.
+
+    No statement stays open between two documents: a writer may begin its transaction there.
+    """
+    for read in READERS:
+        yield from read(connection, run_id)
+
+
+def _missing(connection: sqlite3.Connection, run_id: str, kind: str, sql: str) -> list[sqlite3.Row]:
+    """List the rows of a kind (ref_id, compile_key, ...) that have no document yet."""
+    key = {"run_id": run_id, "kind": kind}
+    query = "select ref_id from search_documents where run_id = :run_id and kind = :kind"
+    known = {row["ref_id"] for row in connection.execute(query, key)}
+    return [row for row in connection.execute(sql, key).fetchall() if row["ref_id"] not in known]
+
+
+def _read_functions(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select functions.id as ref_id, functions.file, functions.name
+        from run_functions
+        join functions on functions.id = run_functions.function_id
+        where run_functions.run_id = :run_id
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "function", sql):
+        yield Document("function", row["ref_id"], None, _title(row["name"]), _lines(row["file"]))
+
+
+def _read_frames(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select min(id) as ref_id, file, line, name, min(code) as code
+        from stack_nodes
+        where run_id = :run_id
+        group by file, line, name
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "frame", sql):
+        title = _title(f"{row['file']}:{row['line']}" if row["line"] else row["file"])
+        yield Document("frame", row["ref_id"], None, title, _lines(row["name"], row["code"]))
+
+
+def _read_breaks(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select distinct_breaks.id as ref_id, gb_id, gb_type, reason, explanation, hints, source_line, file, name,
+          (select compile_key from graph_breaks where run_id = :run_id and distinct_id = distinct_breaks.id
+           order by graph_breaks.id limit 1) as compile_key
+        from run_breaks
+        join distinct_breaks on distinct_breaks.id = run_breaks.distinct_id
+        left join functions on functions.id = distinct_breaks.function_id
+        where run_breaks.run_id = :run_id
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "graph_break", sql):
+        hints = [str(hint) for hint in json.loads(row["hints"])]
+        text = _lines(
+            row["gb_id"], row["reason"], row["explanation"], *hints, row["source_line"], row["name"], row["file"]
+        )
+        title = _title(row["gb_type"] or row["reason"])
+        yield Document("graph_break", row["ref_id"], row["compile_key"], title, text)
+
+
+def _read_recompiles(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select recompiles.id as ref_id, compile_key, compile_id, name
+        from recompiles
+        left join functions on functions.id = recompiles.function_id
+        where recompiles.run_id = :run_id
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "recompile", sql):
+        failures = connection.execute(
+            """
+            select guard_failures.reason, recompile_causes.source, source_line
+            from guard_failures
+            join recompile_causes on recompile_causes.id = guard_failures.cause_id
+            where recompile_id = :id
+            order by position
+            """,
+            {"id": row["ref_id"]},
+        ).fetchall()
+        said = dict.fromkeys(value for failure in failures for value in failure if value)
+        title = _title(" ".join(filter(None, ("recompile", row["compile_id"], row["name"]))))
+        yield Document("recompile", row["ref_id"], row["compile_key"], title, _lines(*said))
+
+
+def _read_failures(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select id as ref_id, compile_key, error_type, message
+        from failures
+        where run_id = :run_id
+        order by id
+    """
+    for row in _missing(connection, run_id, "failure", sql):
+        title = _title(row["error_type"] or "failure")
+        yield Document("failure", row["ref_id"], row["compile_key"], title, _lines(row["message"]))
+
+
+def _read_cache_reasons(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    """Yield each reason once: a thousand look-ups may be bypassed for the same one."""
+    sql = """
+        select min(id) as ref_id, compile_key, cache, result, reason
+        from cache_lookups
+        where run_id = :run_id and reason is not null
+        group by cache, result, reason
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "cache_lookup", sql):
+        title = _title(f"{row['cache']} {row['result']}")
+        yield Document("cache_lookup", row["ref_id"], row["compile_key"], title, row["reason"])
+
+
+def _read_cudagraph_skips(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select min(id) as ref_id, compile_key, reason
+        from cudagraph_skips
+        where run_id = :run_id
+        group by reason
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "cudagraph_skip", sql):
+        yield Document("cudagraph_skip", row["ref_id"], row["compile_key"], "CUDA graph skipped", row["reason"])
+
+
+def _read_symbols(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select id as ref_id, compile_key, kind, symbol, expression, value, value_range, source, file, line, source_line
+        from symbols
+        where run_id = :run_id
+        order by id
+    """
+    for row in _missing(connection, run_id, "symbol", sql):
+        place = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
+        text = _lines(row["expression"], row["value"], row["value_range"], row["source"], place, row["source_line"])
+        title = _title(" ".join(filter(None, (row["kind"], row["symbol"]))))
+        yield Document("symbol", row["ref_id"], row["compile_key"], title, text)
+
+
+def _read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    """Yield each text once a run, for the first artifact that has it."""
+    sql = """
+        select min(id) as ref_id, payload_id, compile_key, name, title
+        from artifacts
+        where run_id = :run_id and payload_id is not null
+        group by payload_id
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "artifact", sql):
+        name = row["name"].removeprefix("artifact:")
+        if name in LEFT_OUT:
+            continue
+        body = connection.execute("select body from payloads where id = :id", {"id": row["payload_id"]}).fetchone()
+        try:
+            text = unpack(body["body"])
+        except ValueError:  # damaged on disk; its page says so
+            continue
+        title = _title(" ".join(filter(None, (name, row["title"]))))
+        keyed = _cache_words(text) if name in CACHE_KEYS else None
+        if keyed is not None:
+            yield Document("artifact", row["ref_id"], row["compile_key"], title, keyed)
+        else:
+            yield Document(
+                "artifact", row["ref_id"], row["compile_key"], title, text[:LONGEST], payload_id=row["payload_id"]
+            )
+
+
+def _cache_words(text: str) -> str | None:
+    """Return the key of a look-up and its components' names; None if it has none.
+
+    Read off the JSON text: to parse it takes ten times as long, and there may be thousands.
+    """
+    names = dict.fromkeys(_COMPONENT.findall(text))
+    if not names:  # torch 2.5 wrote them as one text
+        names = dict.fromkeys(component.name for component in parse_components(text) or ())
+    if not names:
+        return None
+    key = _KEY.search(text)
+    return _lines(key[1] if key else None, *names)
+
+
+def _title(text: str) -> str:
+    return " ".join(text.split())[:TITLE_LIMIT]
+
+
+def _lines(*parts: str | None) -> str:
+    text = "\n".join(part for part in parts if part)[:LONGEST]
+    return text.encode("utf-8", "replace").decode()  # a lone surrogate out of JSON cannot be stored as text
+
+
+# What is short and sought first comes first.
+READERS: tuple[Reading, ...] = (
+    _read_breaks,
+    _read_recompiles,
+    _read_failures,
+    _read_functions,
+    _read_frames,
+    _read_cache_reasons,
+    _read_cudagraph_skips,
+    _read_symbols,
+    _read_artifacts,
+)
+KINDS = (
+    "graph_break",
+    "recompile",
+    "failure",
+    "function",
+    "frame",
+    "symbol",
+    "cache_lookup",
+    "cudagraph_skip",
+    "artifact",
+)

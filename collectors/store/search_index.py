@@ -1,0 +1,214 @@
+"""The search index: put a run's words into it, batch by batch beside other writers, and take them out again."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from compileboard.collectors.store.codec import pack, unpack
+from compileboard.collectors.store.connection import checkpoint, write_transaction
+from compileboard.collectors.store.errors import explain
+from compileboard.collectors.store.search_documents import Document, read_documents
+
+BATCH_CHARACTERS = 250_000  # 10 to 30 ms under the write lock
+BATCH_DOCUMENTS = 500
+CHECKPOINT_CHARACTERS = 32_000_000
+OPTIMIZE_PAGES = 100  # a step of folding the index's pieces together
+
+Progress = Callable[[int], None]  # bytes of text so far
+
+
+@dataclass
+class Indexed:
+    """Say what was indexed; `complete` is false where time ran out or the run was deleted meanwhile."""
+
+    document_count: int = 0
+    text_bytes: int = 0
+    complete: bool = False
+
+
+def list_pending(connection: sqlite3.Connection) -> list[str]:
+    """List the runs that have something not indexed yet, newest first."""
+    rows = connection.execute(
+        """
+        select runs.id
+        from runs
+        left join search_runs on search_runs.run_id = runs.id
+        where indexed_us is null
+           or indexed_us < heartbeat_us
+           or indexed_us < (select max(read_us) from logs where logs.run_id = runs.id)
+        order by started_us desc, runs.id desc
+        """
+    )
+    return [row["id"] for row in rows]
+
+
+def index_run(
+    connection: sqlite3.Connection,
+    run_id: str,
+    *,
+    progress: Progress = lambda _bytes: None,
+    most_s: float | None = None,
+) -> Indexed:
+    """Put what is new of a run into the index, in transactions short enough for other writers.
+
+    May be called again at any time, also by two at once. With `most_s` it stops there and goes on when called again.
+    Raises: StoreError in words; what was indexed before is kept.
+    """
+    try:
+        return _Indexing(connection, run_id, progress, most_s).run()
+    except sqlite3.Error as error:
+        raise explain(error, connection.execute("pragma database_list").fetchone()["file"]) from error
+
+
+class _Indexing:
+    def __init__(self, connection: sqlite3.Connection, run_id: str, progress: Progress, most_s: float | None) -> None:
+        self._connection = connection
+        self._key = {"run_id": run_id}
+        self._run_id = run_id
+        self._progress = progress
+        self._until_s = None if most_s is None else time.monotonic() + most_s
+        self._since_checkpoint = 0
+        self.done = Indexed()
+
+    def run(self) -> Indexed:
+        began_us = time.time_ns() // 1000
+        batch: list[Document] = []
+        size = 0
+        for document in read_documents(self._connection, self._run_id):
+            batch.append(document)
+            size += len(document.text)
+            if size >= BATCH_CHARACTERS or len(batch) >= BATCH_DOCUMENTS:
+                if not self._write(batch) or self._is_late():
+                    return self.done
+                batch, size = [], 0
+        if self._write(batch, indexed_us=began_us):
+            self.done.complete = True
+            self._settle()
+        return self.done
+
+    def _is_late(self) -> bool:
+        return self._until_s is not None and time.monotonic() >= self._until_s
+
+    def _write(self, batch: list[Document], indexed_us: int | None = None) -> bool:
+        """Write one batch; False if there is no such run any more."""
+        connection, before = self._connection, self.done.text_bytes
+        with write_transaction(connection):
+            if connection.execute("select 1 from runs where id = :run_id", self._key).fetchone() is None:
+                return False
+            for document in batch:
+                self._add(document)
+            connection.execute(
+                """
+                insert into search_runs (run_id, indexed_us, text_bytes)
+                values (:run_id, :indexed_us, :text_bytes)
+                on conflict (run_id) do update set
+                  indexed_us = coalesce(:indexed_us, indexed_us), text_bytes = text_bytes + :text_bytes
+                """,
+                {**self._key, "indexed_us": indexed_us, "text_bytes": self.done.text_bytes - before},
+            )
+        self._since_checkpoint += self.done.text_bytes - before
+        if self._since_checkpoint >= CHECKPOINT_CHARACTERS:
+            checkpoint(connection)
+            self._since_checkpoint = 0
+        self._progress(self.done.text_bytes)
+        return True
+
+    def _add(self, document: Document) -> None:
+        row = self._connection.execute(
+            """
+            insert or ignore into search_documents
+              (run_id, kind, ref_id, compile_key, title, payload_id, body, character_count)
+            values (:run_id, :kind, :ref_id, :compile_key, :title, :payload_id, :body, :character_count)
+            returning id
+            """,
+            {
+                "run_id": self._run_id,
+                "kind": document.kind,
+                "ref_id": document.ref_id,
+                "compile_key": document.compile_key,
+                "title": document.title,
+                "payload_id": document.payload_id,
+                "body": pack(document.text) if document.payload_id is None else None,
+                "character_count": len(document.text),
+            },
+        ).fetchone()
+        if row is None:  # another one indexed it meanwhile
+            return
+        words = _words(row["id"], self._run_id, document.kind, document.title, document.text)
+        self._connection.execute("insert into search_words (rowid, body, tags) values (:id, :body, :tags)", words)
+        self.done.document_count += 1
+        self.done.text_bytes += len(document.text.encode("utf-8", "replace"))
+
+    def _settle(self) -> None:
+        """Fold the index's pieces together, a step a transaction."""
+        if self.done.text_bytes < BATCH_CHARACTERS:
+            return  # not worth it; FTS5 does some of it by itself
+        for _step in range(1 + self.done.text_bytes // BATCH_CHARACTERS):
+            before = self._connection.total_changes
+            with write_transaction(self._connection):
+                self._connection.execute(
+                    "insert into search_words (search_words, rank) values ('merge', :pages)", {"pages": OPTIMIZE_PAGES}
+                )
+            if self._connection.total_changes - before < 2:  # FTS5's own sign that there is nothing to merge
+                return
+
+
+def remove_run_words(connection: sqlite3.Connection, run_id: str) -> int:
+    """Take a run's words out of the index, inside the caller's transaction and before its texts go; return how many
+    documents it had.
+    """
+    rows = connection.execute(
+        """
+        select id, kind, title, payload_id, body, character_count
+        from search_documents
+        where run_id = :run_id
+        order by id
+        """,
+        {"run_id": run_id},
+    ).fetchall()
+    for row in rows:
+        try:
+            text = read_text(connection, row)
+        except ValueError:  # damaged on disk: its words point to no document any more
+            continue
+        connection.execute(
+            "insert into search_words (search_words, rowid, body, tags) values ('delete', :id, :body, :tags)",
+            _words(row["id"], run_id, row["kind"], row["title"], text),
+        )
+    connection.execute("delete from search_documents where run_id = :run_id", {"run_id": run_id})
+    connection.execute("delete from search_runs where run_id = :run_id", {"run_id": run_id})
+    if rows and connection.execute("select 1 from search_documents limit 1").fetchone() is None:
+        connection.execute("insert into search_words (search_words) values ('delete-all')")
+    return len(rows)
+
+
+def read_text(connection: sqlite3.Connection, row: sqlite3.Row) -> str:
+    """Return a document's text as far as it is indexed, of its row (payload_id, body, character_count).
+
+    Raises: ValueError if it is damaged.
+    """
+    body = row["body"]
+    if row["payload_id"] is not None:
+        found = connection.execute("select body from payloads where id = :id", {"id": row["payload_id"]}).fetchone()
+        if found is None:
+            raise ValueError(f"the text {row['payload_id']} is gone")
+        body = found["body"]
+    return unpack(body)[: row["character_count"]]
+
+
+def run_tag(run_id: str) -> str:
+    """Return the word that every document of a run has among its tags."""
+    return f"run{run_id.encode().hex()}"
+
+
+def kind_tag(kind: str) -> str:
+    """Return the word that every document of a kind has among its tags."""
+    return f"kind{kind.encode().hex()}"
+
+
+def _words(row_id: int, run_id: str, kind: str, title: str, text: str) -> dict[str, int | str]:
+    body = f"{title}\n{text}".encode("utf-8", "replace").decode()  # a lone surrogate cannot be stored as text
+    return {"id": row_id, "body": body, "tags": f"{run_tag(run_id)} {kind_tag(kind)}"}

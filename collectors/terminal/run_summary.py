@@ -1,0 +1,456 @@
+"""A run's benchmark results in a few lines: what became of them, and the geomean of each configuration."""
+
+from __future__ import annotations
+
+import html
+import math
+import shutil
+import sqlite3
+import textwrap
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from compileboard.collectors.spool.folders import ULID_ALPHABET
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.terminal import command_hints
+
+MOST_OUTCOMES = 12
+MOST_CONFIGURATIONS = 6
+
+
+def count_outcomes(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, int]]:
+    """Count a run's results by experiment, status and upstream's word for it, the most frequent first."""
+    rows = connection.execute(
+        """
+        select experiment, status, coalesce(accuracy, reason) as word, count(*) as result_count
+        from results
+        where run_id = :run_id
+        group by experiment, status, word
+        order by result_count desc, experiment, status, word
+        limit :most
+        """,
+        {"run_id": run_id, "most": MOST_OUTCOMES},
+    )
+    return [(_outcome(row), row["result_count"]) for row in rows]
+
+
+def _outcome(row: sqlite3.Row) -> str:
+    text = f"{row['experiment']}: {row['status'].replace('_', ' ')}"
+    return f"{text}, {row['word']}" if row["word"] else text
+
+
+def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, float, int]]:
+    """Return the configurations that have the most speedups, each with their geomean and how many they are."""
+    rows = connection.execute(
+        """
+        select suite, mode, dtype, device, backend, dynamic, speedup
+        from results join series on series.id = series_id
+        where run_id = :run_id and experiment = 'performance' and status = 'measured' and speedup > 0
+        limit 1000000
+        """,
+        {"run_id": run_id},
+    )
+    logs: dict[str, list[float]] = {}
+    for *words, dynamic, speedup in rows:
+        name = " ".join(word for word in (*words, "dynamic" if dynamic else "") if word)
+        logs.setdefault(name, []).append(math.log(speedup))
+    most = sorted(logs.items(), key=lambda it: (-len(it[1]), it[0]))[:MOST_CONFIGURATIONS]
+    return [(name, math.exp(math.fsum(its) / len(its)), len(its)) for name, its in most]
+
+
+TOP = 5
+NOT_RECORDED = "not recorded"
+PIPE_SIZE = (100, 24)  # where there is no terminal to ask
+LEAST_COLUMNS = 40
+NOTE_INDENT = 11
+SAME_NAMES = (
+    *("id", "name", "state", "command", "torch_version", "suite", "started_us", "ended_us", "exit_code", "signal"),
+    *("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "failure_count"),
+    *("loss_count", "compile_us", "result_count"),
+)
+
+
+@dataclass(frozen=True)
+class CountedItem:
+    """Name one thing and how often it happened."""
+
+    text: str
+    count: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """Hold what `show` prints."""
+
+    id: str
+    name: str
+    state: str
+    command: str
+    torch_version: str | None
+    device: str
+    compile_count: int
+    graph_break_count: int
+    recompile_count: int
+    recompile_limit_count: int
+    failure_count: int
+    loss_count: int
+    compile_us: int
+    database: str
+    started_us: int
+    ended_us: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    commit: str | None = None
+    dirty: bool = False
+    suite: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    breaks: list[CountedItem] = field(default_factory=list)
+    causes: list[CountedItem] = field(default_factory=list)
+    failures: list[CountedItem] = field(default_factory=list)
+    limits: list[CountedItem] = field(default_factory=list)
+    unfinished: list[CountedItem] = field(default_factory=list)
+    result_count: int = 0
+    outcomes: list[CountedItem] = field(default_factory=list)
+    geomeans: list[CountedItem] = field(default_factory=list)
+    cliffs: list[CountedItem] = field(default_factory=list)
+
+    def headline(self) -> list[tuple[str, str]]:
+        """Pair each headline number with its name."""
+        counts = [
+            ("compiles", self.compile_count),
+            ("graph breaks", self.graph_break_count),
+            ("recompiles", self.recompile_count),
+            ("recompile limits hit", self.recompile_limit_count),
+            ("failures", self.failure_count),
+        ]
+        seen = self.torch_version is not None or self.compile_count > 0
+        time_text = f"{self.compile_us / 1e6:.2f} s" if self.compile_us else NOT_RECORDED
+        # A file of results has graph breaks, and nothing of what else there was.
+        pairs = [(name, str(count) if seen or count else NOT_RECORDED) for name, count in counts]
+        results = [("results", str(self.result_count))] if self.result_count else []
+        return [*results, *pairs, ("compile time", time_text)]
+
+    def ending(self) -> str:
+        """Say on one line how the run ended, when, for how long, and what it belongs to."""
+        end = self.signal or (None if self.exit_code is None else f"exit code {self.exit_code}")
+        parts = [f"{self.state} ({end})" if end else self.state]
+        began = f"{datetime.fromtimestamp(self.started_us / 1e6):%Y-%m-%d %H:%M:%S}"
+        parts.append(f"started {began}" if self.started_us else f"start {NOT_RECORDED}")
+        if self.started_us and self.ended_us is not None and self.ended_us != self.started_us:
+            parts.append(f"took {duration_text(self.ended_us - self.started_us)}")
+        if self.commit:
+            parts.append(f"commit {self.commit[:12]}{' (dirty)' if self.dirty else ''}")
+        if self.suite:
+            parts.append(f"suite {self.suite}")
+        if self.tags:
+            parts.append("tags " + ", ".join(f"{key}={value}" for key, value in self.tags.items()))
+        return " · ".join(parts)
+
+    def text(self) -> str:
+        """Write the summary for a terminal."""
+        columns = max(LEAST_COLUMNS, shutil.get_terminal_size(PIPE_SIZE).columns)
+        lines = [printable(f"run {self.id}  {self.name}")]
+        torch = f"torch {self.torch_version} on {self.device}" if self.torch_version else f"torch {NOT_RECORDED}"
+        for line in (self.ending(), self.command, torch if self.torch_version else f"{torch}; {self.device}"):
+            lines += _wrapped(line, columns, "  ", "    ") if line else []
+        lines.append("")
+        width = max(len(name) for name, _ in self.headline())
+        lines += [f"  {name:<{width}}  {value:>12}" for name, value in self.headline()]
+        for title, rows in self.sections():
+            lines += ["", f"  {title}:"]
+            for row in rows:
+                lines += _wrapped(row.text, columns, f"  {row.count:>6} ×  ", " " * NOTE_INDENT)
+                for note in row.note.splitlines():
+                    lines += _wrapped(note, columns, " " * NOTE_INDENT, " " * NOTE_INDENT)
+        if self.loss_count:
+            words = "1 record was" if self.loss_count == 1 else f"{self.loss_count} records were"
+            lines += ["", f"  {words} lost; the run's page says why."]
+        lines += [
+            "",
+            f"  See it: {command_hints.dashboard_command('serve', database=self.database)}  (page /runs/{self.id})",
+        ]
+        return "\n".join(lines)
+
+    def sections(self) -> list[tuple[str, list[CountedItem]]]:
+        """Pair each list that is not empty with its title."""
+        every = [
+            ("Results", self.outcomes),
+            ("Geomean speedup, by the number of models", self.geomeans),
+            ("Most frequent graph breaks", self.breaks),
+            ("Why it recompiled", self.causes),
+            ("Recompile limit", self.limits),
+            ("Failures", self.failures),
+            ("Compiles that never finished", self.unfinished),
+            ("May lose time to Python's frame stack", self.cliffs),
+        ]
+        return [(title, rows) for title, rows in every if rows]
+
+    def html(self) -> str:
+        """Write the summary for a notebook."""
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td style='text-align:right'>{value}</td></tr>"
+            for name, value in self.headline()
+        )
+        items = "".join(
+            f"<li>{row.count} × {html.escape(row.text)}<br><small>{html.escape(row.note)}</small></li>"
+            for _, rows in self.sections()
+            for row in rows
+        )
+        title = f"<b>{html.escape(self.name)}</b> <code>{html.escape(self.id)}</code> {html.escape(self.state)}"
+        return f"<div>{title}<table>{cells}</table><ul>{items}</ul></div>"
+
+
+def printable(text: str) -> str:
+    """Take out what would move a terminal's cursor: names and reasons are other people's text."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def duration_text(duration_us: int) -> str:
+    """Write a duration in six characters or so: 0.42 s, 12.3 s, 4 m 05 s, 2 h 10 m."""
+    seconds = max(0, duration_us) / 1e6
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} m {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} m"
+
+
+def _wrapped(text: str, columns: int, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        printable(text),
+        columns,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]
+
+
+def summarize(database: str, run_id: str) -> RunSummary | None:
+    """Read a run's numbers, by its id or by a start of it that no other run has. None if there is no such run.
+
+    Raises: StoreError if the database cannot be read; ValueError if the prefix fits several runs.
+    """
+    connection = open_reader(database)
+    try:
+        found = find_run(connection, run_id)
+        if found is None:
+            return None
+        row = connection.execute(
+            """
+            select id, coalesce(title, name) as name, state, command, torch_version, gpu_name, gpu_count, host,
+              compile_count, graph_break_count, recompile_count, recompile_limit_count,
+              failure_count + runtime_failure_count as failure_count, loss_count,
+              compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit, git_dirty, suite
+            from runs
+            join run_totals on run_totals.run_id = runs.id
+            left join run_annotations on run_annotations.run_id = runs.id
+            where id = :id
+            limit 1
+            """,
+            {"id": found},
+        ).fetchone()
+        return _summary(connection, row, database) if row else None
+    finally:
+        connection.close()
+
+
+def find_run(connection: sqlite3.Connection, given: str) -> str | None:
+    """Return the run of that very id, else the only one whose id begins so; a ULID's letters may be small ones.
+
+    Raises: ValueError if it fits several runs.
+    """
+    upper = given.upper()
+    rows = connection.execute(
+        """
+        select id
+        from runs
+        where id = :given
+          or (id >= :given and id < :end)
+          or (id >= :upper and id < :upper_end and length(id) = 26 and id not glob :other_letter)
+        order by id = :given desc, id
+        limit 2
+        """,
+        {
+            "given": given,
+            "end": given + "\x7f",
+            "upper": upper,
+            "upper_end": upper + "\x7f",
+            "other_letter": f"*[^{ULID_ALPHABET}]*",
+        },
+    ).fetchall()
+    found = [row["id"] for row in rows]
+    if len(found) > 1 and given not in found:
+        raise ValueError(f"{given!r} fits several runs; give more of the id: {found[0]}, {found[1]}, …")
+    return found[0] if found else None
+
+
+def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) -> RunSummary:
+    device = f"{row['gpu_count']} × {row['gpu_name']}" if row["gpu_count"] else "CPU"
+    if row["torch_version"] is None and not row["gpu_count"]:
+        device = f"device {NOT_RECORDED}"
+    tags = connection.execute(
+        "select key, value from run_tags where run_id = :id order by key limit 100", {"id": row["id"]}
+    )
+    return RunSummary(
+        device=f"{device} ({row['host'] or 'host not recorded'})",
+        database=database,
+        commit=row["git_commit"],
+        dirty=bool(row["git_dirty"]),
+        tags={tag["key"]: tag["value"] for tag in tags},
+        breaks=_top_breaks(connection, row["id"]),
+        causes=_top_causes(connection, row["id"]),
+        failures=_top_failures(connection, row["id"]),
+        limits=_top_limits(connection, row["id"]),
+        unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
+        cliffs=_stack_cliffs(connection, row["id"]),
+        outcomes=[CountedItem(text, count) for text, count in count_outcomes(connection, row["id"])],
+        geomeans=[CountedItem(f"{it:.3f}×  {name}", count) for name, it, count in find_geomeans(connection, row["id"])],
+        **{name: row[name] for name in SAME_NAMES},
+    )
+
+
+def _top_breaks(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
+    rows = connection.execute(
+        """
+        select gb_id, coalesce(gb_type, reason) as text, break_count, file, name, line, hints
+        from run_breaks
+        join distinct_breaks on distinct_breaks.id = distinct_id
+        left join functions on functions.id = function_id
+        where run_id = :run_id
+        order by break_count desc, distinct_id
+        limit :top
+        """,
+        {"run_id": run_id, "top": TOP},
+    )
+    return [
+        CountedItem(
+            f"{row['gb_id'] or ''} {row['text'].splitlines()[0]}".strip(),
+            row["break_count"],
+            f"{row['file']}:{row['line']} in {row['name']}" if row["name"] else "",
+        )
+        for row in rows
+    ]
+
+
+def _top_causes(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
+    rows = connection.execute(
+        """
+        select category, reason, suggestion, recompile_count, file, name
+        from run_causes
+        join recompile_causes on recompile_causes.id = cause_id
+        left join functions on functions.id = function_id
+        where run_id = :run_id and recompile_count > 0
+        order by recompile_count desc, cause_id
+        limit :top
+        """,
+        {"run_id": run_id, "top": TOP},
+    )
+    return [
+        CountedItem(
+            f"{row['name'] or 'unknown function'}: {row['reason'].splitlines()[0]}",
+            row["recompile_count"],
+            row["suggestion"] or "",
+        )
+        for row in rows
+    ]
+
+
+def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
+    rows = connection.execute(
+        """
+        select error_type, message, functions.file as file, functions.name as name,
+          sum(occurrence_count) as failure_count
+        from failures
+        left join compiles on compiles.id = compile_key
+        left join functions on functions.id = coalesce(failures.function_id, compiles.function_id)
+        where failures.run_id = :run_id
+        group by error_type, message, functions.id
+        order by failure_count desc, min(failures.id)
+        limit :top
+        """,
+        {"run_id": run_id, "top": TOP},
+    )
+    return [
+        CountedItem(
+            f"{row['name'] or 'unknown function'}: {row['error_type'] or 'error'}",
+            row["failure_count"],
+            " ".join((row["message"] or "").split("\n\n")[0].split()),
+        )
+        for row in rows
+    ]
+
+
+def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
+    rows = connection.execute(
+        """
+        select compile_id, functions.name as name, file, compiles.line as line, count(*) over () as whole,
+          case
+            when not exists (
+              select 1
+              from compiles as later
+              where later.process_id = compiles.process_id
+                and (later.started_us, later.id) > (compiles.started_us, compiles.id)
+            )
+            then runs.ended_us - compiles.started_us
+          end as until_us
+        from compiles
+        join runs on runs.id = run_id
+        left join functions on functions.id = function_id
+        where run_id = :run_id and outcome = 'started'
+        order by compiles.started_us desc, compiles.id desc
+        limit :top
+        """,
+        {"run_id": run_id, "top": TOP},
+    ).fetchall()
+    found = [
+        CountedItem(
+            f"{row['name'] or 'unknown function'}: compile {row['compile_id']}",
+            1,
+            "\n".join(_describe_unfinished(row)),
+        )
+        for row in rows
+    ]
+    left_out = rows[0]["whole"] - len(rows) if rows else 0
+    return [*found, CountedItem("others", left_out)] if left_out else found
+
+
+def _describe_unfinished(row: sqlite3.Row) -> list[str]:
+    """Describe where a compile without an end is, and how long it had run when the run ended."""
+    lines = [f"{row['file']}:{row['line']}"] if row["file"] else []
+    if row["until_us"] is not None and row["until_us"] >= 0:
+        lines.append(f"{duration_text(row['until_us'])} from its start to the end of the run")
+    return lines
+
+
+def _stack_cliffs(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
+    row = connection.execute(
+        """
+        select count(*) as process_count, max(calm_fault_count * 1e6 / calm_us) as faults_per_s
+        from processes
+        where run_id = :run_id and is_on_stack_cliff = 1
+        """,
+        {"run_id": run_id},
+    ).fetchone()
+    if not row["process_count"]:
+        return []
+    text = f"up to {row['faults_per_s']:,.0f} page faults a second in a process that compiled nothing"
+    return [CountedItem(text, row["process_count"], "`run --stack-room` settles it; docs/stack-cliff.md says more")]
+
+
+def _top_limits(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
+    rows = connection.execute(
+        """
+        select file, name, recompile_limit_count
+        from run_functions
+        join functions on functions.id = function_id
+        where run_id = :run_id and recompile_limit_count > 0
+        order by recompile_limit_count desc, function_id
+        limit :top
+        """,
+        {"run_id": run_id, "top": TOP},
+    )
+    return [
+        CountedItem(row["name"], row["recompile_limit_count"], f"{row['file']}: runs eagerly from there on")
+        for row in rows
+    ]

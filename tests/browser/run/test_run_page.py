@@ -1,0 +1,99 @@
+"""The run and compile pages in a real browser, served by the real server over a recorded run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.migrations import migrate
+from tests.tools.serving import serving
+from tests.tools.waiting import expect_count
+from tests.unit.app.recorded import RUN, list_events
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+def test_run_page_walks_through_every_tab(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs/{RUN}")
+    labels = tab.locator(".tabs__link").all_inner_texts()
+    for number, label in enumerate(labels):
+        tab.locator(".tabs__link").nth(number).click()
+        tab.wait_for_load_state()
+        current = tab.locator(".tabs__link[aria-current=page]")
+        assert current.inner_text() == label
+        assert tab.locator("main .panel, main .empty").count() > 0
+    assert len(labels) == 10  # eight of what happened; stacks and search
+
+
+def test_run_page_draws_its_chart_and_a_bar_opens_its_compile(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs/{RUN}?tab=compiles")
+    bar = tab.locator("#compiles-chart .barlayer path").first
+    bar.wait_for()
+    box = bar.bounding_box()
+    assert box is not None
+    # Plotly has an invisible layer over its bars, so the place is clicked, not the bar.
+    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tab.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tab.wait_for_url(re.compile(r"/compiles/\d+$"))
+    assert tab.locator("h1").inner_text() == "f"
+
+
+def test_compiles_sort_filter_and_link_by_address(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs/{RUN}?tab=compiles")
+    tab.get_by_role("link", name="Compile time").click()
+    assert "sort=time" in tab.url
+    tab.get_by_label("Outcome").select_option("failed")
+    tab.wait_for_url(re.compile("outcome=failed"))
+    assert tab.locator("table.table tbody tr td:first-child .fn").last.inner_text() == "g"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_run_page_fits_a_phone(open_tab: Callable[..., Page], address: str, scheme: str) -> None:
+    page = open_tab(400, color_scheme=scheme)
+    for query in ("", "?tab=compiles", "?tab=breaks", "?tab=recompiles", "?tab=caches", "?tab=environment"):
+        page.goto(f"{address}/runs/{RUN}{query}")
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, query
+
+
+def test_run_page_works_by_keyboard_and_folds_open(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs/{RUN}?tab=failures")
+    tab.get_by_text("Traceback", exact=True).focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator("details[open] pre").inner_text().startswith("Traceback <b onclick")
+    assert tab.locator("main b").count() == 0
+
+
+def test_a_person_renames_and_notes_a_run(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs/{RUN}?tab=breaks")
+    tab.get_by_text("Rename or note").click()
+    tab.get_by_label("Title").fill("<i>mine</i>")
+    tab.get_by_label("Note").fill("a note")
+    tab.get_by_role("button", name="Save").click()
+    assert tab.locator("h1").inner_text() == "<i>mine</i>"
+    assert tab.locator(".note").inner_text() == "a note"
+    assert "tab=breaks" in tab.url
+
+
+def test_a_running_run_refreshes_and_keeps_what_is_open(tab: Page, tmp_path: Path) -> None:
+    database = tmp_path / "live.db"
+    migrate(database)
+    told = list_events("running")
+    with closing(open_writer(database)) as store:
+        ingestor = Ingestor(store)
+        ingestor.ingest(RUN, told[:8])
+        with serving(database) as server:
+            tab.goto(f"{server.address}/runs/{RUN}?tab=breaks&view=each")
+            tab.get_by_text(re.compile(r"^Stack \(")).click()
+            ingestor.ingest(RUN, told[8:])
+            tab.locator(".tabs__count", has_text="4").first.wait_for(timeout=15_000)
+            expect_count(tab.locator("details.fold[open]"), 1)
+            tab.close()  # before its server goes

@@ -1,0 +1,65 @@
+"""Who may need what: checked by blocking modules at import, in a fresh interpreter."""
+
+import subprocess
+import sys
+
+import pytest
+
+SERVER = ("flask", "plotly", "pandas", "numpy", "sqlite_utils", "gunicorn", "orjson", "zstandard")
+
+
+def import_with_blocked(statement: str, *blocked: str) -> subprocess.CompletedProcess[str]:
+    code = f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n{statement}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "compileboard",
+        "compileboard.collectors.contract.events",
+        "compileboard.collectors.decode.decoder",
+        "compileboard.collectors.observe.hooks",
+    ],
+)
+def test_observed_process_needs_the_standard_library_alone(module):
+    done = import_with_blocked(f"import {module}", *SERVER, "torch", "compileboard.app", "sqlite3")
+    assert done.returncode == 0, done.stderr
+
+
+def test_collector_command_line_needs_no_server_package():
+    statement = "from compileboard.collectors.cli import main; from compileboard.collectors.pipeline import live"
+    done = import_with_blocked(statement, *SERVER, "torch", "compileboard.app")
+    assert done.returncode == 0, done.stderr
+
+
+def test_app_needs_no_torch_and_no_hooks():
+    done = import_with_blocked(
+        "from compileboard import app; app.create_app()",
+        "torch",
+        "compileboard.collectors.observe",
+        "compileboard.collectors.pipeline.live",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_collectors_loads_nothing_else():
+    done = import_with_blocked(
+        "before = set(sys.modules)\nimport compileboard\n"
+        "print(sorted(n for n in set(sys.modules) - before if n.startswith(('compileboard', 'torch', 'sqlite'))))"
+    )
+    assert done.stdout.strip() == "['compileboard']"
+
+
+def test_a_missing_attribute_says_what_there_is():
+    done = import_with_blocked("import compileboard; compileboard.instal")
+    assert "it has Run, bench, install, observe, stack_room, uninstall" in done.stderr
+
+
+def test_what_is_not_installed_is_named_in_one_sentence(tmp_path):
+    words = ["import", "--db", str(tmp_path / "t.db"), "-"]
+    done = import_with_blocked(
+        f"from compileboard.collectors.cli.main import main; sys.exit(main({words!r}))", "sqlite_utils"
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "sqlite-utils is not installed; pip install 'compileboard[collector]'" in done.stderr

@@ -1,0 +1,282 @@
+"""What a comparison says: every verdict, who is paired, what is left out and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compileboard.app.analysis.comparison.differences import compare, sum_metrics
+from compileboard.app.analysis.comparison.model import CompareSide, ModelResult
+from compileboard.app.analysis.comparison.pairs import pair_entries
+from compileboard.app.analysis.comparison.verdicts import COMPARED, METHODS, VERDICTS, Measurement, decide, judge
+from compileboard.app.analysis.metrics import BY_NAME, Metric
+from tests.unit.app.compared import broke, entry, repeats, side
+
+SPEEDUP, LATENCY, COLD = (BY_NAME[name] for name in ("speedup", "abs_latency_ms", "compilation_latency_s"))
+
+
+def timed(latency_ms: float, seed: int = 1, count: int = 30, noise: float = 0.01) -> ModelResult:
+    kept = {"compiled": repeats(latency_ms, count, noise, seed)}
+    return entry(values={"abs_latency_ms": latency_ms}, repeats=kept)
+
+
+def sped(speedup: float, low: float, high: float) -> ModelResult:
+    return entry(values={"speedup": speedup}, interval=(low, high))
+
+
+def compiled(*samples_s: float) -> ModelResult:
+    return entry(values={COLD.name: median(samples_s)}, repeats={"cold_compile_s": samples_s})
+
+
+def peaked(eager_gb: float, compiled_gb: float) -> ModelResult:
+    kept = {"eager_peak_gb": [eager_gb] * 3, "compiled_peak_gb": [compiled_gb] * 3}
+    return entry(values={"compression_ratio": eager_gb / compiled_gb, "eager_peak_mem_gb": eager_gb}, repeats=kept)
+
+
+SOME = tuple(3.0 + n / 1000 for n in range(8))
+# Each verdict by each method that can give it: metric, base, new, verdict, method.
+CASES: tuple[tuple[str, ModelResult, ModelResult, str, str], ...] = (
+    ("speedup", sped(1.5, 1.4, 1.6), sped(1.2, 1.1, 1.3), "worse", "intervals"),
+    ("speedup", sped(1.2, 1.1, 1.3), sped(1.5, 1.4, 1.6), "better", "intervals"),
+    ("speedup", sped(1.5, 1.4, 1.6), sped(1.4, 1.3, 1.5), "noise", "intervals"),
+    ("speedup", sped(1.5, 1.499, 1.501), sped(1.51, 1.509, 1.511), "negligible", "intervals"),
+    ("abs_latency_ms", timed(10), timed(12, 2), "worse", "repeats"),
+    ("abs_latency_ms", timed(10), timed(8, 2), "better", "repeats"),
+    ("abs_latency_ms", timed(10), timed(10.001, 2), "noise", "repeats"),
+    ("abs_latency_ms", timed(10, noise=0.001), timed(10.1, 2, noise=0.001), "negligible", "repeats"),
+    ("abs_latency_ms", timed(10, count=3), timed(12, 2, count=3), "worse", "samples"),
+    ("abs_latency_ms", timed(10, count=3), timed(10.4, 2, count=3), "noise", "samples"),
+    ("abs_latency_ms", timed(10, count=1), timed(12, 2, count=1), "single", "threshold"),
+    ("abs_latency_ms", entry(values={LATENCY.name: 10}), entry(values={LATENCY.name: 12}), "worse", "threshold"),
+    ("abs_latency_ms", timed(10), timed(10), "same", "threshold"),
+    ("compilation_latency_s", entry(values={COLD.name: 10}), entry(values={COLD.name: 10.9}), "noise", "threshold"),
+    ("compilation_latency_s", entry(values={COLD.name: 10}), entry(values={COLD.name: 11.5}), "single", "threshold"),
+    ("compilation_latency_s", compiled(3.0, 3.1, 3.2), compiled(4.0, 4.1, 4.2), "worse", "samples"),
+    ("compilation_latency_s", compiled(4.0, 4.1, 4.2), compiled(3.0, 3.1, 3.2), "better", "samples"),
+    ("compilation_latency_s", compiled(3.0, 3.2, 5.3), compiled(5.4, 5.5, 5.6), "noise", "samples"),
+    ("compilation_latency_s", compiled(*SOME), compiled(*(1.08 * it for it in SOME)), "noise", "repeats"),
+    ("compilation_latency_s", compiled(*SOME), compiled(*(1.2 * it for it in SOME)), "worse", "repeats"),
+    ("compression_ratio", peaked(2.0, 1.0), peaked(2.0, 1.9), "worse", "samples"),
+    ("compilation_latency_s", entry(values={COLD.name: -0.1}), entry(values={COLD.name: 2}), "noise", "threshold"),
+    (
+        "eager_peak_mem_gb",
+        entry(values={"eager_peak_mem_gb": 2}),
+        entry(values={"eager_peak_mem_gb": 3}),
+        "single",
+        "threshold",
+    ),
+    ("eager_peak_mem_gb", peaked(2.0, 1.0), peaked(3.0, 1.0), "changed", "samples"),
+    ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 1}), "worse", "count"),
+    ("graph_breaks", entry(values={"graph_breaks": 4}), entry(values={"graph_breaks": 1}), "better", "count"),
+    ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 0}), "same", "count"),
+    ("calls_captured", entry(values={"calls_captured": 8}), entry(values={"calls_captured": 9}), "changed", "count"),
+    ("unique_graphs", entry(values={"unique_graphs": 2}), entry(values={"unique_graphs": 1}), "changed", "count"),
+)
+
+
+@pytest.mark.parametrize(("name", "base", "new", "verdict", "method"), CASES)
+def test_a_change_is_judged_by_what_is_known(
+    name: str, base: ModelResult, new: ModelResult, verdict: str, method: str
+) -> None:
+    found = judge(BY_NAME[name], base, new)
+    assert found is not None
+    assert (found.verdict, found.method) == (verdict, method)
+
+
+def test_every_verdict_and_method_has_a_fixture() -> None:
+    assert {case[3] for case in CASES} == set(VERDICTS)
+    assert {case[4] for case in CASES} == set(METHODS)
+
+
+def test_repeats_of_both_sides_judge_a_speedup_without_intervals() -> None:
+    base = entry(values={"speedup": 2.0}, repeats={"eager": repeats(20), "compiled": repeats(10, seed=2)})
+    new = entry(values={"speedup": 1.6}, repeats={"eager": repeats(20), "compiled": repeats(12.5, seed=3)})
+    found = judge(SPEEDUP, base, new)
+    assert found is not None
+    assert (found.verdict, found.method) == ("worse", "repeats")
+    assert "over 30 and 30 repeats" in found.detail
+
+
+@pytest.mark.parametrize(("compiled_ms", "eager_ms", "said"), [(2.0, 6.0, True), (1.5, 4.5, False), (2.0, 4.0, False)])
+def test_a_speedup_that_moved_with_eager_mode_alone_says_so(compiled_ms: float, eager_ms: float, said: bool) -> None:
+    def timed(compiled: float, eager: float, seed: int) -> ModelResult:
+        values = {"speedup": eager / compiled, "abs_latency_ms": compiled, "eager_latency_ms": eager}
+        kept = {"compiled": repeats(compiled, seed=seed), "eager": repeats(eager, seed=seed + 1)}
+        return entry(values=values, repeats=kept)
+
+    (pair,) = compare(side(timed(2.0, 4.0, 1)), side(timed(compiled_ms, eager_ms, 5))).pairs
+    assert ("the speedup moved with eager mode" in pair.warning) == said
+
+
+@given(
+    metric=st.sampled_from([it for it in COMPARED if it.kind != "count"]),
+    values=st.tuples(*[st.floats(0.001, 1e4)] * 2),
+    counts=st.tuples(*[st.integers(0, 2)] * 2).filter(any),
+)
+def test_what_was_sampled_less_than_three_times_is_never_worse(
+    metric: Metric, values: tuple[float, float], counts: tuple[int, int]
+) -> None:
+    sides = [Measurement(value, samples=[value] * count) for value, count in zip(values, counts)]
+    assert decide(metric, *sides).verdict in ("single", "noise", "same")
+
+
+def test_one_sample_says_how_many_each_side_has() -> None:
+    three = compiled(3.0, 3.1, 3.2)
+    bare = entry(values={COLD.name: 9.0})
+    details = [judge(COLD, *sides) for sides in ((bare, compiled(2.0)), (three, bare))]
+    assert [it and it.detail for it in details] == [
+        "one sample each; a verdict takes 3 each",
+        "3 samples on base, one sample in new; a verdict takes 3 each",
+    ]
+
+
+def test_delta_is_new_relative_to_base() -> None:
+    found = judge(SPEEDUP, entry(values={"speedup": 1.0}), entry(values={"speedup": 1.5}))
+    assert found is not None
+    assert found.change == 0.5
+    assert judge(LATENCY, entry(values={"abs_latency_ms": 2.0}), entry()) is None
+
+
+def test_dropping_models_from_one_side_changes_nothing() -> None:
+    models = [entry(f"model {n}", {"speedup": 1 + n / 37, "abs_latency_ms": 1 + n / 11}) for n in range(40)]
+    found = compare(side(*models), side(*models[:10]))
+    assert (len(found.pairs), len(found.only_base), len(found.only_new)) == (10, 30, 0)
+    assert [it.change for it in found.sums] == [0, 0]
+    assert {it.verdict for pair in found.pairs for it in pair.deltas.values()} == {"same"}
+
+
+def test_a_model_that_failed_is_excluded_with_the_reason() -> None:
+    ran, oom = entry("a", {"speedup": 2}), entry("a", status="failed", reason="OOM")
+    lost = compare(side(ran), side(oom)).excluded[0]
+    assert (lost.reason, lost.kind) == ("measured on base, failed (out of memory) in new", "bad")
+    assert compare(side(oom), side(ran)).excluded[0].kind == "good"
+    skipped = compare(side(entry("a", status="skipped")), side(oom)).excluded[0]
+    assert (skipped.reason, skipped.kind) == ("skipped on base, failed (out of memory) in new", "quiet")
+    assert compare(side(entry("a")), side(ran)).excluded[0].reason == "no number that both sides measured"
+
+
+def test_another_machine_is_refused_until_it_is_wanted() -> None:
+    base = side(entry(values={"speedup": 2}), environment={"hardware": ("NVIDIA H200",)})
+    new = side(entry(values={"speedup": 3}, hardware="NVIDIA A100"), environment={"hardware": ("NVIDIA A100",)})
+    found = compare(base, new)
+    assert found.excluded[0].reason == "hardware NVIDIA H200 on base, NVIDIA A100 in new"
+    assert found.refused == ("Hardware: NVIDIA H200 on base, NVIDIA A100 in new",)
+    assert found.pairs == ()
+    wanted = compare(base, new, anyway=True)
+    assert (len(wanted.pairs), wanted.refused) == (1, ())
+    assert wanted.warnings[0].startswith("compared anyway: Hardware")
+    assert wanted.pairs[0].warning == "not the same hardware on both sides"
+
+
+def test_an_unknown_machine_is_paired_and_said() -> None:
+    found = compare(side(entry(values={"speedup": 2}, hardware=None)), side(entry(values={"speedup": 2})))
+    assert found.pairs[0].warning == "not the same hardware on both sides"
+
+
+def test_another_batch_size_is_another_number() -> None:
+    found = compare(side(entry(values={"speedup": 2})), side(entry(values={"speedup": 2}, batch_size=16)), anyway=True)
+    assert found.excluded[0].reason == "batch size 8 on base, 16 in new"
+
+
+def test_a_wrong_answer_counts_in_no_geomean() -> None:
+    base = [entry(model, {"speedup": 2.0}, accuracy="pass") for model in "ab"]
+    found = compare(side(*base), side(base[0], entry("b", {"speedup": 9.0}, accuracy="fail_accuracy")))
+    assert [it.accuracy for it in found.pairs] == ["", "broke"]
+    speed = found.sum_of("speedup")
+    assert speed is not None
+    assert (speed.count, speed.change) == (1, 0)
+
+
+def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
+    old, new = ({"torch": (it,), "host": (it,), "timing": ("repeat 30",)} for it in ("2.11", "2.12"))
+    found = compare(side(environment=old), side(environment=new))
+    assert found.warnings == ("torch: 2.11 on base, 2.12 in new",)
+    assert {it.name: it.weight for it in found.environment} == {
+        "torch": "warns",
+        "Timing policy": "same",
+        "Host": "differs",
+    }
+    base, later = (CompareSide(f"torch:{it['torch'][0]}", "", environment=it) for it in (old, new))
+    assert compare(base, later).warnings == ()
+    assert compare(side(environment=old), side()).warnings == ()  # what is not recorded is no difference
+
+
+def test_settings_that_differ_come_first() -> None:
+    base = side(config={("dynamo", "a"): ("1", "0"), ("dynamo", "b"): ("2", "0")})
+    found = compare(base, side(config={("dynamo", "b"): ("2", "0"), ("inductor", "c"): ("3", "0")})).settings
+    assert [(it.name, it.base, it.new) for it in found] == [("a", "1", None), ("c", None, "3"), ("b", "2", "2")]
+
+
+def test_distinct_breaks_are_new_resolved_unchanged_or_more_often() -> None:
+    one, other, gone = (entry(it, {"speedup": 1}) for it in ("one", "other", "gone"))
+    base = [broke("was", 1, one), broke("same", 2, one), broke("more", 1, other), broke("less", 3, other)]
+    new = [broke("same", 2, one), broke("more", 4, other), broke("less", 1, other), broke("now", 1, one)]
+    base.append(broke("of a model that new has not", 1, gone))
+    found = compare(side(one, other, gone, breaks=base), side(one, other, breaks=new)).breaks
+    words = {it.what.fingerprint: it.word for it in found.changes}
+    assert words == {"now": "new", "more": "worse", "was": "resolved", "less": "less", "same": "unchanged"}
+    assert found.left_out == 1
+    assert found.changes[0].model == "one"
+
+
+def test_the_same_break_of_another_model_is_new_there() -> None:
+    one, other = (entry(it, {"speedup": 1}) for it in ("one", "other"))
+    base, new = [broke("x", 1, one)], [broke("x", 1, one), broke("x", 1, other)]
+    found = compare(side(one, other, breaks=base), side(one, other, breaks=new)).breaks
+    assert [(it.word, it.model) for it in found.changes] == [("new", "other"), ("unchanged", "one")]
+    per_run = compare(side(breaks=[broke("x")]), side(one, other, breaks=new)).breaks
+    assert [(it.word, it.model, it.new_count) for it in per_run.changes] == [("worse", None, 2)]
+
+
+def test_breaks_of_an_experiment_that_only_one_side_made_are_left_out() -> None:
+    timed, judged = (replace(broke("x", 2, entry()), experiment=it) for it in ("performance", "accuracy"))
+    base = side(entry(values={"speedup": 1}, experiments=("performance",)), breaks=[timed])
+    both = entry(values={"speedup": 1}, experiments=("performance", "accuracy"))
+    found = compare(base, side(both, breaks=[timed, judged])).breaks
+    assert [(it.word, it.base_count, it.new_count) for it in found.changes] == [("unchanged", 2, 2)]
+    assert found.left_out == 1
+
+
+def test_breaks_that_nothing_recorded_are_not_resolved() -> None:
+    found = compare(side(breaks=[broke("x")]), side()).breaks
+    assert found.changes == ()
+    assert found.lacks == "torch was not recorded in new: there are only numbers"
+
+
+VALUES = st.dictionaries(
+    st.sampled_from([it.name for it in COMPARED]), st.floats(0.001, 1e6).map(lambda it: float(f"{it:.6g}"))
+)
+ENTRIES = st.lists(st.builds(entry, st.sampled_from("abcdefgh"), VALUES), max_size=8, unique_by=lambda it: it.model)
+
+
+@given(ENTRIES, ENTRIES, st.randoms(use_true_random=False))
+def test_order_does_not_matter_and_nothing_is_invented(
+    base: list[ModelResult], new: list[ModelResult], chance: Any
+) -> None:
+    found = pair_entries(base, new)
+    assert len(found.pairs) + len(found.excluded) + len(found.only_base) == len(base)
+    assert len(found.pairs) + len(found.excluded) + len(found.only_new) == len(new)
+    for pair in found.pairs:
+        assert set(pair.deltas) == set(pair.base.values) & set(pair.new.values)
+        assert all((it.base, it.new) == (pair.base.values[k], pair.new.values[k]) for k, it in pair.deltas.items())
+    chance.shuffle(base)
+    chance.shuffle(new)
+    assert pair_entries(base, new) == found
+
+
+@given(ENTRIES, st.sampled_from([0.25, 2.0, 1024.0]))
+def test_scale_does_not_matter(base: list[ModelResult], factor: float) -> None:
+    new = [entry(it.model, {name: value * 1.5 for name, value in it.values.items()}) for it in base]
+    small, large = (
+        [entry(it.model, {k: v * factor for k, v in it.values.items()}) for it in side] for side in (base, new)
+    )
+    plain = [{k: (it.verdict, it.change) for k, it in pair.deltas.items()} for pair in pair_entries(base, new).pairs]
+    found = pair_entries(small, large).pairs
+    assert [{k: (it.verdict, it.change) for k, it in pair.deltas.items()} for pair in found] == plain
+    for one, other in zip(sum_metrics(pair_entries(base, new).pairs), sum_metrics(found)):
+        assert one.change == pytest.approx(other.change)

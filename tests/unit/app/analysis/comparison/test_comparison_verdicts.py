@@ -1,0 +1,123 @@
+"""A verdict says of what it is and what it rests on, to the number; its bounds are where the rule says."""
+
+from __future__ import annotations
+
+import pytest
+
+from compileboard.app.analysis.comparison.model import MetricDelta, ModelResult
+from compileboard.app.analysis.comparison.verdicts import judge, judge_values
+from compileboard.app.analysis.metrics import BY_NAME
+from tests.unit.app.compared import entry, repeats
+
+SPEEDUP, LATENCY, BREAKS = (BY_NAME[name] for name in ("speedup", "abs_latency_ms", "graph_breaks"))
+THRESHOLD = "a change up to 5 % is taken as noise"
+NO_RATIO = "one side is not above 0, so there is no ratio"
+
+
+def sped(speedup: float, low: float, high: float) -> ModelResult:
+    return entry(values={"speedup": speedup}, interval=(low, high))
+
+
+def known(found: MetricDelta | None) -> MetricDelta:
+    assert found is not None
+    return found
+
+
+def test_intervals_that_lie_apart_say_so_and_how_far() -> None:
+    found = known(judge(SPEEDUP, sped(2.0, 1.6, 2.5), sped(4.0, 3.0, 8.0)))
+    assert (found.metric, found.base, found.new, found.change, found.verdict) == (SPEEDUP, 2.0, 4.0, 1.0, "better")
+    assert found.detail == "1.600 to 2.500 and 3.000 to 8.000 lie apart"
+    assert found.ratio_interval == (3.0 / 2.5, 8.0 / 1.6)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "said"),
+    [((1.0, 2.0), (2.0, 3.0), "overlap"), ((2.0, 3.0), (1.0, 2.0), "overlap"), ((2.1, 3.0), (1.0, 2.0), "lie apart"),
+     ((1.0, 2.0), (1.5, 3.0), "overlap")],
+)  # fmt: skip
+def test_intervals_that_touch_overlap(base: tuple[float, float], new: tuple[float, float], said: str) -> None:
+    assert known(judge(SPEEDUP, sped(1.5, *base), sped(2.5, *new))).detail.endswith(said)
+
+
+@pytest.mark.parametrize("low", [0.0, -0.5])
+def test_an_interval_that_reaches_zero_has_no_ratio(low: float) -> None:
+    assert known(judge(SPEEDUP, sped(0.5, low, 1.0), sped(4.0, 3.0, 5.0))).ratio_interval is None
+    assert known(judge(SPEEDUP, sped(0.5, 0.4, 0.9), sped(4.0, 3.0, 5.0))).ratio_interval == (3.0 / 0.9, 5.0 / 0.4)
+
+
+def test_an_interval_of_one_side_alone_is_none() -> None:
+    assert known(judge(SPEEDUP, sped(1.0, 0.9, 1.1), entry(values={"speedup": 2.0}))).method == "threshold"
+    assert known(judge(SPEEDUP, entry(values={"speedup": 2.0}), sped(1.0, 0.9, 1.1))).method == "threshold"
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "verdict", "change", "said"),
+    [
+        (100.0, 104.9, "noise", 0.049, THRESHOLD),
+        (100.0, 105.1, "worse", 0.051, THRESHOLD),
+        (100.0, 95.1, "noise", -0.049, THRESHOLD),
+        (100.0, 94.9, "better", -0.051, THRESHOLD),
+        (0.5, 0.6, "worse", 0.2, THRESHOLD),
+        (100.0, 0.0, "noise", -1.0, NO_RATIO),
+        (0.0, 100.0, "noise", None, NO_RATIO),
+        (-1.0, 100.0, "noise", None, NO_RATIO),
+        (0.0, 0.0, "same", 0.0, ""),
+        (-1.0, -1.0, "same", 0.0, ""),
+        (3.0, 3.0, "same", 0.0, ""),
+    ],
+)
+def test_bare_numbers_are_judged_by_the_threshold(
+    base: float, new: float, verdict: str, change: float | None, said: str
+) -> None:
+    for found in (
+        judge_values(LATENCY, base, new),
+        known(judge(LATENCY, *(entry(values={LATENCY.name: it}) for it in (base, new)))),
+    ):
+        assert found.change == (None if change is None else pytest.approx(change))
+        assert (found.metric, found.base, found.new, found.verdict) == (LATENCY, base, new, verdict)
+        assert (found.method, found.detail, found.p_value, found.ratio_interval) == ("threshold", said, None, None)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "verdict", "change"), [(0, 1, "worse", None), (2, 1, "better", -0.5), (4, 4, "same", 0.0)]
+)
+def test_a_count_is_never_noise(base: int, new: int, verdict: str, change: float | None) -> None:
+    found = judge_values(BREAKS, base, new)
+    assert (found.metric, found.base, found.new) == (BREAKS, base, new)
+    assert (found.verdict, found.method, found.change, found.detail) == (verdict, "count", change, "")
+
+
+def timed(latency: float, count: int, seed: int) -> ModelResult:
+    return entry(values={LATENCY.name: latency}, repeats={"compiled": repeats(latency, count, 0.001, seed)})
+
+
+def test_repeats_say_how_many_and_how_likely() -> None:
+    found = known(judge(LATENCY, timed(10.0, 30, 1), timed(12.5, 20, 2)))
+    assert (found.metric, found.base, found.new, found.change) == (LATENCY, 10.0, 12.5, 0.25)
+    assert found.p_value is not None and 0 < found.p_value < 1e-6
+    assert found.detail == f"p = {found.p_value:.2g} over 30 and 20 repeats"
+
+
+def test_repeats_of_one_side_or_too_few_to_tell_are_not_asked() -> None:
+    for few in (entry(values={LATENCY.name: 12.5}), timed(12.5, 2, 2)):
+        assert known(judge(LATENCY, timed(10.0, 2, 1), few)).method == "threshold"
+    assert known(judge(LATENCY, entry(values={LATENCY.name: 12.5}), timed(10.0, 30, 1))).method == "threshold"
+
+
+def paired(speedup: float, eager: list[float], compiled: list[float]) -> ModelResult:
+    return entry(values={"speedup": speedup}, repeats={"eager": eager, "compiled": compiled})
+
+
+def test_a_speedups_repeats_are_pairs_of_both_and_none_where_they_are_no_pairs() -> None:
+    slow, fast = paired(1.0, [2.0] * 20, [2.0] * 20), paired(4.0, [2.0] * 20, [0.5] * 20)
+    found = known(judge(SPEEDUP, slow, fast))
+    assert (found.method, found.verdict, found.change) == ("repeats", "better", 3.0)
+    for odd in (paired(4.0, [2.0] * 19, [0.5] * 20), paired(4.0, [2.0] * 20, [0.5] * 19 + [0.0]), paired(4.0, [], [])):
+        assert known(judge(SPEEDUP, slow, odd)).method == "threshold"
+
+
+def test_a_clear_change_below_two_percent_is_negligible_and_from_two_on_it_is_one() -> None:
+    def verdict(new: float) -> str:
+        return known(judge(SPEEDUP, sped(100.0, 99.99, 100.01), sped(new, new - 0.01, new + 0.01))).verdict
+
+    assert [verdict(new) for new in (101.9, 102.0, 98.1, 98.0)] == ["negligible", "better", "negligible", "worse"]

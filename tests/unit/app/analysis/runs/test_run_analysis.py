@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import plotly.graph_objects as go
+
+from compileboard.app.analysis.comparison.environment import compare_texts, list_changes
+from compileboard.app.analysis.compiles import shorten_steps
+from compileboard.app.analysis.labels import (
+    PHASES,
+    describe_losses,
+    describe_outcome,
+    gb_url,
+    is_capable,
+    list_shares,
+    sum_phases,
+)
+from compileboard.app.analysis.runs.diagnosis import RunFacts, rank_fixes
+from compileboard.app.charts.compiles import chart_compiles
+from compileboard.app.queries.run.compiles import CompileRow, Phases
+from compileboard.app.queries.run.failures import CacheResult, FailureGroup
+from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
+from compileboard.app.queries.run.recompiles import LimitHit, RunCause
+
+
+def _break(
+    cost_us: int, hints: tuple[str, ...] = ("Do this",), outcomes: dict[str, int] | None = None
+) -> RunDistinctBreak:
+    return RunDistinctBreak(
+        cost_us, "GB0001", "Type", "Type", None, hints, "f", "a.py", 1, "x()", 1, cost_us, outcomes or {}
+    )
+
+
+def _cause(cost_us: int, source: str | None = "x") -> RunCause:
+    return RunCause(1, "tensor_size", source, "reason", "fix it", "f", "a.py", 1, 1, cost_us)
+
+
+def test_diagnose_orders_by_compile_time() -> None:
+    found = rank_fixes(RunFacts(causes=[_cause(5_000)], breaks=[_break(9_000), _break(1_000, ("Do that",))]))
+    assert [(it.kind, it.cost_us) for it in found] == [("break", 9_000), ("recompile", 5_000), ("break", 1_000)]
+    assert rank_fixes(RunFacts()) == []
+
+
+def test_diagnose_joins_what_one_fix_mends() -> None:
+    other = replace(_break(1_000), function="g")
+    found = rank_fixes(RunFacts(compile_us=9_500, breaks=[_break(9_000), other], causes=[_cause(10), _cause(20)]))
+    assert [(it.kind, it.cost_us, it.others) for it in found] == [("break", 9_500, 1), ("recompile", 30, 0)]
+    assert found[0].number == "2 graph breaks, in compiles that took 9.50 ms"
+
+
+def test_diagnose_puts_what_runs_eagerly_first() -> None:
+    limit = LimitHit(1, "0/8", "p", None, "f", "a.py", 3, "tensor_size", "0/7", 0, None)
+    found = rank_fixes(RunFacts(causes=[_cause(10**9)], limit_hits=[limit]))
+    assert [it.kind for it in found] == ["limit", "recompile"]
+    assert "Tensor size of x" in found[0].fix
+    assert found[0].cost_us == 10**9
+
+
+def test_diagnose_takes_a_hint_that_says_what_to_do() -> None:
+    found = rank_fixes(RunFacts(breaks=[_break(1, ("This graph break is fundamental - it is", "Use torch.cond"))]))
+    assert found[0].fix == "Use torch.cond"
+    eager = rank_fixes(RunFacts(breaks=[_break(1, outcomes={"skipped": 1})]))
+    assert (eager[0].severity, eager[0].title) == ("bad", "Graph break: Type (1 frame left to run eagerly)")
+
+
+def test_diagnose_names_caches_that_are_off_or_bypassed() -> None:
+    changed = [{"inductor": {"fx_graph_cache": {"value": False, "default": True}}}]
+    bypass = CacheResult("aot_autograd", "bypass", "custom op", 3, None, None)
+    found = rank_fixes(RunFacts(changed=changed, cacheable_us=2_000_000, caches=[bypass]))
+    assert [it.title for it in found] == ["Caches are disabled", "AOTAutograd cache bypassed"]
+    assert "inductor.fx_graph_cache = False" in found[0].fix
+    assert found[1].number == "3 graphs"
+
+
+def test_shares_fill_the_bar_and_leave_out_what_took_no_time() -> None:
+    phases = Phases(750, 250, 0, None, None, None, None, None)
+    shares = list_shares(phases)
+    assert [(it.phase.name, it.start, it.width) for it in shares] == [("dynamo", 0, 75), ("aot", 75, 25)]
+    assert sum_phases(phases) == 1000
+    assert sum_phases(Phases(*(None,) * 8)) is None
+    assert list_shares(phases, 2000)[0].width == 37.5
+
+
+def test_list_changes_counts_the_processes_that_have_one() -> None:
+    one = {"dynamo": {"verbose": {"value": True, "default": False}}}
+    changes = list_changes([("a", one), ("b", one), ("c", {"dynamo": {"verbose": {"value": "", "default": False}}})])
+    assert [(it.name, it.value, it.default, it.process_count) for it in changes] == [
+        ("verbose", '""', "False", 1),
+        ("verbose", "True", "False", 2),
+    ]
+
+
+def test_compare_texts_lists_what_is_not_the_same_everywhere() -> None:
+    found = compare_texts([("h1", {"a": 1, "b": 2}), ("h2", {"a": 1, "b": 3, "c": None})])
+    assert [(it.name, it.values) for it in found] == [
+        ("b", (("2", "h1"), ("3", "h2"))),
+        ("c", (("not there", "h1"), ("None", "h2"))),
+    ]
+
+
+def test_shorten_steps_keeps_both_ends() -> None:
+    kept, left_out = shorten_steps(list(range(100)), 40)  # type: ignore[arg-type]
+    assert (kept[:10], kept[-1], left_out) == (list(range(10)), 99, 60)
+    assert shorten_steps([], 40) == ([], 0)
+
+
+def test_words_tell_an_unfinished_compile_from_a_running_one() -> None:
+    assert describe_outcome("started", True).word == "started"
+    assert describe_outcome("started", False).word == "not finished"
+    assert gb_url("GB0059") == "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html"
+    assert gb_url("GB../x") is None
+
+
+def test_words_say_what_was_lost_and_never_claim_more_than_was_reported() -> None:
+    assert describe_losses({"disk full": 2}, True, True, True).word == "2 records lost"
+    assert describe_losses(None, True, True, True).word == "nothing was lost"
+    assert describe_losses({}, True, False, True).word == "nothing lost so far"
+    assert describe_losses(None, False, False, True).word == "losses not recorded"
+    assert describe_losses(None, True, True, False).word == "losses not recorded"
+    assert [is_capable(said) for said in ("ok", "ok (beside another reader)", "okra", "no tap")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_chart_compiles_escapes_names_and_is_plotlys() -> None:
+    phases = Phases(2_000_000, 10, None, None, None, None, None, None)
+    row = CompileRow(
+        4, "p", 1, 0, "0/0", 0, 0, 1, "<a>", "a.py", 1, None, "compiled", 0, 1, 1, 1, 0, None, None, phases
+    )
+    chart = chart_compiles([row], "RUN", 1)
+    go.Figure(chart.figure)
+    assert chart.figure["layout"]["yaxis"]["ticktext"] == ["&lt;a> 0/0 r1 "]
+    assert chart.figure["data"][0]["customdata"] == ["/runs/RUN/compiles/4"]
+    assert chart.rows[0][:4] == ["0/0", "<a>", "2.00 s", "2.00 s"]
+
+
+def test_labels_of_phases_are_so_on_a_cpu_too() -> None:
+    (kernels,) = [phase for phase in PHASES if phase.name == "triton"]
+    assert (kernels.label, "C++ on a CPU" in kernels.meaning) == ("kernels", True)
+
+
+def test_what_ends_in_eager_code_takes_at_most_three_places_before_what_costs() -> None:
+    failures = [FailureGroup("E", f"m{n}", f"f{n}", "a.py", n, 1) for n in range(5)]
+    evidence = RunFacts(failures=failures, causes=[_cause(10)])
+    assert [it.kind for it in rank_fixes(evidence)] == ["failure"] * 3 + ["recompile"] + ["failure"] * 2

@@ -1,0 +1,119 @@
+"""What compiled code raised is seen: on the run's page, its compile's, in reports and in the API."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.analysis.comparison.sides import load_side
+from compileboard.app.analysis.runs.diagnosis import rank_fixes, read_evidence
+from compileboard.app.analysis.runs.states import describe_recorded_state
+from compileboard.app.queries.fleet.sides import find_side
+from compileboard.app.queries.run import failures
+from compileboard.app.queries.run import run as run_detail
+from compileboard.collectors.cli.main import closing_line
+from compileboard.collectors.contract.events import RuntimeFailed
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.terminal.run_summary import summarize
+from tests.unit.app.recorded import MARKUP, PROCESS, RUN, START_US, record_run
+
+RAISED: dict[str, Any] = {
+    "compile_id": "0/0",
+    "frame_id": 0,
+    "frame_compile_id": 0,
+    "phase": "backward",
+    "compiled_us": START_US * 2,
+    "error_type": "RuntimeError",
+    "message": f"a gradient {MARKUP}",
+    "text": f"Traceback {MARKUP} in step",
+    "function": "train",
+    "file": "train.py",
+    "line": 40,
+    "occurrence_count": 1200,
+}
+ENDED: dict[str, Any] = {"phase": "program", "error_type": "ValueError", "message": "no", "ended_program": True}
+
+
+@pytest.fixture(autouse=True)
+def run(store: sqlite3.Connection) -> None:
+    record_run(store)
+    told = [RuntimeFailed(PROCESS, 900 + n, START_US + n, position=n, **one) for n, one in enumerate((RAISED, ENDED))]
+    Ingestor(store).ingest(RUN, told)
+
+
+def get(client: FlaskClient, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def test_a_run_in_which_compiled_code_raised_is_not_plain_green(reader: sqlite3.Connection) -> None:
+    detail = run_detail.get_run(reader, RUN)
+    assert detail is not None
+    state = describe_recorded_state(detail.run)
+    assert (state.word, state.kind) == ("finished", "warn")
+    assert state.problems[0] == "3 failures"
+
+
+def test_what_to_do_names_what_was_raised(reader: sqlite3.Connection) -> None:
+    detail = run_detail.get_run(reader, RUN)
+    assert detail is not None
+    found = {it.title: it for it in rank_fixes(read_evidence(reader, detail.run)) if it.kind == "failure"}
+    assert list(found) == [
+        *("Compile failed: BackendCompilerFailed", "The program ended: ValueError"),
+        "Raised in backward: RuntimeError",
+    ]
+    raised = found["Raised in backward: RuntimeError"]
+    assert (raised.number, raised.function, raised.line) == ("1\u202f200 times", "train", 40)
+
+
+def test_a_failed_compiles_group_has_its_own_words(reader: sqlite3.Connection) -> None:
+    (group,) = failures.count_failed(reader, RUN)
+    assert (group.error_type, group.compile_count) == ("BackendCompilerFailed", 1)
+
+
+def test_the_failures_tab_has_a_card_for_each(client: FlaskClient) -> None:
+    text = get(client, f"/runs/{RUN}?tab=failures")
+    assert "3 exceptions: 1 failed compile, 2 while code ran." in text
+    assert text.count('<article class="panel card"') == 3
+    assert ">program<" not in text  # "ended the program" says it
+    for word in ("backward", "ended the program", "1\u202f200"):
+        assert word in text
+    assert "<b onclick" not in text
+
+
+def test_the_compiles_page_says_what_its_code_raised(client: FlaskClient, reader: sqlite3.Connection) -> None:
+    (key,) = reader.execute("select compile_key from failures where phase = 'backward'").fetchone()
+    text = get(client, f"/runs/{RUN}/compiles/{key}")
+    assert "1\u202f200 times" in text and "RuntimeError" in text
+    assert ">raised 1\u202f200 times</span>" in text
+
+
+def test_the_api_tells_phases_counts_and_the_end(client: FlaskClient) -> None:
+    rows = client.get(f"/api/v1/runs/{RUN}/failures").json["data"]  # type: ignore[index]
+    assert [(row["phase"], row["occurrence_count"], row["ended_program"], row["file"]) for row in rows] == [
+        ("backward", 1200, False, "train.py"),
+        ("program", 1, True, None),
+        ("compile", 1, False, "model.py"),
+    ]
+    told = client.get(f"/api/v1/runs/{RUN}").json["data"]  # type: ignore[index]
+    assert (told["failure_count"], told["runtime_failure_count"]) == (1, 2)
+
+
+def test_a_comparison_counts_them_as_failures(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    store.execute("update processes set torch_version = '2.13.0' where run_id = ?", (RUN,))
+    side = load_side(reader, find_side(reader, RUN, "base"))
+    assert side.totals["failure_count"] == 3
+
+
+def test_reports_and_the_terminal_have_them_too(client: FlaskClient, database: Path) -> None:
+    assert "| `RuntimeError` | backward | 1\u202f200 |" in get(client, f"/runs/{RUN}/report.md")
+    assert "ended the program" in get(client, f"/runs/{RUN}/report.html")
+    summary = summarize(database, RUN)
+    assert summary is not None and summary.failure_count == 3
+    assert ", 3 failures; " in closing_line(str(database), RUN)
+    assert (summary.failures[0].text, summary.failures[0].count) == ("train: RuntimeError", 1200)

@@ -1,0 +1,118 @@
+"""How runs and models stand in lists and on pages: what failed or is slower is never plain green."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.analysis.models.labels import describe_status
+from compileboard.app.analysis.runs.states import describe_recorded_state
+from compileboard.app.queries.fleet.runs import get_run
+from compileboard.app.queries.run.models import ExperimentResult
+from compileboard.collectors.store.rollups.results import fill
+from tests.unit.app.seed import add_distinct_break, add_run, insert
+
+
+@pytest.mark.parametrize(
+    ("state", "totals", "word", "kind", "problems"),
+    [
+        ("finished", {}, "finished", "good", ()),
+        ("finished", {"failure_count": 1}, "finished", "warn", ("1 failure",)),
+        ("finished", {"failure_count": 1, "runtime_failure_count": 2}, "finished", "warn", ("3 failures",)),
+        ("finished", {"failed_result_count": 2}, "finished", "warn", ("2 results failed",)),
+        ("killed", {"failure_count": 2}, "killed", "bad", ("2 failures",)),
+        ("imported", {"failure_count": 1}, "imported", "quiet", ("1 failure",)),
+    ],
+)
+def test_state_names_what_failed_in_a_run(
+    client: FlaskClient, store: sqlite3.Connection, state: str, totals: Any, word: str, kind: str, problems: Any
+) -> None:
+    add_run(store, "R1", state=state, totals=totals)
+    run = get_run(store, "R1")
+    assert run is not None
+    assert describe_recorded_state(run) == (word, kind, describe_recorded_state(run).explanation, problems)
+    for page in ("/", "/runs", "/runs/R1"):
+        text = client.get(page).text
+        assert all(f'<span class="badge badge--bad">{problem}</span>' in text for problem in problems), page
+
+
+@pytest.mark.parametrize(
+    ("speedup", "high", "kind"),
+    [
+        (0.577, 0.6, "warn"),
+        (0.9, 1.1, "good"),
+        (0.9, None, "warn"),
+        (0.97, None, "good"),
+        (1.4, 1.5, "good"),
+        (None, None, "good"),
+    ],
+)
+def test_measured_model_that_is_slower_is_not_green(speedup: float | None, high: float | None, kind: str) -> None:
+    values = {"status": "measured", "reason": None, "speedup": speedup, "speedup_low": None, "speedup_high": high}
+    assert describe_status(fill(ExperimentResult, values)).kind == kind
+
+
+def test_a_run_of_results_alone_counts_nothing(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1", torch_version=None, totals={"result_count": 3, "graph_break_count": 2, "process_count": 1})
+    data = client.get("/api/v1/runs/R1").json["data"]  # type: ignore[index]
+    assert {name: data[name] for name in ("graph_break_count", "compile_count", "recompile_count", "compile_us")} == {
+        "graph_break_count": 2,
+        "compile_count": None,
+        "recompile_count": None,
+        "compile_us": None,
+    }
+    row = client.get("/runs").text.partition("<tbody>")[2]
+    assert row.count("not recorded") >= 3 and "0 µs" not in row
+
+
+def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    totals = {"result_count": 3, "failed_result_count": 2, "process_count": 2}
+    add_run(store, "R1", torch_version=None, source="import", gpu_name=None, gpu_count=0, totals=totals)
+    times = {"started_us": 1, "last_seen_us": 1, "last_sequence": -1}
+    insert(store, "processes", id="a" * 32, run_id="R1", **times, capabilities="{}", environment="{}")
+    for tab in ("compiles", "breaks", "recompiles", "failures", "caches", "processes"):
+        text = client.get(f"/runs/R1?tab={tab}").text
+        assert "<h2>Not recorded</h2>" in text and "A file of results says nothing of" in text, tab
+        assert "tabs__count" not in text, tab
+    assert "2 results failed</a>" in client.get("/runs/R1?tab=failures").text
+    assert "No GPU was visible" not in client.get("/runs/R1?tab=environment").text
+    assert client.get("/api/v1/runs/R1").json["data"]["process_count"] is None  # type: ignore[index]
+    report = client.get("/runs/R1/report.html").text
+    for claim in (
+        "Nothing was compiled",
+        "No process was observed",
+        "compiled whole",
+        "No cache was",
+        "None: no call",
+        "#processes",
+    ):
+        assert claim not in report, claim
+    assert "Nothing was compiled" not in client.get("/runs/R1/report.md").text
+
+
+def test_the_failures_badge_is_the_number_of_cards(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
+    runs = recorded_reader.execute("select run_id, count(*) as count from failures group by run_id").fetchall()
+    assert runs
+    for run in runs:
+        page = recorded_client.get(f"/runs/{run['run_id']}?tab=failures").text
+        badge = re.search(r'Failures <span class="tabs__count">(\d+)</span>', page)
+        assert badge is not None and int(badge[1]) == page.count('id="failure-') == run["count"]
+
+
+def test_what_to_do_names_everything(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1", totals={"compile_count": 1, "graph_break_count": 7})
+    for n in range(7):
+        distinct_id = add_distinct_break(store, f"reason {n}")
+        insert(store, "run_breaks", run_id="R1", distinct_id=distinct_id, break_count=1, compile_us=100 - n)
+    page = client.get("/runs/R1").text
+    assert "<summary>2 more</summary>" in page
+    assert all(f"Graph break: reason {n}" in page for n in range(7))
+    assert len(client.get("/api/v1/runs/R1").json["data"]["findings"]) == 7  # type: ignore[index]

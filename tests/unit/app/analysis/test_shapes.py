@@ -1,0 +1,160 @@
+"""Symbolic shapes as torch 2.13 recorded them of tests/data/trace/record_shapes.py, in words and with what to do."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
+from compileboard.app.queries.run.shapes import ShapeCompile, SymbolRecord, list_lines, list_shape_compiles
+from compileboard.collectors.store.codec import pack
+from tests.unit.app.recorded import MARKUP, RUN, record_run
+
+
+@pytest.fixture
+def run_id(explored_reader: sqlite3.Connection) -> str:
+    return str(explored_reader.execute("select id from runs where name = 'torch2.13-shapes'").fetchone()[0])
+
+
+@pytest.fixture
+def views(explored_client: FlaskClient, run_id: str) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in explored_client.get(f"/api/v1/runs/{run_id}/shapes").json["data"]:
+        found.setdefault(row["function"], []).append(row)
+    return found
+
+
+def symbol(row: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(it for it in row["symbols"] if it["symbol"] == name)
+
+
+def test_a_branch_on_a_size_is_a_condition_with_the_bounds_that_avoid_it(
+    views: dict[str, list[dict[str, Any]]],
+) -> None:
+    it = symbol(views["branch"][0], "s77")
+    assert (it["source"], it["value"]) == ("x.size()[0]", "8")
+    assert [(guard["words"], guard["source_line"]) for guard in it["guards"]] == [
+        ("s77 must be at most 10", "if x.shape[0] > 10:")
+    ]
+    assert "torch._dynamo.mark_dynamic(x, 0, min=2, max=10)" in it["advice"][0]
+
+
+@pytest.mark.parametrize(("function", "value"), [("specialize", "8"), ("as_range", "5"), ("add_fixed", "6")])
+def test_what_fixed_a_size_is_named_with_its_line(
+    views: dict[str, list[dict[str, Any]]], function: str, value: str
+) -> None:
+    fixed = symbol(views[function][0], "s77")
+    assert [it["value"] for it in fixed["specialized"]] == [value]
+    assert fixed["specialized"][0]["words"] == "conditions left one value"
+    assert fixed["specialized"][0]["line"] is not None
+    assert f"compiled in as {value}" in fixed["advice"][0]
+    assert "mark_dynamic on it raises" in fixed["advice"][0]
+
+
+def test_duck_shapes_and_0_and_1_are_named(views: dict[str, list[dict[str, Any]]]) -> None:
+    it = symbol(views["add"][0], "s77")
+    assert it["same"] == ["l_x_.size()[0]", "l_y_.size()[0]"]
+    assert "use_duck_shape = False" in it["advice"][0]
+    assert symbol(views["pairs"][0], "s77")["same"] == []
+    one = next(row for row in views["plain"] if row["fixed"])
+    assert one["fixed"] == [{"name": "l_x_", "dim": 0, "size": 1}]
+
+
+def test_an_unbacked_symbol_is_told_apart_and_a_check_is_no_fault(views: dict[str, list[dict[str, Any]]]) -> None:
+    checked = symbol(views["nonzero_checked"][0], "u0")
+    assert checked["is_unbacked"]
+    assert checked["guards"][0]["source_line"] == "torch._check(i.size(0) >= 2)"
+    assert "torch._check(condition)" in checked["advice"][0]
+    assert symbol(views["item"][0], "s57")["advice"] == []
+
+
+def test_a_view_asks_for_a_multiple(views: dict[str, list[dict[str, Any]]]) -> None:
+    words = [it["words"] for it in symbol(views["view_of"][0], "s77")["guards"]]
+    assert "s77 must be a multiple of 4" in words
+    assert any("pad to such a multiple" in it for it in symbol(views["view_of"][0], "s77")["advice"])
+
+
+def test_the_page_names_the_lines_that_cause_most(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection, run_id: str
+) -> None:
+    page = explored_client.get(f"/runs/{run_id}/shapes?limit=100").text
+    assert list_lines(explored_reader, run_id)[0].source_line == "return x.view(4, -1)"
+    for text in (
+        "Lines that cause most shape guards",
+        "compiled in as 8",
+        "duck shape",
+        "0 and 1 are compiled in",
+        "unbacked",
+    ):
+        assert text in page
+
+
+def test_pages_of_compiles_lose_none(explored_reader: sqlite3.Connection, run_id: str) -> None:
+    whole = [it.key for it in list_shape_compiles(explored_reader, run_id, limit=100).rows]
+    seen, cursor = [], None
+    while True:
+        page = list_shape_compiles(explored_reader, run_id, cursor, 3)
+        seen += [it.key for it in page.rows]
+        cursor = page.next
+        if cursor is None:
+            break
+    assert seen == whole
+    assert len(whole) > 10
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("Eq(s0, 8)", "s0 must be 8"),
+        ("Ne(s0, 1)", "s0 must not be 1"),
+        ("Eq(s0, s1)", "s0 must be equal to s1"),
+        ("Eq(Mod(s0, 4), 0)", "s0 must be a multiple of 4"),
+        ("Ne(Mod(s0*s1, 4), 0)", "s0*s1 must not be a multiple of 4"),
+        ("s0 < 10", "s0 must be less than 10"),
+        ("8192*s27 <= 2147483647", "8192*s27 must fit a 32-bit index"),
+        ("s0 <= s1", "s0 <= s1 must hold"),
+        ("", " must hold"),
+    ],
+)
+def test_conditions_in_words(expression: str, words: str) -> None:
+    assert describe_guard(expression) == words
+
+
+def test_ranges_and_reasons_in_words() -> None:
+    assert describe_range("[2, int_oo]") == "2 and up"
+    assert describe_range("[-int_oo, int_oo]") == "any value"
+    assert describe_range("[2, 64]") == "2 to 64"
+    assert describe_range(None) is None
+    assert describe_reason("something new") == "something new"
+
+
+def test_torchs_own_conditions_ask_for_nothing() -> None:
+    record = SymbolRecord(1, "guarded", None, "s0 <= 99", None, None, None, "<string>", 6, None, ())
+    made = SymbolRecord(2, "created", "s0", None, "8", "[2, int_oo]", "L['x'].size()[0]", "m.py", 3, "f(x)", ())
+    view = build_shapes(ShapeCompile(1, "0/0", None, "f", "m.py", "compiled", 402, (made, record), {}))
+    assert view.symbols[0].advice == ()
+    assert [it.words for it in view.symbols[0].guards] == ["s0 must be at most 99"]
+    assert view.cut_count == 400
+
+
+def test_a_run_without_symbols_says_why_and_hostile_text_stays_text(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    record_run(store)
+    assert "No symbolic shapes" in client.get(f"/runs/{RUN}/shapes").text
+    key = store.execute("select min(id) from compiles").fetchone()[0]
+    for n, kind in enumerate(("created", "guarded", "specialized")):
+        store.execute(
+            "insert into symbols (run_id, process_id, sequence, compile_key, kind, symbol, expression, source, file,"
+            " source_line, value, detail, time_us) values (?, 'p', ?, ?, ?, 's0', ?, ?, ?, ?, ?, ?, 1)",
+            (RUN, n, key, kind, f"s0 {MARKUP}", MARKUP, MARKUP, MARKUP, MARKUP, pack(json.dumps({"user_stack": [3]}))),
+        )
+    store.execute("update runs set heartbeat_us = heartbeat_us + 1")  # as the recorder does that writes so
+    store.commit()
+    page = client.get(f"/runs/{RUN}/shapes").text
+    assert MARKUP not in page
+    assert "&lt;b onclick=x&gt;" in page

@@ -1,0 +1,169 @@
+"""The API's lists over recorded runs: every row once, whole, and as many as the run's totals say."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app import create_app
+from compileboard.app.api.operations import OPERATIONS
+from compileboard.app.api.parameters import PARAMETERS
+from compileboard.app.queries.run import run as run_pages
+from compileboard.app.settings import Settings
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.baselines import save_baseline
+from tests.tools.make_db import DATA
+from tests.tools.make_db import main as make_db
+from tests.unit.app.benched import RUNS as BENCH_RUNS
+from tests.unit.app.benched import bench_suite
+from tests.unit.app.deleted import delete_and_audit
+from tests.unit.app.explored import LOGS as WHOLE_LOGS
+from tests.unit.app.explored import explore
+from tests.unit.app.recorded import RUN, record_run
+from tests.unit.app.series_changes import keep_one_of_each
+
+LOGS = ("torch2.11-cuda-hf_Bert_train", "torch2.11-cuda-zoo_recompiles", "torch2.13-breaks")
+LISTS = [it for it in OPERATIONS if it.is_list]
+SORTS = [
+    (it.path, order) for it in LISTS for key in it.parameters if "sort" in key for order in PARAMETERS[key][2]["enum"]
+]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("store") / "runs.db"
+    make_db([str(path), *(str(DATA / "trace" / f"{name}.log.xz") for name in LOGS)])
+    with closing(open_writer(path)) as connection:
+        record_run(connection)
+        bench_suite(connection)
+        for name in ("first", "second", "third"):
+            save_baseline(connection, name, {}, run_id=BENCH_RUNS[0])
+        keep_one_of_each(connection)
+        delete_and_audit(connection)
+    explore(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def client(recorded: Path) -> FlaskClient:
+    return create_app(Settings(db=str(recorded))).test_client()
+
+
+@pytest.fixture(scope="module")
+def reader(recorded: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_reader(recorded)) as connection:
+        yield connection
+
+
+def read_all(client: FlaskClient, path: str, **query: Any) -> list[dict[str, Any]]:
+    """Follow a list to its end."""
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        answer = client.get(f"/api/v1{path}", query_string=query | ({"cursor": cursor} if cursor else {})).json
+        assert answer["ok"], answer
+        found += answer["data"]
+        cursor = answer["next"]
+        if cursor is None:
+            return found
+        assert len(answer["data"]) == query.get("limit", 100)
+
+
+def list_paths(client: FlaskClient, path: str) -> list[str]:
+    runs = [run["id"] for run in read_all(client, "/runs")] if "<run_id>" in path else [""]
+    return [path.replace("<run_id>", run).replace("<distinct_id>", "1").replace("<cause_id>", "1") for run in runs]
+
+
+@pytest.mark.parametrize("path", [it.path for it in LISTS if it.path != "/imports"])  # of this server, not the database
+def test_pages_of_any_size_have_every_row_once(client: FlaskClient, path: str) -> None:
+    seen = 0
+    for one in list_paths(client, path):
+        whole = read_all(client, one, limit=1000)
+        assert read_all(client, one, limit=1) == whole
+        assert read_all(client, one, limit=7) == whole
+        keys = Counter(json.dumps(row, sort_keys=True) for row in whole)
+        assert not keys or max(keys.values()) == 1
+        seen += len(whole)
+    assert seen > 0
+
+
+@pytest.mark.parametrize(("path", "sort"), SORTS)
+def test_pages_of_every_order_have_every_row_once(client: FlaskClient, path: str, sort: str) -> None:
+    for one in list_paths(client, path):
+        whole = read_all(client, one, limit=1000, sort=sort)
+        assert read_all(client, one, limit=7, sort=sort) == whole
+        assert len({row["id"] for row in whole}) == len(whole) == len(read_all(client, one, limit=1000))
+
+
+def test_lists_are_as_long_as_the_totals_say(client: FlaskClient) -> None:
+    lists = {"compiles": "compile", "compilations": "record", "graph_breaks": "graph_break", "processes": "process"}
+    lists |= {"recompiles": "recompile", "recompile_limits": "recompile_limit", "cudagraph_skips": "cudagraph_skip"}
+    runs = read_all(client, "/runs")
+    assert len(runs) == len(LOGS) + 1 + len(BENCH_RUNS) + len(WHOLE_LOGS) + 1  # and the one of two ranks
+    for run in runs:
+        for name, count in lists.items():
+            assert len(read_all(client, f"/runs/{run['id']}/{name}")) == run[f"{count}_count"], (run["name"], name)
+        results = Counter(row["result"] for row in read_all(client, f"/runs/{run['id']}/cache_lookups"))
+        assert [results[it] for it in ("hit", "miss", "bypass")] == [
+            run[f"cache_{it}_count"] for it in ("hit", "miss", "bypass")
+        ]
+
+
+def test_sums_of_rows_are_the_totals(client: FlaskClient) -> None:
+    for run in read_all(client, "/runs"):
+        path = f"/runs/{run['id']}"
+        records = read_all(client, f"{path}/compilations")
+        assert sum(it["duration_us"] or 0 for it in records if it["kind"] != "runtime") == (run["compile_us"] or 0)
+        assert sum(it["restart_count"] for it in records) == run["restart_count"]
+        compiles = read_all(client, f"{path}/compiles")
+        assert sum(it["total_us"] or 0 for it in compiles) == (run["compile_us"] or 0)
+        assert sum(it["total_us"] or 0 for it in compiles if it["recompiled_from"]) == (run["recompile_us"] or 0)
+        assert sum(it["outcome"] == "failed" for it in compiles) == run["failure_count"]
+        distinct = read_all(client, f"{path}/distinct_graph_breaks")
+        assert sum(it["break_count"] for it in distinct) == run["graph_break_count"]
+        causes = read_all(client, f"{path}/recompile_causes")
+        assert sum(it["recompile_count"] for it in causes) == run["recompile_count"]
+
+
+def test_sums_over_runs_are_the_sums_of_the_runs(client: FlaskClient) -> None:
+    runs = read_all(client, "/runs")
+    totals = client.get("/api/v1/overview").json["data"]["totals"]
+    for name in ("compile_count", "recompile_count", "graph_break_count", "failure_count", "compile_us"):
+        assert totals[name] == sum(run[name] or 0 for run in runs)
+    breaks = client.get("/api/v1/graph_breaks/trends").json["data"]["summary"]
+    assert breaks["break_count"] == sum(it["break_count"] for it in read_all(client, "/graph_breaks", limit=5))
+    assert breaks["break_count"] == totals["graph_break_count"]
+    causes = client.get("/api/v1/recompiles/trends").json["data"]["summary"]
+    assert causes["recompile_count"] == totals["recompile_count"]
+
+
+def test_a_record_has_every_metric_under_its_own_name(client: FlaskClient, reader: sqlite3.Connection) -> None:
+    rows = [row for run in read_all(client, "/runs") for row in read_all(client, f"/runs/{run['id']}/compilations")]
+    checked = 0
+    for row in rows:
+        found = reader.execute(
+            "select body from events where process_id = :process_id and sequence = :sequence", row
+        ).fetchone()
+        metrics = json.loads(unpack(found["body"]))["metrics"]
+        assert {name: row[name] for name in metrics} == metrics
+        checked += len(metrics)
+    assert checked > 50 * len(LOGS)
+
+
+PLANS = [run_pages.PROCESS_PAGE_SQL, run_pages.CAUSES_SQL, run_pages.LIMITS_SQL, run_pages.NOTES_SQL]
+
+
+@pytest.mark.parametrize("sql", PLANS)
+def test_queries_of_a_run_scan_no_table_and_sort_little(reader: sqlite3.Connection, sql: str) -> None:
+    values = {"run_id": RUN, "after_us": 0, "after_id": 0, "limit": 5}
+    steps = [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
+    assert [step for step in steps if step.startswith("SCAN")] == []

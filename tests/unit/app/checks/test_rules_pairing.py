@@ -1,0 +1,91 @@
+"""What is compared with what: names that tell configurations apart, and models known to be flaky."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compileboard.app.checks.decision import compare
+from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, RuleOptions, Side
+from compileboard.app.checks.rules.pairing import Ambiguous, pair
+from compileboard.app.checks.sides import choose, dump_baseline, load_baseline
+from compileboard.app.checks.tables import list_flaky
+
+SERIES = {
+    "suite": "s",
+    "mode": "inference",
+    "dtype": "float32",
+    "device": "cpu",
+    "backend": "inductor",
+    "dynamic": False,
+}
+
+
+def _row(name: str, cells: dict[str, Any] | None = None, **series: Any) -> RuleInput:
+    told = {**SERIES, "world_size": 1, "batch_size": 8, "hardware": "CPU", **series}
+    return RuleInput(name, cells or {"accuracy": "pass"}, told, "/".join(map(str, (name, *told.values()))))
+
+
+def _names(side: Side) -> list[str]:
+    return [row.name for row in side.rows]
+
+
+def test_one_configuration_goes_by_the_models_name() -> None:
+    one, two = pair(Side("a", (_row("m"), _row("n"))), Side("b", (_row("m", batch_size=32),)))
+    assert (_names(one), _names(two)) == (["m", "n"], ["m"])
+
+
+def test_configurations_are_told_apart_by_what_differs() -> None:
+    one, two = pair(Side("a", (_row("m"), _row("m", mode="training"))), Side("b", (_row("m", dynamic=True),)))
+    assert _names(one) == ["m (inference, static)", "m (training, static)"]
+    assert _names(two) == ["m (inference, dynamic)"]
+
+
+def test_batch_sizes_tell_twins_apart_where_both_sides_say_them() -> None:
+    one, two = pair(Side("a", (_row("m"), _row("m", batch_size=32))), Side("b", (_row("m"),)))
+    assert (_names(one), _names(two)) == (["m (batch size 8)", "m (batch size 32)"], ["m (batch size 8)"])
+
+
+def test_a_csv_cannot_tell_configurations_apart() -> None:
+    run = Side("run A", (_row("m"), _row("m", mode="training")))
+    expected = Side("x.csv", (RuleInput("m", {"accuracy": "pass"}),))
+    with pytest.raises(Ambiguous, match=r"run A has 2 results of m \(s, inference.*choose by suite, mode"):
+        pair(run, expected)
+    chosen = choose(run, {"mode": "training"}, ())
+    assert _names(pair(chosen, choose(expected, {"mode": "training"}, ()))[0]) == ["m"]
+
+
+def test_breaks_follow_their_models_name() -> None:
+    rows = (_row("m"), _row("m", mode="training"))
+    breaks = (
+        RuleDistinct("x", rows[0].key, "why", 1),
+        RuleDistinct("x", rows[1].key, "why", 2),
+        RuleDistinct("x", "filtered", "", 1),
+    )
+    one, _two = pair(Side("a", rows, breaks=(*breaks, RuleDistinct("y", None, "", 1))), Side("b", rows))
+    assert [it.model for it in one.breaks or ()] == ["m (inference)", "m (training)", None]
+
+
+def test_flaky_models_are_known_by_name_whatever_their_configuration() -> None:
+    flaky = next(iter(list_flaky()))
+    run = Side("a", (_row(flaky, {"accuracy": "fail_accuracy"}), _row(flaky, {"accuracy": "pass"}, mode="training")))
+    before = Side("b", (_row(flaky), _row(flaky, mode="training")))
+    report = compare(run, before, ["accuracy"], RuleOptions(flaky=list_flaky()))
+    assert report.rules[0].counts == {"PASS": 1, "FAIL_BUT_FLAKY": 1} and report.exit_code == 0
+
+
+@given(
+    st.dictionaries(st.text(), st.one_of(st.none(), st.integers(), st.floats(allow_nan=False), st.text())), st.text()
+)
+def test_what_a_baseline_keeps_is_read_back(cells: dict[str, Any], name: str) -> None:
+    side = Side(
+        "a",
+        (RuleInput(name, cells, {"dynamic": True}, "k"),),
+        (RuleDistinct("x", None, "why", 1),),
+        None,
+        {"torch": "2"},
+    )
+    assert load_baseline(dump_baseline(side), "a") == side

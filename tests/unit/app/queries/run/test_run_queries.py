@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
+from compileboard.app.queries.run import run as run_detail
+from tests.unit.app.recorded import MARKUP, PROCESS, RUN, START_US, record_run
+
+BIG_TABLES = ("compiles", "compilations", "graph_breaks", "recompiles", "guard_failures", "events", "cache_lookups")
+
+
+@pytest.fixture(autouse=True)
+def run(store: sqlite3.Connection) -> None:
+    record_run(store)
+
+
+def test_get_run_has_tags_facts_and_totals(reader: sqlite3.Connection) -> None:
+    detail = run_detail.get_run(reader, RUN)
+    assert detail is not None
+    assert (detail.run.compile_count, detail.run.recompile_count, detail.run.graph_break_count) == (4, 2, 1)
+    assert detail.fact("host", "name") == "box"
+    assert detail.fact("host", "name", "more") is None
+    assert run_detail.get_run(reader, "none") is None
+
+
+def test_list_compiles_pages_through_every_compile_in_every_order(reader: sqlite3.Connection) -> None:
+    for sort in [*compiles.ORDERS, *(f"{order}.asc" for order in compiles.ORDERS)]:
+        found: list[int] = []
+        cursor = None
+        while True:
+            page = compiles.list_compiles(reader, RUN, sort=sort, cursor=cursor, limit=1)
+            found += [row.id for row in page.rows]
+            cursor = page.next
+            if cursor is None:
+                break
+        assert len(found) == len(set(found)) == 4, sort
+
+
+def test_list_compiles_filters(reader: sqlite3.Connection) -> None:
+    def names(**wanted: object) -> list[str]:
+        wanted_filter = compiles.CompileFilter(**wanted)  # type: ignore[arg-type]
+        assert compiles.count_compiles(reader, RUN, wanted_filter) == len(
+            compiles.list_compiles(reader, RUN, wanted_filter).rows
+        )
+        return [row.compile_id for row in compiles.list_compiles(reader, RUN, wanted_filter).rows]
+
+    assert names(outcome="failed") == ["1/0"]
+    assert names(recompiled=True) == ["0/1", "0/2"]
+    assert names(text="G") == ["1/0"]
+    with pytest.raises(FilterError, match="sort"):
+        compiles.list_compiles(reader, RUN, sort="color")
+    with pytest.raises(FilterError, match="outcome"):
+        names(outcome="great")
+
+
+def test_phases_of_a_compile_keep_runtime_records_apart(reader: sqlite3.Connection) -> None:
+    first = compiles.list_compiles(reader, RUN).rows[0]
+    assert (first.total_us, first.duration_us) == (300_000, 200_000)
+    assert first.phases.dynamo_us == 200_000
+    assert first.phases.first_calls_us == 40_000
+    second = compiles.list_compiles(reader, RUN).rows[1]
+    assert second.phases.first_calls_us is None
+
+
+def test_list_compilations_has_every_metric_under_its_own_name(reader: sqlite3.Connection) -> None:
+    first = compiles.list_compilations(reader, RUN, limit=4)
+    second = compiles.list_compilations(reader, RUN, first.next, 4)
+    records = [*first.rows, *second.rows]
+    assert [it.kind for it in records] == ["forward", "backward", "runtime", "forward", "forward", "forward"]
+    assert records[0].metrics["guard_count"] == 12
+    assert sum(it.duration_us or 0 for it in records if it.kind != "runtime") == 506_000
+
+
+def test_a_compile_has_its_start_and_its_chain(reader: sqlite3.Connection) -> None:
+    rows = {row.compile_id: row for row in compiles.list_compiles(reader, RUN).rows}
+    first = rows["0/0"]
+    start = compiles.get_start(reader, first, compiles.list_records(reader, first.id))
+    assert trace_files.list_stack(start)[0]["code"] == "f(x)"
+    chain = compiles.list_chain(reader, PROCESS, 0, 0)
+    assert [(it.compile_id, it.outcome) for it in chain] == [
+        ("0/0", "compiled"),
+        ("0/1", "compiled"),
+        ("0/2", "recompile_limit"),
+    ]
+    assert compiles.get_compile(reader, "other", first.id) is None
+
+
+def test_graph_breaks_one_by_one_and_distinct_agree(reader: sqlite3.Connection) -> None:
+    one = graph_breaks.list_graph_breaks(reader, RUN).rows[0]
+    assert (one.gb_id, one.hints, one.outcome) == ("GB0059", (f"Avoid {MARKUP}",), "resumed")
+    assert one.compile_us == 300_000
+    distinct = graph_breaks.list_distinct_breaks(reader, RUN).rows[0]
+    assert (distinct.break_count, distinct.outcomes, distinct.compile_us) == (1, {"resumed": 1}, 300_000)
+    assert graph_breaks.list_graph_breaks(reader, RUN, distinct_id=distinct.distinct_id + 1).rows == ()
+
+
+def test_recompiles_have_the_guards_of_every_cache_entry(reader: sqlite3.Connection) -> None:
+    rows = recompiles.list_recompiles(reader, RUN).rows
+    assert [[guard.cache_entry for guard in row.guards] for row in rows] == [["0/0"], ["0/1", "0/0"]]
+    chain = recompiles.list_chains(reader, RUN).rows[0]
+    assert (chain.function, chain.recompile_count, chain.limit_count) == ("f", 2, 1)
+    limit = recompiles.list_limit_hits(reader, RUN)[0]
+    assert (limit.function, limit.fail_reason) == ("f", "limit reached")
+    cause = recompiles.list_causes(reader, RUN)[0]
+    assert (cause.recompile_count, cause.guard_failure_count, cause.compile_us) == (2, 3, 201_000)
+
+
+def test_failures_caches_skips_and_notes_are_listed(reader: sqlite3.Connection) -> None:
+    failure = failures.list_failures(reader, RUN).rows[0]
+    assert (failure.outcome, failure.function, failure.text) == ("failed", "g", f"Traceback {MARKUP}")
+    assert [(it.error_type, it.compile_count) for it in failures.count_failed(reader, RUN)] == [
+        ("BackendCompilerFailed", 1)
+    ]
+    results = {(it.cache, it.result): it for it in failures.count_cache_results(reader, RUN)}
+    assert results["fx_graph", "hit"].time_saved_us == 900_000
+    assert len(failures.list_cache_lookups(reader, RUN, limit=1).rows) == 1
+    assert failures.list_cudagraph_skips(reader, RUN).rows[0].function == "f"
+    assert trace_files.list_notes(reader, RUN)[0].name == f"artifact:{MARKUP}"
+
+
+def test_configuration_texts_belong_to_their_run(reader: sqlite3.Connection) -> None:
+    uses = run_detail.list_configs(reader, RUN)
+    assert [(it.kind, it.config_hash) for it in uses] == [("changed", "cafe02"), ("dynamo", "cafe01")]
+    text = run_detail.get_config(reader, RUN, "cafe01")
+    assert text is not None and text.values["recompile_limit"] == 2
+    assert run_detail.get_config(reader, "other", "cafe01") is None
+
+
+def test_a_damaged_event_shows_what_the_columns_have(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    store.execute("update events set body = x'02ff' where kind = 'graph_broke'")
+    one = graph_breaks.list_graph_breaks(reader, RUN).rows[0]
+    assert (one.gb_id, one.text, one.stack) == ("GB0059", "", ())
+
+
+def _plan(reader: sqlite3.Connection, sql: str) -> list[str]:
+    names = {"run_id": RUN, "limit": 5, "after_us": 0, "after_id": 0, "after_key": START_US}
+    others = ("outcome", "text", "recompiled", "distinct_id", "key", "process_id", "generation", "frame_id", "sequence")
+    values = dict.fromkeys((*others, "ending", "artifact")) | {f"key{n}": n for n in range(3)} | names
+    return [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *(compiles.compiles_sql(order, up, True) for order in compiles.ORDERS for up in (True, False)),
+        compiles.phases_sql(3),
+        compiles.RUN_COMPILATIONS_SQL,
+        compiles.COMPILE_RECORDS_SQL,
+        compiles.CHAIN_SQL,
+        compiles.BEFORE_SQL,
+        compiles.AFTER_SQL,
+        compiles.PHASES_SQL,
+        compiles.OUTCOMES_SQL,
+        trace_files.BEFORE_SQL,
+        trace_files.NOTES_SQL,
+        graph_breaks.RUN_BREAKS_SQL,
+        graph_breaks.COMPILE_BREAKS_SQL,
+        graph_breaks.DISTINCT_SQL,
+        graph_breaks.OUTCOMES_SQL,
+        recompiles.RUN_RECOMPILES_SQL,
+        recompiles.CHAINS_SQL,
+        recompiles.CAUSES_SQL,
+        recompiles.LIMITS_SQL,
+        recompiles.keyed_sql("compile_key", 3),
+        recompiles.guards_sql(3),
+        failures.FAILURES_SQL,
+        failures.FAILED_SQL,
+        failures.LOOKUPS_SQL,
+        failures.SKIPS_SQL,
+        failures.CACHE_RESULTS_SQL,
+        failures.COMPILE_LOOKUPS_SQL,
+    ],
+)
+def test_run_queries_scan_no_table(reader: sqlite3.Connection, sql: str) -> None:
+    assert [step for step in _plan(reader, sql) if step.startswith("SCAN") and "CONSTANT" not in step] == []

@@ -1,0 +1,40 @@
+"""A break's and a recompile cause's page lead to the models that have it."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.queries.fleet.models import BREAKS_SQL, CAUSES_SQL, list_affected_models
+from tests.unit.app.benched import RUNS, bench_suite
+from tests.unit.app.plan import assert_no_scan
+
+
+@pytest.mark.parametrize(
+    ("sql", "kept", "count"),
+    [(BREAKS_SQL, "distinct_id from run_breaks", 2), (CAUSES_SQL, "cause_id from run_causes", 1)],
+)
+def test_a_model_is_listed_once_with_its_newest_speedup(
+    store: sqlite3.Connection, reader: sqlite3.Connection, sql: str, kept: str, count: int
+) -> None:
+    bench_suite(store)
+    (it,) = list_affected_models(reader, sql, reader.execute(f"select {kept}").fetchone()[0])
+    speedup = "select speedup from results join series on series.id = series_id where model = 'Breaky' and run_id = ?"
+    newest = reader.execute(f"{speedup} and experiment = 'performance'", (RUNS[-1],)).fetchone()[0]
+    assert (it.model, it.run_id, it.event_count, it.speedup) == ("Breaky", RUNS[-1], count, newest)
+    assert_no_scan(reader, sql, {"id": 1, "runs": 10})
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"), [("graph_breaks", "distinct_id from run_breaks"), ("recompiles", "cause_id from run_causes")]
+)
+def test_the_page_links_to_the_model(
+    client: FlaskClient, store: sqlite3.Connection, reader: sqlite3.Connection, path: str, kept: str
+) -> None:
+    bench_suite(store)
+    said = client.get(f"/{path}/{reader.execute(f'select {kept}').fetchone()[0]}").text
+    address = said.partition('href="/models/Breaky')[2].partition('"')[0].replace("&amp;", "&")
+    assert "Models affected" in said
+    assert client.get(f"/models/Breaky{address}").status_code == 200

@@ -1,0 +1,86 @@
+"""Ancestry and ranges of commits: nothing is claimed of a chain that is not whole."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from compileboard.app.analysis.run_cache import cached_ancestry
+from compileboard.app.queries import commits
+from compileboard.app.queries.commits import list_commit_range
+from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
+from tests.unit.app.plan import list_scans
+
+DAY_US = 86_400_000_000
+
+
+def add_chain(
+    store: sqlite3.Connection, count: int, *, name: str = "c", parent: str | None = None, day: int = 0
+) -> None:
+    before = [parent, *(f"{name}{n}" for n in range(count))]
+    rows = [StoredCommit(f"{name}{n}", before[n], (day + n) * DAY_US, "Ann", f"{name} {n}") for n in range(count)]
+    save_commits(store, rows)
+
+
+def test_a_range_is_what_came_after_base_newest_first(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    add_chain(store, 10)
+    found = list_commit_range(reader, "c3", "c7", limit=2)
+    assert [it.subject for it in found.commits] == ["c 7", "c 6"]
+    assert (found.count, found.known) == (4, True)
+    assert list_commit_range(reader, "c5", "c5").known
+
+
+@pytest.mark.parametrize("pair", [("c7", "c3"), ("gone", "c3"), ("c3", "gone"), ("side1", "c9"), ("c1", "late2")])
+def test_a_range_that_cannot_be_walked_is_not_known(
+    store: sqlite3.Connection, reader: sqlite3.Connection, pair: tuple[str, str]
+) -> None:
+    add_chain(store, 10)
+    add_chain(store, 2, name="side", parent="c4", day=5)
+    add_chain(store, 3, name="late", parent="never-told", day=90)
+    found = list_commit_range(reader, *pair)
+    assert (list(found.commits), found.count, found.known) == ([], 0, False)
+
+
+def test_a_base_that_only_its_child_names_is_enough(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    add_chain(store, 3, parent="base")
+    assert [it.hash for it in list_commit_range(reader, "base", "c2").commits] == ["c2", "c1", "c0"]
+
+
+def test_ancestry_is_of_the_time_between_those_that_are_asked_for(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
+    add_chain(store, 400)
+    found = cached_ancestry(reader, ["c350", "c300", "unknown", None])
+    assert {f"c{n}" for n in range(300, 351)} <= set(found)
+    assert {"c280", "c370", "unknown"}.isdisjoint(found)
+    assert found["c350"] == ("c349", 350 * DAY_US)
+    assert cached_ancestry(reader, []) == cached_ancestry(reader, ["unknown"]) == {}
+
+
+def test_ancestry_is_read_again_when_more_is_known(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    save_commits(store, [StoredCommit("c2", None, 2 * DAY_US, None, None)])
+    assert cached_ancestry(reader, ["c2"]) == {"c2": (None, 2 * DAY_US)}
+    save_commits(store, [StoredCommit("c2", "c1", 2 * DAY_US, None, None)])
+    assert cached_ancestry(reader, ["c2"])["c2"][0] == "c1"
+    save_commits(store, [StoredCommit("c1", None, DAY_US, None, None)])
+    assert set(cached_ancestry(reader, ["c2"])) == {"c1", "c2"}
+    assert cached_ancestry(reader, ["c2"]) is cached_ancestry(reader, ["c2"])
+
+
+def test_commits_that_are_their_own_ancestors_end_the_walk(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
+    save_commits(store, [StoredCommit("a", "b", 1, None, None), StoredCommit("b", "a", 1, None, None)])
+    assert set(cached_ancestry(reader, ["a"])) == {"a", "b"}
+    assert not list_commit_range(reader, "x", "a").known
+
+
+@pytest.mark.parametrize(
+    "sql", [commits.SPAN_SQL, commits.STATE_SQL, commits.ANCESTRY_SQL, commits.RANGE_SQL, commits.TIME_SQL]
+)
+def test_no_question_reads_all_commits(reader: sqlite3.Connection, sql: str) -> None:
+    values = {"hashes": "[]", "since_us": 0, "until_us": 1, "limit": 1, "base": "a", "new": "b", "hash": "a"}
+    plan = [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
+    assert any("USING PRIMARY KEY" in it or "commits_time (time_us>? AND time_us<?)" in it for it in plan), plan
+    assert list_scans(reader, sql, values) == set()

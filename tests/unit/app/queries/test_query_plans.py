@@ -1,0 +1,71 @@
+"""No page reads a table of events from end to end: what a page asks SQLite is asked again with `explain query plan`."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.collectors.store import connection as connect
+from tests.unit.app.benched import bench_suite
+from tests.unit.app.pages import list_benched, list_explored, list_pages
+from tests.unit.app.plan import BIG, assert_no_scan, list_scans
+from tests.unit.app.series_changes import keep_one_of_each
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the statements that SQLite runs for pages, with their values."""
+    statements: list[str] = []
+    really_open = connect.open_reader
+
+    def open_and_listen(path: str) -> sqlite3.Connection:
+        connection = really_open(path)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(connect, "open_reader", open_and_listen)
+    return statements
+
+
+@pytest.mark.parametrize("kind", list_pages)
+def test_page_scans_no_table_of_events(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection, ran: list[str], kind: str
+) -> None:
+    for page in list_pages[kind](recorded_reader):
+        check_plans(recorded_client, recorded_reader, ran, page)
+
+
+@pytest.mark.parametrize("kind", list_explored)
+def test_page_of_a_trace_log_scans_no_table_of_events(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection, ran: list[str], kind: str
+) -> None:
+    for page in list_explored[kind](explored_reader):
+        check_plans(explored_client, explored_reader, ran, page)
+
+
+@pytest.mark.parametrize("kind", list_benched)
+def test_page_of_results_scans_no_table_of_events(
+    client: FlaskClient, store: sqlite3.Connection, reader: sqlite3.Connection, ran: list[str], kind: str
+) -> None:
+    bench_suite(store)
+    keep_one_of_each(store)
+    for page in list_benched[kind](reader):
+        check_plans(client, reader, ran, page)
+
+
+def check_plans(client: FlaskClient, reader: sqlite3.Connection, ran: list[str], page: str) -> None:
+    """Ask for a page, then for the plan of every statement that it ran."""
+    ran.clear()
+    assert client.get(page).status_code == 200, page
+    statements = [sql for sql in ran if sql.lstrip().lower().startswith(("select", "with"))]
+    assert statements, page
+    for sql in statements:
+        assert_no_scan(reader, sql)
+
+
+def test_a_scan_is_noticed_under_any_name(recorded_reader: sqlite3.Connection) -> None:
+    for table in BIG:
+        assert list_scans(recorded_reader, f"select count(*) from {table} as x") == {table}
+        assert list_scans(recorded_reader, f"select count(*) from {table}") == {table}

@@ -1,0 +1,58 @@
+"""Benchmark results in the reports and in `export`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.unit.app.benched import HOSTILE, RUNS, bench_suite
+from tests.unit.app.web.test_hostile_text import _Seen
+
+
+@pytest.fixture(autouse=True)
+def suite(store: sqlite3.Connection) -> None:
+    bench_suite(store)
+
+
+def get(client: FlaskClient, rest: str) -> str:
+    answer = client.get(f"/runs/{RUNS[2]}/report.{rest}")
+    assert answer.status_code == 200
+    return answer.data.decode()
+
+
+def test_html_has_the_suite_what_failed_first_with_its_traceback(client: FlaskClient) -> None:
+    page = get(client, "html")
+    assert page.index("Hungry") < page.index("Breaky") < page.index("Bert4")
+    words = ("failed: out of memory", "no clear difference", "Tried to allocate 96.00 GiB.", "PyTorch HUD", "1.1152×")
+    assert [word for word in words if word not in page] == []
+    assert [tag for tag, attributes in _Seen(page).tags if "onclick" in attributes] == []
+    assert HOSTILE not in page
+
+
+def test_json_has_the_rows_and_what_each_experiment_said(client: FlaskClient) -> None:
+    report = json.loads(get(client, "json"))
+    assert len(report["results"]) == 11
+    breaky = next(it for it in report["measurements"] if it["model"] == "Breaky" and it["experiment"] == "performance")
+    assert len(breaky["repeats"]["eager"]) == 50
+    assert breaky["values"] == {"pct_ops": 98.5}
+    hungry = next(it for it in report["measurements"] if it["model"] == "Hungry")
+    assert (hungry["status"], hungry["speedup"]) == ("failed", None)
+    assert "96.00 GiB" in hungry["traceback"]
+
+
+def test_csv_has_a_row_a_model_and_nothing_where_nothing_was_measured(client: FlaskClient) -> None:
+    rows = {row["model"]: row for row in csv.DictReader(io.StringIO(get(client, "csv?table=results"), newline=""))}
+    assert len(rows) == 11
+    assert (rows["Hungry"]["reason"], rows["Hungry"]["speedup"], rows["Bert4"]["graph_breaks"]) == ("OOM", "", "0")
+
+
+def test_markdown_has_the_suite_in_words(client: FlaskClient) -> None:
+    text = get(client, "md")
+    assert "| PyTorch HUD | 45.5 %, 5/11 | 1.115× |" in text
+    assert "| Breaky | measured, slower; accuracy: pass | 0.587× | 0.578–0.596, slower | 2.47 s | 4 | 1 | 8 |" in text
+    assert "<b onclick" not in text

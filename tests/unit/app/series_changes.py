@@ -1,0 +1,124 @@
+"""Findings for tests, as detection gives them to the store."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+from compileboard.collectors.store.dashboard.series_changes import save_findings
+from tests.unit.app.benched import RUNS
+from tests.unit.app.seed import START_US
+
+DAY_US = 86_400_000_000
+BEFORE = {
+    "run_id": RUNS[0],
+    "name": "bench",
+    "started_us": START_US,
+    "commit": "a1b2c3d4" * 5,
+    "subject": "Cache the mask",
+    "torch": "2.11.0",
+}
+AFTER = BEFORE | {
+    "run_id": RUNS[1],
+    "started_us": START_US + DAY_US,
+    "commit": "e5f6a7b8" * 5,
+    "subject": "Print the shape",
+    "torch": "2.12.0",
+}
+EVIDENCE: dict[str, Any] = {
+    "before": BEFORE,
+    "after": AFTER,
+    "environment": [{"word": "torch", "before": "2.11.0", "now": "2.12.0"}],
+    "commits": {
+        "known": True,
+        "count": 2,
+        "listed": [
+            {"hash": "e5f6a7b8" * 5, "author": "Ada", "subject": "Print the shape", "time_us": START_US + DAY_US},
+            {"hash": "99887766" * 5, "author": "Kim", "subject": "Rename a file", "time_us": START_US + DAY_US // 2},
+        ],
+    },
+    "causes": [
+        {
+            "kind": "graph_break",
+            "word": "new",
+            "label": "call to print in Breaky.forward",
+            "before": 0,
+            "after": 2,
+            "break_id": 1,
+            "cause_id": None,
+        },
+        {"kind": "setting", "word": "changed", "label": "dynamic", "before": None, "after": None},
+    ],
+    "points": {"before": 12, "after": 4},
+}
+_FINDING: dict[str, Any] = {
+    "id": "f" * 16,
+    "kind": "step",
+    "subject": "model",
+    "suite": "bench_models",
+    "model": "Breaky",
+    "mode": "inference",
+    "dtype": "float32",
+    "device": "cuda",
+    "hardware": "NVIDIA H200",
+    "backend": "inductor",
+    "dynamic": 0,
+    "batch_size": 8,
+    "world_size": 1,
+    "branch": "main",
+    "metric": "speedup",
+    "direction": "worse",
+    "state": "confirmed",
+    "before_value": 0.65,
+    "after_value": 0.578,
+    "relative": -0.11,
+    "p_value": 1e-5,
+    "before_run_id": RUNS[0],
+    "first_run_id": RUNS[1],
+    "low_run_id": RUNS[1],
+    "high_run_id": RUNS[1],
+    "recovered_run_id": None,
+    "first_us": START_US + DAY_US,
+    "confirmed_us": START_US + 2 * DAY_US,
+}
+
+
+def make_finding(*, evidence: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Make a finding with some of it, or of its evidence, changed."""
+    return _FINDING | changes | {"evidence": json.dumps(EVIDENCE | (evidence or {}))}
+
+
+def keep(store: sqlite3.Connection, *found: dict[str, Any]) -> None:
+    """Keep findings as a finished detection does."""
+    save_findings(store, found, (), seen="{}", version=1, now_us=START_US + 3 * DAY_US)
+
+
+def keep_one_of_each(store: sqlite3.Connection) -> None:
+    """Keep a finding of every state, kind, direction, subject and handling that there is."""
+    suite = {"subject": "suite", "model": "", "batch_size": 0, "metric": "geomean_speedup"}
+    runs = {"subject": "runs", "model": "train", "suite": "", "metric": "recompile_count", "batch_size": 0}
+    runs |= {"mode": "", "dtype": "", "device": "", "backend": "", "world_size": 0}
+    later = {"first_run_id": RUNS[2], "before_run_id": RUNS[1], "first_us": START_US + 2 * DAY_US}
+    gone = {"after_value": None, "relative": None, "p_value": None}
+    nothing = {
+        "before": None,
+        "after": None,
+        "commits": {"known": False},
+        "environment": [],
+        "causes": [],
+        "points": {},
+    }
+    keep(
+        store,
+        make_finding(),
+        make_finding(id="better", direction="better", model="Bert4", relative=0.2, before_value=1.5, after_value=1.8),
+        make_finding(id="suspected", state="suspected", confirmed_us=None, model="GPT2x4", metric="abs_latency_ms"),
+        make_finding(id="drift", kind="drift", metric="compilation_latency_s", relative=0.1, before_value=2.0),
+        make_finding(id="fails", metric="passes", before_value=1.0, after_value=0.0, relative=-1.0, model="Resnet18"),
+        make_finding(id="changed", metric="unique_graphs", direction="changed", relative=None, before_value=0.0),
+        make_finding(id="suite", **suite, recovered_run_id=RUNS[2]),
+        make_finding(id="gone", kind="vanished", model="Sleeper", **gone, **later),
+        make_finding(id="runs", **runs, **later, evidence=nothing),
+        make_finding(id="withdrawn", state="withdrawn", model="Hungry", **later),
+    )

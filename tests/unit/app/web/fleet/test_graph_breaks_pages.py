@@ -1,0 +1,169 @@
+"""Graph breaks across runs: numbers agree with the rows, filters narrow, one break has its page."""
+
+from __future__ import annotations
+
+import html
+import re
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.queries.fleet import graph_breaks
+from compileboard.app.queries.fleet.graph_breaks import ORDERS, read_break_filter
+from compileboard.app.queries.fleet.scope import MOST_SLOTS, list_slots
+from tests.unit.app.seed import START_US, add_distinct_break, add_function, add_run, insert
+
+ALL = read_break_filter({})
+
+
+def _listed(client: FlaskClient, query: str = "") -> list[int]:
+    answer = client.get(f"/graph_breaks?{query}")
+    assert answer.status_code == 200
+    return [int(number) for number in re.findall(r'<td class="text"><a href="/graph_breaks/(\d+)"', answer.text)]
+
+
+def test_distinct_breaks_agree_with_their_events(recorded_reader: sqlite3.Connection) -> None:
+    page = graph_breaks.list_distinct_breaks(recorded_reader, ALL, limit=1000)
+    rows = recorded_reader.execute(
+        "select distinct_id, count(*), count(distinct run_id) from graph_breaks group by distinct_id"
+    )
+    assert {it.id: (it.break_count, it.run_count) for it in page.rows} == {key: (n, runs) for key, n, runs in rows}
+
+
+def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
+    page = graph_breaks.list_distinct_breaks(recorded_reader, ALL, limit=1000)
+    slots = list_slots(recorded_reader, ALL.runs)
+    summary, cells = graph_breaks.get_break_trends(recorded_reader, ALL, slots)
+    total = recorded_reader.execute("select count(*), count(distinct run_id) from graph_breaks").fetchone()
+    assert (summary.break_count, summary.run_count) == tuple(total)
+    assert summary.distinct_count == len(page.rows)
+    assert summary.compile_us == sum(it.compile_us for it in page.rows)
+    runs = [slot.run_count for slot in slots]
+    drawn = sum(value * count for line in cells.lines.values() for value, count in zip(line, runs))
+    assert drawn == pytest.approx(summary.break_count)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("way", ["", ".asc"])
+def test_pages_visit_every_break_once_in_order(recorded_reader: sqlite3.Connection, order: str, way: str) -> None:
+    whole = graph_breaks.list_distinct_breaks(recorded_reader, ALL, sort=order + way, limit=1000).rows
+    keys = [getattr(it, ORDERS[order]) for it in whole]
+    assert keys == sorted(keys, reverse=not way)
+    cursor, seen = None, []
+    while True:
+        page = graph_breaks.list_distinct_breaks(recorded_reader, ALL, sort=order + way, cursor=cursor, limit=7)
+        seen += [it.id for it in page.rows]
+        cursor = page.next
+        if cursor is None:
+            break
+    assert seen == [it.id for it in whole]
+
+
+@pytest.fixture
+def seeded(store: sqlite3.Connection) -> tuple[int, int]:
+    """Add two breaks: `print` in both runs, `100%_sure` in the newer one alone."""
+    one = add_function(store, "Model.forward", "model.py")
+    first = add_distinct_break(store, "print", one, gb_id="GB0059", gb_type="Builtin", source_line="print(x)")
+    second = add_distinct_break(store, "100%_sure", None)
+    for number, suite in enumerate(("a", "b")):
+        add_run(store, f"R{number}", suite=suite, started_us=START_US + number)
+        insert(store, "run_breaks", run_id=f"R{number}", distinct_id=first, break_count=3, compile_us=1000)
+    insert(store, "run_breaks", run_id="R1", distinct_id=second, break_count=1, compile_us=10)
+    return first, second
+
+
+@pytest.mark.parametrize(
+    ("query", "which"),
+    [
+        ("", (0, 1)),
+        ("q=PRINT(", (0,)),
+        ("q=100%25_", (1,)),
+        ("q=_", (1,)),
+        ("gb=gb0059", (0,)),
+        ("kind=Builtin", (0,)),
+        ("function=model.py:Model", (0,)),
+        ("suite=a", (0,)),
+        ("suite=b&sort=breaks.asc", (1, 0)),
+        ("suite=c", ()),
+        ("q=none", ()),
+    ],
+)
+def test_each_filter_lets_its_breaks_through(
+    client: FlaskClient, seeded: tuple[int, int], query: str, which: tuple[int, ...]
+) -> None:
+    assert _listed(client, query) == [seeded[number] for number in which]
+
+
+def test_a_filter_of_runs_counts_in_those_runs_alone(reader: sqlite3.Connection, seeded: tuple[int, int]) -> None:
+    for suite, count in (("a", 3), ("b", 3), (None, 6)):
+        wanted = read_break_filter({"suite": suite} if suite else {})
+        found = graph_breaks.list_distinct_breaks(reader, wanted).rows
+        assert {it.id: it.break_count for it in found}[seeded[0]] == count
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("sort=x", "sort: 'x' is not one of breaks"),
+        ("cursor=x", "cursor: "),
+        ("state=x", "state: 'x'"),
+        ("x=y", "x: there is no such filter"),
+        (f"gb={'x' * 201}", "gb: at most 200"),
+    ],
+)
+def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence: str) -> None:
+    answer = client.get(f"/graph_breaks?{query}")
+    assert answer.status_code == 400
+    assert sentence in html.unescape(answer.text)
+
+
+def test_one_break_has_its_runs_history_and_events(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
+    for it in graph_breaks.list_distinct_breaks(recorded_reader, ALL, limit=5).rows:
+        one = graph_breaks.get_distinct_break(recorded_reader, it.id)
+        assert one == it
+        runs = graph_breaks.list_affected(recorded_reader, graph_breaks.RUNS_SQL, it.id, limit=500).rows
+        assert sum(run.count for run in runs) == it.break_count
+        text = recorded_client.get(f"/graph_breaks/{it.id}").text
+        assert all(f"/runs/{run.id}" in text for run in runs)
+
+
+def test_history_has_a_zero_where_it_did_not_come(
+    reader: sqlite3.Connection, store: sqlite3.Connection, seeded: tuple[int, int]
+) -> None:
+    add_run(store, "R2", suite="b", started_us=START_US + 2)
+    history = graph_breaks.list_history(reader, graph_breaks.HISTORY_SQL, seeded[1])
+    assert [(point.run_id, point.count) for point in history] == [("R1", 1), ("R2", 0)]
+
+
+def test_a_break_whose_runs_are_gone_is_not_found(client: FlaskClient, seeded: tuple[int, int]) -> None:
+    assert client.get(f"/graph_breaks/{seeded[1]}").status_code == 200
+    assert client.post("/runs/R1/delete").status_code == 303
+    answer = client.get(f"/graph_breaks/{seeded[1]}")
+    assert answer.status_code == 404
+    assert "its runs may have been deleted" in answer.text
+
+
+def test_a_breaks_history_has_the_runs_without_a_suite_that_do_not_have_it(store: sqlite3.Connection) -> None:
+    distinct = add_distinct_break(store, "print")
+    for day, (name, suite, count) in enumerate([("a", None, 2), ("a", None, 0), ("b", None, 0), ("a", "nightly", 0)]):
+        add_run(store, f"R{day}", name=name, suite=suite, started_us=START_US + day)
+        if count:
+            insert(store, "run_breaks", run_id=f"R{day}", distinct_id=distinct, break_count=count, compile_us=1)
+    history = graph_breaks.list_history(store, graph_breaks.HISTORY_SQL, distinct)
+    assert [(it.run_id, it.count) for it in history] == [("R0", 2), ("R1", 0)], "the same name and no suite, no other"
+
+
+def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(store: sqlite3.Connection) -> None:
+    distinct = add_distinct_break(store, "print")
+    for number in range(2 * MOST_SLOTS):
+        add_run(store, f"R{number:03}", started_us=START_US + number)
+        if number < 3:  # 4 + 4 in the first two runs, 4 + 0 in the next two
+            insert(store, "run_breaks", run_id=f"R{number:03}", distinct_id=distinct, break_count=4, compile_us=1)
+    slots = list_slots(store, ALL.runs)
+    assert [slot.run_count for slot in slots] == [2] * MOST_SLOTS
+    _summary, cells = graph_breaks.get_break_trends(store, ALL, slots)
+    assert cells.line(distinct) == [4.0, 2.0] + [0.0] * (MOST_SLOTS - 2)
+    assert cells.kinds[0].line == cells.line(distinct)

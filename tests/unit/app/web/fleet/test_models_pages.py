@@ -1,0 +1,243 @@
+"""The Models page, a model's own page and a run's Results tab."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import orjson
+import plotly.graph_objects as go
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.analysis.models.series import split_series
+from compileboard.app.charts.base import MAX_CHART_BYTES
+from compileboard.app.charts.models import chart_history, chart_repeats
+from compileboard.app.queries.fleet.models import list_history
+from tests.unit.app.benched import ACCURACY, COMMAND, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
+from tests.unit.app.seed import add_run
+from tests.unit.app.web.test_hostile_text import _Seen
+
+
+@pytest.fixture
+def suite(store: sqlite3.Connection) -> None:
+    bench_suite(store)
+
+
+def text_of(client: FlaskClient, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, address
+    return " ".join(answer.text.split())
+
+
+@pytest.mark.usefixtures("suite")
+def test_models_shows_every_state_in_words_and_apart(client: FlaskClient) -> None:
+    page = text_of(client, "/models")
+    words = ("failed: out of memory", "failed: timed out", "does not run compiled", ">skipped<", ">not run<")
+    assert [
+        word for word in (*words, "needs torchvision", "not measured", "no clear difference") if word not in page
+    ] == []
+    assert 'class="number zero" data-label="Breaks">0<' in page
+    assert "6 measured, 3 failed, 1 skipped, 1 not run" in page
+    assert page.count("<script>") == 0
+
+
+@pytest.mark.usefixtures("suite")
+def test_headline_numbers_name_their_definition(client: FlaskClient) -> None:
+    page = text_of(client, "/models")
+    assert "45.5 %" in page
+    assert "5 of 11, by PyTorch HUD's definition" in page
+    assert "1.115×" in page
+    assert all(it in page for it in ("PyTorch HUD", "runner.py", "summarize_perf.py", "1.2406×"))
+
+
+@pytest.mark.usefixtures("suite")
+def test_models_can_be_filtered_sorted_and_paged(client: FlaskClient) -> None:
+    assert "Hungry" in (failed := text_of(client, "/models?status=failed"))
+    assert "Bert4" not in failed
+    fastest = text_of(client, "/models?sort=speedup&limit=2")
+    assert fastest.index("Bert4") < fastest.index("GPT2x4")
+    assert "Breaky" not in fastest
+    assert "More models" in fastest
+    assert "0.572×" in text_of(client, f"/models?run={RUNS[0]}")
+    assert "No model matches" in text_of(client, "/models?q=nothing")
+    assert [client.get(f"/models?{it}").status_code for it in ("x=1", "status=odd", "sort=odd", "run=odd")] == [
+        *(400, 400, 400, 404)
+    ]
+
+
+def test_without_results_the_page_says_how_to_get_some(client: FlaskClient) -> None:
+    assert "compileboard-collect bench --db" in text_of(client, "/models")
+
+
+def test_accuracy_that_came_in_another_run_completes_the_newest_performance(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    add_results(store, "OLD", MLP, measure(**ACCURACY))
+    add_results(store, "NEW", measure(values={"speedup": 1.5}), started_us=MLP.time_us + 10**9)
+    page = text_of(client, "/models")
+    assert "1.500×" in page
+    assert 'accuracy of <a href="/runs/OLD/results">' in page
+    assert "</a>: pass" in page
+    assert "1.250×" not in page
+
+
+def test_a_wrong_answer_is_a_failure_with_its_own_command(client: FlaskClient, store: sqlite3.Connection) -> None:
+    wrong = ACCURACY | {"accuracy": "fail_accuracy", "status": "failed", "reason": "fail_accuracy"}
+    facts = {"tolerance": 0.001, "cosine": False}
+    add_results(store, "RUN", MLP, measure(**wrong, command="bench --accuracy", facts=facts))
+    page = text_of(client, "/models/mlp")
+    assert "failed: wrong answer" in page and "accuracy: wrong answer" not in page
+    assert "compared number by number, with a tolerance of 0.001" in page
+    assert all(it in page for it in ("bench --accuracy", str(MLP.command), "makes its accuracy again", "1.250×"))
+    assert "mlp" in text_of(client, "/models?status=failed")
+
+
+def test_a_run_of_accuracy_alone_says_what_it_has(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", measure(**ACCURACY), measure(**ACCURACY | {"model": "b", "accuracy": "fail_accuracy"}))
+    page = text_of(client, "/runs/RUN/results")
+    assert all(it in page for it in ("1 of 2 pass", "nothing was timed", "needs accuracy and a speedup"))
+    assert "no accuracy was measured" not in page and "0 faster" not in page
+
+
+def test_speedups_without_intervals_are_not_counted_as_noise(client: FlaskClient, store: sqlite3.Connection) -> None:
+    bare = measure(values={"speedup": 1.5})
+    add_results(store, "RUN", bare)
+    assert "1 speedup, none with a 95 % interval" in text_of(client, "/models")
+    add_results(store, "MORE", measure(model="b"))
+    assert "1 faster" in (page := text_of(client, "/models")) and "1 without an interval" in page
+
+
+def test_failures_come_first_and_answers_can_be_filtered(client: FlaskClient, store: sqlite3.Connection) -> None:
+    bad = ACCURACY | {"accuracy": "fail_accuracy", "model": "wrong", "task": "w"}
+    oom = measure(model="oom", status="failed", reason="OOM", values={}, repeats={})
+    add_results(store, "RUN", MLP, measure(model="wrong"), measure(**bad), oom)
+    page = text_of(client, "/models?sort=status")
+    assert page.index("<bdi>oom") < page.index("<bdi>wrong") < page.index("<bdi>mlp")
+    assert "<bdi>mlp" not in text_of(client, "/models?accuracy=fail")
+    assert "<bdi>wrong" not in text_of(client, "/models?accuracy=not_measured")
+    assert client.get("/models?accuracy=odd").status_code == 400
+
+
+def test_headline_numbers_are_of_one_configuration(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "OLD", measure(dtype="amp", values={"speedup": 4.0}))
+    add_results(store, "NEW", measure(values={"speedup": 2.0}), started_us=MLP.time_us + 10**9)
+    page = text_of(client, "/models")
+    assert "2.000×</dd>" in page and "are of builtin: inference · float32" in page
+    assert "dtype=amp" in page and "2.000×</dd>" not in text_of(client, "/models?dtype=amp")
+
+
+@pytest.mark.usefixtures("suite")
+def test_counters_and_recorded_breaks_are_named_apart_and_tables_too(client: FlaskClient) -> None:
+    page = text_of(client, "/models/Breaky")
+    assert "by torch&#39;s counters" in page and "Recorded graph breaks" in page
+    captions = re.findall(r"<caption class=.hidden.>([^<]*)</caption>", page)
+    assert "Latency as a table" in captions
+    assert len(captions) == len(set(captions))
+    assert '<th scope="row" class="brief"><a href="/models/Breaky?' in text_of(client, "/models")
+
+
+def test_an_accuracy_check_that_was_skipped_says_why(client: FlaskClient, store: sqlite3.Connection) -> None:
+    skipped = ACCURACY | {"accuracy": None, "status": "skipped", "reason": "it draws random numbers"}
+    add_results(store, "RUN", MLP, measure(**skipped))
+    assert "accuracy: skipped: it draws random numbers" in text_of(client, "/models")
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_model_has_its_history_its_breaks_and_the_command(client: FlaskClient) -> None:
+    page = text_of(client, f"/models/Breaky?run={RUNS[1]}")
+    assert [it for it in ("0.572×", "0.569×", "0.587×", COMMAND.format("Breaky")) if it not in page] == []
+    assert "it lies from 0.560× to 0.578×: slower" in page
+    assert "/graph_breaks/1" in page
+    assert "/recompiles/1" in page
+    charts = ("speedup", "latency", "compile-time", "memory", "breaks", "ops", "graphs", "compression", "repeats")
+    assert [it for it in charts if f'id="{it}-chart"' not in page] == []
+    assert "pct_ops" in page
+    assert '>2<span class="sub">performance</span>' in page
+
+
+@pytest.mark.parametrize(
+    ("device", "faults", "said"), [("cuda", 277.0, True), ("cuda", 5.0, False), ("cpu", 277.0, False)]
+)
+def test_page_faults_of_a_call_are_shown(
+    client: FlaskClient, store: sqlite3.Connection, device: str, faults: float, said: bool
+) -> None:
+    values = {**MLP.values, "compiled_page_faults": faults, "eager_page_faults": 0.0}
+    add_results(store, RUNS[0], measure(device=device, values=values))
+    page = text_of(client, "/models/mlp")
+    assert f"Page faults per call: {faults:g} compiled, 0 eager." in page
+    assert ("frame stack may be the cause" in page) == said
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_failed_model_shows_its_traceback_and_no_zero(client: FlaskClient) -> None:
+    page = text_of(client, "/models/Hungry")
+    assert "Tried to allocate 96.00 GiB." in page
+    assert "There are no repeats: failed: out of memory." in page
+    assert "No traceback was recorded: a model that timed out is killed" in text_of(client, "/models/Sleeper")
+
+
+@pytest.mark.usefixtures("suite")
+def test_unknown_models_series_and_points_are_not_found(client: FlaskClient) -> None:
+    addresses = ("/models/Nothing", "/models/Breaky?dtype=amp", "/models/Breaky?run=ODD", "/models/Breaky?odd=1")
+    assert [client.get(it).status_code for it in addresses] == [404, 404, 404, 400]
+
+
+@pytest.mark.usefixtures("suite")
+@pytest.mark.parametrize("address", ["/models", f"/runs/{RUNS[0]}/results", "/models/" + HOSTILE.replace("&", "%26")])
+def test_a_hostile_name_stays_text(client: FlaskClient, address: str) -> None:
+    seen = _Seen(client.get(address).text)
+    assert [tag for tag, attributes in seen.tags if "onclick" in attributes] == []
+    assert "&lt;b onclick=x&gt;" in client.get(address).text
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_run_with_results_has_a_tab_of_them(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "PLAIN")
+    assert f'href="/runs/{RUNS[2]}/results"' in text_of(client, f"/runs/{RUNS[2]}")
+    assert "/results" not in text_of(client, "/runs/PLAIN")
+    assert "0.587×" in text_of(client, f"/runs/{RUNS[2]}/results")
+    assert "This run measured no model" in text_of(client, "/runs/PLAIN/results")
+
+
+def test_series_of_one_name_are_told_apart(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", MLP, measure(batch_size=64, values={"speedup": 2.5}), measure(mode="training", values={}))
+    page = text_of(client, "/models/mlp?batch_size=64")
+    assert "Measured as" in page
+    assert "2.500×" in page
+    assert all(it in page for it in ("inference · float32 · AMD EPYC 9654 · inductor · batch 8", "training · float32"))
+
+
+@pytest.mark.usefixtures("suite")
+def test_runs_and_a_runs_summary_count_its_results(client: FlaskClient) -> None:
+    assert "3 results failed" in text_of(client, "/runs").replace("\u202f", "")
+    assert "Benchmark results" in text_of(client, f"/runs/{RUNS[0]}")
+
+
+@pytest.mark.usefixtures("suite")
+def test_charts_are_what_plotly_takes_and_small(reader: sqlite3.Connection) -> None:
+    (series,) = split_series(list_history(reader, "Breaky"))
+    charts = chart_history(series.points, ["/models/Breaky"] * 3)
+    repeats = chart_repeats({"eager": [1.0, 1.1, 1.05], "compiled": [0.5, 0.5, 0.5]})
+    assert repeats is not None
+    assert sum(repeats.figure["data"][0]["y"]) == 3
+    for it in (*charts, repeats):
+        go.Figure(it.figure)
+        assert len(orjson.dumps(it.figure)) < MAX_CHART_BYTES
+    assert charts[0].rows[0][1:] == ["0.587", "0.578–0.596"]
+    assert chart_repeats({"eager": []}) is None
+
+
+def test_an_experiment_alone_is_said_to_be_and_the_timed_series_comes_first(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    counted = measure(
+        experiment="coverage", backend="eager", values={"pct_ops": 1.0}, repeats={}, facts={"a": {"b": 1}}
+    )
+    add_results(store, "RUN", MLP, measure(**ACCURACY), counted)
+    page = text_of(client, "/models")
+    assert "eager · coverage alone" in page
+    assert "1 of 1, by PyTorch HUD" in page
+    assert "2 rows: 2 measured" in page
+    assert "1.250×" in text_of(client, "/models/mlp")
+    assert "only coverage was measured" in text_of(client, "/models/mlp?backend=eager")

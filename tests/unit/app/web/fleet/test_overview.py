@@ -1,0 +1,182 @@
+"""The overview: its numbers are those of the rows, its charts are small and honest."""
+
+from __future__ import annotations
+
+import gzip
+import html
+import json
+import re
+import sqlite3
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.charts import overview as charts
+from compileboard.app.charts.base import MAX_CHART_BYTES, Chart
+from compileboard.app.queries.fleet import overview
+from compileboard.app.queries.fleet.runs import STATES
+from tests.unit.app.seed import START_US, add_run
+
+HOUR_US = 3_600_000_000
+
+
+def _tiles(text: str) -> dict[str, str]:
+    found = re.findall(r"<dt>(.*?)</dt>\s*<dd class=\"tile__value\">(?:<a [^>]*>)?(.*?)<", text)
+    return {label: value.replace("\u202f", "") for label, value in found}
+
+
+def _figures(text: str) -> dict[str, Any]:
+    found = re.findall(r'<script type="application/json" id="([^"]+)-data"[^>]*>(.*?)</script>', text, re.DOTALL)
+    return {name: json.loads(body) for name, body in found}
+
+
+def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+    tiles = _tiles(recorded_client.get("/").text)
+    for label, table in (
+        ("Runs", "runs"),
+        ("Compiles", "compiles"),
+        ("Recompiles", "recompiles"),
+        ("Graph breaks", "graph_breaks"),
+        ("Failures", "compiles where outcome = 'failed'"),
+    ):
+        assert tiles[label] == str(recorded_reader.execute(f"select count(*) from {table}").fetchone()[0]), label
+
+
+def test_rankings_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+    top = overview.list_top_breaks(recorded_reader, limit=500)
+    counts = dict(
+        recorded_reader.execute("select distinct_id, count(*) from graph_breaks group by distinct_id").fetchall()
+    )
+    assert {it.distinct_id: it.break_count for it in top} == counts
+    functions = overview.list_top_functions(recorded_reader, limit=500)
+    rows = recorded_reader.execute("select function_id, count(*) from recompiles group by function_id").fetchall()
+    assert {it.function_id: it.recompile_count for it in functions} == {key: n for key, n in rows if key}
+    text = html.unescape(recorded_client.get("/").text)
+    assert all(it.name in text for it in functions[:8])
+
+
+def test_a_scope_is_that_suite_and_name_alone(client: FlaskClient, store: sqlite3.Connection) -> None:
+    for number, (suite, name) in enumerate([("a", "x"), ("a", "y"), (None, "x")]):
+        totals = {"compile_count": 10**number, "recompile_count": number}
+        add_run(store, f"R{number}", suite=suite, name=name, totals=totals, started_us=START_US + number)
+    for query, compiles in (("", "111"), ("suite=a", "11"), ("name=x", "101"), ("suite=a&name=y", "10")):
+        tiles = _tiles(client.get(f"/?{query}").text)
+        assert tiles["Compiles"] == compiles
+    assert _tiles(client.get("/?suite=none").text)["Runs"] == "0"
+
+
+def test_an_empty_database_shows_both_commands(client: FlaskClient) -> None:
+    text = client.get("/").text
+    assert "make demo" in text
+    assert "compileboard-collect run --db" in text
+    assert "application/json" not in text
+
+
+def test_every_point_is_in_the_table_twin(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+    text = recorded_client.get("/").text
+    points = overview.list_trend(recorded_reader)
+    figure = _figures(text)["recompiles-chart"]
+    drawn = [value for trace in figure["data"] if "markers" in trace["mode"] for value in trace["y"]]
+    assert sorted(drawn) == sorted(point.recompile_count for point in points)
+    twin = text[text.index('id="trend-table"') :]
+    assert twin[: twin.index("</details>")].count("<tr>") == len(points) + 1
+
+
+def _points(series: int, runs: int) -> list[overview.RunPoint]:
+    """Make points as noisy as real ones; ids and times are what compresses worst."""
+    random = Random(7)
+    return [
+        overview.RunPoint(
+            "01M" + "".join(random.choices("0123456789ABCDEFGHJKMNPQRSTVWXYZ", k=23)),
+            f"name-{random.randrange(series)}",
+            None,
+            "suite",
+            "finished",
+            START_US + number * 4 * HOUR_US + random.randrange(HOUR_US),
+            *(random.randrange(limit) for limit in (100, 40, 90, 10**8)),
+        )
+        for number in range(runs)
+    ]
+
+
+def _charts(points: list[overview.RunPoint]) -> list[Chart]:
+    trends = (charts.chart_recompiles, charts.chart_compile_time, charts.chart_graph_breaks)
+    return [charts.chart_runs(points), *(make(points) for make in trends)]
+
+
+@pytest.mark.parametrize("runs", [1, 3, 40, 1000])
+def test_charts_stay_small_and_plotly_takes_them(runs: int) -> None:
+    import plotly.graph_objects as go
+
+    points = _points(12, runs)
+    made = _charts(points)
+    for chart in made:
+        assert len(go.Figure(chart.figure).data) == len(chart.figure["data"])
+    bodies = [charts.share_points(points), *(chart.figure for chart in made)]
+    text = b"".join(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY) for body in bodies)
+    assert len(gzip.compress(text, 1)) <= MAX_CHART_BYTES
+
+
+def test_different_series_are_never_joined_by_a_line() -> None:
+    for runs in (60, 400):
+        for chart in _charts(_points(12, runs))[1:]:
+            others = [trace for trace in chart.figure["data"] if trace.get("name") == "all others"]
+            assert [trace["mode"] for trace in others] == ["markers"]
+            assert chart.legend[-1] == ("all others", "series-8")
+
+
+def test_many_points_get_a_rolling_median_and_say_so() -> None:
+    noisy, few = charts.chart_recompiles(_points(2, 60)), charts.chart_recompiles(_points(2, 6))
+    assert "rolling median of 7 runs" in (noisy.note or "")
+    assert "median" not in (few.note or "")
+    dots, line = noisy.figure["data"][:2]
+    assert (dots["mode"], line["mode"]) == ("markers", "lines")
+    assert line["x"] == dots["x"]
+    assert line["y"][6] == sorted(dots["y"][:7])[3]
+    assert line["y"][0] == dots["y"][0]
+
+
+def test_a_lone_bar_does_not_fill_its_chart() -> None:
+    axis = charts.chart_runs(_points(1, 1)).figure["layout"]["xaxis"]
+    assert axis["range"][1] - axis["range"][0] == 12 * HOUR_US // 1000
+    assert "range" not in charts.chart_runs(_points(1, 1000)).figure["layout"]["xaxis"]
+
+
+def test_counts_of_runs_add_up(recorded_reader: sqlite3.Connection) -> None:
+    for points in (_points(3, 200), overview.list_trend(recorded_reader)):
+        figure = charts.chart_runs(points).figure
+        assert sum(sum(trace["y"]) for trace in figure["data"]) == len(points)
+
+
+def test_markup_in_a_name_stays_text(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1", name="</script><b onclick=x>", suite='<a href="//evil">')
+    text = client.get("/").text
+    assert "<b onclick" not in text
+    assert "</script><b" not in text
+    names = [trace.get("name", "") for trace in _figures(text)["recompiles-chart"]["data"]]
+    assert names
+    assert not any("<" in name for name in names)
+
+
+def test_chart_of_runs_has_every_state() -> None:
+    (point,) = _points(1, 1)
+    failed = replace(point, state="imported", has_failed=True)
+    figure = charts.chart_runs([*(replace(point, state=state) for state in STATES), failed]).figure
+    assert sum(sum(trace["y"]) for trace in figure["data"]) == len(STATES) + 1
+    assert len({trace["meta"]["color"] for trace in figure["data"]}) == len(STATES) + 1
+
+
+def test_runs_with_failures_have_a_colour_of_their_own(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1")
+    add_run(store, "R2", totals={"failed_result_count": 1})
+    add_run(store, "R3", state="failed", totals={"failure_count": 1})
+    chart = charts.chart_runs(overview.list_trend(store))
+    assert [(it["name"], it["y"]) for it in chart.figure["data"]] == [
+        ("finished", [1]),
+        ("finished, with failures", [1]),
+        ("failed", [1]),
+    ]

@@ -1,0 +1,130 @@
+"""Recompiles across runs: numbers agree with the rows, filters narrow, one cause has its page."""
+
+from __future__ import annotations
+
+import html
+import re
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.queries.fleet import graph_breaks, recompiles
+from compileboard.app.queries.fleet.recompiles import ORDERS, read_cause_filter
+from compileboard.app.queries.fleet.scope import list_slots
+from tests.unit.app.seed import START_US, add_function, add_run, insert
+
+ALL = read_cause_filter({})
+
+
+def test_causes_agree_with_their_guard_failures(recorded_reader: sqlite3.Connection) -> None:
+    causes = recompiles.list_causes(recorded_reader, ALL, limit=1000).rows
+    rows = recorded_reader.execute("select cause_id, sum(position = 0), count(*) from guard_failures group by cause_id")
+    expected = {key: (newest, every) for key, newest, every in rows}
+    assert {it.id: (it.recompile_count, it.guard_failure_count) for it in causes} == expected
+
+
+def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
+    causes = recompiles.list_causes(recorded_reader, ALL, limit=1000).rows
+    slots = list_slots(recorded_reader, ALL.runs)
+    summary, cells = recompiles.get_cause_trends(recorded_reader, ALL, slots)
+    total = recorded_reader.execute("select count(*), count(distinct run_id) from recompiles").fetchone()
+    assert (summary.recompile_count, summary.run_count) == tuple(total)
+    failures = recorded_reader.execute("select count(*) from guard_failures").fetchone()[0]
+    assert summary.guard_failure_count == failures == sum(it.guard_failure_count for it in causes)
+    limits = recorded_reader.execute("select count(*) from compiles where outcome = 'recompile_limit'").fetchone()[0]
+    assert summary.limit_count == limits
+    assert sum(it.count for it in cells.kinds) == summary.recompile_count
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("way", ["", ".asc"])
+def test_pages_visit_every_cause_once_in_order(recorded_reader: sqlite3.Connection, order: str, way: str) -> None:
+    whole = recompiles.list_causes(recorded_reader, ALL, sort=order + way, limit=1000).rows
+    keys = [getattr(it, ORDERS[order]) for it in whole]
+    assert keys == sorted(keys, reverse=not way)
+    cursor, seen = None, []
+    while True:
+        page = recompiles.list_causes(recorded_reader, ALL, sort=order + way, cursor=cursor, limit=7)
+        seen += [it.id for it in page.rows]
+        cursor = page.next
+        if cursor is None:
+            break
+    assert seen == [it.id for it in whole]
+
+
+def _add_cause(store: sqlite3.Connection, category: str, source: str, function_id: int | None) -> int:
+    values = {"fingerprint": f"{category}/{source}", "category": category, "source": source, "reason": f"{source} != 2"}
+    return insert(store, "recompile_causes", function_id=function_id, **values)
+
+
+@pytest.fixture
+def seeded(store: sqlite3.Connection) -> tuple[int, int]:
+    """Add two causes: a size in both runs, an int value in the newer one alone."""
+    function_id = add_function(store, "Model.forward", "model.py")
+    first = _add_cause(store, "tensor_size", "L['x']", function_id)
+    second = _add_cause(store, "int_value", "L['100%_n']", None)
+    for number, suite in enumerate(("a", "b")):
+        add_run(store, f"R{number}", suite=suite, started_us=START_US + number)
+        values = {"recompile_count": 2, "guard_failure_count": 5, "compile_us": 1000}
+        insert(store, "run_causes", run_id=f"R{number}", cause_id=first, **values)
+    insert(store, "run_causes", run_id="R1", cause_id=second, recompile_count=1, guard_failure_count=1)
+    return first, second
+
+
+@pytest.mark.parametrize(
+    ("query", "which"),
+    [
+        ("", (0, 1)),
+        ("q=l['X']", (0,)),
+        ("q=%25_", (1,)),
+        ("category=int_value", (1,)),
+        ("function=Model.f", (0,)),
+        ("suite=a", (0,)),
+        ("suite=b&sort=recompiles.asc", (1, 0)),
+        ("suite=c", ()),
+    ],
+)
+def test_each_filter_lets_its_causes_through(
+    client: FlaskClient, seeded: tuple[int, int], query: str, which: tuple[int, ...]
+) -> None:
+    answer = client.get(f"/recompiles?{query}")
+    assert answer.status_code == 200
+    listed = list(dict.fromkeys(int(number) for number in re.findall(r'href="/recompiles/(\d+)"', answer.text)))
+    assert listed == [seeded[number] for number in which]
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("sort=x", "sort: 'x' is not one of recompiles"),
+        ("category=x", "category: 'x' is not one of tensor_size"),
+        ("cursor=x", "cursor: "),
+        ("x=y", "x: there is no such filter"),
+    ],
+)
+def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence: str) -> None:
+    answer = client.get(f"/recompiles?{query}")
+    assert answer.status_code == 400
+    assert sentence in html.unescape(answer.text)
+
+
+def test_one_cause_has_its_runs_values_and_suggestion(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
+    for it in recompiles.list_causes(recorded_reader, ALL, limit=5).rows:
+        one = recompiles.get_cause(recorded_reader, it.id)
+        assert one is not None
+        assert (one.recompile_count, one.run_count) == (it.recompile_count, it.run_count)
+        runs = graph_breaks.list_affected(recorded_reader, recompiles.RUNS_SQL, it.id, limit=500).rows
+        assert sum(run.count for run in runs) == it.recompile_count
+        text = html.unescape(recorded_client.get(f"/recompiles/{it.id}").text)
+        assert it.suggestion is None or it.suggestion in text
+        assert all(f"/runs/{run.id}" in text for run in runs)
+
+
+@pytest.mark.parametrize("number", ["0", "999999", "x", "-1", "1e3"])
+def test_a_cause_that_is_not_there_is_not_found(client: FlaskClient, number: str) -> None:
+    answer = client.get(f"/recompiles/{number}")
+    assert answer.status_code == 404
+    assert f"There is no cause of recompiles {number}" in answer.text

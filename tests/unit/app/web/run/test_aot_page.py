@@ -1,0 +1,113 @@
+"""The AOT page: the distinct findings of a run, its graphs one by one, several graphs of one compile kept apart."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.analysis.aot.report import explain_graphs, report_run
+from compileboard.app.analysis.aot.wrappers import explain_graph
+from compileboard.app.queries.run.aot import list_aot_graphs
+from tests.unit.app.hostile import MARKUP
+from tests.unit.app.traced import RUN, aot_text, record_traced_run
+
+
+def _run(reader: sqlite3.Connection, name: str) -> str:
+    return str(reader.execute("select id from runs where name = ?", (name,)).fetchone()[0])
+
+
+@pytest.mark.parametrize("name", ["zoo_recompiles", "zoo_graph_breaks"])
+def test_findings_of_a_run_are_those_of_its_graphs(explored_reader: sqlite3.Connection, name: str) -> None:
+    run_id = _run(explored_reader, name)
+    report = report_run(explored_reader, run_id)
+    graphs = explain_graphs(explored_reader, run_id, list_aot_graphs(explored_reader, run_id).rows)
+    titles = {it.title.partition(":")[0] for graph in graphs for it in graph.findings}
+    assert {it.title for it in report.findings} == titles != set()
+    assert report.graph_count == len(graphs) > 0
+    assert report.trained_count == sum(it.trained is True for it in graphs)
+
+
+def test_a_graph_is_explained_with_torchs_own_configuration(explored_reader: sqlite3.Connection) -> None:
+    run_id = _run(explored_reader, "zoo_recompiles")
+    rows = list_aot_graphs(explored_reader, run_id).rows
+    assert {it.summary["rng_functionalized"] for it in rows} == {None}
+    for it in explain_graphs(explored_reader, run_id, rows):
+        assert it.summary["rng_functionalized"] is False
+        assert not any("random" in sentence for sentence in it.unknown)
+
+
+def test_pages_have_each_graph_once(explored_reader: sqlite3.Connection) -> None:
+    run_id = _run(explored_reader, "zoo_recompiles")
+    seen: list[int] = []
+    cursor = None
+    while True:
+        page = list_aot_graphs(explored_reader, run_id, cursor, 1)
+        seen += [it.id for it in page.rows]
+        if (cursor := page.next) is None:
+            break
+    assert seen == [it.id for it in list_aot_graphs(explored_reader, run_id).rows]
+
+
+def test_wrappers_that_torch_wrote_are_used_for_single_graphs_only(store: sqlite3.Connection) -> None:
+    record_traced_run(store)
+    key = store.execute("select min(compile_key) from aot_graphs").fetchone()[0]
+    store.execute("begin immediate")
+    for sequence, name in ((901, "runtime_wrapper_orchestration"), (902, "dedup_wrapper")):
+        store.execute(
+            "insert into artifacts (run_id, process_id, sequence, compile_key, name, encoding, state, time_us) "
+            "values (?, ?, ?, ?, ?, 'string', 'none', 1)",
+            (RUN, "b" * 32, sequence, key, name),
+        )
+    store.execute("commit")
+    one, other = explain_graphs(store, RUN, list_aot_graphs(store, RUN).rows)
+    assert "AOTDedupeWrapper" in one.wrappers
+    assert "AOTDedupeWrapper" not in other.wrappers
+    store.execute("begin immediate")
+    store.execute("update aot_graphs set compile_key = ?", (key,))
+    store.execute("commit")
+    apart = explain_graphs(store, RUN, list_aot_graphs(store, RUN).rows)
+    assert [(it.graph.place, it.graph.graph_count) for it in apart] == [(1, 2), (2, 2)]
+    assert not any("AOTDedupeWrapper" in it.wrappers for it in apart)
+
+
+def test_page_shows_each_graph_with_cost_and_what_to_do(explored_client: FlaskClient, explored_reader) -> None:
+    run_id = _run(explored_reader, "zoo_recompiles")
+    page = explored_client.get(f"/runs/{run_id}/aot").text
+    numbers = [it.id for it in list_aot_graphs(explored_reader, run_id).rows]
+    assert [int(found) for found in re.findall(r'<tr id="graph-(\d+)"', page)] == numbers
+    assert page.count("How to avoid it") >= len(numbers)
+    linked = re.findall(r'href="([^"]+)#graph-(\d+)"', page)
+    assert linked
+    for address, number in linked:
+        assert f'<tr id="graph-{number}"' in explored_client.get(address.replace("&amp;", "&")).text
+
+
+def test_a_graph_that_writes_to_its_input_is_found(client: FlaskClient, store: sqlite3.Connection) -> None:
+    record_traced_run(store, MARKUP)
+    page = client.get(f"/runs/{RUN}/aot").text
+    assert "Written by the graph itself" in page
+    assert "<img src=x" not in page
+    assert "<script>alert" not in page
+    data = client.get(f"/api/v1/runs/{RUN}/aot").json["data"]
+    assert [it["graph_count"] for it in data["findings"] if it["title"] == "Written by the graph itself"] == [2]
+
+
+def test_words_of_torch_that_nobody_knows_are_shown_as_text(client: FlaskClient, store: sqlite3.Connection) -> None:
+    record_traced_run(store)
+    summary = json.loads(store.execute("select summary from aot_graphs limit 1").fetchone()[0])
+    summary["outputs"] = [{"index": 0, "output_type": MARKUP, "base_index": None}]
+    store.execute("begin immediate")
+    store.execute("update aot_graphs set summary = ?", (json.dumps(summary),))
+    store.execute("commit")
+    assert any("not known here" in it.what for it in explain_graph(summary))
+    assert "<img src=x" not in client.get(f"/runs/{RUN}/aot").text
+
+
+def test_a_run_without_metadata_says_where_it_comes_from(recorded_client, recorded_reader) -> None:
+    run_id = recorded_reader.execute("select id from runs limit 1").fetchone()[0]
+    assert "TORCH_TRACE" in recorded_client.get(f"/runs/{run_id}/aot").text
+    assert aot_text().startswith("ViewAndMutationMeta(")

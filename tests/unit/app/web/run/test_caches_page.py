@@ -1,0 +1,185 @@
+"""One look-up in a cache: its key, the nearest earlier key, what differs; and the Caches tab that leads there."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.analysis.caches.keys import compare_keys
+from compileboard.app.analysis.caches.lookups import (
+    find_nearest,
+    group_components,
+    measure_likeness,
+    read_lines,
+    read_lookup,
+    summarize_diff,
+)
+from compileboard.app.queries.run.caches import get_lookup, list_runs_before
+from compileboard.collectors.store.payloads import parse_components
+from tests.unit.app.hostile import MARKUP
+from tests.unit.app.traced import RUN, record_traced_run
+
+
+def _misses(reader: sqlite3.Connection, cache: str = "fx_graph") -> list[tuple[str, int, str]]:
+    found = reader.execute(
+        "select run_id, id, compile_id from cache_lookups where cache = ? and result = 'miss' and run_id = "
+        "(select id from runs where name = 'zoo_recompiles') order by time_us, id",
+        (cache,),
+    )
+    return [tuple(row) for row in found]
+
+
+def _key(parts: dict[str, str]) -> str:
+    return json.dumps({"components": [f"[{digest * 50}] {name}: {digest}" for name, digest in parts.items()]})
+
+
+def test_a_recorded_miss_differs_in_the_input_that_grew(explored_reader: sqlite3.Connection) -> None:
+    run_id, number, compile_id = _misses(explored_reader)[1]
+    lookup = get_lookup(explored_reader, run_id, number)
+    assert lookup is not None
+    report = read_lookup(explored_reader, lookup)
+    assert report.nearest is not None
+    assert report.diff is not None
+    assert (compile_id, report.nearest.compile_id) == ("0/1", "0/0")
+    assert "shape [4, 32] → [8, 32]" in summarize_diff(report.diff)
+    assert report.diff.same_count > 500
+
+
+@pytest.mark.parametrize("cache", ["fx_graph", "aot_autograd"])
+def test_the_first_miss_has_nothing_before_it(explored_client: FlaskClient, explored_reader, cache: str) -> None:
+    run_id, number, _compile_id = _misses(explored_reader, cache)[0]
+    page = explored_client.get(f"/runs/{run_id}/caches/{number}").text
+    assert "nothing before it to compare with" in page
+    assert (
+        "There is no earlier run of this name"
+        in explored_client.get(f"/runs/{run_id}/caches/{number}?runs=before").text
+    )
+
+
+def test_the_nearest_of_several_is_the_latest_of_equals() -> None:
+    wanted = _key({"gm": "a", "x": "b", "y": "c"})
+    keys = [{"gm": "z"}, {"gm": "a", "x": "q", "y": "c"}, {"gm": "a"}, {"gm": "a", "x": "r", "y": "c"}]
+    earlier = [(n, _key(it), True) for n, it in enumerate(keys)]
+    damaged = [(4, "not json", True), (5, "[1]", True), (6, '{"components": [[], 7]}', True)]
+    components = parse_components(wanted) or []
+    found = find_nearest(components, wanted, [*earlier, *damaged])
+    assert found is not None
+    assert found[0] == 3
+    assert found[1] == compare_keys(components, parse_components(earlier[3][1]) or [])
+    assert find_nearest([], "{}", earlier) is None
+
+
+@pytest.mark.parametrize("cache", ["fx_graph", "aot_autograd"])
+def test_the_key_of_another_model_is_not_comparable(explored_reader: sqlite3.Connection, cache: str) -> None:
+    sql = "select x.run_id, x.id from cache_lookups as x join runs as r on r.id = x.run_id where x.cache = ?"
+    sql += " and r.name = ? and x.result = 'miss' order by x.id"
+    texts = {}
+    for name in ("zoo_graph_breaks", "zoo_recompiles"):
+        found = (get_lookup(explored_reader, *row) for row in explored_reader.execute(sql, (cache, name)))
+        texts[name] = [it.text for it in found if it is not None and it.text is not None]
+    wanted, variant = texts["zoo_recompiles"][:2]
+    others = [("other", it, True) for it in texts["zoo_graph_breaks"]]  # each is "forward" of models.py
+    components = parse_components(wanted) or []
+    assert others and find_nearest(components, wanted, others) is None
+    nearest = find_nearest(components, wanted, [("variant", variant, True), *others])
+    assert nearest is not None and nearest[0] == "variant"
+
+
+def test_a_graph_is_comparable_in_any_function_and_a_wrapper_alone_is_not() -> None:
+    wanted = _key({"gm": "a", "x": "b"})
+    components = parse_components(wanted) or []
+    same, other = _key({"gm": "a", "x": "c"}), _key({"gm": "d", "x": "b"})
+    assert find_nearest(components, wanted, [(1, same, False), (2, other, False)]) is not None
+    assert find_nearest(components, wanted, [(2, other, False)]) is None
+
+
+def test_likeness_is_the_share_of_calls() -> None:
+    one = "y = x.sin();  z = torch.add(y, 1)"
+    assert measure_likeness(one, "w = v.sin();  u = torch.add(w, 1)") == 1
+    assert measure_likeness(one, "y = x.sin();  z = torch.mul(y, 1);  a = z.cos()") == pytest.approx(1 / 3)
+    assert measure_likeness("", "") == 1
+
+
+@pytest.mark.parametrize("said", ["", "{", "[]", "7", '{"components": 3}', '{"components": {}}', '{"lines": null}'])
+def test_what_is_no_key_has_no_lines(said: str) -> None:
+    assert list(read_lines(said)) == []
+
+
+def test_components_are_grouped_by_what_people_change() -> None:
+    parts = parse_components(_key({"torch_version": "a", "inductor_config[b]": "b", "inductor_config[a]": "c"})) or []
+    groups = group_components(parts)
+    assert [(it.name, len(it.components)) for it in groups] == [("inductor_config", 2), ("torch_version", 1)]
+    assert all(it.explanation for it in groups)
+
+
+def test_page_says_what_differs_and_the_tab_leads_there(explored_client: FlaskClient, explored_reader) -> None:
+    run_id, number, _compile_id = _misses(explored_reader)[1]
+    assert f'href="/runs/{run_id}/caches/{number}"' in explored_client.get(f"/runs/{run_id}?tab=caches").text
+    page = explored_client.get(f"/runs/{run_id}/caches/{number}").text
+    assert "<strong>1 component</strong> differs" in page
+    assert "inductor_config × " in page
+    assert explored_client.get(f"/runs/{run_id}/caches/999999").status_code == 404
+    assert explored_client.get(f"/runs/{run_id}/caches/{number}?runs=all").status_code == 400
+
+
+def test_a_bypass_says_why_and_where(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+    run_id, number, reason = recorded_reader.execute(
+        "select run_id, id, reason from cache_lookups where result = 'bypass' and reason is not null limit 1"
+    ).fetchone()
+    page = recorded_client.get(f"/runs/{run_id}/caches/{number}").text
+    assert reason.replace("'", "&#39;") in page
+    assert "Traceback (most recent call last)" in page
+    assert "What the key is made of" not in page
+
+
+def test_a_key_that_is_not_kept_says_why(client: FlaskClient, store: sqlite3.Connection, recorded_client) -> None:
+    record_traced_run(store, payloads=False)
+    number = store.execute("select max(id) from cache_lookups").fetchone()[0]
+    lookup = get_lookup(store, RUN, number)
+    assert lookup is not None
+    report = read_lookup(store, lookup)
+    assert report.diff is None
+    assert report.key_remark is not None
+    assert "Not recorded by this torch" in report.key_remark
+    assert list_runs_before(store, RUN) == []
+
+
+def test_keys_are_other_peoples_text(client: FlaskClient, store: sqlite3.Connection) -> None:
+    record_traced_run(store, MARKUP)
+    numbers = [number for (number,) in store.execute("select id from cache_lookups order by id")]
+    for number in numbers:
+        page = client.get(f"/runs/{RUN}/caches/{number}").text
+        assert "<img src=x" not in page
+        assert "<script>alert" not in page
+        assert "script&gt;49" not in page
+    assert "input 0: shape [0] → [1]" in page
+
+
+def test_api_compares_misses_only_where_it_is_asked_to(explored_client: FlaskClient, explored_reader) -> None:
+    run_id, number, _compile_id = _misses(explored_reader)[1]
+    data: dict[str, Any] = explored_client.get(f"/api/v1/runs/{run_id}/caches?limit=1000").json["data"]
+    assert {it["differs"] for it in data["lookups"]} == {None}
+    compared = explored_client.get(f"/api/v1/runs/{run_id}/caches?limit=1000&differs=yes").json["data"]["lookups"]
+    assert any("shape [4, 32] → [8, 32]" in (it["differs"] or "") for it in compared)
+    one = explored_client.get(f"/api/v1/runs/{run_id}/caches/{number}").json["data"]
+    assert [it["name"] for it in one["changed"]] == ["example_inputs[2]"]
+
+
+def test_a_miss_is_compared_with_earlier_runs_of_its_name(client: FlaskClient, store: sqlite3.Connection) -> None:
+    record_traced_run(store)
+    first, second = (number for (number,) in store.execute("select id from cache_lookups order by id"))
+    names = [row["name"] for row in store.execute("pragma table_info(runs)")]
+    same = ", ".join(name for name in names if name not in ("id", "started_us"))
+    store.execute("begin immediate")
+    store.execute(f"insert into runs (id, started_us, {same}) select 'EARLIER', started_us - 1, {same} from runs")
+    store.execute("update cache_lookups set run_id = 'EARLIER' where id = ?", (first,))
+    store.execute("commit")
+    assert list_runs_before(store, RUN) == ["EARLIER"]
+    assert "nothing before it" in client.get(f"/runs/{RUN}/caches/{second}").text
+    page = client.get(f"/runs/{RUN}/caches/{second}?runs=before").text
+    assert "input 0: shape [0] → [1]" in page
+    assert f'href="/runs/EARLIER/caches/{first}"' in page

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.web.run.compiles import write_value
+from tests.unit.app.recorded import MARKUP, RUN, record_run
+
+
+@pytest.fixture(autouse=True)
+def run(store: sqlite3.Connection) -> None:
+    record_run(store)
+
+
+def _page(client: FlaskClient, store: sqlite3.Connection, compile_id: str) -> str:
+    row = store.execute("select id from compiles where compile_id = ?", (compile_id,)).fetchone()
+    response = client.get(f"/runs/{RUN}/compiles/{row['id']}")
+    assert response.status_code == 200
+    assert MARKUP not in response.text
+    return response.text
+
+
+def test_compile_page_has_every_field_with_unit_and_meaning(client: FlaskClient, store: sqlite3.Connection) -> None:
+    page = _page(client, store, "0/0")
+    for text in (
+        "Forward record",
+        "Backward record",
+        "Runtime record",
+        "guard_count",
+        "Guards installed.",
+        "200000 µs",
+    ):
+        assert text in page
+    assert f'href="/runs/{RUN}/configs/cafe01"' in page
+    assert "f(x)" in page
+
+
+def test_compile_page_says_why_it_was_recompiled(client: FlaskClient, store: sqlite3.Connection) -> None:
+    page = _page(client, store, "0/1")
+    assert "Why it was compiled again" in page
+    assert "Use mark_dynamic(x, 0)." in page
+    older = store.execute("select id from compiles where compile_id = '0/0'").fetchone()["id"]
+    assert f'href="/runs/{RUN}/compiles/{older}"' in page
+
+
+def test_compile_page_shows_a_failure_and_a_limit(client: FlaskClient, store: sqlite3.Connection) -> None:
+    assert "What it raised" in _page(client, store, "1/0")
+    assert "recompiled too often" in _page(client, store, "0/2")
+
+
+@pytest.mark.parametrize("key", ["999999", "abc", "1" * 30, "-1"])
+def test_compile_page_answers_404_for_an_unknown_compile(client: FlaskClient, key: str) -> None:
+    response = client.get(f"/runs/{RUN}/compiles/{key}")
+    assert response.status_code == 404
+    assert "has no compile number" in response.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("duration_us", 1500, "1.50 ms"),
+        ("entire_frame_compile_time_s", 2.5, "2.50 s"),
+        ("param_bytes", 2048, "2.00 KiB"),
+        ("guard_count", 0, "0"),
+        ("is_forward", True, "yes"),
+        ("non_compliant_ops", [], "none"),
+        ("start_time", 0.0, "1970-01-01 00:00:00 UTC"),
+        ("a_field_of_the_future", {"a": 1}, '{\n "a": 1\n}'),
+    ],
+)
+def test_write_value_uses_the_fields_unit(name: str, value: object, shown: str) -> None:
+    assert write_value(name, value) == shown

@@ -1,0 +1,166 @@
+"""Settings: told whole to a child, and named in the series."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import re
+import shlex
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.plan.settings import (
+    LABELS,
+    UNLABELLED,
+    BenchSettings,
+    changed,
+    for_experiments,
+    list_torch_variables,
+    load_settings,
+)
+from compileboard.collectors.bench.plan.tasks import PlannedTask, repeat_command
+from compileboard.collectors.cli.bench import settings_of
+from compileboard.collectors.cli.options import build_parser
+
+DATA = Path(__file__).parents[3] / "data"
+
+
+def parse(*words: str) -> argparse.Namespace:
+    return build_parser().parse_args(["bench", "--device", "cpu", *words])
+
+
+def test_settings_read_back_as_they_were_written() -> None:
+    settings = BenchSettings(dtype="amp", inductor_config=("a=1", "b=2"), timeout_s=3.5)
+    assert load_settings(settings.dump()) == settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "label"),
+    [
+        (BenchSettings(), "inductor"),
+        (BenchSettings(device="cuda"), "inductor_with_cudagraphs"),
+        (BenchSettings(device="cuda", disable_cudagraphs=True), "inductor_no_cudagraphs"),
+        (BenchSettings(device="cuda", compile_mode="max-autotune"), "inductor_max-autotune"),
+        (BenchSettings(backend="aot_eager", nopython=True, threads=2), "aot_eager_nopython_threads=2"),
+        (BenchSettings(inductor_config=("z=1", "a=2")), "inductor_a=2_z=1"),
+        (BenchSettings(device="cuda", backend="inductor_of_mine"), "inductor_of_mine_with_cudagraphs"),
+        (BenchSettings(dynamic_shapes=True, dynamic_batch_only=True), "inductor_dynamic_batch"),
+        (BenchSettings(batch_size=4, iterations_per_run=8), "inductor_batch=4_iterations_per_run=8"),
+        (
+            BenchSettings(use_warm_peak_memory=True, per_process_memory_fraction=0.5),
+            "inductor_warm_peak_memory_memory_fraction=0.5",
+        ),
+        (
+            BenchSettings(quick=True, no_stack_room=True, snapshot_memory=True),
+            "inductor_snapshot_memory_quick_no_stack_room",
+        ),
+        (
+            BenchSettings(cosine=True, skip_fp64_check=True, iterations=3),
+            "inductor_iterations=3_cosine_skip_fp64_check",
+        ),
+        (
+            BenchSettings(skip_accuracy_check=True, environment=("TORCHINDUCTOR_X=1",)),
+            "inductor_skip_accuracy_check_TORCHINDUCTOR_X=1",
+        ),
+        (BenchSettings(repeat=5, timeout_s=1, compile_repeats=9), "inductor"),
+    ],
+)
+def test_a_label_names_what_changes_the_measurement(settings: BenchSettings, label: str) -> None:
+    assert settings.label() == label
+
+
+@pytest.mark.parametrize(
+    ("name", "new_part"),
+    [
+        ("bench/h200-performance", ""),
+        ("bench/h200-accuracy", ""),
+        ("bench/h200-user_models", ""),
+        ("history/h200", "_iterations_per_run=10"),  # not a default: a series of its own from now on
+    ],
+)
+def test_results_that_were_recorded_keep_their_series(name: str, new_part: str) -> None:
+    with lzma.open(DATA / f"{name}.jsonl.xz", "rt") as lines:
+        results = [event for event in map(json.loads, lines) if event["kind"] == "bench_measured"]
+    recorded = {(json.dumps(it["facts"]["settings"]), it["backend"]) for it in results}
+    labels = {text: load_settings(text).label() for text, _label in recorded}
+    assert labels == {text: f"{label}{new_part}" for text, label in recorded} != {}
+
+
+def test_every_setting_is_in_the_label_or_says_why_not() -> None:
+    assert set(LABELS) | set(UNLABELLED) == {it.name for it in fields(BenchSettings)}
+    assert not set(LABELS) & set(UNLABELLED)
+
+
+def test_torch_variables_are_part_of_the_settings_and_places_are_not() -> None:
+    environment = {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_COMPILE_DEBUG": "1", "TORCH_LOGS": "x", "HOME": "/home/me"}
+    places = {"TORCHINDUCTOR_CACHE_DIR": "/tmp/x", "TORCH_COMPILE_DEBUG_DIR": "/tmp/y", "TORCHINDUCTOR_FREEZING": ""}
+    url = {"TORCHINDUCTOR_REMOTE": "redis://user:word@host:1"}
+    assert list_torch_variables(environment | places) == ("TORCHINDUCTOR_MAX_AUTOTUNE=1", "TORCH_COMPILE_DEBUG=1")
+    (digest,) = list_torch_variables(url)
+    assert re.fullmatch(r"TORCHINDUCTOR_REMOTE=sha256:[0-9a-f]{8}", digest)
+
+
+def test_settings_of_a_check_make_no_series_where_nothing_is_checked() -> None:
+    asked = settings_of(parse("--cosine", "--skip-fp64-check", "--iterations", "3"), {})
+    assert for_experiments(asked, ["performance"]) == BenchSettings()
+    assert for_experiments(asked, ["performance", "accuracy"]) == asked
+
+
+def test_the_command_of_a_result_makes_its_label_again() -> None:
+    settings = BenchSettings(
+        use_warm_peak_memory=True,
+        snapshot_memory=True,
+        no_stack_room=True,
+        compile_repeats=5,
+        environment=("TORCH_COMPILE_X=1", "TORCHINDUCTOR_Y=sha256:01234567"),
+    )
+    planned = PlannedTask(1, ModelRef("builtin", "mlp", "m:f"), "performance")
+    words = shlex.split(repeat_command(planned, settings, "compileboard bench"))
+    assert words[:4] == ["env", "TORCH_COMPILE_X=1", "compileboard", "bench"]
+    again = settings_of(build_parser().parse_args(words[3:]), {"TORCH_COMPILE_X": "1"})
+    assert (again.label(), again.compile_repeats) == (replace(settings, environment=("TORCH_COMPILE_X=1",)).label(), 5)
+
+
+def test_the_command_line_fills_the_settings() -> None:
+    settings = settings_of(parse("--training", "--amp", "-n", "7", "-c", "a=1", "--timeout", "9"), {})
+    assert changed(settings) == {
+        "mode": "training",
+        "dtype": "amp",
+        "repeat": 7,
+        "inductor_config": ("a=1",),
+        "timeout_s": 9.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--freezing", "--training"], "--freezing inlines"),
+        (["--mode", "x", "--backend", "eager"], "--mode is"),
+        (["--device", "cuda", "--mode", "max-autotune", "--disable-cudagraphs"], "says itself"),
+    ],
+)
+def test_what_cannot_go_together_is_said(words: list[str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        settings_of(parse(*words), {})
+
+
+@pytest.mark.parametrize("flag", ["--prims-nvfuser", "--nnc", "--speedup-fx2trt", "--speedup-onnx"])
+def test_what_torch_no_longer_has_says_what_replaced_it(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(flag)
+    assert ended.value.code == 2
+    assert f"{flag} is not here: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["-n", "0"], ["--timeout", "nan"], ["--per-process-memory-fraction", "2"], ["-n", "x"]]
+)
+def test_a_number_out_of_range_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(*words)
+    assert "expected" in capsys.readouterr().err

@@ -1,0 +1,127 @@
+"""What is known of single models, and upstream's rule for tolerances."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from compileboard.collectors.bench.plan.model_facts import (
+    CONDITIONS,
+    FACTS,
+    FILE,
+    Fact,
+    ModelFacts,
+    facts_for,
+    tolerance_for,
+)
+
+NOTHING = ModelFacts()
+
+
+def judge(suite: str, model: str, mode: str = "inference", dtype: str = "float32", **run: Any) -> float:
+    given = {"device": "cuda", **run}
+    return tolerance_for(facts_for(suite, model), suite=suite, mode=mode, dtype=dtype, **given)[0]
+
+
+def entries() -> list[tuple[str, dict[str, Any]]]:
+    suites = json.loads(FILE.read_text(encoding="utf-8"))["models"]
+    return [(f"{suite}/{name}", entry) for suite, all_ in suites.items() for name, of in all_.items() for entry in of]
+
+
+@pytest.mark.parametrize(("model", "entry"), entries(), ids=lambda it: it if isinstance(it, str) else it["fact"])
+def test_every_entry_says_a_known_fact_of_known_runs_and_why(model: str, entry: dict[str, Any]) -> None:
+    assert entry["fact"] in FACTS, model
+    assert set(entry) <= {"fact", "value", "when", "reason"}
+    assert set(entry.get("when", {})) <= set(CONDITIONS)
+    assert 10 < len(entry["reason"]) < 110
+    assert ("value" in entry) == ("(value)" in FACTS[entry["fact"]])
+
+
+@pytest.mark.parametrize(
+    ("suite", "mode", "dtype", "device", "tolerance"),
+    [
+        ("timm", "inference", "float32", "cpu", 1e-3),
+        ("timm", "training", "amp", "cuda", 1e-2),
+        ("transformers", "inference", "bfloat16", "cuda", 1e-3),
+        ("transformers", "training", "float32", "cpu", 1e-2),
+        ("torchvision", "inference", "float32", "cuda", 1e-4),
+        ("torchvision", "inference", "bfloat16", "cuda", 1e-4),
+        ("torchvision", "inference", "float16", "cuda", 1e-3),
+        ("torchvision", "training", "amp", "cpu", 1e-3),
+        ("torchvision", "training", "float32", "cpu", 1e-4),
+        ("torchvision", "training", "float32", "cuda", 1e-3),
+        ("builtin", "inference", "float32", "cpu", 1e-3),
+        ("local", "training", "float32", "cuda", 1e-2),
+    ],
+)
+def test_a_model_of_which_nothing_is_known_is_judged_by_its_suites_rule(
+    suite: str, mode: str, dtype: str, device: str, tolerance: float
+) -> None:
+    assert tolerance_for(NOTHING, suite=suite, mode=mode, dtype=dtype, device=device) == (tolerance, False)
+
+
+def test_timms_own_tolerances_are_of_training() -> None:
+    assert judge("timm", "beit_base_patch16_224", "training") == 0.16
+    assert judge("timm", "deit_base_distilled_patch16_224", "training") == 0.08
+    assert judge("timm", "inception_v3", "training") == 0.04
+    assert judge("timm", "inception_v3") == 1e-3
+
+
+def test_freezing_folds_batch_norms_and_needs_more() -> None:
+    assert judge("timm", "adv_inception_v3", freezing=True) == 0.08
+    assert judge("timm", "adv_inception_v3") == 1e-3
+    assert judge("timm", "adv_inception_v3", "training", freezing=True) == 1e-2
+
+
+def test_a_transformers_tolerance_depends_on_the_device() -> None:
+    name = "GPT2ForSequenceClassification"
+    assert judge("transformers", name, device="cpu") == 0.005
+    assert judge("transformers", name) == 0.004
+    assert judge("transformers", name, "training") == 0.01
+    assert judge("transformers", "BertForMaskedLM", "training") == 0.02
+
+
+def test_a_torchvision_tolerance_is_of_half_precision_and_of_training_on_a_gpu() -> None:
+    assert judge("torchvision", "squeezenet1_1", "training") == 0.08
+    assert judge("torchvision", "squeezenet1_1", dtype="float16") == 0.08
+    assert judge("torchvision", "squeezenet1_1", "training", device="cpu") == 1e-4
+    assert judge("torchvision", "mobilenet_v2", dtype="amp", freezing=True) == 0.08
+    assert judge("torchvision", "mobilenet_v2", freezing=True) == 1e-4
+
+
+def test_upstreams_suite_names_find_the_same_facts() -> None:
+    assert facts_for("timm_models", "mobilenetv3_large_100") == facts_for("timm", "mobilenetv3_large_100") != NOTHING
+    assert facts_for("huggingface", "XGLMForCausalLM").flaky
+    assert facts_for("torchbench", "resnet18").use_sgd
+    assert facts_for("local", "resnet18") == NOTHING
+
+
+def test_a_skip_is_of_the_runs_it_names() -> None:
+    slow = facts_for("timm", "nfnet_l0")
+    assert slow.skip_reason(device="cpu", mode="inference", machine="aarch64") == "times out on aarch64"
+    assert slow.skip_reason(device="cpu", mode="inference", machine="x86_64") is None
+    assert facts_for("transformers", "Reformer").skip_reason(device="cuda", mode="training", backend="eager")
+    assert facts_for("torchvision", "mnasnet1_0").skip_reason(device="cuda") is None
+
+
+def test_nothing_known_means_nothing_special() -> None:
+    assert (NOTHING.tolerance, NOTHING.cosine, NOTHING.use_sgd, NOTHING.larger_multiplier) == (
+        None,
+        False,
+        False,
+        False,
+    )
+    said = NOTHING.flaky, NOTHING.accuracy_skip, NOTHING.eager_differs, NOTHING.no_optimizer
+    assert said == (None, None, None, None)
+    assert (NOTHING.skip_reason(device="cpu"), NOTHING.loss_divisor) == (None, 1.0)
+
+
+def test_facts_in_every_run_are_properties() -> None:
+    known = ModelFacts((Fact("tolerance", "it is noisy", 0.5), Fact("cosine", "it is large")))
+    assert (known.tolerance, known.cosine) == (0.5, True)
+    assert tolerance_for(known, suite="timm", mode="training", dtype="amp", device="cpu") == (0.5, True)
+    assert facts_for("transformers", "BlenderbotForCausalLM").accuracy_skip
+    assert facts_for("transformers", "GoogleFnet").dtype_for("bfloat16") == "float32"
+    assert facts_for("timm", "mobilevit_s").loss_divisor == 1000

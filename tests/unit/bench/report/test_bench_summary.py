@@ -1,0 +1,49 @@
+"""The end of a bench run: each experiment's means, the failures by reason, and the distinct breaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compileboard.collectors.bench.report.break_summary import BenchBreak, format_breaks
+from compileboard.collectors.bench.report.summary import summarize
+from compileboard.collectors.contract.events import BenchMeasured
+
+
+def result(model: str, experiment: str, **said: Any) -> BenchMeasured:
+    return BenchMeasured(
+        process_id="p", sequence=0, time_us=0, suite="local", model=model, experiment=experiment, **said
+    )
+
+
+def found(count: int) -> list[BenchBreak]:
+    return [BenchBreak("GB0059", f"reason {i}\nmore of it", "nets.py", i + 1, 2, ("Net",)) for i in range(count)]
+
+
+def test_each_experiment_is_summed_up_by_itself() -> None:
+    text = summarize(
+        [
+            result("A", "performance", values={"speedup": 2.0}),
+            result("A", "overhead", values={"speedup": 0.5}),
+            result("A", "coverage", values={"pct_ops": 0.5, "graphs": 1.0}),
+            result("B", "coverage", values={"pct_ops": 1.0, "graphs": 2.0}),
+            result("B", "tolerance", status="failed", reason="fail_to_run"),
+        ]
+    )
+    lines = {line.rsplit("  ", 1)[0].strip(): line.rsplit("  ", 1)[-1] for line in text.splitlines()}
+    assert lines["speedup"] == "gmean=2.00x mean=2.000x of 1 model", "the overhead is no speedup of a backend"
+    assert lines["overhead speedup"] == "gmean=0.50x of 1 model"
+    assert (lines["coverage pct_ops"], lines["coverage graphs"]) == ("mean=75.000%", "mean=1.500")
+    assert "failed (fail_to_run: the compiled model failed): B (tolerance)" in text
+
+
+def test_breaks_are_a_short_list_unless_they_are_asked_for() -> None:
+    short = format_breaks(found(12), explain=False)
+    assert short[1] == "distinct graph breaks: 12" and short[-1] == "  and 2 more, which --explain lists"
+    assert short[2:4] == ["  GB0059 reason 0", "    nets.py:1, 2 times in Net"], "one line of a reason"
+    assert len(format_breaks(found(12), explain=True)) == 2 + 2 * 12
+    assert format_breaks([], explain=True) == []
+
+
+def test_a_break_of_an_unknown_place_in_several_models_is_said() -> None:
+    [_, _, reason, place] = format_breaks([BenchBreak(None, "why", None, None, 3, ("A", "B"))], explain=False)
+    assert (reason, place) == ("  why", "    no place recorded, 3 times in 2 models: A, B")

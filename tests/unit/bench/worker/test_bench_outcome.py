@@ -1,0 +1,74 @@
+"""What a child hands over is storable, whatever bytes a model's errors have."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.bench.execution.runner import BenchReport, finish
+from compileboard.collectors.bench.worker.child import failure
+from compileboard.collectors.bench.worker.outcome import load_outcome
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.spool.own_events import OwnEvents, append_event
+
+ODD = "caf\udce9"  # a byte that is no character, as a file's name or a library's message has it
+
+
+def test_an_errors_undecodable_text_arrives_with_its_byte_escaped() -> None:
+    outcome = load_outcome(failure(RuntimeError(ODD)).dump())
+    assert (outcome.status, outcome.message) == ("failed", r"RuntimeError: caf\xe9")
+    assert r"caf\xe9" in str(outcome.traceback)
+
+
+def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(tmp_path: Path) -> None:
+    first = BenchMeasured("b", 2, 1, "local", ODD, "performance", message=ODD, facts={ODD: [ODD]})
+    for event in (first, replace(first, sequence=3, model="next")):
+        append_event(tmp_path, event)
+    odd, after = OwnEvents(tmp_path).read()
+    assert isinstance(odd, BenchMeasured) and isinstance(after, BenchMeasured)
+    assert (odd.model, odd.message, odd.facts) == (r"caf\xe9", r"caf\xe9", {r"caf\xe9": [r"caf\xe9"]})
+    assert after.model == "next"
+
+
+def test_a_result_that_was_said_with_an_odd_value_loses_that_value_only(tmp_path: Path) -> None:
+    event = BenchMeasured("b", 2, 1, "local", "Net", "performance", values={"speedup": 2.0})
+    odd = replace(event, batch_size=[1], values={"speedup": 2.0, "ms": "x"}, dynamic=None)  # type: ignore[arg-type]
+    for one in (odd, replace(event, sequence=2**64), replace(event, suite=None)):  # type: ignore[arg-type]
+        append_event(tmp_path, one)
+    rejects: list[tuple[str, int]] = []
+    assert list(OwnEvents(tmp_path).read(lambda _name, kind, line, _what: rejects.append((kind, line)))) == [event]
+    assert rejects == [("bad_field", 1)] * 3 + [("bad_event", 2), ("bad_event", 3)]
+
+
+def test_half_a_line_is_taken_back_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    event, write = BenchMeasured("b", 2, 1, "local", "Net", "performance"), os.write
+    append_event(tmp_path, event)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:9]))
+        with pytest.raises(OSError, match="No space left"):
+            append_event(tmp_path, event)
+    append_event(tmp_path, event)
+    assert list(OwnEvents(tmp_path).read()) == [event, event]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        ("", 0),
+        ("measured", 0),
+        ("failed measured", 0),
+        ("failed skipped", 0),
+        ("failed", 1),
+        ("failed failed", 1),
+    ],
+)
+def test_bench_fails_only_where_every_model_failed(statuses: str, code: int) -> None:
+    results = [BenchMeasured("b", n, 1, "s", "m", "performance", status=it) for n, it in enumerate(statuses.split())]
+    said: list[str] = []
+    arguments = argparse.Namespace(db="t.db", explain=False)
+    assert finish(BenchReport("RUN", results, trouble="away"), arguments, said.append) == code
+    assert said[-1].startswith(f"not recorded yet: {len(results)} result{'' if len(results) == 1 else 's'}; ")

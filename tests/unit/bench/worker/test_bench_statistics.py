@@ -1,0 +1,65 @@
+"""What repeats say: a speedup, its interval, noise."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compileboard.collectors.bench.worker.statistics import noise_of, speedup_of
+
+TIMES = st.floats(min_value=1e-3, max_value=1e3)
+PAIRS = st.lists(st.tuples(TIMES, TIMES), min_size=5, max_size=40)
+
+
+def test_a_speedup_is_the_ratio_of_the_medians() -> None:
+    found = speedup_of([4.0, 2.0, 3.0], [1.0, 2.0, 1.5])
+    assert found.value == 2.0
+    assert (found.low, found.high) == (None, None), "three repeats tell no interval"
+
+
+@given(PAIRS)
+def test_the_interval_holds_the_smallest_and_largest_ratio_at_most(pairs: list[tuple[float, float]]) -> None:
+    eager, compiled = zip(*pairs, strict=True)
+    found = speedup_of(eager, compiled)
+    assert found.low is not None and found.high is not None
+    assert min(eager) / max(compiled) <= found.low <= found.high <= max(eager) / min(compiled)
+
+
+@given(PAIRS, st.floats(min_value=0.01, max_value=100))
+def test_the_unit_of_time_changes_nothing(pairs: list[tuple[float, float]], unit: float) -> None:
+    eager, compiled = zip(*pairs, strict=True)
+    scaled = speedup_of([it * unit for it in eager], [it * unit for it in compiled])
+    assert scaled.value == pytest.approx(speedup_of(eager, compiled).value)
+
+
+def test_ninety_five_of_a_hundred_intervals_hold_the_true_speedup() -> None:
+    draw, held = random.Random(7), 0
+    for _ in range(100):
+        eager = [draw.gauss(2.0, 0.06) for _ in range(30)]
+        compiled = [draw.gauss(1.0, 0.03) for _ in range(30)]
+        found = speedup_of(eager, compiled)
+        assert found.low is not None and found.high is not None
+        held += found.low <= 2.0 <= found.high
+    assert held >= 90
+
+
+def test_a_speedup_whose_interval_spans_one_is_not_clear() -> None:
+    eager = [1.0, 1.2, 0.9, 1.1, 1.0, 0.95]
+    same, thrice = speedup_of(eager, eager[::-1]), speedup_of([it * 3 for it in eager], eager)
+    assert same.low is not None and same.high is not None and same.low <= 1 <= same.high
+    assert thrice.low is not None and thrice.low > 1
+
+
+@pytest.mark.parametrize(("eager", "compiled"), [([], []), ([1.0], []), ([1.0], [0.0])])
+def test_what_cannot_be_divided_is_refused(eager: list[float], compiled: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"expected as many|took no time"):
+        speedup_of(eager, compiled)
+
+
+def test_noise_is_the_spread_around_the_median_and_one_spike_is_none() -> None:
+    assert noise_of([1.0, 1.0, 1.0, 50.0]) == 0.0
+    assert noise_of([0.9, 1.0, 1.1]) == pytest.approx(0.148, abs=1e-3)
+    assert noise_of([1.0, 2.0]) is None

@@ -1,0 +1,50 @@
+"""Recorded torch output, unpacked once a test run."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.contract.events import Event
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.sources.trace_log import ReadStats, read_trace_log
+
+FOLDER = Path(__file__).parents[2] / "data" / "trace"
+LOGS = sorted(path.name.removesuffix(".log.xz") for path in FOLDER.glob("*.log.xz"))
+WITH_METRICS = sorted(path.name.removesuffix(".metrics.json.xz") for path in FOLDER.glob("*.metrics.json.xz"))
+
+
+def log_bytes(name: str) -> bytes:
+    """Unpack a recorded log."""
+    return lzma.decompress((FOLDER / f"{name}.log.xz").read_bytes())
+
+
+@cache
+def captured(name: str) -> tuple[Captured, ...]:
+    """Read a recorded log; each must be free of damage."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.log"
+        path.write_bytes(log_bytes(name))
+        stats = ReadStats()
+        found = tuple(read_trace_log(path, "p", stats=stats, wanted=lambda name: True))
+    assert stats.rejects.by_kind == {}
+    return found
+
+
+@cache
+def events(name: str) -> tuple[Event, ...]:
+    """Decode a recorded log, with its programs' folders as roots."""
+    decoder = Decoder(PathNamer(["/srv/bench", "/srv/zoo"]))
+    return tuple(event for one in captured(name) for event in decoder.decode(one))
+
+
+def torch_metrics(name: str) -> list[dict[str, Any]]:
+    """Load what the same process's get_compilation_metrics() said."""
+    loaded: list[dict[str, Any]] = json.loads(lzma.decompress((FOLDER / f"{name}.metrics.json.xz").read_bytes()))
+    return loaded

@@ -1,0 +1,221 @@
+"""The guard classifier: every text that torch 2.13 was made to print, and those of older versions."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compileboard.collectors.contract import events as ev
+from compileboard.collectors.contract.categories import BY_NAME, CATEGORIES
+from compileboard.collectors.decode.guards.recompile_reasons import parse_reason, parse_reasons
+from tests.unit.decode.recorded_logs import events
+
+# The newest cache entry's category for each case of tests/data/trace/record_guards.py.
+CASES = {
+    "stride": "tensor_stride",
+    "rank": "tensor_rank",
+    "dtype": "tensor_dtype",
+    "device": "tensor_device",
+    "reqgrad": "tensor_requires_grad",
+    "dispatch": "dispatch_keys",
+    "functorch": "dispatch_keys",
+    "notensor": "type_change",
+    "alias": "tensor_aliasing",
+    "alias2": "object_identity",
+    "intv": "int_value",
+    "closure": "int_value",
+    "floatv": "float_value",
+    "nan": "float_value",
+    "strv": "string_value",
+    "cplx": "other_value",
+    "boolv": "other_value",
+    "nonev": "other_value",
+    "dtypev": "other_value",
+    "devicev": "other_value",
+    "globalv": "global_value",
+    "globalattr": "global_value",
+    "globaldict": "global_value",
+    "modstep": "module_attribute",
+    "modmode": "module_attribute",
+    "modtrain": "module_attribute",
+    "setattr_after": "module_attribute",
+    "modswap2": "type_change",
+    "listlen": "container_length",
+    "listempty": "container_length",
+    "dictlen": "container_length",
+    "tupit": "container_length",
+    "dictkeys": "dict_keys",
+    "dictget": "dict_keys",
+    "set_other": "dict_keys",
+    "kwargs": "dict_keys",
+    "fnid": "object_identity",
+    "enumv": "object_identity",
+    "typechange2": "type_change",
+    "gradmode": "grad_mode",
+    "autocast": "autocast",
+    "autocastdtype": "autocast",
+    "determ": "deterministic",
+    "threads": "global_state",
+    "defdtype": "global_state",
+    "defdevice": "global_state",
+    "tfmode": "global_state",
+    "backend": "backend_mismatch",
+    "symeq": "symbolic_shape",
+    "symmod": "symbolic_shape",
+    "symone": "symbolic_shape",
+    "symint": "symbolic_shape",
+    "symspec": "tensor_size",
+    "markdyn": "symbolic_shape",
+    "parameter_shape": "tensor_size",
+    "freed_class": "invalidated",
+}
+
+
+def recorded() -> dict[str, ev.GuardFailure]:
+    found: dict[str, ev.GuardFailure] = {}
+    case = ""
+    for event in events("torch2.13-guards"):
+        if isinstance(event, ev.ArtifactSeen) and event.name.startswith("case_"):
+            case = event.name.removeprefix("case_")
+        elif isinstance(event, ev.Recompiled):
+            found.setdefault(case, event.guards[0])
+    return found
+
+
+@pytest.mark.parametrize(("case", "category"), CASES.items())
+def test_recorded_guard_is_classified(case: str, category: str) -> None:
+    failure = recorded()[case]
+    assert failure.category == category, failure.reason
+    assert failure.suggestion
+
+
+def test_every_category_but_unknown_was_recorded() -> None:
+    assert set(CASES.values()) == {category.name for category in CATEGORIES} - {"unknown"}
+    assert all(category.label and category.meaning.endswith(".") for category in CATEGORIES)
+
+
+@pytest.mark.parametrize(
+    ("reason", "category", "source", "expected", "actual"),
+    [
+        ("0/0: tensor 'L['x']' size mismatch at index 0. expected 4, actual 8", "tensor_size", "x", "4", "8"),
+        ("tensor 'L['x']' stride mismatch at index 1. expected 1, actual 4", "tensor_stride", "x", "1", "4"),
+        (
+            "0/0: tensor 'x' Tensor device index mismatch. Expected device index to be 0, actual 1",
+            "tensor_device",
+            "x",
+            "0",
+            "1",
+        ),
+        ("0/1: L['k'] == 1", "int_value", "k", "1", None),
+        ("0/1: L['n'] == -2.5", "float_value", "n", "-2.5", None),
+        ("!0/1/0: L['s'] == 'a  # b'", "string_value", "s", "'a  # b'", None),
+        ("___check_obj_id(self._modules['attn'].processor, 140576345756128)", "object_identity", None, None, None),
+        ("___check_type_id(L['self']._modules['mixer'], 157671424)", "type_change", None, None, None),
+        ("L['self']._modules['conv'].layer_idx == (8, 'conv')", "module_attribute", None, None, None),
+        ("___check_global_state()", "global_state", None, None, None),
+        ("___check_current_backend(139704947520224)", "backend_mismatch", None, None, None),
+        ("utils_device.CURRENT_DEVICE == None", "global_state", None, None, None),
+        ("Cache line invalidated because L['self'] got deallocated", "invalidated", "self", None, None),
+        ("___guarded_code.valid", "invalidated", None, None, None),
+        ("L['x'] == np.float64(2.5)", "other_value", "x", "np.float64(2.5)", None),
+        ("len(L['x']) == 2", "container_length", "x", "2", None),
+        ("list(L['d'].keys()) == ['a']", "dict_keys", "d", "['a']", None),
+        ("IndexError on L['xs'][3]", "container_length", "xs", None, "3 missing"),
+        ("KeyError on G['SCALE']", "global_value", "G['SCALE']", None, "missing"),
+        ("hasattr(L['x'], '_dynamo_dynamic_indices') == False", "symbolic_shape", "x", None, None),
+        ("Ne(L['x'].size()[0], 1)", "symbolic_shape", "x.size()[0]", None, None),
+        ("L['x'].size()[0] == 2*L['y'].size()[0]", "symbolic_shape", "x.size()[0], y.size()[0]", None, None),
+        ('"Shape guard failed with values: 3,4"', "symbolic_shape", None, None, None),
+        ("L['a'] is L['b']", "object_identity", "a", "b", None),
+        ("not L['xs']", "container_length", "xs", "0", None),
+        ("GLOBAL_STATE changed: deterministic_algorithms_warn_only ", "deterministic", None, None, None),
+        ("Unexpected recompilation: runtime guards failed even though they passed", "unknown", None, None, None),
+        ("", "unknown", None, None, None),
+    ],
+)  # fmt: skip
+def test_older_and_rarer_texts(
+    reason: str, category: str, source: str | None, expected: str | None, actual: str | None
+) -> None:
+    failure = parse_reason(reason)
+    assert failure.category == category
+    if source is not None:
+        assert failure.source == source
+    assert (failure.actual == actual) and (expected is None or failure.expected == expected)
+
+
+def test_hint_turns_an_attribute_into_advice() -> None:
+    reason = (
+        "0/6: self.step == 30      # self.step += 1  # ork/models.py:82 in forward (HINT: torch.compile considers "
+        "integer attributes of the nn.Module to be static. torch._dynamo.config.allow_unspec_int_on_nn_module = True)\n"
+        'User stack trace:\n  File "/srv/models.py", line 82, in forward\n    self.step += 1'
+    )
+    failure = parse_reason(reason)
+    assert (failure.category, failure.source, failure.cache_entry) == ("module_attribute", "self.step", "0/6")
+    assert (failure.file, failure.line, failure.source_line) == ("models.py", 82, "self.step += 1")
+    assert failure.suggestion and "allow_unspec_int_on_nn_module" in failure.suggestion
+
+
+def test_fingerprint_ignores_values_and_addresses() -> None:
+    def prints(*reasons: str) -> set[str]:
+        return {parse_reason(reason).fingerprint for reason in reasons}
+
+    assert len(prints("0/0: k == 1", "3/2: k == 2", "L['k'] == 7  # y = k  # f.py:3 in f")) == 1
+    assert len(prints("___check_obj_id(f, 139800317371120)", "___check_obj_id(f, 94554616735280)")) == 1
+    assert len(prints("k == 1", "n == 1", "k == 'a'", "k == 1.5")) == 4
+    size = "tensor 'x' size mismatch at index {}. expected 4, actual 8"
+    assert len(prints(size.format(0), size.format(1))) == 2
+
+
+def test_notebook_cell_cut_by_torch_keeps_its_name() -> None:
+    reason = "2/0: c == 0.5      # return x + c  # mp/ipykernel_507/3647755280.py:3 in fn"
+    failure = parse_reason(reason)
+    assert (failure.file, failure.line, failure.source_line) == ("<notebook>", 3, "return x + c")
+
+
+@pytest.mark.parametrize("payload", ["0/0: k == 1", '[\n"0/0: k == 1"\n]', ["0/0: k == 1"]])
+def test_payload_forms_are_alike(payload: object) -> None:
+    assert [(g.category, g.cache_entry) for g in parse_reasons(payload)] == [("int_value", "0/0")]
+
+
+def test_suggestion_keeps_braces_of_the_source() -> None:
+    failure = parse_reason("0/0: d['{dim}'] == 1")
+    assert failure.suggestion and "d['{dim}']" in failure.suggestion
+
+
+def test_advice_on_numbers_says_what_it_costs() -> None:
+    for reason in ("0/0: k == 5", "0/0: k == 2.5"):
+        suggestion = parse_reason(reason).suggestion
+        assert suggestion and "costs one recompile" in suggestion and "dynamic=True" in suggestion
+
+
+def test_advice_gives_no_name_that_the_user_does_not_have() -> None:
+    resized = parse_reason("1/0: tensor '___stack0' size mismatch at index 0. expected 3, actual 4")
+    assert (resized.category, resized.source) == ("tensor_size", "___stack0")
+    assert resized.suggestion and "the value left at the graph break" in resized.suggestion
+    assert "mark_dynamic" not in resized.suggestion
+    other = parse_reason("1/0: tensor '___stack0' dtype mismatch. expected Float, actual Double").suggestion
+    assert other and "___stack" not in other and "the value left at the graph break" in other
+
+
+@given(st.text())
+def test_any_text_has_a_category(text: str) -> None:
+    failure = parse_reason(text)
+    assert failure.category in BY_NAME
+    assert json.dumps(failure.reason) and len(parse_reasons([text])) <= 1
+
+
+@given(st.text(alphabet="L['x]()=!<>. 0123456789+-*%#\"\nabnotis,_", max_size=60))
+def test_near_expressions_have_a_category(text: str) -> None:
+    assert parse_reason(text).category in BY_NAME
+
+
+@pytest.mark.parametrize("part", ["'", "L['", " # x", "(HINT: ", "  # a:1 in b", "_dynamo_ids "])
+def test_long_reasons_are_read_in_time_that_grows_with_their_length(part: str) -> None:
+    text = part * (200_000 // len(part))
+    started = time.process_time()
+    parse_reason(text)
+    assert time.process_time() - started < 5  # a second at most; quadratic time takes minutes

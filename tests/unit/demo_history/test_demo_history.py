@@ -1,0 +1,100 @@
+"""The demo's history: its versions apply, and its repository is made of them and leaves nothing behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.demo_history import __main__ as command
+from compileboard.collectors.demo_history.history import Setup, list_measured
+from compileboard.collectors.demo_history.repository import AUTHOR, Repository
+from compileboard.collectors.demo_history.versions import PROJECT, VERSIONS, apply, read_project
+from tests.tools.observed import ROOT
+from tests.tools.repository import git
+
+
+def test_versions_apply_in_order_and_each_is_python() -> None:
+    files = read_project()
+    for version in VERSIONS:
+        before, files = files, apply(version, files)
+        assert version is VERSIONS[0] or files != before, version.subject
+        for name, text in files.items():
+            compile(text, name, "exec")
+    assert len({it.subject for it in VERSIONS}) == len(VERSIONS) >= 12
+
+
+def test_an_edit_that_does_not_fit_says_so() -> None:
+    with pytest.raises(ValueError, match=r"print nothing.*expected .* once in encoder\.py; found it 0 times"):
+        apply(next(it for it in VERSIONS if "print nothing" in it.subject), read_project())
+
+
+def test_models_are_listed_without_importing_torch() -> None:
+    code = (  # in a process of its own: another test may have imported torch here
+        "import sys; from compileboard.collectors.bench.suites.user import import_file, marked_functions\n"
+        f"found = marked_functions(import_file({str(PROJECT / 'bench_models.py')!r}))\n"
+        "print([it[0] for it in found], 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "['encoder', 'ranker'] False\n"
+
+
+def test_the_repository_has_the_versions_commits_and_is_gone_afterwards() -> None:
+    with Repository() as first, Repository() as second:
+        hashes = [first.commit(it) for it in VERSIONS]
+        assert [second.commit(it) for it in VERSIONS] == hashes, "the same versions are the same commits"
+        log = git(first.folder, "log", "--reverse", "--format=%H %an %s", "main").splitlines()
+        assert log == [f"{key} {AUTHOR['NAME']} {it.subject}" for key, it in zip(hashes, VERSIONS)]
+        assert git(first.folder, "status", "--porcelain") == ""
+    assert not first.folder.parent.exists() and not second.folder.parent.exists()
+
+
+def test_nobodys_git_settings_are_read_or_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / ".gitconfig"
+    settings.write_text(
+        "[commit]\n\tgpgsign = true\n[user]\n\tuseConfigOnly = true\n[core]\n\texcludesFile = /dev/stdin\n"
+    )
+    before = settings.read_text()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    with Repository() as repository:
+        assert len(repository.commit(VERSIONS[0])) == 40
+    assert settings.read_text() == before and list(tmp_path.iterdir()) == [settings]
+
+
+@pytest.mark.usefixtures("with_a_torch")
+def test_without_git_the_server_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ends = [sys.executable, "-c", "import time; time.sleep(1); raise SystemExit(7)"]
+    assert command.main(["--db", str(tmp_path / "a.db"), "--", *ends]) == 7
+    assert "it stops here: git is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("with_a_torch")
+def test_a_server_that_ends_ends_the_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ends = [sys.executable, "-c", "raise SystemExit(5)"]
+    assert command.main(["--db", str(tmp_path / "a.db"), "--", *ends]) == 5
+    assert "recorded" not in capsys.readouterr().err
+
+
+def test_a_database_that_is_not_there_has_nothing_of_it(tmp_path: Path) -> None:
+    assert list_measured(str(tmp_path / "none.db")) == set()
+
+
+def test_what_is_measured_on_a_gpu_is_not_what_is_measured_on_a_cpu() -> None:
+    cpu = Setup("a.db", "cpu", "eager")
+    gpu = dataclasses.replace(cpu, device="cuda", backend="inductor")
+    assert "--threads" in cpu.command(()) and "--threads" not in gpu.command(())
+    assert gpu.name(["--dynamic-shapes"]) == "demo history, inductor --dynamic-shapes"
+
+
+@pytest.fixture
+def with_a_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command find a torch, which unit tests have none of, and its signals go back to where they were."""
+    monkeypatch.setattr(command, "find_setup", lambda database, backend: Setup(database, "cpu", backend or "eager"))
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)

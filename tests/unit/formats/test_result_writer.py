@@ -1,0 +1,146 @@
+"""Writing upstream's files: what was read is written again to the byte, and what upstream would pad is padded."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
+from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.formats.merge_files import build_break_table, merge
+from compileboard.collectors.formats.raw_timings import read_timings, to_repeats, write_timings
+from compileboard.collectors.formats.reader import break_event, read_results
+from compileboard.collectors.formats.results import task_of
+from compileboard.collectors.formats.writer import render_files, write_directory
+from tests.unit.formats.files import MADE, RECORDED, read
+
+MEASURED = BenchMeasured(
+    *("p", 1, 0, "torchbench", "alexnet", "performance", "training", "amp", "cuda", "H100", "inductor"),
+    batch_size=8,
+    values={"speedup": 1.25, "abs_latency": 2.0, "graph_breaks": 3.0},
+    task="t/alexnet",
+)
+
+
+def read_folder(*paths: Path) -> tuple[list[BenchMeasured], dict[str, list[GraphBroke]]]:
+    files = [read(path) for path in paths]
+    merged = merge(files)
+    breaks: dict[str, list[GraphBroke]] = {}
+    for file in files:
+        for number, row in enumerate(file.breaks):
+            task = task_of(build_break_table(file, merged.stems), row.model)
+            breaks.setdefault(task, []).append(break_event(row, PathNamer(), "p", number, 0))
+    return [result for _file, result in merged.results], breaks
+
+
+def cells(data: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(data.decode())))
+
+
+@pytest.mark.parametrize("with_json", [False, True])
+def test_the_recorded_tables_are_written_again_to_the_byte(with_json: bool) -> None:
+    wanted = {path.name: path.read_bytes() for path in RECORDED.glob("*.csv")}
+    paths = [path for path in RECORDED.iterdir() if with_json or path.suffix == ".csv"]
+    written = render_files(*read_folder(*sorted(paths)))
+    assert {name: written[name] for name in wanted} == wanted
+    added = {name for name in written if name.endswith(".csv")} - set(wanted)
+    assert all(name.endswith("_graph_break_deduped.csv") for name in added)
+
+
+def test_padding_failures_and_missing_peaks_are_written_again_to_the_byte() -> None:
+    paths = sorted(MADE.glob("inductor_no_cudagraphs_*.csv"))
+    written = render_files(*read_folder(*paths))
+    assert {path.name: written[path.name] for path in paths} == {path.name: path.read_bytes() for path in paths}
+
+
+def test_the_json_twin_says_the_same_when_it_is_read_again() -> None:
+    results, breaks = read_folder(*sorted(RECORDED.iterdir()))
+    files = render_files(results, breaks)
+    again = {}
+    for name, data in files.items():
+        if name.endswith(("ce.json", "cy.json")):
+            again |= {(it.model, it.experiment): it for it in read_results(name, data).results}
+    for it in results:
+        twin = again[it.model, it.experiment]
+        assert (twin.values, twin.status, twin.accuracy, twin.task) == (it.values, it.status, it.accuracy, it.task)
+        assert (twin.suite, twin.backend, twin.dtype, twin.device) == (it.suite, it.backend, it.dtype, it.device)
+
+
+def test_deduped_breaks_are_sorted_and_one_of_a_reason() -> None:
+    (name, data), *_ = [
+        it for it in render_files(*read_folder(*sorted(RECORDED.glob("*Breaky*")))).items() if "deduped" in it[0]
+    ]
+    reasons = [row["reason"] for row in cells(data)]
+    assert name == "inductor_Breaky_float32_inference_cuda_accuracy_graph_break_deduped.csv"
+    assert len(reasons) == 4 and reasons == sorted(reasons)
+
+
+def test_what_was_not_run_has_no_row_and_what_failed_has_zeros() -> None:
+    results = [
+        replace(MEASURED, model="skipped", status="skipped", reason="timm is not installed", values={}),
+        replace(MEASURED, model="failed", status="failed", reason="OOM", values={}),
+        MEASURED,
+        replace(MEASURED, experiment="accuracy", status="failed", reason="OOM", values={}),
+    ]
+    files = render_files(results, {})
+    performance = files["inductor_torchbench_amp_training_cuda_performance.csv"].decode().splitlines()
+    assert performance == [
+        "dev,name,batch_size,speedup,abs_latency,graph_breaks",
+        "cuda,failed,0,0.000000,0.000000,0",
+        "cuda,alexnet,8,1.250000,2.000000,3",
+    ]
+    assert files["inductor_torchbench_amp_training_cuda_accuracy.csv"].decode().splitlines()[1] == "cuda,alexnet,0,OOM"
+
+
+def test_a_file_has_a_model_once() -> None:
+    others = [replace(MEASURED, hardware="A100"), replace(MEASURED, hardware="A100", batch_size=16)]
+    names = [name for name in render_files([MEASURED, *others], {}) if name.endswith(".csv")]
+    assert names == [
+        "inductor_A100_batch16_torchbench_amp_training_cuda_performance.csv",
+        "inductor_A100_torchbench_amp_training_cuda_performance.csv",
+        "inductor_torchbench_amp_training_cuda_performance.csv",
+    ]
+
+
+def test_a_formula_stays_what_the_model_is_called() -> None:
+    files = render_files([replace(MEASURED, model="=cmd()", suite="../../etc", backend="a/b")], {})
+    assert next(iter(files)) == "a_b_etc_amp_training_cuda_performance.csv"
+    assert cells(next(iter(files.values())))[0]["name"] == "=cmd()"
+
+
+def test_a_folder_gets_the_files_and_raw_timings_are_numpys(tmp_path: Path) -> None:
+    timed = replace(MEASURED, repeats={"eager": [1.0, 1.01, 0.99], "compiled": [0.8, 0.81, 0.79]})
+    names = write_directory([timed], {}, tmp_path / "out", raw_timings=True)
+    assert sorted(names) == sorted(path.name for path in (tmp_path / "out").iterdir())
+    (timings,) = (tmp_path / "out").glob("*-raw_timings-alexnet-cuda.npy")
+    assert len(timings.read_bytes()) == len((MADE / "basics-raw_timings-mlp-cpu.npy").read_bytes())
+    assert to_repeats(read_timings(timings.read_bytes())) == {
+        name: pytest.approx(values) for name, values in timed.repeats.items()
+    }
+
+
+@given(st.lists(st.tuples(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9)), max_size=20))
+def test_timings_come_back(pairs: list[tuple[float, float]]) -> None:
+    repeats = {"eager": [eager for eager, _ in pairs], "compiled": [compiled for _, compiled in pairs]}
+    again = to_repeats(read_timings(write_timings(repeats)))
+    assert again == {name: pytest.approx(values) for name, values in repeats.items()}
+
+
+@given(
+    st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12).map(str.strip).filter(bool),
+    st.floats(0.001, 1e6),
+    st.integers(0, 10**6),
+)
+def test_any_model_and_number_come_back(name: str, speedup: float, count: int) -> None:
+    name = name.replace("\0", "x").replace("\r", "x")  # csv quotes neither, upstream's writer no more than ours
+    it = replace(MEASURED, model=name, values={"speedup": speedup, "abs_latency": 1.0, "graph_breaks": float(count)})
+    files = render_files([it], {})
+    (again,) = read_results(*next(item for item in files.items() if item[0].endswith(".csv"))).results
+    assert again.model == name and again.values["graph_breaks"] == count
+    assert again.values["speedup"] == pytest.approx(speedup, abs=5.1e-7)

@@ -1,0 +1,50 @@
+"""Import logs into a fresh database, in the test's own process."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.pipeline.log_loader import Imported, Loader, LoadOptions
+from compileboard.collectors.sources.discovery import find_sources
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.migrations import migrate_connection
+
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
+PROGRAMS = CAPTURES / "h200-torch2.11.tar.xz"
+DDP = CAPTURES / "h200x2-ddp-torch2.11.tar.xz"
+
+
+def load(database: Path, path: Path, **options: Any) -> Imported:
+    """Import a path as the command does."""
+    with closing(open_writer(database)) as connection:
+        migrate_connection(connection)
+        loader = Loader(connection, str(database), find_sources(str(path)), LoadOptions(**options))
+        done = loader.read()
+        loader.finish()
+        return done
+
+
+def rows(database: Path, sql: str, **values: Any) -> list[sqlite3.Row]:
+    """Ask a database."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.row_factory = sqlite3.Row
+        return connection.execute(sql, values).fetchall()
+
+
+def one(database: Path, sql: str, **values: Any) -> Any:
+    """Ask for one value."""
+    return rows(database, sql, **values)[0][0]
+
+
+TABLES = ["runs", "processes", "compiles", "compilations", "graph_breaks", "recompiles", "guard_failures"]
+TABLES += ["cache_lookups", "failures", "artifacts", "payloads", "spans", "symbols", "stack_nodes", "guard_sets"]
+TABLES += ["aot_graphs", "logs", "log_rejects"]
+
+
+def counts(database: Path) -> dict[str, int]:
+    """Count the rows of every table that an import fills; each reading of a log ends its run anew."""
+    events = one(database, "select count(*) from events where kind <> 'run_ended'")
+    return {"events": events} | {table: one(database, f"select count(*) from {table}") for table in TABLES}

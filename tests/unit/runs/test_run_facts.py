@@ -1,0 +1,132 @@
+"""What a run is called, where it comes from, and what its spool says of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.decode import break_registry
+from compileboard.collectors.pipeline.live import Request as Asked
+from compileboard.collectors.pipeline.live import child_environment, prepare
+from compileboard.collectors.pipeline.recover_spools import pick_up_spools
+from compileboard.collectors.runs.command_line import default_name
+from compileboard.collectors.runs.facts import git_facts, program_folder, visible_gpus
+from compileboard.collectors.runs.opening import stored_command
+from compileboard.collectors.runs.program import signal_name
+from compileboard.collectors.spool.folders import home, new_run_id
+from compileboard.collectors.spool.manifest import Manifest, read_manifest
+from tests.tools.observed import Workplace
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "src/train.py", "--lr", "3"], "train.py"),
+        (["python", "-m", "my.module"], "my.module"),
+        (["python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"], "train.py"),
+        (["/usr/bin/make", "all"], "make"),
+        (["python3", "-c", "import torch", "x.py"], "python -c"),
+        (["python", "-Wignore", "-X", "dev", "-u", "train"], "train"),
+        (["python", "-um", "my.module", "x.py"], "my.module"),
+        (["python", "-m", "compileboard.collectors", "run", "--db", "x.db", "--", "python", "train.py"], "train.py"),
+        (["compileboard-collect", "run", "--", "python", "-c", "pass"], "python -c"),
+        (["torchrun", "--nproc-per-node", "2", "-m", "my.module"], "my.module"),
+        (["torchrun", "--nproc-per-node", "2", "src/train.py"], "train.py"),
+        (["python"], "python"),
+    ],
+)
+def test_a_run_is_named_after_its_script(command: list[str], name: str) -> None:
+    assert default_name(command) == name
+
+
+def test_run_ids_sort_by_time() -> None:
+    ids = [new_run_id(ms) for ms in (1, 2, 1_700_000_000_000, 1_700_000_000_001)]
+    assert ids == sorted(ids)
+    assert {len(one) for one in ids} == {26}
+
+
+def test_the_home_is_where_the_environment_says() -> None:
+    assert home({"COMPILEBOARD_HOME": "/x"}) == Path("/x")
+    assert home({"XDG_STATE_HOME": "/state"}) == Path("/state/compileboard")
+    assert home({"HOME": "/h"}) == Path("/h/.local/state/compileboard")
+
+
+def test_visible_gpus_are_those_that_cuda_would_show() -> None:
+    gpus = [{"index": str(n), "uuid": f"GPU-{n}abc"} for n in range(3)]
+    assert visible_gpus(gpus, None) == gpus
+    assert [gpu["index"] for gpu in visible_gpus(gpus, "2,GPU-0,9,1")] == ["2", "0"]
+    assert visible_gpus(gpus, "") == []
+
+
+def test_the_repository_is_the_programs_own(place: Workplace) -> None:
+    path = place.write("pass", "repo/train.py")
+    script = "git init -q -b main . && git add . && git -c user.name=n -c user.email=e commit -qm 'Add <b>it</b>'"
+    assert place.plain("bash", "-c", script, cwd=path.parent).returncode == 0
+    facts = git_facts(program_folder(["python", str(path)], str(place.folder)))
+    assert (facts["branch"], facts["subject"], facts["dirty"]) == ("main", "Add <b>it</b>", False)
+    path.write_text("changed")
+    assert git_facts(str(path.parent))["dirty"] is True
+    assert git_facts(str(place.folder)) == {}
+
+
+def test_the_childs_environment_is_the_callers_and_ours(place: Workplace) -> None:
+    asked = Asked(["python"], database=str(place.database), keep_source=False, capture_env=("A", "B"))
+    inner = child_environment(asked, {"PYTHONPATH": "a::b", "X": "1"}, "R", place.folder)
+    entries = inner["PYTHONPATH"].split(os.pathsep)
+    assert entries[1:] == ["a", "", "b"]
+    assert (inner["X"], inner["COMPILEBOARD_NO_SOURCE"], inner["COMPILEBOARD_CAPTURE_ENV"]) == ("1", "1", "A,B")
+    again = child_environment(asked, inner, "R", place.folder)
+    assert again["PYTHONPATH"] == inner["PYTHONPATH"], "a run inside a run adds no second entry"
+
+
+def test_a_run_joins_the_one_its_job_names(place: Workplace) -> None:
+    environment = {"COMPILEBOARD_HOME": str(place.home), "COMPILEBOARD_RUN_ID": "SHARED"}
+    folders = [prepare(Asked(["x"]), environment, str(place.folder))[0] for _ in range(2)]
+    assert len(set(folders)) == 2
+    assert {read_manifest(folder).run_id for folder in folders} == {"SHARED"}
+
+
+def test_a_damaged_manifest_is_named_and_costs_the_others_nothing(place: Workplace) -> None:
+    spools = place.home / "spool"
+    for name, text in (("bad", "{half"), ("begun", None)):
+        (spools / name).mkdir(parents=True)
+        if text:
+            (spools / name / "run.json").write_text(text)
+    Manifest("R", str(place.database), "good", 5, recorder_process_id="r").write(make(spools / "good"))
+    found = pick_up_spools({"COMPILEBOARD_HOME": str(place.home)})
+    assert ([one.partition(":")[0] for one in found.set_aside], found.problems) == (["bad"], [])
+    assert place.only_run()["state"] == "interrupted"
+    assert [path.name for path in spools.iterdir()] == ["begun"]
+
+
+def make(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_a_signal_is_named_or_numbered() -> None:
+    assert signal_name(signal.SIGTERM) == "SIGTERM"
+    assert signal_name(60) == "signal 60"
+
+
+def test_a_torchs_own_registry_fills_in_what_ours_lacks(tmp_path: Path) -> None:
+    table = {"GB7777": [{"Gb_type": "A type of next year", "Explanation": "why", "Hints": ["do"]}]}
+    (tmp_path / "registry.json").write_text(json.dumps(table))
+    assert break_registry.ids_of_type("A type of next year") == ()
+    break_registry.learn(str(tmp_path / "registry.json"))
+    break_registry.learn(str(tmp_path / "none.json"))
+    assert break_registry.ids_of_type("A type of next year") == ("GB7777",)
+    entry = break_registry.lookup("gb7777")
+    assert entry is not None
+    assert (entry.explanation, entry.hints) == ("why", ("do",))
+    break_registry._learnt.clear()
+
+
+def test_without_source_a_shell_line_gives_the_run_no_name() -> None:
+    command = ["bash", "-c", "cd /x && python /x/a.py"]
+    assert default_name(stored_command(command, keep_source=True)) == "a.py"
+    assert default_name(stored_command(command, keep_source=False)) == "bash"

@@ -1,0 +1,72 @@
+"""Benchmark results: a row a run, a series and an experiment, whatever came when."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.contract.events import BenchMeasured, Event
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.migrations import migrate_connection
+
+FIRST = BenchMeasured(
+    process_id="bench",
+    sequence=1,
+    time_us=1_000,
+    suite="builtin",
+    model="mlp",
+    experiment="performance",
+    mode="inference",
+    device="cpu",
+    batch_size=8,
+    values={"speedup": 1.25, "graph_breaks": 2.0, "odd column": 7.5, "abs_latency": float("nan")},
+    repeats={"eager": [1.0, 1.5], "compiled": [0.8, 1.2]},
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> sqlite3.Connection:
+    connection = open_writer(tmp_path / "results.db")
+    migrate_connection(connection)
+    return connection
+
+
+def rows(store: sqlite3.Connection, *events: Event) -> list[sqlite3.Row]:
+    Ingestor(store).ingest("RUN", events)
+    return store.execute("select * from results order by id").fetchall()
+
+
+def test_a_result_keeps_known_numbers_in_columns_and_the_others_by_name(store: sqlite3.Connection) -> None:
+    (row,) = rows(store, FIRST)
+    assert (row["speedup"], row["graph_breaks"], row["abs_latency_ms"]) == (1.25, 2, None)
+    assert [tuple(it) for it in store.execute("select name, value from result_values")] == [("odd column", 7.5)]
+    kept = {it["name"]: json.loads(unpack(it["body"])) for it in store.execute("select * from result_repeats")}
+    assert kept == FIRST.repeats
+
+
+def test_a_result_given_twice_is_one(store: sqlite3.Connection) -> None:
+    rows(store, FIRST)
+    assert len(rows(store, FIRST)) == 1
+    assert store.execute("select result_count from run_totals").fetchone()[0] == 1
+
+
+def test_a_twin_from_another_file_adds_only_what_was_not_said(store: sqlite3.Connection) -> None:
+    twin = replace(FIRST, process_id="json", values={"speedup": 9.0, "abs_latency": 3.5})
+    (row,) = rows(store, FIRST, twin)
+    assert (row["speedup"], row["abs_latency_ms"]) == (1.25, 3.5)
+
+
+def test_another_batch_size_or_experiment_is_another_row_of_its_own_or_the_same_series(
+    store: sqlite3.Connection,
+) -> None:
+    other = replace(FIRST, sequence=2, batch_size=16)
+    failed = replace(FIRST, sequence=3, experiment="accuracy", status="failed", reason="OOM", values={})
+    found = rows(store, FIRST, other, failed)
+    assert [row["series_id"] for row in found] == [1, 2, 1]
+    assert tuple(store.execute("select result_count, failed_result_count from run_totals").fetchone()) == (3, 1)

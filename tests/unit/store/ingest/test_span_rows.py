@@ -1,0 +1,54 @@
+"""Spans of a lane: no two of one depth overlap, and the totals by name are what the spans add up to."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.migrations import SCHEMA_3, split_statements
+from tests.unit.app.explored import explore
+
+TOTALS = "select * from span_totals order by lane_id, name_id"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    path: Path = tmp_path_factory.mktemp("spans") / "spans.db"
+    explore(path, payloads=False)
+    with closing(open_writer(path)) as connection:
+        yield connection
+
+
+def test_spans_of_one_depth_follow_one_another(store: sqlite3.Connection) -> None:
+    overlapping = """
+    select count(*) from spans as s join spans as p on p.lane_id = s.lane_id and p.depth = s.depth
+    where p.begin_us < s.begin_us and p.begin_us + p.duration_us > s.begin_us and s.instant + p.instant = 0
+    """
+    assert store.execute(overlapping).fetchone()[0] == 0
+    assert store.execute("select max(depth) from spans").fetchone()[0] > 5
+
+
+def test_exclusive_times_add_up_to_the_outermost_spans(store: sqlite3.Connection) -> None:
+    summed = store.execute("select sum(exclusive_us), sum(span_count) from span_totals").fetchone()
+    outermost = store.execute("select sum(duration_us) from spans where depth = 0").fetchone()[0]
+    assert tuple(summed) == (outermost, store.execute("select count(*) from spans").fetchone()[0])
+
+
+def test_the_step_sums_older_spans_as_ingest_sums_new_ones(store: sqlite3.Connection) -> None:
+    kept = [tuple(row) for row in store.execute(TOTALS)]
+    fill = [
+        sql for sql in split_statements(SCHEMA_3.read_text()) if "insert into span_totals" in sql or "update " in sql
+    ]
+    store.execute("begin")
+    store.execute("delete from span_totals")
+    for sql in fill:
+        store.execute(sql)
+    summed = [tuple(row) for row in store.execute(TOTALS)]
+    store.execute("rollback")
+    assert summed == kept
+    assert len(kept) > 50

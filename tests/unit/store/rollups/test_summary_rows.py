@@ -1,0 +1,88 @@
+"""What ingest keeps of a run's results is what its rows come to, whatever the order in which they came."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.rollups.results import COLUMNS, merge_results, read_measured
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS, NUMBERS, grow_summaries, summarize
+from tests.unit.app.benched import ACCURACY, MLP, RUNS, add_results, bench_suite, measure
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    migrate(tmp_path / "t.db")
+    with closing(open_writer(tmp_path / "t.db")) as connection:
+        yield connection
+
+
+def read_kept(store: sqlite3.Connection) -> list[dict[str, object]]:
+    rows = store.execute("select * from run_summaries order by run_id, suite, backend, definition")
+    return [dict(row) for row in rows]
+
+
+def test_the_kept_numbers_are_those_of_the_rows_by_every_definition(store: sqlite3.Connection) -> None:
+    bench_suite(store)
+    found = store.execute(f"select {COLUMNS} from results x join series s on s.id = x.series_id")
+    rows = [it for it in merge_results(read_measured(found)) if it.run_id == RUNS[0]]
+    kept = {row["definition"]: row for row in read_kept(store) if row["run_id"] == RUNS[0]}
+    for name, definition in DEFINITIONS.items():
+        summary = summarize(rows, definition)
+        for number in NUMBERS:
+            assert kept[name][number] == getattr(summary, number), number
+    assert (kept["hud"]["total_count"], kept["hud"]["failed_count"]) == (11, 3)
+
+
+def test_a_wrong_answer_counts_as_failed_and_not_as_measured(store: sqlite3.Connection) -> None:
+    wrong = {"accuracy": "fail_accuracy", "status": "failed", "reason": "fail_accuracy"}
+    add_results(store, "RUN", MLP, measure(**ACCURACY | wrong))
+    assert {(row["measured_count"], row["failed_count"]) for row in read_kept(store)} == {(0, 1)}
+
+
+def test_a_result_that_comes_later_is_counted_and_a_deleted_run_leaves_nothing(store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", MLP)
+    assert [row["passed_count"] for row in read_kept(store)] == [None, None, None]
+    Ingestor(store).ingest("RUN", [measure(process_id="RUN/bench", sequence=99, **ACCURACY)])
+    assert [(row["definition"], row["passed_count"]) for row in read_kept(store)] == [
+        ("hud", 1),
+        ("runner", 1),
+        ("summarize_perf", None),
+    ]
+    store.execute("delete from runs where id = 'RUN'")
+    assert read_kept(store) == []
+
+
+def test_what_is_no_headline_result_makes_no_summary(store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", measure(experiment="coverage", backend="eager", values={"pct_ops": 1.0}, repeats={}))
+    assert read_kept(store) == []
+
+
+def test_a_database_of_before_gets_the_same(store: sqlite3.Connection) -> None:
+    bench_suite(store)
+    kept = read_kept(store)
+    store.execute("delete from run_summaries")
+    grow_summaries(store)
+    assert len(kept) == 9
+    assert read_kept(store) == kept
+
+
+@settings(max_examples=20)
+@given(order=st.permutations([MLP, measure(**ACCURACY), measure(model="other"), measure(backend="eager")]))
+def test_the_order_of_the_results_does_not_matter(store: sqlite3.Connection, order: list[BenchMeasured]) -> None:
+    store.execute("delete from runs")
+    add_results(store, "RUN", *order)
+    found = {(row["backend"], row["definition"]): (row["total_count"], row["passed_count"]) for row in read_kept(store)}
+    assert found["inductor", "hud"] == (2, 1)
+    assert found["eager", "hud"] == (1, 1)
+    assert found["inductor", "summarize_perf"] == (2, None)
