@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compileboard.collectors.bench.worker.child import RESULT, Task
+from compileboard.collectors.bench.plan.tasks import Task
+from compileboard.collectors.bench.worker.child import RESULT
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, load_outcome
 from compileboard.collectors.decode.values import clean_text
 from compileboard.start import PACKAGE, shared_command

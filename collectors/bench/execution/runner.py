@@ -17,12 +17,11 @@ from compileboard.collectors.bench.execution.warm_start import CACHES_ON, measur
 from compileboard.collectors.bench.experiments import settings_for
 from compileboard.collectors.bench.plan.resume import ResumePoint
 from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.bench.plan.tasks import PlannedTask, repeat_command
+from compileboard.collectors.bench.plan.tasks import PlannedTask, Task, repeat_command
 from compileboard.collectors.bench.report.break_summary import format_breaks, list_breaks
 from compileboard.collectors.bench.report.progress import Progress
 from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.bench.report.upstream_files import compare_with, write_upstream_files
-from compileboard.collectors.bench.worker.child import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.pipeline.live import Request

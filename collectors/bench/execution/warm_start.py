@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compileboard.collectors.bench.execution.isolation import CACHE_VARIABLE, TaskOutcome, cache_folder, clear, run_task
 from compileboard.collectors.bench.plan.settings import with_changes
-from compileboard.collectors.bench.worker.child import Task
+from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import FIRST, WARM, add_samples
 
 SUFFIX = "warm_start"  # of the second process's task: its breaks and recompiles are not the result's

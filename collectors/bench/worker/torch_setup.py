@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from compileboard.collectors.bench.plan.settings import BenchSettings
-    from compileboard.collectors.bench.worker.child import Task
+    from compileboard.collectors.bench.plan.tasks import Task
 
 SEED = 1337
 

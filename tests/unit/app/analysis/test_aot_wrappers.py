@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.aot.wrappers import DECISIVE, WrapperCost, explain_graph, list_unknown, name_numbers
+from compileboard.app.analysis.aot.labels import WrapperCost
+from compileboard.app.analysis.aot.wrappers import DECISIVE, explain_graph, list_unknown, name_numbers
 from compileboard.collectors.decode.aot import WRAPPER_ARTIFACTS, add_wrappers, parse_metadata, summarize
 
 RECORDED = Path(__file__).parents[3] / "data" / "trace" / "aot-metadata.jsonl.xz"

@@ -15,8 +15,7 @@ from compileboard.app.analysis.models.labels import (
 )
 from compileboard.app.analysis.models.table import ORDERS, cut_page, sort_results
 from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.run.models import ExperimentResult
-from compileboard.collectors.store.rollups.results import ResultRow, merge_results
+from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_results
 
 _NOTHING: dict[str, Any] = {it.name: None for it in fields(ExperimentResult)}
 

@@ -12,8 +12,7 @@ from flask.testing import FlaskClient
 from compileboard.app.analysis.models.labels import describe_status
 from compileboard.app.analysis.runs.states import describe_recorded_state
 from compileboard.app.queries.fleet.runs import get_run
-from compileboard.app.queries.run.models import ExperimentResult
-from compileboard.collectors.store.rollups.results import fill
+from compileboard.collectors.store.rollups.results import ExperimentResult, fill
 from tests.unit.app.seed import add_distinct_break, add_run, insert
 
 
