@@ -231,7 +231,7 @@ def test_no_further_process_can_be_started(place: Workplace, tmp_path: Path) -> 
     """Popen fails at fork alone: the program then takes our place, and its spool waits."""
     text = (
         "import errno, subprocess, sys\n"
-        "from compileboard.collectors import cli\n"
+        "from compileboard.collectors.cli import main as cli\n"
         "def fail(*a, **k): raise BlockingIOError(errno.EAGAIN, 'Resource temporarily unavailable')\n"
         "subprocess.Popen.__init__ = fail\n"
         f"sys.exit(cli.main(['run', '--quiet', '--db', {str(place.database)!r}, '--', *{PROGRAM!r}]))"

@@ -23,7 +23,7 @@ from compileboard.collectors.bench import experiments
 from compileboard.collectors.bench.worker.child import failure
 from compileboard.collectors.bench.experiments import settings_for
 from compileboard.collectors.bench.plan.models import ModelRef
-from compileboard.collectors.bench.plan.settings import Settings
+from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.worker.outcome import Stages
 from compileboard.collectors.bench.suites.user import BUILD
 from compileboard.collectors.bench.worker.workbench import Workbench
@@ -31,7 +31,7 @@ from compileboard.collectors.bench.worker.workbench import Workbench
 for only, experiment, changes in json.loads(sys.argv[1]):
     torch._dynamo.reset()
     torch.manual_seed(0)
-    settings = settings_for(experiment, Settings(**{"backend": "eager", "quick": True, "repeat": 3, **changes}))
+    settings = settings_for(experiment, BenchSettings(**{"backend": "eager", "quick": True, "repeat": 3, **changes}))
     ref = ModelRef("local", "it", BUILD, only, batch_size=4)
     bench = Workbench(ref, settings, Stages(Path(tempfile.mkdtemp())))
     try:
