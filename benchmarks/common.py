@@ -163,11 +163,12 @@ def observing(folder: Path, *, must_record: bool = True) -> Iterator[None]:
 
     Raises: SystemExit if the hooks recorded nothing though they must: there would be nothing to compare.
     """
+    from compileboard.collectors.contract.run_config import RunConfig
     from compileboard.collectors.observe import hooks
-    from compileboard.collectors.pipeline.live import Request, child_environment
+    from compileboard.collectors.pipeline.live import child_environment
 
     spool = Path(tempfile.mkdtemp(prefix="spool-", dir=folder))
-    armed = child_environment(Request(command=[], database=str(folder / "unused.db")), {}, RUN_ID, spool)
+    armed = child_environment(RunConfig(database=str(folder / "unused.db")), {}, RUN_ID, spool)
     os.environ.update({name: value for name, value in armed.items() if name.startswith("COMPILEBOARD_")})
     hooks.install_from_environment()
     try:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.sidecar import spawn_sidecar
 from compileboard.collectors.runs.opening import current_folder, describe_run, make_spool, spool_folder
 from compileboard.collectors.spool.manifest import Manifest
@@ -84,36 +85,21 @@ def install(
 
     Raises: ImportError if there is no torch.
     """
-    run, _ = _install(db, name, suite, tags, keep_source, capture_env)
+    run, _ = _install(db, name, suite=suite, tags=tags, keep_source=keep_source, capture_env=capture_env)
     return run
 
 
-def _install(
-    db: str | os.PathLike[str],
-    name: str | None,
-    suite: str | None,
-    tags: Mapping[str, str] | None,
-    keep_source: bool,
-    capture_env: tuple[str, ...],
-) -> tuple[Run, bool]:
+def _install(db: str | os.PathLike[str], name: str | None, **options: Any) -> tuple[Run, bool]:
     """Return the run, and whether it was begun by this call."""
     global _current
     hooks = _load_hooks()
     if hooks.current() is not None or hooks.current_of_other_copy() is not None:
         return _already_installed(str(db), name), False
     try:
-        folder, manifest, opened = _prepare(
-            os.path.abspath(db), name, suite, dict(tags or {}), keep_source, capture_env
-        )
-        installed = hooks.install_hooks(
-            manifest.run_id,
-            str(folder),
-            database=manifest.database,
-            level="light",
-            keep_source=keep_source,
-            capture_env=capture_env,
-        )
-        installed.spool.open()
+        options["tags"] = {str(key): str(value) for key, value in dict(options["tags"] or {}).items()}
+        config = RunConfig(database=os.path.abspath(db), name=name or _default_name(), **options)
+        folder, manifest, opened = _prepare(config)
+        hooks.install_hooks(manifest.run_id, str(folder), manifest).spool.open()
     except Exception as error:  # the program is not to end for want of a disk or a home
         _warn(f"CompileBoard does not record this process: {describe_error(error)}")
         return Run("", str(db), name or _default_name(), Path(os.devnull), owned=False), False
@@ -172,7 +158,7 @@ def observe(
 
     Raises: ImportError if there is no torch.
     """
-    run, begun = _install(db, name, suite, tags, keep_source, capture_env)
+    run, begun = _install(db, name, suite=suite, tags=tags, keep_source=keep_source, capture_env=capture_env)
     try:
         yield run
     finally:
@@ -192,36 +178,24 @@ def _load_hooks() -> Any:
     return hooks
 
 
-def _prepare(
-    database: str,
-    name: str | None,
-    suite: str | None,
-    tags: dict[str, str],
-    keep_source: bool,
-    capture_env: tuple[str, ...],
-) -> tuple[Path, Manifest, bool]:
+def _prepare(config: RunConfig) -> tuple[Path, Manifest, bool]:
     from compileboard.collectors.store.connection import open_writer
     from compileboard.collectors.store.migrations import migrate_connection
 
     opened = True
     try:
-        with contextlib.closing(open_writer(database)) as connection:  # say now what the sidecar could tell nobody
+        with contextlib.closing(open_writer(config.database)) as connection:  # a sidecar could tell nobody
             migrate_connection(connection)
     except Exception as error:
         opened = False
         _warn(f"CompileBoard does not record this run yet, it waits in its spool: {describe_error(error)}")
     argv = [str(argument) for argument in (getattr(sys, "orig_argv", None) or sys.argv)]
     manifest = describe_run(
+        config,
         os.environ,
         argv=argv,
         cwd=current_folder(),
         code_folder=os.getcwd,
-        capture_env=capture_env,
-        database=database,
-        name=name or _default_name(),
-        suite=suite,
-        tags={str(key): str(value) for key, value in tags.items()},
-        keep_source=keep_source,
     )
     folder = spool_folder(manifest, os.environ)
     make_spool(folder, manifest)
@@ -280,7 +254,6 @@ def _end(run: Run, state: str) -> None:
     try:
         manifest = read_manifest(run.folder)
         if manifest.ended_us is None:
-            manifest.ended_us, manifest.state = time.time_ns() // 1000, state
-            manifest.write(run.folder)
+            manifest.end(state, time.time_ns() // 1000).write(run.folder)
     except (ValueError, OSError):
         pass  # already recorded and gone

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,7 @@ def measure_poison(spool: Path, spoil: Callable[[Path], None] | None, command: s
         place = Workplace(Path(folder), lossy=True)
         copy = place.home / "spool" / spool.name
         shutil.copytree(spool, copy)
-        manifest = read_manifest(copy)
-        manifest.database = str(place.database)
+        manifest = replace(read_manifest(copy), database=str(place.database))
         manifest.write(copy)
         migrate(place.database)
         if spoil is not None:

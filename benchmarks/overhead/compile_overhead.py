@@ -35,7 +35,8 @@ from benchmarks.common import (
     run_python,
     scratch_folder,
 )
-from compileboard.collectors.pipeline.live import Request, child_environment
+from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.pipeline.live import child_environment
 
 PROGRAM, CACHED_PROGRAM = "benchmarks.overhead.compile_program", "benchmarks.overhead.cached_program"
 WALL, CPU = 0, 1
@@ -110,8 +111,8 @@ def hooked(folder: Path) -> Start:
 
     def start(command: list[str], more: dict[str, str]) -> str:
         spool = Path(tempfile.mkdtemp(prefix="spool-", dir=folder))
-        request = Request(command=[], database=str(folder / "unused.db"))
-        output = run_python(command, child_environment(request, clean_environment(**CALM, **more), RUN_ID, spool))
+        config = RunConfig(database=str(folder / "unused.db"))
+        output = run_python(command, child_environment(config, clean_environment(**CALM, **more), RUN_ID, spool))
         if not any(spool.iterdir()):
             raise SystemExit("the hooks recorded nothing; there is nothing to compare")
         return output

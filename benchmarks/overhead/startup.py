@@ -52,11 +52,12 @@ def start(code: str, environment: Mapping[str, str], folder: Path) -> Callable[[
 
 def observed_environment(folder: Path, plain: Mapping[str, str]) -> dict[str, str]:
     """Return the environment as `collectors run` makes it."""
-    from compileboard.collectors.pipeline.live import Request, child_environment
+    from compileboard.collectors.contract.run_config import RunConfig
+    from compileboard.collectors.pipeline.live import child_environment
 
     spool = folder / "spool"
     spool.mkdir()
-    return child_environment(Request(command=[], database=str(folder / "unused.db")), plain, RUN_ID, spool)
+    return child_environment(RunConfig(database=str(folder / "unused.db")), plain, RUN_ID, spool)
 
 
 def make_rows(what: str, reach: str, timed: list[tuple[tuple[float, float], tuple[float, float]]]) -> list[Row]:

@@ -21,7 +21,7 @@ from compileboard.collectors.bench.plan.settings import BenchSettings, for_exper
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
 from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import parse_only
-from compileboard.collectors.pipeline.live import Request
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.terminal.command_hints import collector_command
 
 
@@ -73,8 +73,8 @@ def make_job(arguments: argparse.Namespace, place: Checkout, tags: dict[str, str
     check_settings(settings)
     make_output(arguments.output_directory)
     identity = "" if tags else plan_hash(chosen, experiments, settings)  # a comparison is not gone on with
-    request = request_of(arguments, chosen, tags)
-    return Job(plan, settings, request, identity, place, read_baseline(arguments.baseline))
+    config = config_of(arguments, chosen, tags)
+    return Job(plan, settings, config, identity, place, read_baseline(arguments.baseline))
 
 
 def choose_models(arguments: argparse.Namespace) -> list[ModelRef]:
@@ -169,11 +169,10 @@ def _has_gpu() -> bool:
     return listed.returncode == 0 and b"GPU" in listed.stdout
 
 
-def request_of(arguments: argparse.Namespace, models: list[ModelRef], tags: dict[str, str]) -> Request:
+def config_of(arguments: argparse.Namespace, models: list[ModelRef], tags: dict[str, str]) -> RunConfig:
     """Describe the run: its name and suite are the models' suites."""
     names = list(dict.fromkeys(ref.suite for ref in models))
-    return Request(
-        command=[],
+    return RunConfig(
         database=arguments.db,
         name=arguments.name or f"bench {'+'.join(names)}",
         suite=names[0] if len(names) == 1 else None,

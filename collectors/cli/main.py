@@ -135,22 +135,21 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 def open_launch(arguments: argparse.Namespace, command: list[str]) -> Launch:
     """Begin the run of a command, and say where it is recorded."""
-    from compileboard.collectors.pipeline.live import Launch, Request
+    from compileboard.collectors.contract.run_config import RunConfig
+    from compileboard.collectors.pipeline.live import Launch
     from compileboard.collectors.runs.command_line import unreachable
 
-    request = Request(
-        command=command,
+    config = RunConfig(
         database=arguments.db,
-        name=arguments.name,
+        name=arguments.name or "",
         suite=arguments.suite,
         tags=dict(arguments.tag),
         level=arguments.level,
         keep_source=not arguments.no_source,
         capture_env=tuple(arguments.capture_env),
-        quiet=arguments.quiet,
         stack_room=arguments.stack_room,
     )
-    launch = Launch(request, os.environ, print_message)
+    launch = Launch(command, config, os.environ, print_message)
     if not arguments.quiet:
         served = dashboard_command("serve", database=arguments.db)
         if launch.recording.recorder is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..contract.fingerprints import config_hash
 from ..contract.redaction import redact_code, redact_source
+from ..contract.run_config import RunConfig
 from ..contract.secrets import scrub_argv, scrub_environment
 from . import runtime_failures, torch_compat
 from .fallbacks import ListReader, torch_release
@@ -29,24 +30,14 @@ _fork_heard = False
 class Hooks:
     """Hold what was put in place of what, so that it can be taken back."""
 
-    def __init__(
-        self,
-        run_id: str,
-        folder: str,
-        *,
-        database: str,
-        level: str,
-        keep_source: bool,
-        capture_env: tuple[str, ...],
-    ) -> None:
+    def __init__(self, run_id: str, folder: str, config: RunConfig) -> None:
         self.run_id = run_id
-        self.level = level
-        self.keep_source = keep_source
-        self.capture_env = capture_env
+        self.config = config
+        self.keep_source = config.keep_source
         self.capabilities = torch_compat.probe()
-        self.spool = Spool(folder, run_id, database, self._describe)
+        self.spool = Spool(folder, run_id, config.database, self._describe)
         self.guard = HookGuard(self.spool.losses)
-        self.failures = runtime_failures.RuntimeFailures(self._write_failure, self.guard, keep_source)
+        self.failures = runtime_failures.RuntimeFailures(self._write_failure, self.guard, config.keep_source)
         self._replaced: list[tuple[Any, str, Any, Any]] = []  # module, attribute, original, ours
         self._handler: TapHandler | None = None
         self._known_configs: set[str] = set()
@@ -207,11 +198,11 @@ class Hooks:
             "run_id": self.run_id,
             "pid": os.getpid(),
             "argv": argv if self.keep_source else redact_code(argv),
-            "level": self.level,
+            "level": self.config.level,
             "task": environment.get("COMPILEBOARD_TASK") or None,
             "python_version": sys.version.split()[0],
             "capabilities": dict(self.capabilities),
-            "environment": scrub_environment(environment, self.capture_env),
+            "environment": scrub_environment(environment, self.config.capture_env),
             "registry": torch_compat.registry_path(),
             **torch_compat.versions(),
         }
@@ -288,13 +279,11 @@ def current() -> Hooks | None:
     return _installed
 
 
-def install_hooks(
-    run_id: str, folder: str, *, database: str, level: str, keep_source: bool, capture_env: tuple[str, ...]
-) -> Hooks:
+def install_hooks(run_id: str, folder: str, config: RunConfig) -> Hooks:
     """Install the hooks, or return those already in place."""
     global _installed, _fork_heard
     if _installed is None:
-        hooks = Hooks(run_id, folder, database=database, level=level, keep_source=keep_source, capture_env=capture_env)
+        hooks = Hooks(run_id, folder, config)
         hooks.install()
         _installed = hooks
     if not _fork_heard:
@@ -332,11 +321,5 @@ def current_of_other_copy() -> Hooks | None:
 def install_from_environment() -> None:
     """Install as `collectors run` asked for in the environment."""
     environment = os.environ
-    install_hooks(
-        environment["COMPILEBOARD_RUN_ID"],
-        environment["COMPILEBOARD_SPOOL"],
-        database=environment.get("COMPILEBOARD_DB", ""),
-        level=environment.get("COMPILEBOARD_LEVEL", "light"),
-        keep_source=environment.get("COMPILEBOARD_NO_SOURCE") != "1",
-        capture_env=tuple(filter(None, environment.get("COMPILEBOARD_CAPTURE_ENV", "").split(","))),
-    )
+    config = RunConfig.from_environment(environment)
+    install_hooks(environment["COMPILEBOARD_RUN_ID"], environment["COMPILEBOARD_SPOOL"], config)

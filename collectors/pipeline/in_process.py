@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compileboard.collectors.contract.events import CompileFailed, CompileStarted, Event, GraphBroke, Recompiled
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.decode import break_registry
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, qualify
@@ -73,7 +74,7 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[B
     seen = BlockRecord(_take=take)
     try:
         if theirs is None:
-            hooks.install_hooks("watch", str(folder), database="", level="light", keep_source=True, capture_env=())
+            hooks.install_hooks("watch", str(folder), RunConfig())
         else:
             list(_read(reader, decoder))  # what came before the block
         try:

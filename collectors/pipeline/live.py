@@ -9,9 +9,10 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.recorder import Recorder, SpoolLock
 from compileboard.collectors.pipeline.sidecar import spawn_sidecar
 from compileboard.collectors.runs.command_line import default_name
@@ -130,11 +131,11 @@ class Recording:
 
     def end(self, state: str, *, exit_code: int | None = None, signal: str | None = None) -> None:
         """Record how the run ended, and say what is left to record. Never raises."""
-        manifest = self.manifest
-        manifest.ended_us = time.time_ns() // 1000
-        manifest.state, manifest.exit_code, manifest.signal = state, exit_code, signal
+        self.manifest = self.manifest.end(state, time.time_ns() // 1000, exit_code, signal)
+        if self.recorder is not None:
+            self.recorder.manifest = self.manifest
         try:
-            manifest.write(self.folder)
+            self.manifest.write(self.folder)
         except OSError as error:
             self.trouble = str(error)
         self.step()
@@ -186,23 +187,9 @@ INJECT = Path(__file__).resolve().parent.parent / "observe" / "inject"
 TRACE_NAME = "trace"
 
 
-@dataclass
-class Request:
-    """Say what to run and how to record it."""
-
-    command: list[str]
-    database: str = "compileboard.db"
-    name: str | None = None
-    suite: str | None = None
-    tags: dict[str, str] = field(default_factory=dict)
-    level: str = "light"
-    keep_source: bool = True
-    capture_env: tuple[str, ...] = ()
-    quiet: bool = False
-    stack_room: bool = False
-
-
-def prepare(request: Request, environment: Mapping[str, str], cwd: str | None) -> tuple[Path, Manifest]:
+def prepare(
+    command: list[str], config: RunConfig, environment: Mapping[str, str], cwd: str | None
+) -> tuple[Path, Manifest]:
     """Describe the run and make its spool folder; what of it cannot be asked for is a trouble of the run.
 
     Raises: StoreError if there can be no spool.
@@ -213,31 +200,23 @@ def prepare(request: Request, environment: Mapping[str, str], cwd: str | None) -
     except ValueError as error:
         troubles.append(["bad_fact", f"{error}; the run has an id of its own"])
     manifest = describe_run(
+        replace(config, name=config.name or default_name(stored_command(command, keep_source=config.keep_source))),
         environment,
-        argv=request.command,
+        argv=command,
         cwd=cwd,
-        code_folder=lambda: program_folder(request.command, cwd or os.curdir),
-        capture_env=request.capture_env,
+        code_folder=lambda: program_folder(command, cwd or os.curdir),
         run_id=joined,
-        database=os.path.abspath(request.database),
-        name=request.name or default_name(stored_command(request.command, keep_source=request.keep_source)),
         troubles=troubles,
-        suite=request.suite,
-        tags=request.tags,
-        level=request.level,
-        keep_source=request.keep_source,
     )
-    manifest.stack_room = request.stack_room
     folder = spool_folder(manifest, environment, shared=joined is not None)
     own = environment.get("TORCH_TRACE")  # the user's: left as it is, and read as well
-    manifest.trace_folder = os.path.abspath(own) if own else None
-    if request.level == "full" and not own:
-        manifest.trace_folder = str(folder / TRACE_NAME)
+    if own or config.level == "full":
+        manifest = replace(manifest, trace_folder=os.path.abspath(own) if own else str(folder / TRACE_NAME))
     make_spool(folder, manifest)
     return folder, manifest
 
 
-def child_environment(request: Request, environment: Mapping[str, str], run_id: str, folder: Path) -> dict[str, str]:
+def child_environment(config: RunConfig, environment: Mapping[str, str], run_id: str, folder: Path) -> dict[str, str]:
     """Return the program's environment: the caller's, and what arms the hooks."""
     entries = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry != str(INJECT)]
     path = os.pathsep.join([str(INJECT), *(entries if any(entries) else [])])
@@ -246,13 +225,9 @@ def child_environment(request: Request, environment: Mapping[str, str], run_id: 
         "PYTHONPATH": path,
         "COMPILEBOARD_RUN_ID": run_id,
         "COMPILEBOARD_SPOOL": str(folder),
-        "COMPILEBOARD_DB": os.path.abspath(request.database),
-        "COMPILEBOARD_LEVEL": request.level,
-        "COMPILEBOARD_NO_SOURCE": "" if request.keep_source else "1",
-        "COMPILEBOARD_CAPTURE_ENV": ",".join(request.capture_env),
-        "COMPILEBOARD_STACK_ROOM": "1" if request.stack_room else "",
+        **config.to_environment(),
     }
-    if request.level == "full":
+    if config.level == "full":
         child.setdefault("TORCH_TRACE", str(folder / TRACE_NAME))
     return child
 
@@ -260,13 +235,15 @@ def child_environment(request: Request, environment: Mapping[str, str], run_id: 
 class Launch:
     """Record a program from before its start to after its end. Nothing but the constructor raises."""
 
-    def __init__(self, request: Request, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
-        folder, self.manifest = prepare(request, environment, current_folder())
+    def __init__(
+        self, command: list[str], config: RunConfig, environment: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
+        folder, self.manifest = prepare(command, config, environment, current_folder())
         for _, trouble in self.manifest.troubles:
             say(trouble)
         self.recording = Recording(folder, self.manifest, say)
         self.recording.try_open()
-        self.environment = child_environment(request, environment, self.manifest.run_id, folder)
+        self.environment = child_environment(self.manifest, environment, self.manifest.run_id, folder)
 
     def step(self, show_progress: Callable[[Recorder], None] | None) -> None:
         """Record what is there."""

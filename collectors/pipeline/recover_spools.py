@@ -97,9 +97,8 @@ def _pick_up(folder: Path, found: RecoveryReport) -> None:
         new = recorder.step()
         if manifest.ended_us is None and not writers_alive(folder):
             new += recorder.step()  # what was written between the read and the last writer's end
-            manifest.ended_us = _last_change_us(folder)
-            manifest.state = "interrupted"
-            manifest.write(folder)
+            recorder.manifest = manifest.end("interrupted", _last_change_us(folder))
+            recorder.manifest.write(folder)
         recorder.end()
         if new:
             found.run_ids.append(manifest.run_id)

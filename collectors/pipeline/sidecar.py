@@ -77,8 +77,8 @@ def _follow(recorder: Recorder) -> None:
             recorder.manifest = manifest = read_manifest(recorder.folder)
             if not alive:
                 if manifest.ended_us is None:
-                    manifest.ended_us, manifest.state = time.time_ns() // 1000, "interrupted"
-                    manifest.write(recorder.folder)
+                    recorder.manifest = manifest.end("interrupted", time.time_ns() // 1000)
+                    recorder.manifest.write(recorder.folder)
                 recorder.end()
                 if recorder.discard_spool():
                     return

@@ -6,10 +6,12 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from compileboard.collectors.contract.redaction import redact_code
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.contract.secrets import scrub_argv, scrub_environment, scrub_values
 from compileboard.collectors.runs.facts import git_facts, gpu_facts, host_facts
 from compileboard.collectors.spool.folders import new_run_id, spool_root
@@ -50,19 +52,17 @@ def stored_command(argv: Iterable[str], *, keep_source: bool) -> list[str]:
 
 
 def describe_run(
+    config: RunConfig,
     environment: Mapping[str, str],
     *,
     argv: Iterable[str],
     cwd: str | None,
     code_folder: str | Callable[[], str],
-    capture_env: Iterable[str] = (),
     run_id: str | None = None,
-    keep_source: bool = True,
-    tags: Mapping[str, str] | None = None,
+    source: str = "live",
     troubles: Iterable[list[str]] = (),
-    **rest: Any,
 ) -> Manifest:
-    """Say what a run is: its command, repository, machine and environment, without secrets (and code, if asked).
+    """Return a run's manifest: settings, command, repository, machine and environment, no secrets (nor code, if asked).
 
     What cannot be asked for is left out and added to the run's troubles.
     """
@@ -75,20 +75,21 @@ def describe_run(
             troubles.append(["not_asked", f"{what} cannot be asked for: {describe_error(error)}"])
             return instead
 
+    settings = {one.name: getattr(config, one.name) for one in fields(RunConfig)}
+    stored = {"tags": scrub_values(config.tags), "database": os.path.abspath(config.database)}
     return Manifest(
+        **{**settings, **stored},
         run_id=run_id or new_run_id(),
+        source=source,
         started_us=time.time_ns() // 1000,
-        argv=ask("the command", lambda: stored_command(argv, keep_source=keep_source), []),
-        keep_source=keep_source,
-        tags=scrub_values(tags or {}),
+        argv=ask("the command", lambda: stored_command(argv, keep_source=config.keep_source), []),
         cwd=cwd,
         recorder_process_id=uuid.uuid4().hex,
         git=ask("the repository", lambda: git_facts(code_folder() if callable(code_folder) else code_folder), {}),
         host=ask("the machine", host_facts, {}),
         gpus=ask("the GPUs", lambda: gpu_facts(environment), []),
-        environment=ask("the environment", lambda: scrub_environment(environment, capture_env), {}),
+        environment=ask("the environment", lambda: scrub_environment(environment, config.capture_env), {}),
         troubles=troubles,
-        **rest,
     )
 
 

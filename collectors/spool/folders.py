@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compileboard.collectors.decode.values import clean_text
@@ -114,9 +114,7 @@ def put_back(environment: Mapping[str, str], names: list[str], database: str | N
     root.mkdir(parents=True, mode=0o700, exist_ok=True)
     for one in chosen:
         if database is not None:
-            manifest = read_manifest(one.folder)
-            manifest.database = os.path.abspath(database)
-            manifest.write(one.folder)
+            replace(read_manifest(one.folder), database=os.path.abspath(database)).write(one.folder)
         (one.folder / REASON).unlink(missing_ok=True)
         one.folder.rename(_free(root / one.folder.name))
     return chosen

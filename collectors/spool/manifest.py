@@ -6,10 +6,11 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.spool.reader import is_file
 
 NAME = "run.json"
@@ -17,19 +18,13 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LARGEST_INTEGER = 2**63 - 1
 
 
-@dataclass
-class Manifest:
-    """Say which run a spool belongs to and which database it is for."""
+@dataclass(frozen=True, kw_only=True)
+class Manifest(RunConfig):
+    """Description of the run that a spool belongs to: its settings, and the facts of its start and end."""
 
     run_id: str
-    database: str
-    name: str
     started_us: int
-    suite: str | None = None
     source: str = "live"  # live | bench
-    tags: dict[str, str] = field(default_factory=dict)
-    level: str = "light"
-    keep_source: bool = True
     argv: list[str] = field(default_factory=list)
     cwd: str | None = None
     recorder_process_id: str = ""
@@ -42,9 +37,12 @@ class Manifest:
     state: str | None = None
     exit_code: int | None = None
     signal: str | None = None
-    stack_room: bool | None = None
     late: bool = False  # made by a process that outlived its spool: its run is described and ended elsewhere
     troubles: list[list[str]] = field(default_factory=list)  # [kind of collectors.rejects, what went wrong]
+
+    def end(self, state: str, ended_us: int, exit_code: int | None = None, signal: str | None = None) -> Manifest:
+        """Return the manifest of the ended run."""
+        return replace(self, state=state, ended_us=ended_us, exit_code=exit_code, signal=signal)
 
     def write(self, folder: Path) -> None:
         """Write the manifest so that a reader sees the old one or the new one, never half."""
@@ -74,7 +72,8 @@ def read_manifest(folder: Path) -> Manifest:
     odd = [["bad_fact", f"{name}: {value!r}"[:200]] for name, value in body.items() if name not in values]
     values["troubles"] = [*values.get("troubles", []), *odd]
     known = dict.fromkeys(("name", "recorder_process_id"), values["run_id"])
-    return Manifest(**{**known, "started_us": _change_us(folder), **values})
+    lists = {name: tuple(value) for name, value in values.items() if TYPES[name].startswith("tuple")}
+    return Manifest(**{**known, "started_us": _change_us(folder), **values, **lists})
 
 
 def _change_us(folder: Path) -> int:
@@ -111,9 +110,11 @@ _BY_TYPE: dict[str, Callable[[Any], bool]] = {
     "dict[str, str]": _maps(_is_text),
     "dict[str, Any]": _maps(_is_scalar),
     "list[str]": _lists(_is_text),
+    "tuple[str, ...]": _lists(_is_text),
     "list[dict[str, Any]]": _lists(_maps(_is_scalar)),
     "list[list[str]]": _lists(lambda entry: _lists(_is_text)(entry) and len(entry) == 2),
 }
-CHECKS = {one.name: _BY_TYPE[str(one.type)] for one in fields(Manifest)}
+TYPES = {one.name: str(one.type) for one in fields(Manifest)}
+CHECKS = {name: _BY_TYPE[type_name] for name, type_name in TYPES.items()}
 CHECKS["run_id"] = lambda value: _is_text(value) and RUN_ID.fullmatch(value) is not None
 CHECKS["git"] = lambda value: _maps(_is_scalar)(value) and isinstance(value.get("dirty"), bool | None)

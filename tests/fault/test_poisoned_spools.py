@@ -22,9 +22,9 @@ def leave_spool(place: Workplace, name: str = "LEFT") -> Path:
     folder = place.home / "spool" / name
     folder.mkdir(parents=True)
     manifest = Manifest(
-        name, str(place.database), "left", 5, recorder_process_id=f"r{name}", ended_us=9, state="finished"
+        run_id=name, database=str(place.database), name="left", started_us=5, recorder_process_id=f"r{name}"
     )
-    manifest.write(folder)
+    manifest.end("finished", 9).write(folder)
     spool = Spool(str(folder), name, str(place.database), lambda: {"run_id": name, "pid": os.getpid()})
     for number in range(GOOD - 2):
         spool.write("dynamo_start", {"stack": []}, None, [None, number, 0, 0, None])

@@ -107,7 +107,7 @@ def measure_both(arguments: argparse.Namespace, make_job: MakeJob, say: Say) -> 
         found, codes = [], []
         for job in map(_with_own_folder, jobs):
             found.append(measure(job, arguments, None, say))
-            codes.append(finish(found[-1], arguments, say, job.request.tags[TAG]))
+            codes.append(finish(found[-1], arguments, say, job.config.tags[TAG]))
             if found[-1].interrupted:
                 return codes[-1]
     new, base = found
@@ -120,7 +120,7 @@ def _with_own_folder(job: Job) -> Job:
     """Let what a measurement leaves beside its numbers (a trace, a snapshot) go where the other run's does not."""
     if not (job.settings.export_profiler_trace or job.settings.snapshot_memory):
         return job
-    folder = os.path.join(job.settings.output_directory or os.getcwd(), job.request.tags[TAG])
+    folder = os.path.join(job.settings.output_directory or os.getcwd(), job.config.tags[TAG])
     return replace(job, settings=replace(job.settings, output_directory=folder))
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from compileboard.collectors.bench.plan.resume import PLAN
 from compileboard.collectors.bench.plan.settings import BenchSettings, changed
 from compileboard.collectors.bench.plan.tasks import PlannedTask
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.pipeline.live import TRACE_NAME, Recording, Request, child_environment
+from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.pipeline.live import TRACE_NAME, Recording, child_environment
 from compileboard.collectors.runs.opening import describe_run, make_spool, spool_folder
 from compileboard.collectors.spool.own_events import append_event
 from compileboard.collectors.terminal.progress_line import count_text
@@ -31,7 +32,7 @@ where processes.run_id = :run and processes.task = :task
 class BenchRunWriter:
     """Hold the run that a bench command records into."""
 
-    request: Request
+    config: RunConfig
     say: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     argv: tuple[str, ...] = ()
@@ -47,24 +48,19 @@ class BenchRunWriter:
         """
         cwd = self.cwd or os.getcwd()
         manifest = describe_run(
+            replace(self.config, name=self.config.name or "bench"),
             self.environment,
             argv=self.argv or ["python", "-m", "compileboard.collectors", *sys.argv[1:]],
             cwd=cwd,
             code_folder=cwd,
             run_id=self.run_id,
             source="bench",
-            database=os.path.abspath(self.request.database),
-            name=self.request.name or "bench",
-            suite=self.request.suite,
-            tags=self.request.tags,
-            level=self.request.level,
-            keep_source=self.request.keep_source,
         )
         if self.plan:
             manifest.environment[PLAN] = self.plan
         folder = spool_folder(manifest, self.environment, shared=self.run_id is not None)
-        if self.request.level == "full":
-            manifest.trace_folder = str(folder / TRACE_NAME)
+        if self.config.level == "full":
+            manifest = replace(manifest, trace_folder=str(folder / TRACE_NAME))
         make_spool(folder, manifest)
         self.manifest = manifest
         self.recording = Recording(folder, manifest, self.say)
@@ -79,7 +75,7 @@ class BenchRunWriter:
 
     def child_environment(self, task: str) -> dict[str, str]:
         """Return what a task's process gets: the caller's environment, the hooks, and which task it is."""
-        child = child_environment(self.request, self.environment, self.manifest.run_id, self.folder)
+        child = child_environment(self.manifest, self.environment, self.manifest.run_id, self.folder)
         return {**child, "COMPILEBOARD_TASK": task, "PYTHONUNBUFFERED": "1"}
 
     def beat(self) -> None:
@@ -139,7 +135,7 @@ class BenchRunWriter:
 
     def _tag(self) -> dict[str, str]:
         """Return upstream's tag, which is a column of its files."""
-        tag = self.request.tags.get("tag")
+        tag = self.config.tags.get("tag")
         return {"tag": tag} if tag else {}
 
     def _recompiles(self, task: str) -> int | None:

@@ -24,7 +24,7 @@ from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.bench.report.upstream_files import compare_with, write_upstream_files
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.pipeline.live import Request
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
 from compileboard.collectors.terminal.progress_line import count_text
@@ -58,7 +58,7 @@ class Job:
 
     plan: list[PlannedTask]
     settings: BenchSettings
-    request: Request
+    config: RunConfig
     identity: str  # of the plan: what `--resume` goes on with has the same
     place: Checkout = field(default_factory=Checkout)
     baseline: Mapping[str, float] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def measure(job: Job, arguments: argparse.Namespace, before: ResumePoint | None,
     """
     place = job.place
     run = BenchRunWriter(
-        job.request,
+        job.config,
         say,
         environment=place.environment,
         run_id=before.run_id if before else None,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.bench.execution.runner import BenchReport, finish
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.live import Recording
 from compileboard.collectors.runs.opening import describe_run, make_spool
 
@@ -17,8 +18,8 @@ from compileboard.collectors.runs.opening import describe_run, make_spool
 def test_a_database_locked_from_the_first_moment_is_said_with_its_reason(tmp_path: Path) -> None:
     said: list[str] = []
     database, spool = tmp_path / "lock.db", tmp_path / "spool"
-    words = {"source": "bench", "name": "locked", "database": str(database)}
-    manifest = describe_run({}, argv=["x"], cwd="/", code_folder=str(tmp_path), **words)
+    config = RunConfig(name="locked", database=str(database))
+    manifest = describe_run(config, {}, argv=["x"], cwd="/", code_folder=str(tmp_path), source="bench")
     make_spool(spool, manifest)
     with closing(sqlite3.connect(database, isolation_level=None)) as holder:
         holder.execute("begin exclusive")

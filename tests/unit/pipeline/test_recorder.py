@@ -19,7 +19,7 @@ from compileboard.collectors.store.errors import StoreError
 def test_what_a_locked_database_refused_is_recorded_by_the_next_step(tmp_path: Path) -> None:
     folder, database = tmp_path / "spool", tmp_path / "t.db"
     folder.mkdir()
-    manifest = Manifest("RUN", str(database), "a run", 1)
+    manifest = Manifest(run_id="RUN", database=str(database), name="a run", started_us=1)
     recorder = Recorder(folder, manifest, patience_ms=1)
     recorder.start()
     spool = Spool(str(folder), "RUN", str(database), lambda: {"run_id": "RUN", "pid": 1})
@@ -52,14 +52,14 @@ def test_what_is_beside_the_recording_fails_as_a_reject_and_stops_nothing(
     monkeypatch.setattr(f"compileboard.collectors.pipeline.recorder.{function}", lambda *_, **__: 1 // 0)
     folder, database = tmp_path / "spool", tmp_path / "t.db"
     folder.mkdir()
-    recorder = Recorder(folder, Manifest("RUN", str(database), "a run", 1))
+    recorder = Recorder(folder, Manifest(run_id="RUN", database=str(database), name="a run", started_us=1))
     recorder.start()
     spool = Spool(str(folder), "RUN", str(database), lambda: {"run_id": "RUN", "pid": 1, "registry": "none"})
     for step in range(2):
         spool.write("cudagraph_skip", {"reason": "cpu device"}, context=[None, 0, 0, 0, None])
         assert recorder.step() == 2 - step, "the process and its first record, then the second"
     spool.close()
-    recorder.manifest.ended_us, recorder.manifest.state = 9, "finished"
+    recorder.manifest = recorder.manifest.end("finished", 9)
     recorder.end()
     (reject,) = recorder.connection.execute("select file_name, kind, reject_count, example from run_rejects")
     assert tuple(reject)[:3] == ("run.json", "not_asked", 1)

@@ -106,7 +106,8 @@ def test_the_recorder_beside_an_installed_program_keeps_history_too(
     facts = {"root": str(folder), "commit": git(folder, "-C", str(folder), "--git-dir=.git", "rev-parse", "HEAD")}
     spool = place.home / "spool" / "R"
     spool.mkdir(parents=True)
-    Manifest("R", str(place.database), "installed", 5, recorder_process_id="r", git=facts).write(spool)
+    described = {"run_id": "R", "database": str(place.database), "recorder_process_id": "r", "git": facts}
+    Manifest(**described, name="installed", started_us=5).write(spool)
     assert run_sidecar(spool) == 0
     assert [row["subject"] for row in place.rows("select subject from commits order by subject")] == ["one", "two"]
 
@@ -120,11 +121,13 @@ def test_a_git_that_does_not_answer_costs_the_run_its_history_alone(
     monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
     for name in ("HISTORY_S", "HISTORY_MOST_S"):
         monkeypatch.setattr(recorder, name, 0.05)
-    manifest = Manifest("R", str(place.database), "slow", 5, recorder_process_id="r", git=facts)
+    manifest = Manifest(
+        run_id="R", database=str(place.database), name="slow", started_us=5, recorder_process_id="r", git=facts
+    )
     with closing(recorder.Recorder(place.home, manifest)) as recording:
         recording.start()
         recording.step()
-        manifest.ended_us, manifest.state = 9, "finished"
+        recording.manifest = manifest.end("finished", 9)
         recording.end()
     assert place.only_run()["state"] == "finished"
     assert place.one("select count(*) from commits") == 0

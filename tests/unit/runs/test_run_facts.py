@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.decode import break_registry
-from compileboard.collectors.pipeline.live import Request as Asked
 from compileboard.collectors.pipeline.live import child_environment, prepare
 from compileboard.collectors.pipeline.recover_spools import pick_up_spools
 from compileboard.collectors.runs.command_line import default_name
@@ -74,18 +74,18 @@ def test_the_repository_is_the_programs_own(place: Workplace) -> None:
 
 
 def test_the_childs_environment_is_the_callers_and_ours(place: Workplace) -> None:
-    asked = Asked(["python"], database=str(place.database), keep_source=False, capture_env=("A", "B"))
-    inner = child_environment(asked, {"PYTHONPATH": "a::b", "X": "1"}, "R", place.folder)
+    config = RunConfig(database=str(place.database), keep_source=False, capture_env=("A", "B"))
+    inner = child_environment(config, {"PYTHONPATH": "a::b", "X": "1"}, "R", place.folder)
     entries = inner["PYTHONPATH"].split(os.pathsep)
     assert entries[1:] == ["a", "", "b"]
     assert (inner["X"], inner["COMPILEBOARD_NO_SOURCE"], inner["COMPILEBOARD_CAPTURE_ENV"]) == ("1", "1", "A,B")
-    again = child_environment(asked, inner, "R", place.folder)
+    again = child_environment(config, inner, "R", place.folder)
     assert again["PYTHONPATH"] == inner["PYTHONPATH"], "a run inside a run adds no second entry"
 
 
 def test_a_run_joins_the_one_its_job_names(place: Workplace) -> None:
     environment = {"COMPILEBOARD_HOME": str(place.home), "COMPILEBOARD_RUN_ID": "SHARED"}
-    folders = [prepare(Asked(["x"]), environment, str(place.folder))[0] for _ in range(2)]
+    folders = [prepare(["x"], RunConfig(), environment, str(place.folder))[0] for _ in range(2)]
     assert len(set(folders)) == 2
     assert {read_manifest(folder).run_id for folder in folders} == {"SHARED"}
 
@@ -96,7 +96,8 @@ def test_a_damaged_manifest_is_named_and_costs_the_others_nothing(place: Workpla
         (spools / name).mkdir(parents=True)
         if text:
             (spools / name / "run.json").write_text(text)
-    Manifest("R", str(place.database), "good", 5, recorder_process_id="r").write(make(spools / "good"))
+    good = Manifest(run_id="R", database=str(place.database), name="good", started_us=5, recorder_process_id="r")
+    good.write(make(spools / "good"))
     found = pick_up_spools({"COMPILEBOARD_HOME": str(place.home)})
     assert ([one.partition(":")[0] for one in found.set_aside], found.problems) == (["bad"], [])
     assert place.only_run()["state"] == "interrupted"

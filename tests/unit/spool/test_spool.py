@@ -21,7 +21,7 @@ from compileboard.collectors.spool.reader import EMPTY, TORN, UNREADABLE, SpoolR
 def folder(tmp_path: Path) -> Path:
     path = tmp_path / "spool" / "RUN"
     path.mkdir(parents=True)
-    Manifest("RUN", str(tmp_path / "t.db"), "a run", 1).write(path)
+    Manifest(run_id="RUN", database=str(tmp_path / "t.db"), name="a run", started_us=1).write(path)
     return path
 
 

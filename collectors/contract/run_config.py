@@ -1,0 +1,64 @@
+"""A run's settings, each declared once: command, hooks, manifest and the run's row take them from here.
+
+Imported in the observed process: the standard library alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+
+def passed_on(variable: str, default: Any) -> Any:
+    """Declare a setting that the hooks need too: a variable takes it into the program."""
+    return field(default=default, metadata={"variable": variable})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Settings of one run, as `run`, `bench`, `install()` and `observe()` take them.
+
+    A flag's variable is "1" where the flag is not at its default, and empty otherwise.
+    """
+
+    name: str = ""  # what the run is called; runs of one name are compared over time
+    suite: str | None = None  # what the run belongs to: "nightly"
+    tags: dict[str, str] = field(default_factory=dict)  # labels to find it by
+    database: str = passed_on("COMPILEBOARD_DB", "")
+    level: str = passed_on("COMPILEBOARD_LEVEL", "light")  # light | full: also torch's own trace log
+    keep_source: bool = passed_on("COMPILEBOARD_NO_SOURCE", default=True)
+    capture_env: tuple[str, ...] = passed_on("COMPILEBOARD_CAPTURE_ENV", ())  # environment variables to store
+    stack_room: bool | None = passed_on("COMPILEBOARD_STACK_ROOM", None)  # None: nothing of ours starts the program
+
+    def to_environment(self) -> dict[str, str]:
+        """Return the variables that take these settings into a program."""
+        return {variable: _to_text(setting, getattr(self, setting.name)) for variable, setting in _passed_on()}
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> RunConfig:
+        """Read what `to_environment` wrote; a variable that is not there leaves its setting at the default."""
+        present = [(variable, setting) for variable, setting in _passed_on() if variable in environment]
+        return cls(**{setting.name: _from_text(setting, environment[variable]) for variable, setting in present})
+
+
+def _passed_on() -> list[tuple[str, Field[Any]]]:
+    return [(one.metadata["variable"], one) for one in fields(RunConfig) if "variable" in one.metadata]
+
+
+def _is_flag(setting: Field[Any]) -> bool:
+    return str(setting.type).startswith("bool")
+
+
+def _to_text(setting: Field[Any], value: Any) -> str:
+    if _is_flag(setting):
+        return "1" if value is (not setting.default) else ""
+    return ",".join(value) if isinstance(value, tuple) else value or ""
+
+
+def _from_text(setting: Field[Any], text: str) -> Any:
+    if _is_flag(setting):
+        return (not setting.default) if text == "1" else setting.default
+    if isinstance(setting.default, tuple):
+        return tuple(filter(None, text.split(",")))
+    return text or setting.default
