@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 SCHEMA_VERSION = 1
 Json = Any
+KINDS: dict[str, type[Event]] = {}  # each event's class, by its kind on the wire
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class Event:
     process_id: str
     sequence: int
     time_us: int
+
+    def __init_subclass__(cls) -> None:
+        if cls.KIND:
+            KINDS[cls.KIND] = cls
 
 
 @dataclass(frozen=True)
@@ -381,34 +386,6 @@ class Noted(FrameContext):
     KIND = "noted"
     name: str = ""
     body: Json = None
-
-
-KINDS: dict[str, type[Event]] = {
-    cls.KIND: cls
-    for cls in (
-        RunStarted,
-        RunEnded,
-        CommitsSeen,
-        ProcessStarted,
-        ConfigSeen,
-        CompileStarted,
-        Compiled,
-        GraphBroke,
-        Recompiled,
-        CompileFailed,
-        RuntimeFailed,
-        CacheLookedUp,
-        CudagraphSkipped,
-        SnapshotTaken,
-        RecordsLost,
-        PageFaultsCounted,
-        ArtifactSeen,
-        SpanSeen,
-        SymbolSeen,
-        BenchMeasured,
-        Noted,
-    )
-}
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps makes a new one each time

@@ -9,19 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-_FX, _AOT = "fx_graph", "aot_autograd"
-# 2.5 and 2.6 wrote one name with the state inside the payload; later ones write the state in the name.
-_ARTIFACTS: dict[str, tuple[str, str | None]] = {
-    "fx_graph_cache_hit": (_FX, "hit"),
-    "fx_graph_cache_miss": (_FX, "miss"),
-    "fx_graph_cache_bypass": (_FX, "bypass"),
-    "fx_graph_bundled_cache_hit": (_FX, "hit"),
-    "fx_graph_cache_hash": (_FX, None),
-    "aotautograd_cache_hit": (_AOT, "hit"),
-    "aotautograd_cache_miss": (_AOT, "miss"),
-    "aotautograd_cache_bypass": (_AOT, "bypass"),
-    "aotautograd_cache_hash": (_AOT, None),
-}
+from compileboard.collectors.contract.record_names import CACHE_ARTIFACTS
 
 
 def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:
@@ -29,7 +17,7 @@ def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:
 
     `components`, up to 86 KB of what went into the key, is kept as a count.
     """
-    if name not in _ARTIFACTS:
+    if name not in CACHE_ARTIFACTS:
         return None
     if isinstance(payload, str):
         try:
@@ -38,7 +26,7 @@ def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:
             return None
     if not isinstance(payload, dict):
         return None
-    cache, result = _ARTIFACTS[name]
+    cache, result = CACHE_ARTIFACTS[name]
     if result is None:
         state = payload.get("cache_state")
         result = state if state in ("hit", "miss", "bypass") else None

@@ -6,18 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from compileboard.collectors.contract import events
+from compileboard.collectors.contract import events, record_names
 from compileboard.collectors.decode import caches, failures, metrics, records
 from compileboard.collectors.decode.graph_breaks import parse_break
 from compileboard.collectors.decode.guards import recompile_reasons
 from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
-from compileboard.collectors.decode.records import CACHES, METRICS, SPAN, Captured, is_event
+from compileboard.collectors.decode.records import Captured, is_event
 from compileboard.collectors.decode.stacks import named_stack, parse_frames, parse_traceback
 from compileboard.collectors.decode.trace_records import decode_logged, make_artifact, make_plain_span
 from compileboard.collectors.decode.values import Notes, clean, clean_text, fit_event, fit_metrics
 
-_BREAK = "artifact:dynamo_graph_break_reason"
-_ARTIFACT = "artifact:"
 _CLEANED = frozenset(("metrics",))  # with the whole record
 
 
@@ -31,15 +29,15 @@ class Decoder:
         self._namer = namer or PathNamer()
         self._qualify = qualify
         self._handlers: dict[str, Callable[[Captured], list[events.Event]]] = {
-            "dynamo_start": self._start,
-            _BREAK: self._break,
-            "artifact:recompile_reasons": self._recompile,
-            "artifact:dynamo_error": self._error,
-            "runtime_failed": self._raised,
-            "cudagraph_skip": self._cudagraph_skip,
-            **dict.fromkeys(METRICS, self._metrics),
-            **dict.fromkeys(CACHES, self._cache),
-            **dict.fromkeys(records.NAMES, self._live),
+            record_names.COMPILE_START: self._start,
+            record_names.GRAPH_BREAK: self._break,
+            record_names.RECOMPILE: self._recompile,
+            record_names.COMPILE_ERROR: self._error,
+            record_names.RUNTIME_FAILED: self._raised,
+            record_names.CUDAGRAPH_SKIP: self._cudagraph_skip,
+            **dict.fromkeys(record_names.METRICS, self._metrics),
+            **dict.fromkeys(record_names.CACHES, self._cache),
+            **dict.fromkeys(records.HOOK_EVENTS, self._live),
         }
 
     def decode(self, captured: Captured, report: Report = lambda what: None) -> list[events.Event]:
@@ -47,7 +45,7 @@ class Decoder:
 
         What of the record did not fit is told to `report`, once, in words; the rest of it is kept (decode/fit.py).
         """
-        if captured.name == SPAN and captured.logged is not None and (span := make_plain_span(captured)):
+        if captured.name == record_names.SPAN and captured.logged is not None and (span := make_plain_span(captured)):
             return [span]  # most of a log's records, the least to say, and nothing in it that could be odd
         notes: Notes = []
         made = self._fitted(self._make(captured, notes), notes)
@@ -65,7 +63,7 @@ class Decoder:
             handler = self._handlers.get(captured.name)
             if handler is None:
                 return [self._noted(captured)]
-            if captured.name in METRICS and isinstance(captured.metadata, dict):
+            if captured.name in record_names.METRICS and isinstance(captured.metadata, dict):
                 captured = replace(captured, metadata=fit_metrics(captured.metadata, notes))
             made = handler(captured)
         except Exception as error:
@@ -114,7 +112,7 @@ class Decoder:
     def _metrics(self, captured: Captured) -> list[events.Event]:
         if not isinstance(captured.metadata, dict):
             return [self._noted(captured)]
-        kind = METRICS[captured.name]
+        kind = record_names.METRICS[captured.name]
         fields, configs = metrics.parse_metrics(captured.metadata, kind, self._namer, self._qualify, captured.extra)
         context = self._context(captured)
         if context["compile_id"] is None:
@@ -163,7 +161,7 @@ class Decoder:
         return [events.RuntimeFailed(**self._context(captured), **fields)]
 
     def _cache(self, captured: Captured) -> list[events.Event]:
-        fields = caches.parse_lookup(captured.name.removeprefix(_ARTIFACT), captured.payload)
+        fields = caches.parse_lookup(captured.name.removeprefix(record_names.ARTIFACT), captured.payload)
         if fields is None:
             return [self._noted(captured)]
         made: list[events.Event] = [events.CacheLookedUp(**self._context(captured), **fields)]

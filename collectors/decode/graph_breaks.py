@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.collectors.contract.fingerprints import fingerprint, normalise_values, source_hash
+from compileboard.collectors.contract.fingerprints import fingerprint, source_hash
 from compileboard.collectors.decode import break_registry
 from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from compileboard.collectors.decode.stacks import Frame, named_stack, parse_traceback, user_frame
@@ -47,6 +47,20 @@ _FIELDS = (
 )
 _WRAPPED = re.compile(
     r"^(?:Encountered graph break when attempting to (?:trace|store)\b|Failed to handle graph break\b)"
+)
+
+# What differs from call to call in a reason, most specific first; each becomes a placeholder of its own.
+_VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
+    (re.compile(r"<source withheld [0-9a-f]{12}>"), "<source>"),
+    (re.compile(r"<(?:class|function|module|method|built-in [a-z]+|bound method)\b[^<>]*>"), "<object>"),
+    (re.compile(r"\b[A-Za-z_]\w*Variable\([^()]*(?:\([^()]*\)[^()]*)*\)"), "<variable>"),
+    (re.compile(r"torch\.Size\(\[[^\]]*\]\)"), "<shape>"),
+    (re.compile(r"\"(?:[^\"\\\n]|\\.)*\""), "<string>"),
+    (re.compile(r"(?<!\w)'(?:[^'\\\n]|\\.)*'"), "<string>"),
+    (re.compile(r"\bid\s*=\s*\d+"), "id=<number>"),
+    (re.compile(r"[\[(]\s*-?\d+(?:\s*,\s*-?\d+)*\s*,?\s*[\])]"), "<shape>"),
+    (re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?!\w)"), "<number>"),
 )
 
 
@@ -166,6 +180,14 @@ def _place(text: str, frames: list[Frame]) -> Frame | None:
     if unconverted and not frames:
         return Frame(unconverted["path"], int(unconverted["line"]), unconverted["name"])
     return user_frame(frames) or said
+
+
+def normalise_values(text: str) -> str:
+    """Replace numbers, addresses, quoted strings, shapes and object reprs, so that what stays is the same each time."""
+    text = text[:10_000]  # a reason that long differs in its beginning
+    for pattern, placeholder in _VALUES:
+        text = pattern.sub(placeholder, text)
+    return " ".join(text.split())
 
 
 def break_fingerprint(gb_id: str | None, reason: str, function: str | None, file: str | None, code: str | None) -> str:

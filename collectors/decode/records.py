@@ -9,6 +9,15 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from compileboard.collectors.contract import events
+from compileboard.collectors.contract.record_names import (
+    AOT_METADATA,
+    CONFIG,
+    EVENTS,
+    GUARDS,
+    PROCESS_STARTED,
+    SNAPSHOT,
+    SPAN,
+)
 
 
 @dataclass(slots=True)
@@ -56,61 +65,6 @@ class Captured:
         return "/".join(parts)
 
 
-METRICS: dict[str, str] = {
-    "compilation_metrics": "forward",
-    "bwd_compilation_metrics": "backward",
-    "aot_autograd_backward_compilation_metrics": "backward",
-    "compilation_metrics_runtime": "runtime",
-    "bwd_compilation_metrics_runtime": "runtime",
-}
-
-SPAN = "chromium_event"
-STRING = "str"  # a number for a file's name; consumed by the reader
-
-SYMBOLS: dict[str, str] = {
-    "create_symbol": "created",
-    "create_unbacked_symbol": "unbacked",
-    "symbolic_shape_specialization": "specialized",
-    "guard_added_fast": "guarded",
-    "guard_added": "guarded",
-    "guard_on_data_dependent_error": "other",
-    "expression_created": "other",
-    "propagate_real_tensors": "other",
-    "propagate_real_tensors_provenance": "other",
-}
-
-CACHES = frozenset(
-    f"artifact:{name}"
-    for name in (
-        "fx_graph_cache_hit",
-        "fx_graph_cache_miss",
-        "fx_graph_cache_bypass",
-        "fx_graph_bundled_cache_hit",
-        "fx_graph_cache_hash",  # 2.5
-        "aotautograd_cache_hit",
-        "aotautograd_cache_miss",
-        "aotautograd_cache_bypass",
-        "aotautograd_cache_hash",  # 2.5, 2.6
-    )
-)
-
-# Records that are events, seen alike by the hooks and in a log; the last three have no decoder and are kept whole.
-EVENTS = frozenset(
-    (
-        *METRICS,
-        *CACHES,
-        "dynamo_start",
-        "artifact:dynamo_graph_break_reason",
-        "artifact:recompile_reasons",
-        "artifact:dynamo_error",
-        "artifact:dynamo_cache_bypass",
-        "artifact:precompile_cache_bypass",
-        "artifact:compiled_autograd_compile_reasons",
-    )
-)
-
-GUARDS = frozenset(("dynamo_cpp_guards_str", "dynamo_guards"))
-AOT_METADATA = "artifact:aot_forward_graph_fw_metadata"
 _READ = EVENTS | GUARDS | {SPAN, AOT_METADATA}
 
 
@@ -124,17 +78,18 @@ def needs_payload(name: str) -> bool:
     return name in _READ
 
 
-NAMES: dict[str, type[events.Event]] = {
-    "process_started": events.ProcessStarted,
-    "snapshot": events.SnapshotTaken,
-    "config": events.ConfigSeen,
+# The hooks write these as the events that they are.
+HOOK_EVENTS: dict[str, type[events.Event]] = {
+    PROCESS_STARTED: events.ProcessStarted,
+    SNAPSHOT: events.SnapshotTaken,
+    CONFIG: events.ConfigSeen,
 }
 _IDENTITY = ("process_id", "sequence", "time_us")
 
 
 def make_event(captured: Captured) -> events.Event | None:
     """Make the event, or None where the metadata lacks a field that it must have."""
-    cls = NAMES.get(captured.name)
+    cls = HOOK_EVENTS.get(captured.name)
     if cls is None or not isinstance(captured.metadata, dict):
         return None
     values: dict[str, Any] = {}

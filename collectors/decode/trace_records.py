@@ -8,14 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 from compileboard.collectors.contract import events
+from compileboard.collectors.contract.record_names import AOT_METADATA, ARTIFACT, GUARDS, SPAN, SYMBOLS
 from compileboard.collectors.decode.aot import parse_metadata, summarize
 from compileboard.collectors.decode.guards.tree import count_guards
 from compileboard.collectors.decode.paths import PathNamer
-from compileboard.collectors.decode.records import AOT_METADATA, GUARDS, SPAN, SYMBOLS, Captured, Logged
+from compileboard.collectors.decode.records import Captured, Logged
 from compileboard.collectors.decode.stacks import named_stack, parse_frames, user_frame
 from compileboard.collectors.decode.values import clean, clean_text
 
-_ARTIFACT = "artifact:"
 _TITLES = ("filename", "name", "url", "url_name", "op")
 # How torch writes nearly all of them: read in one step instead of through JSON.
 _PLAIN_SPAN = re.compile(
@@ -44,8 +44,8 @@ def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -
         metadata = {"value": captured.metadata}  # of others than torch, which writes objects
     text = captured.payload if isinstance(captured.payload, str) else None
     name, encoding, title = captured.name, None, None
-    if name.startswith(_ARTIFACT):
-        name, encoding = name.removeprefix(_ARTIFACT), metadata.get("encoding")
+    if name.startswith(ARTIFACT):
+        name, encoding = name.removeprefix(ARTIFACT), metadata.get("encoding")
         metadata = {key: value for key, value in metadata.items() if key not in ("name", "encoding")}
     elif metadata:
         title = next((metadata[key] for key in _TITLES if isinstance(metadata.get(key), str)), None)

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from ..contract.record_names import GRAPH_BREAK, RECOMPILE
 from . import torch_compat
 
 BREAK_EVENT_SINCE = (2, 6)
@@ -40,14 +41,14 @@ class ListReader:
             # The last one read tells where to go on; after reset() it is gone and the list is new.
             read = next((i + 1 for i, reason in enumerate(reasons) if reason is self._last_reason), 0)
             for reason in reasons[read:]:
-                emit("artifact:dynamo_graph_break_reason", None, break_text(reason), context)
+                emit(GRAPH_BREAK, None, break_text(reason), context)
             self._last_reason = reasons[-1] if reasons else None
         if self.reads_recompiles:
             for code, failures in torch_compat.guard_failure_lists().items():
                 known, count = self._failures.get(code, (None, 0))
                 count = count if failures is known else 0
                 if len(failures) > count:
-                    emit("artifact:recompile_reasons", None, [str(f) for f in failures[count:]], context)
+                    emit(RECOMPILE, None, [str(f) for f in failures[count:]], context)
                 self._failures[code] = (failures, len(failures))
 
 

@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
+from ..contract import record_names
 from ..contract.fingerprints import config_hash
-from ..contract.redaction import redact_code, redact_source
 from ..contract.run_config import RunConfig
 from ..contract.secrets import scrub_argv, scrub_environment
 from . import runtime_failures, torch_compat
@@ -22,6 +22,12 @@ from .tap import TapHandler, make_tap
 CONFIG_FIELDS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
 SNAPSHOT_INTERVAL_S = 1.0
 MOST_DIGESTS = 32
+_METRICS_NAMES = {  # (backward, runtime) -> name
+    (False, False): record_names.FORWARD_METRICS,
+    (True, False): record_names.BACKWARD_METRICS,
+    (False, True): record_names.FORWARD_RUNTIME_METRICS,
+    (True, True): record_names.BACKWARD_RUNTIME_METRICS,
+}
 
 _installed: Hooks | None = None
 _fork_heard = False
@@ -33,11 +39,11 @@ class Hooks:
     def __init__(self, run_id: str, folder: str, config: RunConfig) -> None:
         self.run_id = run_id
         self.config = config
-        self.keep_source = config.keep_source
+        self.redact = _as_it_is if config.keep_source else _load_redaction().redact_source
         self.capabilities = torch_compat.probe()
         self.spool = Spool(folder, run_id, config.database, self._describe)
         self.guard = HookGuard(self.spool.losses)
-        self.failures = runtime_failures.RuntimeFailures(self._write_failure, self.guard, config.keep_source)
+        self.failures = runtime_failures.RuntimeFailures(self._write_failure, self.guard, self.redact)
         self._replaced: list[tuple[Any, str, Any, Any]] = []  # module, attribute, original, ours
         self._handler: TapHandler | None = None
         self._known_configs: set[str] = set()
@@ -121,17 +127,16 @@ class Hooks:
     # -- what is seen
 
     def _emit(self, name: str, metadata: Any, payload: Any, context: Any) -> None:
-        if name == "dynamo_start":
+        if name == record_names.COMPILE_START:
             self._hook_skips()
             metadata = _resolve_names(metadata)
-        elif name == "artifact:dynamo_error" and (error := sys.exc_info()[1]) is not None:
+        elif name == record_names.COMPILE_ERROR and (error := sys.exc_info()[1]) is not None:
             runtime_failures.mark(error, runtime_failures.COMPILE, context)
-        if not self.keep_source:
-            metadata, payload = redact_source(metadata), redact_source(payload)
-        self.spool.write(name, metadata, payload, context, _frame_name() if name == "dynamo_start" else None)
+        extra = _frame_name() if name == record_names.COMPILE_START else None
+        self.spool.write(name, self.redact(metadata), self.redact(payload), context, extra)
 
     def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:
-        self.spool.write("runtime_failed", fields, text, context)
+        self.spool.write(record_names.RUNTIME_FAILED, fields, text, context)
 
     def _metrics_hook(self, original: Any) -> Any:
         def log_compilation_event(metrics: Any) -> Any:
@@ -143,22 +148,17 @@ class Hooks:
 
     def _record_metrics(self, metrics: Any) -> None:
         fields = {name: value for name, value in vars(metrics).items() if value is not None}
-        name = "compilation_metrics"
-        if fields.get("is_forward") is False or type(metrics).__name__.startswith("Bwd"):
-            name = "bwd_" + name
-        if fields.get("is_runtime") is True:
-            name += "_runtime"
+        is_backward = fields.get("is_forward") is False or type(metrics).__name__.startswith("Bwd")
+        name = _METRICS_NAMES[is_backward, fields.get("is_runtime") is True]
         if not self._settings_recorded:
             self._record_settings()
         for field in CONFIG_FIELDS:
             text = fields.get(field)
             if isinstance(text, str):
                 fields[field] = {"config_hash": self._keep_config(field.removesuffix("_config"), text)}
-        if not self.keep_source:
-            fields = redact_source(fields)
         context = torch_compat.context_of()
         self._lists.read(self._emit, context)
-        self.spool.write(name, fields, None, context)
+        self.spool.write(name, self.redact(fields), None, context)
         if time.monotonic() >= self._snapshot_due_s:
             self._snapshot(final=False)
 
@@ -166,8 +166,7 @@ class Hooks:
         """Record the settings that differ from torch's defaults: at the first compile, and at the end if changed."""
         self._settings_recorded = True
         with self.guard:
-            text = json.dumps(torch_compat.changed_settings(), sort_keys=True)
-            self._keep_config("changed", text if self.keep_source else redact_source(text))
+            self._keep_config("changed", self.redact(json.dumps(torch_compat.changed_settings(), sort_keys=True)))
 
     def _keep_config(self, kind: str, text: str) -> str:
         digest = self._digests.get(text)
@@ -177,14 +176,14 @@ class Hooks:
             digest = self._digests[text] = config_hash(text)
         if digest not in self._known_configs:
             self._known_configs.add(digest)
-            self.spool.write("config", {"config_hash": digest, "config_kind": kind, "body": text})
+            self.spool.write(record_names.CONFIG, {"config_hash": digest, "config_kind": kind, "body": text})
         return digest
 
     def _skip_hook(self, original: Any) -> Any:
         def log_cudagraph_skip_and_bump_counter(msg: str) -> Any:
             with self.guard:
-                text = str(msg) if self.keep_source else redact_source(str(msg))
-                self.spool.write("cudagraph_skip", {"reason": text}, None, torch_compat.context_of())
+                fields = {"reason": self.redact(str(msg))}
+                self.spool.write(record_names.CUDAGRAPH_SKIP, fields, None, torch_compat.context_of())
             return original(msg)
 
         return log_cudagraph_skip_and_bump_counter
@@ -197,7 +196,7 @@ class Hooks:
         described: dict[str, Any] = {
             "run_id": self.run_id,
             "pid": os.getpid(),
-            "argv": argv if self.keep_source else redact_code(argv),
+            "argv": argv if self.config.keep_source else _load_redaction().redact_code(argv),
             "level": self.config.level,
             "task": environment.get("COMPILEBOARD_TASK") or None,
             "python_version": sys.version.split()[0],
@@ -224,7 +223,7 @@ class Hooks:
                 body["compile_times"] = torch_compat.compile_times()
                 body["gpus"], body["cudnn_version"] = torch_compat.gpus()
             body["losses"] = dict(self.spool.losses)
-            self.spool.write("snapshot", body if self.keep_source else redact_source(body))
+            self.spool.write(record_names.SNAPSHOT, self.redact(body))
 
     def _at_exit(self) -> None:
         self.failures.end(runtime_failures.find_end())
@@ -241,6 +240,17 @@ class Hooks:
     def _hear_worker_end(self) -> None:
         with self.guard:
             sys.modules["multiprocessing.util"].Finalize(None, self._at_exit, exitpriority=-100)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _load_redaction() -> Any:
+    """Import what only a run without source needs: its patterns take 0.6 ms to compile."""
+    from ..contract import redaction
+
+    return redaction
 
 
 def _argv() -> list[str]:

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from ..contract.redaction import redact_source
 from ..contract.secrets import scrub_text
 from . import torch_compat
 from .hook_guard import HookGuard
@@ -55,10 +54,10 @@ class RepeatedFailure:
 class RuntimeFailures:
     """Write each failure once, then only how often it came: at 2, 4, 8, … times and at the end."""
 
-    def __init__(self, write: Write, guard: HookGuard, keep_source: bool) -> None:
+    def __init__(self, write: Write, guard: HookGuard, redact: Callable[[str], str]) -> None:
         self._write = write
         self._guard = guard
-        self._keep_source = keep_source
+        self._redact = redact
         self._known: dict[Any, RepeatedFailure] = {}
 
     def clear(self) -> None:
@@ -135,7 +134,7 @@ class RuntimeFailures:
     def _clean(self, text: str, most: int) -> str:
         if len(text) > most:  # a C++ compiler's words can be 100 KB; what was raised stands at the end
             text = f"{text[: most // 2]}\n… {len(text) - most} characters left out …\n{text[-most // 2 :]}"
-        return scrub_text(text if self._keep_source else redact_source(text))
+        return scrub_text(self._redact(text))
 
 
 def watch(failures: RuntimeFailures | None) -> None:

@@ -16,11 +16,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from ..contract.record_names import PROCESS_STARTED
+
 SUFFIX = ".jsonl"
 LOSSES_SUFFIX = ".losses"
 LOSSES_BYTES = 4096  # eight reasons of 200 characters, escaped
 MANIFEST = "run.json"
 LOCK_TRIES, LOCK_PAUSE_S = 50, 0.001
+NOT_OPEN = -1  # as a descriptor: the system refuses it
 
 
 def _plain(value: Any) -> Any:
@@ -28,6 +31,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
     return str(value)
+
+
+_ENCODER = json.JSONEncoder(default=_plain, separators=(",", ":"))  # json.dumps makes a new one each time
 
 
 class Spool:
@@ -46,7 +52,7 @@ class Spool:
         self.process_id = uuid.uuid4().hex
         self.pid = os.getpid()
         self.closed = False
-        self._fd: int | None = None
+        self._descriptor = NOT_OPEN
         self._file: tuple[int, int] | None = None  # device and inode: a descriptor can be taken from us
         self._openings = 0
         self._torn = False
@@ -56,7 +62,7 @@ class Spool:
     def after_fork(self) -> None:
         """Become another process: the parent's file stays the parent's, and so does its lock."""
         if self._links() is not None:
-            os.close(self._fd or 0)
+            os.close(self._descriptor)
         parent_id, closed = self.process_id, self.closed
         self._reset()
         self.parent_id, self.closed = parent_id, closed
@@ -78,7 +84,7 @@ class Spool:
             record["c"] = context
         if extra:
             record["x"] = extra
-        self._append(json.dumps(record, default=_plain, separators=(",", ":")).encode("utf-8", "backslashreplace"))
+        self._append(_ENCODER.encode(record).encode("utf-8", "backslashreplace"))
 
     def _is_ours(self) -> bool:
         """Tell whether the descriptor is still our file, and the file still in its folder.
@@ -91,16 +97,14 @@ class Spool:
             return True
         if links == 0:
             self._lose("spool: its file was deleted")
-            os.close(self._fd or 0)
-        self._fd = None
+            os.close(self._descriptor)
+        self._descriptor = NOT_OPEN
         return False
 
     def _links(self) -> int | None:
-        """Count the names our file has; None if the descriptor is not our file's any more."""
-        if self._fd is None:
-            return None
+        """Count the names our file has; None if the descriptor is none, or not our file's any more."""
         try:
-            found = os.fstat(self._fd)
+            found = os.fstat(self._descriptor)
         except OSError:
             return None
         return found.st_nlink if (found.st_dev, found.st_ino) == self._file else None
@@ -109,7 +113,7 @@ class Spool:
         # After a torn write the next record starts on a line of its own, so that only the torn one is unreadable.
         data = (b"\n" if self._torn else b"") + line + b"\n"
         try:
-            written = os.write(self._fd or 0, data) if self._fd is not None else 0
+            written = os.write(self._descriptor, data)
         except OSError as error:
             self._lose(f"spool: {error.strerror}")
             return
@@ -125,18 +129,18 @@ class Spool:
         for _ in range(2):  # the folder may be taken away, recorded and done with, between the steps below
             try:
                 path = self._open_file()
-                if os.stat(path).st_ino == os.fstat(self._fd or 0).st_ino:
+                if os.stat(path).st_ino == os.fstat(self._descriptor).st_ino:
                     break
             except OSError as error:
-                if self._fd is None:
+                if self._descriptor == NOT_OPEN:
                     self._lose(f"spool: {error.strerror}")
                     return False
-            os.close(self._fd or 0)
-            self._fd = None
+            os.close(self._descriptor)
+            self._descriptor = NOT_OPEN
         else:
             self._lose("spool: its folder comes and goes")
             return False
-        self.write("process_started", *self._description())
+        self.write(PROCESS_STARTED, *self._description())
         return True
 
     def _open_file(self) -> str:
@@ -145,13 +149,13 @@ class Spool:
         path = os.path.join(self.folder, f"{self.process_id}{part}{SUFFIX}")
         if not os.path.isdir(self.folder):
             self._make_folder()
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        found = os.fstat(self._fd)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        found = os.fstat(self._descriptor)
         self._file = (found.st_dev, found.st_ino)
         # Held until the process is gone, however it goes: so a recorder knows that nothing more will come.
         for attempt in range(LOCK_TRIES):
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 break
             except BlockingIOError:  # a recorder looks at this very moment whether anybody holds it
                 time.sleep(LOCK_PAUSE_S if attempt < LOCK_TRIES - 1 else 0)
@@ -211,6 +215,6 @@ class Spool:
     def close(self) -> None:
         """Write no more."""
         if self._links() is not None:
-            os.close(self._fd or 0)
-        self._fd = None
+            os.close(self._descriptor)
+        self._descriptor = NOT_OPEN
         self.closed = True

@@ -13,29 +13,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from ..contract.record_names import ARTIFACT, CACHE_ARTIFACTS, COMPILE_START, TAPPED_ARTIFACTS
 from . import torch_compat
 from .hook_guard import HookGuard
 
-WANTED_ARTIFACTS = frozenset(
-    {
-        "dynamo_graph_break_reason",
-        "recompile_reasons",
-        "dynamo_error",
-        "fx_graph_cache_hit",
-        "fx_graph_cache_miss",
-        "fx_graph_cache_bypass",
-        "fx_graph_cache_hash",  # 2.5
-        "fx_graph_bundled_cache_hit",
-        "aotautograd_cache_hit",
-        "aotautograd_cache_miss",
-        "aotautograd_cache_bypass",
-        "aotautograd_cache_hash",  # 2.5-2.6
-        "dynamo_cache_bypass",
-        "precompile_cache_bypass",
-        "compiled_autograd_compile_reasons",
-    }
-)
-CACHE_PREFIXES = ("fx_graph_", "aotautograd_cache_")
 CONTEXT_KEYS = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
 
 Emit = Callable[[str, Any, Any, Any], None]
@@ -49,21 +30,21 @@ def make_tap(original: Callable[..., Any], emit: Emit, guard: HookGuard) -> Call
     """Return a function to stand in for `original` (torch's trace_structured)."""
 
     def trace_structured(name: str, metadata_fn: Any = dict, *, payload_fn: Any = _nothing, **rest: Any) -> Any:
-        if name == "artifact" or name == "dynamo_start":
+        if name == "artifact" or name == COMPILE_START:
             with guard:
                 metadata = metadata_fn()
                 metadata_fn = _returning(metadata)
-                if name == "dynamo_start":
+                if name == COMPILE_START:
                     emit(name, metadata, None, torch_compat.context_of(rest.get("compile_id")))
-                elif metadata.get("name") in WANTED_ARTIFACTS:
+                elif metadata.get("name") in TAPPED_ARTIFACTS:
                     payload = None
-                    if metadata["name"].startswith(CACHE_PREFIXES):
+                    if metadata["name"] in CACHE_ARTIFACTS:
                         payload = torch_compat.cache_info(payload_fn)
                     if payload is None:
                         payload = payload_fn()
                         payload_fn = _returning(payload)
                     context = torch_compat.context_of(rest.get("compile_id"))
-                    emit(f"artifact:{metadata['name']}", None, skip_unused_events(metadata["name"], payload), context)
+                    emit(f"{ARTIFACT}{metadata['name']}", None, skip_unused_events(metadata["name"], payload), context)
         return original(name, metadata_fn, payload_fn=payload_fn, **rest)
 
     trace_structured.__compileboard__ = original  # type: ignore[attr-defined]
@@ -90,16 +71,16 @@ class TapHandler(logging.Handler):
                 return
             payload = getattr(record, "payload", None)
             context = [envelope.get(key) for key in CONTEXT_KEYS]
-            if "dynamo_start" in envelope:
-                self._emit("dynamo_start", envelope["dynamo_start"], None, context)
-            elif "artifact" in envelope and envelope["artifact"].get("name") in WANTED_ARTIFACTS:
+            if COMPILE_START in envelope:
+                self._emit(COMPILE_START, envelope[COMPILE_START], None, context)
+            elif "artifact" in envelope and envelope["artifact"].get("name") in TAPPED_ARTIFACTS:
                 name = envelope["artifact"]["name"]
-                self._emit(f"artifact:{name}", None, skip_unused_events(name, payload), context)
+                self._emit(f"{ARTIFACT}{name}", None, skip_unused_events(name, payload), context)
 
 
 def skip_unused_events(name: str, payload: Any) -> Any:
     """Drop the part of a cache event that is not worth its size: 80 KB of key components become their number."""
-    if not name.startswith(CACHE_PREFIXES):
+    if name not in CACHE_ARTIFACTS:
         return payload
     body = json.loads(payload) if isinstance(payload, str) else dict(payload or {})
     components = body.pop("components", None)

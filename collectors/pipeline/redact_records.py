@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from compileboard.collectors.contract.record_names import AOT_METADATA, ARTIFACT, GUARDS, SPAN, SYMBOLS
 from compileboard.collectors.contract.redaction import redact_source
-from compileboard.collectors.decode.records import AOT_METADATA, GUARDS, SPAN, SYMBOLS, Captured, is_event
+from compileboard.collectors.decode.records import Captured, is_event
 
 # Texts whose every form is known, so that what is the user's can be told from what is torch's. All others are dropped:
 # what cannot be redacted for certain is not stored.
@@ -65,7 +66,7 @@ def redact_record(captured: Captured) -> Captured:
     kernel = _KERNELS.get(captured.name)
     known = known and not (kernel and isinstance(captured.payload, str) and kernel in captured.payload)
     metadata = redact_source(captured.metadata)
-    if not known and not kernel and not captured.name.startswith("artifact:") and captured.name not in KNOWN_METADATA:
+    if not known and not kernel and not captured.name.startswith(ARTIFACT) and captured.name not in KNOWN_METADATA:
         metadata = None
     logged = captured.logged
     if logged is not None and logged.whole is not None:

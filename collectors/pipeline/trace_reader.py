@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from compileboard.collectors.contract.events import ConfigSeen, Event, FrameContext
+from compileboard.collectors.contract.record_names import COMPILE_START
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
@@ -122,7 +123,7 @@ class TraceReader:
         end = batch[-1].sequence + 1
         events: list[Event] = []
         for captured in batch:
-            if captured.name == "dynamo_start":
+            if captured.name == COMPILE_START:
                 frames.begin_logged(captured)
             # The hooks have said the rest.
             made = self.decoder.decode(captured, lambda what: stats.rejects.add("bad_field", None, what))

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.contract.fast_json import loads
+from compileboard.collectors.contract.record_names import ARTIFACT, SPAN, STRING
 from compileboard.collectors.contract.rejects import Rejects
-from compileboard.collectors.decode.records import SPAN, STRING, Captured, Logged, is_event, needs_payload
+from compileboard.collectors.decode.records import Captured, Logged, is_event, needs_payload
 from compileboard.collectors.decode.values import show_value
 from compileboard.collectors.sources.log_blocks import BlockReader, Piece, Readable
 from compileboard.collectors.sources.log_clock import LogClock
@@ -196,7 +197,7 @@ class TraceLog:
             self._intern(header, piece)
             return None
         if name == "artifact" and isinstance(header[name], dict):
-            name = f"artifact:{header[name].get('name')}"
+            name = f"{ARTIFACT}{header[name].get('name')}"
         if not self._wanted(name) and not piece.last:
             return None
         time_us = self._clock.time_us(found["second"], found["micro"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.decode.records import EVENTS, SPAN, STRING, SYMBOLS
+from compileboard.collectors.contract.record_names import EVENTS, SPAN, STRING, SYMBOLS
 from tests.tools.observed import PROGRAMS, Workplace
 from tests.unit.pipeline.loading import one, rows
 

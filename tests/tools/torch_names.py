@@ -10,7 +10,7 @@ import re
 import sys
 import zipfile
 
-from compileboard.collectors.observe.tap import WANTED_ARTIFACTS
+from compileboard.collectors.contract.record_names import TAPPED_ARTIFACTS
 from compileboard.collectors.observe.torch_compat import NAMES
 
 SOURCES = re.compile(
@@ -87,8 +87,8 @@ def examine(wheel: str) -> dict[str, str]:
     text = "\n".join(files.values())
     answers["metrics fields"] = str(metrics_fields(files["torch/_dynamo/utils.py"]))
     answers["registry"] = "yes" if registry else "no"
-    stems = {name for name in WANTED_ARTIFACTS if name in text}
-    states = {n for n in WANTED_ARTIFACTS if re.sub(r"_(hit|miss|bypass)$", "_{", n) in text}
+    stems = {name for name in TAPPED_ARTIFACTS if name in text}
+    states = {n for n in TAPPED_ARTIFACTS if re.sub(r"_(hit|miss|bypass)$", "_{", n) in text}
     answers["artifacts"] = " ".join(sorted(stems | states))
     answers["trace_structured"] = parameters(files["torch/_logging/_internal.py"], "trace_structured")
     answers["record hook called"] = str(text.count("log_compilation_event("))

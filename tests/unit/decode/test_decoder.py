@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract import events as ev
+from compileboard.collectors.contract.record_names import METRICS
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import METRICS, Captured, Logged
+from compileboard.collectors.decode.records import Captured, Logged
 from tests.unit.decode.recorded_logs import LOGS, WITH_METRICS, captured, events, torch_metrics
 
 NAMES = [

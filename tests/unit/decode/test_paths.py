@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.contract.fingerprints import config_hash, fingerprint, normalise_values, source_hash
+from compileboard.collectors.contract.fingerprints import config_hash, fingerprint, source_hash
+from compileboard.collectors.decode.graph_breaks import normalise_values
 from compileboard.collectors.decode.paths import NOTEBOOK, PathNamer, function_name, is_torch
 from compileboard.collectors.decode.stacks import Frame, named_stack, parse_frames, parse_traceback, user_frame
 

@@ -22,7 +22,7 @@ class Recorder:
     def __init__(self) -> None:
         self.losses: Counter[str] = Counter()
         self.written: list[tuple[dict[str, Any], str | None]] = []
-        self.failures = runtime_failures.RuntimeFailures(self._write, HookGuard(self.losses), keep_source=True)
+        self.failures = runtime_failures.RuntimeFailures(self._write, HookGuard(self.losses), str)
 
     def _write(self, fields: dict[str, Any], text: str | None, context: object) -> None:
         self.written.append((fields, text))

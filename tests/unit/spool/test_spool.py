@@ -64,7 +64,7 @@ def test_a_forked_child_is_a_process_of_its_own(spool: Spool, folder: Path) -> N
 
 def test_a_program_that_closes_every_descriptor_keeps_its_own_files_clean(spool: Spool, folder: Path) -> None:
     spool.write("before", None)
-    taken = spool._fd
+    taken = spool._descriptor
     assert taken is not None
     os.close(taken)
     own = os.open(folder.parent / "theirs.txt", os.O_CREAT | os.O_RDWR)
@@ -145,8 +145,8 @@ def test_a_disk_full_from_the_start_shows_as_an_empty_file(spool: Spool, folder:
 
 def test_a_torn_line_costs_itself_alone(spool: Spool, folder: Path) -> None:
     spool.write("one", None)
-    assert spool._fd is not None
-    os.write(spool._fd, b'{"s":9,"t":1,"n":"to')
+    assert spool._descriptor >= 0
+    os.write(spool._descriptor, b'{"s":9,"t":1,"n":"to')
     spool._torn = True
     spool.write("two", None)
     reader = SpoolReader(folder)

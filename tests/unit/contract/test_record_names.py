@@ -1,0 +1,48 @@
+"""Each name of a record has what reads it, and each event what writes it into the store."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from compileboard.collectors.contract import record_names
+from compileboard.collectors.contract.events import KINDS, Noted, RunEnded, RunStarted
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.observe.tap import TAPPED_ARTIFACTS
+from compileboard.collectors.store.ingest.rows import WRITERS
+from tests.tools.observed import ROOT
+
+WITHOUT_ROWS = {RunStarted: "the ingestor's own", RunEnded: "the ingestor's own", Noted: "kept among the events alone"}
+
+
+def test_each_record_that_becomes_an_event_has_a_decoder_or_is_kept_whole() -> None:
+    decoded = set(Decoder()._handlers)
+    assert decoded == (record_names.EVENTS | record_names.HOOK_RECORDS) - record_names.KEPT_WHOLE
+
+
+def test_each_event_has_a_writer_or_says_why_not() -> None:
+    assert set(KINDS.values()) - set(WRITERS) == set(WITHOUT_ROWS)
+    assert set(WRITERS) <= set(KINDS.values())
+
+
+def test_the_tap_takes_every_artifact_that_becomes_an_event() -> None:
+    artifacts = {name for name in record_names.EVENTS if name.startswith(record_names.ARTIFACT)}
+    assert {record_names.ARTIFACT + name for name in TAPPED_ARTIFACTS} == artifacts
+    assert len(artifacts) == len(record_names.CACHES) + len(record_names.KEPT_WHOLE) + 3
+
+
+def test_no_module_has_a_records_name_of_its_own() -> None:
+    """Neither the decoder nor a hook may know a name that the list does not have."""
+    names = record_names.EVENTS | record_names.HOOK_RECORDS | record_names.SYMBOLS.keys() | record_names.GUARDS
+    names -= {"config", "snapshot", "process_started", "cudagraph_skip"}  # words of other things too
+    homes = {
+        str(path.relative_to(ROOT))
+        for folder in ("observe", "decode", "spool", "sources", "pipeline")
+        for path in (ROOT / "collectors" / folder).rglob("*.py")
+        if names & literals(path)
+    }
+    assert homes == set()
+
+
+def literals(path: Path) -> set[object]:
+    return {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
