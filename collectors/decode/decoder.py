@@ -12,8 +12,9 @@ from compileboard.collectors.decode.graph_breaks import parse_break
 from compileboard.collectors.decode.guards import recompile_reasons
 from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from compileboard.collectors.decode.records import Captured, is_event
+from compileboard.collectors.decode.spans import make_plain_span
 from compileboard.collectors.decode.stacks import named_stack, parse_frames, parse_traceback
-from compileboard.collectors.decode.trace_records import decode_logged, make_artifact, make_plain_span
+from compileboard.collectors.decode.trace_records import decode_logged, make_artifact
 from compileboard.collectors.decode.values import Notes, clean, clean_text, fit_event, fit_metrics
 
 _CLEANED = frozenset(("metrics",))  # with the whole record

@@ -1,9 +1,7 @@
-"""What only a trace log tells: artifacts with their texts, timed phases, symbolic shapes."""
+"""Artifacts with their texts, and symbolic shapes, of a trace log."""
 
 from __future__ import annotations
 
-import json
-import re
 from functools import lru_cache
 from typing import Any
 
@@ -13,17 +11,12 @@ from compileboard.collectors.decode.aot import parse_metadata, summarize
 from compileboard.collectors.decode.guards.tree import count_guards
 from compileboard.collectors.decode.paths import PathNamer
 from compileboard.collectors.decode.records import Captured, Logged
+from compileboard.collectors.decode.spans import make_span
 from compileboard.collectors.decode.stacks import named_stack, parse_frames, user_frame
 from compileboard.collectors.decode.values import clean, clean_text
 
 _TITLES = ("filename", "name", "url", "url_name", "op")
-# How torch writes nearly all of them: read in one step instead of through JSON.
-_PLAIN_SPAN = re.compile(
-    r'\{\n"name": "([^"\\]*)",\n"ts": (\d{1,17})(\.\d+)?,\n"args": \{(?:\n"compile_id": "([^"\\]*)"\n)?\},\n'
-    r'"ph": "([BEi])",\n"cat": "[^"\\]*",\n"tid": (\d{1,9}),\n"pid": \d+(?:,\n"s": "\w")?\n\}'
-)
 _STACKS = ("stack", "user_stack", "framework_stack")
-_LONG = 200  # a value of a span's args longer than this is kept apart, in the whole
 
 
 def decode_logged(captured: Captured, logged: Logged, context: dict[str, Any], namer: PathNamer) -> list[events.Event]:
@@ -74,74 +67,6 @@ _count_guards = lru_cache(maxsize=64)(count_guards)
 def _sum_up_aot(text: str) -> dict[str, Any] | None:
     meta = parse_metadata(text)
     return summarize(meta) if meta is not None else None
-
-
-def make_plain_span(captured: Captured) -> events.SpanSeen | None:
-    """Read a chromium_event that says no more than what began or ended and when; None for any other."""
-    if isinstance(captured.metadata, tuple):  # the reader has taken it apart
-        name, phase, thread, compile_id = captured.metadata
-        at_us = captured.time_us
-    else:
-        plain = _PLAIN_SPAN.fullmatch(captured.payload) if isinstance(captured.payload, str) else None
-        if plain is None:
-            return None
-        name, ts, fraction, compile_id, phase, thread = plain.groups()
-        at_us = int(ts) + (fraction is not None and fraction >= ".5")
-        if not name.isascii():
-            return None
-    compile_id = captured.compile_id or (None if compile_id == "None" else compile_id)  # written by str()
-    return events.SpanSeen(
-        captured.process_id,
-        captured.sequence,
-        captured.time_us,
-        compile_id,
-        captured.frame_id,
-        captured.frame_compile_id,
-        captured.attempt,
-        captured.rank,
-        name,
-        phase,
-        at_us,
-        int(thread),
-        {},
-        captured.logged.whole if captured.logged else None,
-        envelope=captured.envelope or {},
-    )
-
-
-def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -> events.SpanSeen | None:
-    """Read one chromium_event; None where it is none."""
-    try:
-        body = json.loads(captured.payload) if isinstance(captured.payload, str) else captured.metadata
-        at_us, phase, name = round(body["ts"]), body["ph"], body["name"]
-    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
-        return None
-    args = body.get("args")
-    thread = body.get("tid")
-    if not isinstance(name, str) or phase not in ("B", "E", "i") or not 0 <= at_us < 2**62:
-        return None
-    args = args if isinstance(args, dict) else {}
-    if context["compile_id"] is None and isinstance(args.get("compile_id"), str) and args["compile_id"] != "None":
-        context = {**context, "compile_id": args["compile_id"]}
-    said = {key: value for key, value in args.items() if key != "compile_id" and value is not None}
-    short = {key: value for key, value in said.items() if _is_short(value)}
-    return events.SpanSeen(
-        **context,
-        name=clean_text(name),
-        phase=phase,
-        at_us=at_us,
-        thread=thread if isinstance(thread, int) and abs(thread) < 2**62 else 0,
-        args=clean(short),
-        text=clean_text(captured.payload) if len(short) < len(said) and keep_text else None,
-    )
-
-
-def _is_short(value: Any) -> bool:
-    if isinstance(value, str):
-        return len(value) <= _LONG
-    if isinstance(value, list | dict):
-        return len(value) <= 10 and len(str(value)) <= _LONG
-    return True
 
 
 def make_symbol(captured: Captured, context: dict[str, Any], namer: PathNamer) -> events.SymbolSeen:

@@ -18,6 +18,7 @@ from compileboard.collectors.contract.fast_json import loads
 from compileboard.collectors.contract.record_names import ARTIFACT, SPAN, STRING
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.decode.records import Captured, Logged, is_event, needs_payload
+from compileboard.collectors.decode.spans import PLAIN_PATTERN, shorten_span
 from compileboard.collectors.decode.values import show_value
 from compileboard.collectors.sources.log_blocks import BlockReader, Piece, Readable
 from compileboard.collectors.sources.log_clock import LogClock
@@ -29,25 +30,12 @@ PREFIX = re.compile(
 )
 _NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
 _NUMBERS = frozenset(("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt"))
-_LONG_SPAN_BYTES = 2 << 10
-# A span that says no more than what began or ended and when, envelope and all: most of a log's records.
-_PLAIN_SPAN = re.compile(
+_PLAIN_SPAN = re.compile(  # envelope and all: most of a log's records
     rb"V\d{4} \d\d:\d\d:\d\d\.\d{6} +(?P<pid>\d{1,20}) [^\]{\n]*\] "
     rb'\{"chromium_event": \{\}(?:, "rank": (?P<rank>\d{1,9}))?'
     rb'(?:, "frame_id": (?P<frame_id>\d{1,9}), "frame_compile_id": (?P<again>\d{1,9}),'
-    rb' "attempt": (?P<attempt>\d{1,9}))?, "has_payload": "[0-9a-f]{32}"\}\n'
-    rb'\t\{\n\t"name": "(?P<name>[ !#-\[\]-~]*)",\n\t"ts": (?P<ts>\d{1,17})(?P<fraction>\.\d+)?,\n'
-    rb'\t"args": \{(?:\n\t"compile_id": "(?P<compile_id>[ !#-\[\]-~]*)"\n\t)?\},\n'
-    rb'\t"ph": "(?P<phase>[BEi])",\n\t"cat": "[^"\\\n]*",\n\t"tid": (?P<thread>\d{1,9}),\n'
-    rb'\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\}\n'
+    rb' "attempt": (?P<attempt>\d{1,9}))?, "has_payload": "[0-9a-f]{32}"\}\n\t' + PLAIN_PATTERN + rb"\n"
 )
-_SPAN_HEAD = re.compile(rb'\t\{\n\t"name": "[^"\\\n]*",\n\t"ts": [\d.]+')
-_SPAN_TAIL = re.compile(
-    rb'(?:\n\t"compile_id": "(?P<compile_id>[^"\\\n]*)")?\n\t\},\n(?P<rest>\t"ph": "[BEi]",\n\t"cat": "[^"\\\n]*",\n'
-    rb'\t"tid": \d+,\n\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\})\n?\Z'
-)
-
-
 _LEFT_OUT = Logged(state="left_out")
 _MOST_PID = 2**32  # above it is a thread's number
 
@@ -206,16 +194,16 @@ class TraceLog:
     def _plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:
         """Take a span as one match has it: its text is neither kept nor, so, checked."""
         self.stats.records += 1
-        pid, rank, frame_id, again, attempt, name, ts, fraction, compile_id, phase, thread = plain.groups()
+        pid, rank, frame_id, again, attempt, name, ts, up, compile_id, phase, thread = plain.groups()
         if pid != self._pid:
             self._enter(pid, piece)
-        at_us = int(ts) + (fraction is not None and fraction >= b".5")
+        at_us = int(ts) + (up is not None)
         return Captured(
             self._segment.process_id,
             piece.offset,
             at_us,
             SPAN,
-            (name.decode(), phase.decode(), int(thread), compile_id.decode() if compile_id else None),
+            (name.decode(), phase.decode(), at_us, int(thread), compile_id.decode() if compile_id else None),
             None,
             int(frame_id) if frame_id else None,
             int(again) if again else None,
@@ -331,7 +319,7 @@ class TraceLog:
         if not self._texts and not piece.last and not needs_payload(name):
             return None, Logged(digest, max(0, piece.end - line_end - 2), "left_out")
         if not self._texts and not piece.last and name == SPAN:
-            brief = _brief_span(piece.buffer, line_end + 1, piece.end)
+            brief = shorten_span(piece.buffer, line_end + 1, piece.end)
             return brief or _untabbed(piece, line_end).decode("utf-8", "replace"), Logged(digest, None, "left_out")
         raw = _untabbed(piece, line_end)
         state = "kept" if self._texts else "left_out"
@@ -352,7 +340,7 @@ class TraceLog:
             text = raw.decode("utf-8", "replace")
         if not self._texts and not needs_payload(name):
             return None, Logged(digest, len(raw), state)
-        if name == SPAN and state == "kept" and (brief := _brief_span(piece.buffer, line_end + 1, piece.end)):
+        if name == SPAN and state == "kept" and (brief := shorten_span(piece.buffer, line_end + 1, piece.end)):
             return brief, Logged(digest, len(raw), state, whole=text)
         return text, Logged(digest, len(raw), state)
 
@@ -378,18 +366,6 @@ class TraceLog:
 def _untabbed(piece: Piece, line_end: int) -> bytes:
     raw = piece.buffer[line_end + 1 : piece.end]
     return raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n")
-
-
-def _brief_span(buffer: bytes, begin: int, end: int) -> str | None:
-    """Shorten a long span, which repeats a cache record or a compile's metrics, to what it was and when."""
-    if end - begin <= _LONG_SPAN_BYTES:
-        return None
-    head, tail = _SPAN_HEAD.match(buffer, begin), _SPAN_TAIL.search(buffer, end - 400, end)
-    if head is None or tail is None:
-        return None
-    compile_id = b'\n"compile_id": "%b"\n' % tail["compile_id"] if tail["compile_id"] else b""
-    text = b'%b,\n"args": {%b},\n%b' % (head[0], compile_id, tail["rest"])
-    return text.replace(b"\n\t", b"\n").removeprefix(b"\t").decode("utf-8", "replace")
 
 
 def _loads(text: str) -> Any:
