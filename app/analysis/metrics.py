@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compileboard.app.format import NOT_RECORDED, format_count, format_number
+from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.rollups.results import ResultRow
 
 Direction = Literal["up_is_good", "down_is_good", "neutral"]
@@ -43,70 +44,64 @@ class Metric:
         return tuple(name for name in (self.name, self.low, self.high) if name)
 
 
+def _of_result(
+    name: str,
+    label: str,
+    direction: Direction,
+    source: str,
+    meaning: str,
+    decimals: int | None = None,
+    low: str | None = None,
+    high: str | None = None,
+) -> Metric:
+    """Describe a column of a result, which has its unit and whether it counts something."""
+    column = STORED[name]
+    if column.is_count:
+        return Metric(name, label, column.unit, direction, 0, "count", source, meaning)
+    return Metric(name, label, column.unit, direction, decimals, "value", source, meaning, low, high)
+
+
 METRICS = (
-    Metric(
+    _of_result(
         "speedup",
         "Speedup",
-        "×",
         "up_is_good",
-        3,
-        "value",
         _HARNESS,
         "median eager ÷ median compiled latency",
+        decimals=3,
         low="speedup_low",
         high="speedup_high",
     ),
-    Metric("abs_latency_ms", "Latency", "ms", "down_is_good", None, "value", _HARNESS, "median, compiled"),
-    Metric("eager_latency_ms", "Eager latency", "ms", "down_is_good", None, "value", _HARNESS, "median, eager"),
-    Metric("compilation_latency_s", "Compile time", "s", "down_is_good", None, "value", _HARNESS, "with cold caches"),
-    Metric(
-        "warm_compilation_latency_s",
-        "Warm compile time",
-        "s",
-        "down_is_good",
-        None,
-        "value",
-        _HARNESS,
-        "with warm caches",
-    ),
-    Metric(
-        "compression_ratio", "Memory compression", "×", "up_is_good", 3, "value", _HARNESS, "peak eager ÷ peak compiled"
-    ),
-    Metric(
-        "dynamo_peak_mem_gb", "Peak memory", "GB", "down_is_good", None, "value", _HARNESS, "compiled, GB of 10⁹ bytes"
-    ),
-    Metric("eager_peak_mem_gb", "Eager peak memory", "GB", "down_is_good", None, "value", _HARNESS, "GB of 10⁹ bytes"),
-    Metric(
+    _of_result("abs_latency_ms", "Latency", "down_is_good", _HARNESS, "median, compiled"),
+    _of_result("eager_latency_ms", "Eager latency", "down_is_good", _HARNESS, "median, eager"),
+    _of_result("compilation_latency_s", "Compile time", "down_is_good", _HARNESS, "with cold caches"),
+    _of_result("warm_compilation_latency_s", "Warm compile time", "down_is_good", _HARNESS, "with warm caches"),
+    _of_result("compression_ratio", "Memory compression", "up_is_good", _HARNESS, "peak eager ÷ peak compiled", 3),
+    _of_result("dynamo_peak_mem_gb", "Peak memory", "down_is_good", _HARNESS, "compiled, GB of 10⁹ bytes"),
+    _of_result("eager_peak_mem_gb", "Eager peak memory", "down_is_good", _HARNESS, "GB of 10⁹ bytes"),
+    _of_result(
         "cache_lookup_latency_us",
         "Cache look-up",
-        "µs",
         "down_is_good",
-        None,
-        "value",
         "--profile-dynamo-cache-lookup",
         "dynamo's, of each call",
     ),
-    Metric("graph_breaks", "Graph breaks", "", "down_is_good", 0, "count", _COUNTERS, "times a graph was broken"),
-    Metric(
+    _of_result("graph_breaks", "Graph breaks", "down_is_good", _COUNTERS, "times a graph was broken"),
+    _of_result(
         "unique_graph_breaks",
         "Reasons of graph breaks",
-        "",
         "down_is_good",
-        0,
-        "count",
         _COUNTERS,
         "as torch's counters tell them apart",
     ),
-    Metric("recompiles", "Recompiles", "", "down_is_good", 0, "count", _HOOKS, "frames compiled again"),
+    _of_result("recompiles", "Recompiles", "down_is_good", _HOOKS, "frames compiled again"),
     # More may be more of the model in graphs, or the same part of it captured again.
-    Metric("calls_captured", "Operations captured", "", "neutral", 0, "count", _COUNTERS, "in the captured graphs"),
-    Metric("unique_graphs", "Graphs", "", "neutral", 0, "count", _COUNTERS, "captured graphs"),
-    Metric(
-        "fallbacks_to_eager", "Fallbacks to eager", "", "down_is_good", 0, "count", _COUNTERS, "frames left to eager"
-    ),
-    Metric("autograd_captures", "Autograd captures", "", "neutral", 0, "count", _COUNTERS, "by compiled autograd"),
-    Metric("autograd_compiles", "Autograd compiles", "", "neutral", 0, "count", _COUNTERS, "by compiled autograd"),
-    Metric("cudagraph_skips", "CUDA graph skips", "", "down_is_good", 0, "count", _COUNTERS, "CUDA graphs not used"),
+    _of_result("calls_captured", "Operations captured", "neutral", _COUNTERS, "in the captured graphs"),
+    _of_result("unique_graphs", "Graphs", "neutral", _COUNTERS, "captured graphs"),
+    _of_result("fallbacks_to_eager", "Fallbacks to eager", "down_is_good", _COUNTERS, "frames left to eager"),
+    _of_result("autograd_captures", "Autograd captures", "neutral", _COUNTERS, "by compiled autograd"),
+    _of_result("autograd_compiles", "Autograd compiles", "neutral", _COUNTERS, "by compiled autograd"),
+    _of_result("cudagraph_skips", "CUDA graph skips", "down_is_good", _COUNTERS, "CUDA graphs not used"),
 )
 # Of a suite; how each counts is its definition's (app.analysis.summaries).
 SUMMARY_METRICS = (

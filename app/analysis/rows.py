@@ -25,7 +25,7 @@ from compileboard.app.analysis.shapes import ShapeGuard, ShapesView, ShapeSymbol
 from compileboard.app.analysis.stacks import StackTree, StackTreeNode, build_tree, is_library_name
 from compileboard.app.queries.fleet.graph_breaks import DistinctBreak
 from compileboard.app.queries.fleet.recompiles import RecompileCause
-from compileboard.app.queries.fleet.runs import COUNTED, RunRow
+from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.run import artifacts, guards, stacks
 from compileboard.app.queries.run.compiles import PHASES, Compilation, CompileRow, Phases
 from compileboard.app.queries.run.failures import CacheLookup, CudagraphSkip, FailureRow
@@ -45,6 +45,7 @@ from compileboard.app.queries.run.stacks import StackCompile, StackNode
 from compileboard.app.queries.run.timeline import NameTotal
 from compileboard.collectors.contract.fields import FIELDS
 from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.collectors.store.rollups.totals import COMPILER_COUNTS
 
 Row = dict[str, Any]
 
@@ -56,7 +57,7 @@ def plain_row(found: object) -> Row:
 
 def run_row(run: RunRow, tags: Iterable[tuple[str, str]] = ()) -> Row:
     """Return a run with its tags and totals."""
-    counts = {name: run.count(name) for name in (*COUNTED, "process_count")}
+    counts = {name: run.count(name) for name in (*COMPILER_COUNTS, "process_count")}
     more = {"shown_name": run.shown_name, "duration_us": run.duration_us, "tags": dict(tags)}
     return plain_row(run) | counts | more
 

@@ -22,8 +22,8 @@ from compileboard.app.queries.fleet.incidents import (
 )
 from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.run.models import list_measured
-from compileboard.collectors.store.ingest.results import NUMBERS, REALS
-from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, fill, merge_with_parts
+from compileboard.collectors.contract.result_columns import STORE_NAMES, STORED
+from compileboard.collectors.store.rollups.results import NUMBERS, ExperimentResult, ResultRow, fill, merge_with_parts
 
 MOST = 1000  # of one suite
 
@@ -62,17 +62,11 @@ def _fits(row: RuleInput, name: str, it: SeriesChange) -> bool:
 
 
 VERSION = 1
-# Upstream's column -> ours. What judges accuracy counts too: upstream's counters are the accuracy file's.
-_NUMBERS = {
-    "speedup": "speedup",
-    "speedup_low": "speedup_low",
-    "speedup_high": "speedup_high",
-    "abs_latency": "abs_latency_ms",
-    "compilation_latency": "compilation_latency_s",
-    "compression_ratio": "compression_ratio",
-    "eager_peak_mem": "eager_peak_mem_gb",
-    "dynamo_peak_mem": "dynamo_peak_mem_gb",
-}
+# What judges accuracy counts too: upstream's counters are the accuracy file's.
+_NUMBERS = (
+    *("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "compilation_latency_s"),
+    *("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb"),
+)
 _COUNTS = ("graph_breaks", "calls_captured", "unique_graphs", "unique_graph_breaks", "fallbacks_to_eager", "recompiles")
 _JUDGE = "accuracy"
 _EXPECTED = "expected_"  # experiments of what a file expects, not of what was measured
@@ -130,7 +124,7 @@ def _make_row(
     judge = next((it for it in said if it.experiment == _JUDGE), None)
     # Of the leading experiment alone: a wrong answer is the accuracy gate's to tell.
     cells: dict[str, Any] = {"status": said[0].status, "reason": said[0].reason}
-    cells |= {name: getattr(merged, column) for name, column in _NUMBERS.items()}
+    cells |= {STORED[name].upstream: getattr(merged, name) for name in _NUMBERS}
     for name in _COUNTS:
         of_judge = None if judge is None else getattr(judge, name)
         cells[name] = getattr(merged, name) if of_judge is None else of_judge
@@ -262,7 +256,7 @@ def read_baseline_rows(body: Mapping[str, Any], title: str) -> list[ResultRow]:
     """
     found = []
     for row in load_baseline(body, title).rows:
-        cells = {REALS.get(name, name): cell for name, cell in row.cells.items()}
+        cells = {STORE_NAMES.get(name, name): cell for name, cell in row.cells.items()}
         known = {name: cells[name] for name in (*NUMBERS, "status", "reason", "accuracy") if name in cells}
         series = {name: value for name, value in row.series.items() if name in _NONE}
         found.append(fill(ResultRow, _NONE | series | known | {"model": row.name}))

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.contract.result_columns import ALIASES
 from compileboard.collectors.formats import upstream_status
 from compileboard.collectors.formats.csv_text import CsvRow
 from compileboard.collectors.formats.file_names import FileNameInfo
@@ -47,19 +48,6 @@ IDENTITY = {
     "granularity_bucket": "timestamp",
     "workflow_id": "workflow",
 }
-# HUD's words for upstream's columns.
-METRICS = {
-    "comptime": "compilation_latency",
-    "compile_time": "compilation_latency",
-    "compilation_time": "compilation_latency",
-    "memory_compression": "compression_ratio",
-    "memorycompression": "compression_ratio",
-    "abslatency": "abs_latency",
-    "absolute_latency": "abs_latency",
-    "dynamopeakmemory": "dynamo_peak_mem",
-    "dynamo_peak_memory": "dynamo_peak_mem",
-    "eager_peak_memory": "eager_peak_mem",
-}
 PERFORMANCE = ("speedup", "abs_latency", "compression_ratio", "eager_peak_mem", "dynamo_peak_mem")
 _ABOUT_RUN = ("commit", "branch", "timestamp", "workflow", "tag")
 _WORD = re.compile(r"[^a-z0-9]+")
@@ -84,7 +72,7 @@ def _rename(column: str) -> str:
     plain = re.sub(r"_(?:ms|s|gb|x)$", "", plain) if plain.removesuffix("_ms") != plain else plain
     return (
         IDENTITY.get(plain)
-        or METRICS.get(plain)
+        or ALIASES.get(plain)
         or (plain if plain in ("accuracy", *upstream_status.FLOATS) else column)
     )
 

@@ -16,26 +16,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.formats.upstream_status import COUNTS, FLOATS
+from compileboard.collectors.contract.result_columns import RESULT_COLUMNS, list_upstream
+from compileboard.collectors.formats.upstream_status import COUNTS
 
 Cell = str | int | float
 
 PERFORMANCE = ("performance", "overhead")
 _COMPILE = ("compilation_latency", "compression_ratio", "eager_peak_mem", "dynamo_peak_mem")
 _COLUMNS = {
-    "coverage": ("graphs", "graph_calls", "captured_ops", "total_ops", "pct_ops", "pct_time"),
-    "tolerance": ("max", "mean", "std"),
-    "xla": ("speedup", "time_baseline", "time_xla"),
+    "coverage": (*list_upstream("coverage", counts=True), *list_upstream("coverage", counts=False)),
+    "tolerance": list_upstream("tolerance", counts=False),
+    "xla": ("speedup", *list_upstream("xla", counts=False)),
 }
 EXPERIMENTS = (*PERFORMANCE, "accuracy", *_COLUMNS)
-# Ours, which stand behind upstream's.
-_OUR_FLOATS = (
-    *("speedup_low", "speedup_high", "eager_latency"),
-    *("warm_compilation_latency", "first_compilation_latency", "eager_page_faults", "compiled_page_faults"),
-)
-_ALWAYS_FLOAT = frozenset(
-    (*FLOATS, *_OUR_FLOATS, "pct_ops", "pct_time", "max", "mean", "std", "time_baseline", "time_xla")
-)
+_ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not column.is_count)
 
 
 @dataclass
@@ -76,8 +70,10 @@ def metrics(result: BenchMeasured, stats: Sequence[str]) -> dict[str, Cell]:
         said = {}
         if result.status != "measured":
             return {"speedup": 0.0, "abs_latency": 0.0}
-        wanted = ["speedup", "abs_latency", *_present(values, FLOATS[2:4])]
-        wanted += [*(_COMPILE if _present(values, _COMPILE) else ()), *_present(values, FLOATS[8:]), *stats]
+        wanted = ["speedup", "abs_latency"]
+        for together in (("baseline", "speedup_vs_baseline"), _COMPILE, ("cache_lookup_latency",)):
+            wanted += _present(values, together)
+        wanted += stats
     else:
         said, wanted = {}, list(_COLUMNS[result.experiment])
     rest = [name for name in sorted(values) if name not in wanted and name not in said]

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
+from compileboard.collectors.contract.result_columns import ALIASES
 from compileboard.collectors.decode.graph_breaks import parse_break
 from compileboard.collectors.decode.paths import PathNamer
 from compileboard.collectors.formats import upstream_status
 from compileboard.collectors.formats.csv_text import CsvRow, clean, decode, read_rows, read_table
 from compileboard.collectors.formats.database import METRICS_FILE, read_database
 from compileboard.collectors.formats.file_names import read_timings_name, stem_of
-from compileboard.collectors.formats.input_tables import IDENTITY, METRICS, read_row
+from compileboard.collectors.formats.input_tables import IDENTITY, read_row
 from compileboard.collectors.formats.raw_timings import is_npy, read_timings, to_repeats
 from compileboard.collectors.formats.results import Addition, BreakRow, ResultFile, count_lines, task_of
 
@@ -193,7 +194,7 @@ def _classify_models(known: set[str], stem: str) -> str:
         return "tolerance"
     if "accuracy" in known:
         return "accuracy" if "dev" in known else "expected_accuracy"
-    if known & {"speedup", "abs_latency", "compression_ratio", *METRICS}:
+    if known & {"speedup", "abs_latency", "compression_ratio", *ALIASES}:
         return "overhead" if "overhead" in stem else "performance"
     return "other" if known & {"dev", "batch_size"} else "unknown"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from compileboard.collectors.contract.result_columns import list_upstream
+
 # Verdicts of a check that ran to its end. Everything else that an accuracy column says is why it did not.
 VERDICTS = frozenset(("pass", "fail_accuracy", "eager_two_runs_differ", "eager_variation", "not_bitwise_equivalent"))
 _VERDICTS_OF_BATCH = re.compile(r"^fail_batch_invariance_at_")
@@ -15,27 +17,8 @@ UNREADABLE = "its numbers cannot be read"
 NOT_RUN = "upstream wrote 0 where nothing was run"
 
 # Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.
-FLOATS = (
-    "speedup",
-    "abs_latency",
-    "baseline",
-    "speedup_vs_baseline",
-    "compilation_latency",
-    "compression_ratio",
-    "eager_peak_mem",
-    "dynamo_peak_mem",
-    "cache_lookup_latency",
-)
-COUNTS = (
-    "calls_captured",
-    "unique_graphs",
-    "fallbacks_to_eager",
-    "graph_breaks",
-    "unique_graph_breaks",
-    "autograd_captures",
-    "autograd_compiles",
-    "cudagraph_skips",
-)
+FLOATS = list_upstream("models", counts=False)
+COUNTS = list_upstream("models", counts=True)
 _LONGEST_NUMBER = 64
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)

@@ -14,6 +14,7 @@ from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
 from compileboard.collectors.decode.graph_breaks import reason_text, user_stack
+from compileboard.collectors.formats.database import METRICS_FILE
 from compileboard.collectors.formats.file_names import damaged
 from compileboard.collectors.formats.output_tables import (
     Cell,
@@ -27,7 +28,6 @@ from compileboard.collectors.formats.output_tables import (
 )
 from compileboard.collectors.formats.raw_timings import write_timings
 
-METRICS_FILE = "_compilation_metrics"
 BREAK_COLUMNS = ("model", "reason", "user_stack")
 _UNSAFE = re.compile(r"[^A-Za-z0-9.=+-]+")
 _MOST_NAME = 150

@@ -29,18 +29,12 @@ from compileboard.app.queries.fleet.sides import NamedSide, find_side
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run.run import RunDetail
+from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_with_parts
 
 Tasks = Mapping[tuple[str, str], tuple[Key, str]]  # run and task -> model and experiment
 ListOf = Callable[[sqlite3.Connection, str], list[TaskDistinct]]
 BASELINE_VERSION = 1  # of app.checks.sides, which is above this room
-# What a baseline keeps under upstream's name.
-_UPSTREAM = {
-    "abs_latency": "abs_latency_ms",
-    "compilation_latency": "compilation_latency_s",
-    "eager_peak_mem": "eager_peak_mem_gb",
-    "dynamo_peak_mem": "dynamo_peak_mem_gb",
-}
 _COUNTS = (
     "compile_count",
     "graph_break_count",
@@ -248,7 +242,7 @@ def _read_baseline(asked: str, stored: Baseline) -> CompareSide:
 
 
 def _entry_of(row: Mapping[str, Any]) -> ModelResult:
-    cells = {_UPSTREAM.get(name, name): value for name, value in row["cells"].items()}
+    cells = {STORE_NAMES.get(name, name): value for name, value in row["cells"].items()}
     low, high = cells.get("speedup_low"), cells.get("speedup_high")
     names = {it.name for it in COMPARED}
     return ModelResult(

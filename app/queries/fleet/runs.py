@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page, recorded_us
+from compileboard.collectors.store.rollups.totals import RUN_COUNTS
 
 STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
 
@@ -19,23 +20,6 @@ ORDERS = {
     "breaks": "coalesce(t.graph_break_count, 0)",
     "compile_time": "coalesce(t.compile_us, 0)",
 }
-
-
-# What only hooks and torch's logs count.
-COUNTED = (
-    "compile_count",
-    "record_count",
-    "graph_break_count",
-    "recompile_count",
-    "recompile_limit_count",
-    "failure_count",
-    "runtime_failure_count",
-    "restart_count",
-    "cache_hit_count",
-    "cache_miss_count",
-    "cache_bypass_count",
-    "cudagraph_skip_count",
-)
 
 
 @dataclass(frozen=True)
@@ -118,7 +102,7 @@ class RunRow:
         return self.result_count > 0 and not self.is_observed
 
     def count(self, name: str) -> int | None:
-        """Return one of COUNTED or `process_count`, None where nobody counted."""
+        """Return one of COMPILER_COUNTS or `process_count`, None where nobody counted."""
         if name == "process_count":  # of a file of results the store has one for each table
             return None if self.has_only_results else self.process_count
         value: int = getattr(self, name)
@@ -146,24 +130,9 @@ _COLUMNS = f"""
   r.id, r.name, a.title, a.note, coalesce(a.pinned, 0) as pinned, r.suite, r.source, r.state, r.level, r.command,
   r.started_us, r.ended_us, r.heartbeat_us, r.exit_code, r.signal, r.host, r.gpu_name, r.gpu_count,
   r.torch_version, r.cuda_version, r.python_version, r.git_commit, r.git_branch, r.git_subject, r.git_dirty,
-  coalesce(t.compile_count, 0) as compile_count,
-  coalesce(t.record_count, 0) as record_count,
-  coalesce(t.graph_break_count, 0) as graph_break_count,
-  coalesce(t.recompile_count, 0) as recompile_count,
-  coalesce(t.recompile_limit_count, 0) as recompile_limit_count,
-  coalesce(t.failure_count, 0) as failure_count,
-  coalesce(t.runtime_failure_count, 0) as runtime_failure_count,
-  coalesce(t.restart_count, 0) as restart_count,
-  coalesce(t.cache_hit_count, 0) as cache_hit_count,
-  coalesce(t.cache_miss_count, 0) as cache_miss_count,
-  coalesce(t.cache_bypass_count, 0) as cache_bypass_count,
-  coalesce(t.cudagraph_skip_count, 0) as cudagraph_skip_count,
-  coalesce(t.process_count, 0) as process_count,
-  coalesce(t.loss_count, 0) as loss_count,
+  {", ".join(f"coalesce(t.{name}, 0) as {name}" for name in RUN_COUNTS)},
   {recorded_us("t.compile_us", "t.compile_count")} as compile_us,
-  {recorded_us("t.recompile_us", "t.recompile_count")} as recompile_us,
-  coalesce(t.result_count, 0) as result_count,
-  coalesce(t.failed_result_count, 0) as failed_result_count
+  {recorded_us("t.recompile_us", "t.recompile_count")} as recompile_us
 """
 _SOURCE = """
 from runs as r

@@ -7,25 +7,11 @@ import math
 from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.ingest.batch import Batch, pick
-from compileboard.collectors.store.rollups.results import COUNTS
+from compileboard.collectors.store.rollups.results import NUMBERS
 
-# Upstream's column -> ours, which names its unit. A column that is not here is kept in result_values.
-REALS = {
-    "speedup": "speedup",
-    "speedup_low": "speedup_low",
-    "speedup_high": "speedup_high",
-    "abs_latency": "abs_latency_ms",
-    "eager_latency": "eager_latency_ms",
-    "compilation_latency": "compilation_latency_s",
-    "warm_compilation_latency": "warm_compilation_latency_s",
-    "compression_ratio": "compression_ratio",
-    "eager_peak_mem": "eager_peak_mem_gb",
-    "dynamo_peak_mem": "dynamo_peak_mem_gb",
-    "cache_lookup_latency": "cache_lookup_latency_us",
-}
-NUMBERS = (*REALS.values(), *COUNTS)
 MOST_COUNT = 2**53  # beyond it a float names no number of things
 _WORDS = ("mode", "dtype", "device", "hardware", "backend")
 _LATER = ("task", "reason", "accuracy", "message", "started_us", "duration_us", "command", "origin")
@@ -82,11 +68,13 @@ def write_result(batch: Batch, event: BenchMeasured) -> None:
 def _sort_values(values: dict[str, float]) -> tuple[dict[str, float | int | None], dict[str, float]]:
     """Part the numbers that have a column from those that have none; what is not finite is no number."""
     finite = {name: value for name, value in values.items() if math.isfinite(value)}
-    numbers: dict[str, float | int | None] = {column: finite.pop(name, None) for name, column in REALS.items()}
-    for name in COUNTS:
-        value = finite.get(name)
-        whole = value is not None and abs(value) < MOST_COUNT and value == int(value)
-        numbers[name] = int(finite.pop(name)) if whole else None
+    numbers: dict[str, float | int | None] = dict.fromkeys(NUMBERS)
+    for name, column in STORED.items():
+        value = finite.get(column.upstream)
+        is_whole = value is not None and abs(value) < MOST_COUNT and value == int(value)
+        if value is not None and (is_whole or not column.is_count):
+            del finite[column.upstream]
+            numbers[name] = int(value) if column.is_count else value
     return numbers, finite
 
 

@@ -8,22 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, TypeVar
 
-LEADING = ("performance", "accuracy")  # then the others, by name
+from compileboard.collectors.contract.result_columns import STORED
 
-# A series keeps '' and 0 for what was not said.
-COLUMNS = """
-  x.id, x.run_id, s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype,
-  nullif(s.device, '') as device, nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic,
-  nullif(s.batch_size, 0) as batch_size, s.world_size, x.status, x.reason, x.speedup, x.speedup_low, x.speedup_high,
-  x.abs_latency_ms, x.eager_latency_ms, x.compilation_latency_s, x.warm_compilation_latency_s, x.compression_ratio,
-  x.eager_peak_mem_gb, x.dynamo_peak_mem_gb, x.cache_lookup_latency_us, x.accuracy, x.calls_captured, x.unique_graphs,
-  x.graph_breaks, x.unique_graph_breaks, x.recompiles, x.fallbacks_to_eager, x.autograd_captures, x.autograd_compiles,
-  x.cudagraph_skips, x.time_us, x.command, x.message, x.experiment, x.task
-"""
+LEADING = ("performance", "accuracy")  # then the others, by name
 
 Key = tuple[object, ...]
 
@@ -103,6 +94,18 @@ class ExperimentResult(ResultFields):
         )
 
 
+_NAMES = tuple(it.name for it in fields(ExperimentResult))
+NUMBERS = tuple(name for name in _NAMES if name in STORED)
+COUNTS = tuple(name for name in NUMBERS if STORED[name].is_count)
+# A series keeps '' and 0 for what was not said.
+COLUMNS = f"""
+  x.id, x.run_id, s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype,
+  nullif(s.device, '') as device, nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic,
+  nullif(s.batch_size, 0) as batch_size, s.world_size,
+  {", ".join(f"x.{name}" for name in _NAMES[_NAMES.index("status") :])}
+"""
+
+
 @dataclass(frozen=True)
 class ResultRow(ResultFields):
     """Hold one model and metric set; `experiments` and `tasks` name what was merged into it, `judge` is its accuracy's.
@@ -118,17 +121,6 @@ class ResultRow(ResultFields):
 # What belongs together comes from one experiment: an interval is of its own speedup.
 _TIMES = ("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms")
 _MEMORY = ("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb")
-COUNTS = (  # as torch's counters have them; recompiles as the hooks do
-    "calls_captured",
-    "unique_graphs",
-    "graph_breaks",
-    "unique_graph_breaks",
-    "recompiles",
-    "fallbacks_to_eager",
-    "autograd_captures",
-    "autograd_compiles",
-    "cudagraph_skips",
-)
 _ALONE = ("warm_compilation_latency_s", "cache_lookup_latency_us", *COUNTS, "command", "message")
 _FAILURE = ("status", "reason", "message", "command")
 

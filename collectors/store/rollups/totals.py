@@ -9,7 +9,8 @@ import sqlite3
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-RUN_COLUMNS = (
+# What only hooks and torch's logs count.
+COMPILER_COUNTS = (
     "compile_count",
     "record_count",
     "graph_break_count",
@@ -22,13 +23,9 @@ RUN_COLUMNS = (
     "cache_miss_count",
     "cache_bypass_count",
     "cudagraph_skip_count",
-    "process_count",
-    "loss_count",
-    "compile_us",
-    "recompile_us",
-    "result_count",
-    "failed_result_count",
 )
+RUN_COUNTS = (*COMPILER_COUNTS, "process_count", "loss_count", "result_count", "failed_result_count")
+RUN_COLUMNS = (*RUN_COUNTS, "compile_us", "recompile_us")
 
 
 @dataclass(frozen=True)

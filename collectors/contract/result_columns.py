@@ -1,0 +1,93 @@
+"""The numbers of a benchmark result, each defined once: upstream's name, unit, the store's column, the table it is in.
+
+Readers and writers of upstream's files, the store, the queries and the metrics of the app take them here.
+Source: benchmarks/dynamo/common.py of PyTorch, output_csv and speedup_experiment; HUD's tables for the aliases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """One number of a result. `unit` is "" for a count, a share, and what has no unit that is known."""
+
+    upstream: str  # its name to the harness and among BenchMeasured.values
+    unit: str = ""
+    name: str | None = None  # the store's column, which names its unit; None: it is one of the result's other values
+    is_count: bool = False
+    table: str = ""  # of upstream's; models is performance, accuracy and overhead; "" is ours, behind upstream's
+    aliases: tuple[str, ...] = ()  # HUD's names
+
+
+def _count(name: str) -> ResultColumn:
+    return ResultColumn(name, name=name, is_count=True, table="models")
+
+
+RESULT_COLUMNS = (
+    # In upstream's order.
+    ResultColumn("speedup", "×", "speedup", table="models"),
+    ResultColumn("abs_latency", "ms", "abs_latency_ms", table="models", aliases=("abslatency", "absolute_latency")),
+    ResultColumn("baseline", table="models"),
+    ResultColumn("speedup_vs_baseline", "×", table="models"),
+    ResultColumn(
+        "compilation_latency",
+        "s",
+        "compilation_latency_s",
+        table="models",
+        aliases=("comptime", "compile_time", "compilation_time"),
+    ),
+    ResultColumn(
+        "compression_ratio",
+        "×",
+        "compression_ratio",
+        table="models",
+        aliases=("memory_compression", "memorycompression"),
+    ),
+    ResultColumn("eager_peak_mem", "GB", "eager_peak_mem_gb", table="models", aliases=("eager_peak_memory",)),
+    ResultColumn(
+        "dynamo_peak_mem",
+        "GB",
+        "dynamo_peak_mem_gb",
+        table="models",
+        aliases=("dynamopeakmemory", "dynamo_peak_memory"),
+    ),
+    ResultColumn("cache_lookup_latency", "µs", "cache_lookup_latency_us", table="models"),
+    _count("calls_captured"),
+    _count("unique_graphs"),
+    _count("fallbacks_to_eager"),
+    _count("graph_breaks"),
+    _count("unique_graph_breaks"),
+    _count("autograd_captures"),
+    _count("autograd_compiles"),
+    _count("cudagraph_skips"),
+    ResultColumn("graphs", is_count=True, table="coverage"),
+    ResultColumn("graph_calls", is_count=True, table="coverage"),
+    ResultColumn("captured_ops", is_count=True, table="coverage"),
+    ResultColumn("total_ops", is_count=True, table="coverage"),
+    ResultColumn("pct_ops", table="coverage"),
+    ResultColumn("pct_time", table="coverage"),
+    ResultColumn("max", table="tolerance"),
+    ResultColumn("mean", table="tolerance"),
+    ResultColumn("std", table="tolerance"),
+    ResultColumn("time_baseline", table="xla"),
+    ResultColumn("time_xla", table="xla"),
+    # Ours.
+    ResultColumn("speedup_low", "×", "speedup_low"),
+    ResultColumn("speedup_high", "×", "speedup_high"),
+    ResultColumn("eager_latency", "ms", "eager_latency_ms"),
+    ResultColumn("warm_compilation_latency", "s", "warm_compilation_latency_s"),
+    ResultColumn("first_compilation_latency", "s"),
+    ResultColumn("eager_page_faults"),
+    ResultColumn("compiled_page_faults"),
+    ResultColumn("recompiles", name="recompiles", is_count=True),
+)
+STORED = {column.name: column for column in RESULT_COLUMNS if column.name is not None}
+STORE_NAMES = {column.upstream: name for name, column in STORED.items()}
+ALIASES = {alias: column.upstream for column in RESULT_COLUMNS for alias in column.aliases}
+
+
+def list_upstream(table: str, *, counts: bool) -> tuple[str, ...]:
+    """Return the names of a table's numbers in upstream's order: its counts, or the others, which it writes as %.6f."""
+    return tuple(column.upstream for column in RESULT_COLUMNS if column.table == table and column.is_count is counts)
