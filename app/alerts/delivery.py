@@ -22,7 +22,7 @@ from compileboard.collectors.store.connection import checkpoint, open_reader, op
 from compileboard.collectors.store.dashboard.deliveries import (
     claim_deliveries,
     drop_delivery,
-    give_up_deliveries,
+    abandon_deliveries,
     mark_rule_seen,
     queue_deliveries,
     settle_deliveries,
@@ -97,7 +97,7 @@ def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: 
     open_reader(db_path).close()  # refuses a database that is missing or older before open_writer could make one
     report = SendReport()
     with closing(open_writer(os.fspath(db_path))) as connection:
-        lost = give_up_deliveries(connection, now_us - CLAIM_LIMIT_US, LOST, now_us)
+        lost = abandon_deliveries(connection, now_us - CLAIM_LIMIT_US, LOST, now_us)
         if lost:
             report.unknown_count += 1
             report.problems.append(f"{format_plural(lost, 'finding')}: {LOST}")

@@ -30,7 +30,7 @@ _METRICS_NAMES = {  # (backward, runtime) -> name
 }
 
 _installed: Hooks | None = None
-_fork_heard = False
+_fork_hook_registered = False
 
 
 class Hooks:
@@ -52,7 +52,7 @@ class Hooks:
         self._snapshot_due_s = 0.0
         self._skips_hooked = False
         self._lists = ListReader(torch_release())
-        self._say_what_is_emitted()
+        self._add_missing_events()
 
     # -- in and out
 
@@ -72,9 +72,9 @@ class Hooks:
         atexit.register(self._at_exit)
         util = sys.modules.get("multiprocessing.util")
         if util is not None:  # its forked workers end by os._exit, past atexit
-            util.register_after_fork(self, Hooks._hear_worker_end)
+            util.register_after_fork(self, Hooks._register_worker_end)
             if sys.modules["multiprocessing.process"].parent_process() is not None:
-                self._hear_worker_end()  # this is such a worker, and torch._dynamo was loaded only now
+                self._register_worker_end()  # this is such a worker, and torch._dynamo was loaded only now
 
     def uninstall(self) -> None:
         """Take the hooks out, leaving alone what somebody else has put over them."""
@@ -91,7 +91,7 @@ class Hooks:
         atexit.unregister(self._at_exit)
         self.spool.close()
 
-    def _say_what_is_emitted(self) -> None:
+    def _add_missing_events(self) -> None:
         """Add to the capabilities what this torch has no event for."""
         for name, missing in (("graph_breaks", self._lists.reads_breaks), ("recompiles", self._lists.reads_recompiles)):
             self.capabilities[name] = "from torch's own list: this version has no event for them" if missing else "ok"
@@ -117,7 +117,7 @@ class Hooks:
     def _watch_compiled_code(self) -> None:
         """See what compiled code raises, from the compiles on that are still to come."""
         with self.guard:
-            if torch_compat.keep_dynamo_out(runtime_failures.WATCHED_CODE):
+            if torch_compat.exclude_from_dynamo(runtime_failures.WATCHED_CODE):
                 self._replace("graph_calls", lambda original: runtime_failures.make_install(original, self.guard))
                 self._replace(
                     "backward_calls", lambda original: runtime_failures.make_function_init(original, self.guard)
@@ -155,7 +155,7 @@ class Hooks:
         for field in CONFIG_FIELDS:
             text = fields.get(field)
             if isinstance(text, str):
-                fields[field] = {"config_hash": self._keep_config(field.removesuffix("_config"), text)}
+                fields[field] = {"config_hash": self._write_config(field.removesuffix("_config"), text)}
         context = torch_compat.context_of()
         self._lists.read(self._emit, context)
         self.spool.write(name, self.redact(fields), None, context)
@@ -166,9 +166,9 @@ class Hooks:
         """Record the settings that differ from torch's defaults: at the first compile, and at the end if changed."""
         self._settings_recorded = True
         with self.guard:
-            self._keep_config("changed", self.redact(json.dumps(torch_compat.changed_settings(), sort_keys=True)))
+            self._write_config("changed", self.redact(json.dumps(torch_compat.changed_settings(), sort_keys=True)))
 
-    def _keep_config(self, kind: str, text: str) -> str:
+    def _write_config(self, kind: str, text: str) -> str:
         digest = self._digests.get(text)
         if digest is None:
             if len(self._digests) >= MOST_DIGESTS:
@@ -237,7 +237,7 @@ class Hooks:
         self._settings_recorded = False
         self._snapshot_due_s = 0.0
 
-    def _hear_worker_end(self) -> None:
+    def _register_worker_end(self) -> None:
         with self.guard:
             sys.modules["multiprocessing.util"].Finalize(None, self._at_exit, exitpriority=-100)
 
@@ -291,14 +291,14 @@ def current() -> Hooks | None:
 
 def install_hooks(run_id: str, folder: str, config: RunConfig) -> Hooks:
     """Install the hooks, or return those already in place."""
-    global _installed, _fork_heard
+    global _installed, _fork_hook_registered
     if _installed is None:
         hooks = Hooks(run_id, folder, config)
         hooks.install()
         _installed = hooks
-    if not _fork_heard:
+    if not _fork_hook_registered:
         os.register_at_fork(after_in_child=_after_fork_in_child)  # for good: Python cannot take it back
-        _fork_heard = True
+        _fork_hook_registered = True
     return _installed
 
 

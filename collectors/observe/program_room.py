@@ -21,7 +21,7 @@ MAIN_FILES = {"cpython.run_command": "<string>", "cpython.run_stdin": "<stdin>"}
 _interrupted: list[bool] = []
 
 
-def give_program_room() -> None:
+def widen_program() -> None:
     """Give room to this interpreter's `__main__` and to every thread it starts from now on."""
     if not HAS_CHUNKS:
         return

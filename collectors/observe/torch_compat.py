@@ -138,7 +138,7 @@ def cache_info(payload_fn: Any) -> dict[str, Any] | None:
     return info if isinstance(info, dict) else None
 
 
-def keep_dynamo_out(code: CodeType) -> bool:
+def exclude_from_dynamo(code: CodeType) -> bool:
     """Have dynamo never look at a function's frames; False where this torch has no way to."""
     skip = lookup("skip_code")
     if skip is MISSING:

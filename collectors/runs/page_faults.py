@@ -33,7 +33,7 @@ SUSPECT_FAULTS_PER_CPU_S, CLIFF_MAPS_PER_CPU_S = 2_000, 600
 # What CPython maps for frames; malloc's own mappings are a page longer than a power of two, and pymalloc's larger.
 CHUNK_BYTES = frozenset({1 << 14, 1 << 15, 1 << 16, 1 << 17})
 CANDIDATE_CHANGES = 2
-BURST_SAMPLES, ENOUGH_BURSTS, MOST_LOOKS = 100, 5, 60
+BURST_SAMPLES, ENOUGH_BURSTS, MOST_SAMPLES = 100, 5, 60
 PAUSE_S = 60.0  # before looking again where nothing was
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 Range = tuple[int, int]
@@ -156,12 +156,12 @@ class ProcessFaults:
         self.open_compiles: set[str] = set()
         self.windows: list[Window] = []
         self.anonymous: frozenset[Range] | None = None
-        self.look_count = self.burst_count = 0
-        self.look_after_s = 0.0
+        self.sample_count = self.burst_count = 0
+        self.sample_after_s = 0.0
         self.changes: Counter[Range] = Counter()
         self.mapping_count = self.burst_cpu_s = 0.0
         self.is_on_cliff = False
-        self.told: tuple[int, bool] = (0, False)
+        self.reported: tuple[int, bool] = (0, False)
 
     @property
     def is_suspect(self) -> bool:
@@ -180,14 +180,14 @@ class ProcessFaults:
                 self.windows[:2] = [self.windows[0].joined(self.windows[1])]
         self.counter, self.counted_s = counter, now_s
 
-    def look(self, now_s: float, proc: Path) -> None:
+    def sample_map(self, now_s: float, proc: Path) -> None:
         """Look for a small range that comes and goes, then how often it does."""
         anonymous = read_anonymous(self.pid, proc)
         if anonymous is not None and self.anonymous is not None:
             changed = changed_ranges(self.anonymous, anonymous)
             self.changes.update(place for place in changed if place[1] - place[0] in CHUNK_BYTES)
         self.anonymous = anonymous
-        self.look_count += 1
+        self.sample_count += 1
         for place, change_count in self.changes.most_common(1):
             burst = count_mappings(self.pid, place[0], proc) if change_count >= CANDIDATE_CHANGES else None
             if burst is not None:
@@ -196,14 +196,14 @@ class ProcessFaults:
                 self.burst_cpu_s += burst[1] * self.windows[-1].cpu_share
         if self.burst_count >= ENOUGH_BURSTS and self.mapping_count >= CLIFF_MAPS_PER_CPU_S * self.burst_cpu_s:
             self.is_on_cliff = True
-        elif self.look_count >= MOST_LOOKS:
-            self.forget_looks()
-            self.look_after_s = now_s + PAUSE_S
+        elif self.sample_count >= MOST_SAMPLES:
+            self.reset_samples()
+            self.sample_after_s = now_s + PAUSE_S
 
-    def forget_looks(self) -> None:
+    def reset_samples(self) -> None:
         """Begin to look anew."""
         self.anonymous, self.is_on_cliff = None, False
-        self.look_count = self.burst_count = 0
+        self.sample_count = self.burst_count = 0
         self.mapping_count = self.burst_cpu_s = 0.0
         self.changes.clear()
 
@@ -211,15 +211,15 @@ class ProcessFaults:
         """Drop what was counted since: the process was compiling. A backward compile is heard of at its end only."""
         if self.windows and self.windows[-1].end_us > start_us:
             self.windows = [window for window in self.windows if window.end_us <= start_us]
-            self.forget_looks()
+            self.reset_samples()
 
-    def tell(self, *, growth: float) -> Iterator[PageFaultsCounted]:
+    def report(self, *, growth: float) -> Iterator[PageFaultsCounted]:
         """Yield the sum, where it has grown so far since it was last told or now says something else."""
         calm_us = sum(window.end_us - window.start_us for window in self.windows)
-        known_us, was_on_cliff = self.told
+        known_us, was_on_cliff = self.reported
         if not calm_us or (calm_us < growth * known_us and was_on_cliff == self.is_on_cliff):
             return
-        self.told = calm_us, self.is_on_cliff
+        self.reported = calm_us, self.is_on_cliff
         end_us = int(self.counted_s * 1e6)
         yield PageFaultsCounted(
             process_id=self.process_id,
@@ -268,15 +268,15 @@ class FaultWatch:
                 counter = read_counter(process.pid, self._proc)
                 if counter is None or counter.start_ticks != process.counter.start_ticks:
                     del self._processes[process.process_id]
-                    yield from process.tell(growth=1)
+                    yield from process.report(growth=1)
                     continue
                 process.count(counter, now_s, self._tick_us)
-                yield from process.tell(growth=2)
-            if process.is_suspect and not process.is_on_cliff and process.look_after_s <= now_s:
-                process.look(now_s, self._proc)
+                yield from process.report(growth=2)
+            if process.is_suspect and not process.is_on_cliff and process.sample_after_s <= now_s:
+                process.sample_map(now_s, self._proc)
 
     def end(self) -> Iterator[PageFaultsCounted]:
         """Yield the last sums."""
         for process in self._processes.values():
-            yield from process.tell(growth=1)
+            yield from process.report(growth=1)
         self._processes.clear()

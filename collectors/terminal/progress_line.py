@@ -62,9 +62,9 @@ class ProgressLine:
             {"id": recorder.manifest.run_id},
         ).fetchone()
         if row and any(row):
-            self.draw(counts_text(*row))
+            self.show_text(counts_text(*row))
 
-    def draw(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Write a text on the bottom row, reserving it first where it is not."""
         size = _size(self._descriptor)
         if size is None or not self._is_ours():

@@ -165,7 +165,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int]]) -> str:
         with ProgressLine(theirs) as line:
             for rows, columns in sizes:
                 fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-                line.draw("3 compiles, 1 graph break, 0 recompiles")
+                line.show_text("3 compiles, 1 graph break, 0 recompiles")
         time.sleep(0.05)
         os.write(theirs, b"end")
         written = b""

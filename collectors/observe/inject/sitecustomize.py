@@ -72,23 +72,23 @@ def _install():
     try:
         _load(".observe.hooks").install_from_environment()
     except Exception as error:  # the observed program never notices us
-        _tell("cannot observe this process", error)
+        _report_error("cannot observe this process", error)
     if os.environ.get("COMPILEBOARD_STACK_ROOM"):
         try:
             _load(".stack_room").widen_backward()
         except Exception as error:
-            _tell("cannot give autograd's threads room on their frame stacks", error)
+            _report_error("cannot give autograd's threads room on their frame stacks", error)
 
 
-def _give_room():
+def _widen_program():
     """Start the program with room on its frame stack."""
     try:
-        _load(".observe.program_room").give_program_room()
+        _load(".observe.program_room").widen_program()
     except Exception as error:
-        _tell("cannot give this process room on its frame stack", error)
+        _report_error("cannot give this process room on its frame stack", error)
 
 
-def _tell(problem, error):
+def _report_error(problem, error):
     if os.environ.get("COMPILEBOARD_DEBUG"):
         sys.stderr.write("compileboard: %s: %r\n" % (problem, error))
 
@@ -110,5 +110,5 @@ if os.environ.get("COMPILEBOARD_SPOOL") and sys.version_info >= (3, 10):
     else:
         sys.meta_path.insert(0, _Finder())
     if os.environ.get("COMPILEBOARD_STACK_ROOM"):
-        _give_room()
+        _widen_program()
 _chain()

@@ -106,7 +106,7 @@ def settle_deliveries(
         connection.execute(SETTLE, values)
 
 
-def give_up_deliveries(connection: sqlite3.Connection, before_us: int, error: str, now_us: int) -> int:
+def abandon_deliveries(connection: sqlite3.Connection, before_us: int, error: str, now_us: int) -> int:
     """Call unknown what was claimed before a time and never settled; return how many."""
     with write_transaction(connection):
         values = {"before_us": before_us, "error": error, "now_us": now_us}

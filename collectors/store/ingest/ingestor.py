@@ -175,7 +175,7 @@ class Ingestor:
             kind = type(event)
             # What has a table that holds all of it needs no copy among the events.
             if kind not in HELD_WHOLE:
-                if not self._keep(run_id, event):
+                if not self._save_event(run_id, event):
                     result.known_count += 1
                     if self._is_clashing(event):
                         result.clashing.append(event)
@@ -215,7 +215,7 @@ class Ingestor:
         query = "select 1 from deleted_runs where run_id = :id"
         return self.connection.execute(query, {"id": run_id}).fetchone() is not None
 
-    def _keep(self, run_id: str, event: Event) -> bool:
+    def _save_event(self, run_id: str, event: Event) -> bool:
         """Store the event itself; False if it was there already."""
         cursor = self.connection.execute(
             """

@@ -96,9 +96,9 @@ class _Lane:
 class SpanRows:
     """Write spans; those still open wait for their end in the database as well as here."""
 
-    def __init__(self, connection: sqlite3.Connection, keep_text: Callable[[str], Pending]) -> None:
+    def __init__(self, connection: sqlite3.Connection, save_text: Callable[[str], Pending]) -> None:
         self.connection = connection
-        self._keep_text = keep_text
+        self._keep_text = save_text
         self._lanes: dict[tuple[str, int], _Lane] = {}
         self._names: dict[str, int] = {}
         self._closed: list[tuple[_Lane, _Span]] = []

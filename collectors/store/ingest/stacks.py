@@ -85,7 +85,7 @@ def grow_stacks(connection: sqlite3.Connection) -> None:
         if not isinstance(event, CompileStarted) or event.compile_id is None:
             continue
         known = seen.setdefault(event.process_id, set())
-        if event.compile_id in known and not event.attempt:  # after a reset(), as FrameBook.begin counts
+        if event.compile_id in known and not event.attempt:  # after a reset(), as FrameIndex.begin counts
             known.clear()
             generation[event.process_id] = generation.get(event.process_id, 0) + 1
         known.add(event.compile_id)
