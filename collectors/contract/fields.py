@@ -121,5 +121,5 @@ inductor_provenance|list|Which kernels came of which nodes.
 """
 
 FIELDS: dict[str, Field] = {
-    name: Field(unit, said) for name, unit, said in (line.split("|", 2) for line in _TABLE.strip().splitlines())
+    name: Field(unit, meaning) for name, unit, meaning in (line.split("|", 2) for line in _TABLE.strip().splitlines())
 }

@@ -58,20 +58,20 @@ def redact_source(value: Any) -> Any:
 
 def redact_code(argv: list[str]) -> list[str]:
     """Replace the program in a command line: what follows the `-c` of a Python or a shell."""
-    kept = list(argv)
+    redacted = list(argv)
     for place, word in enumerate(argv):
         if _INTERPRETER.fullmatch(word.rsplit("/", 1)[-1]):
-            _redact_program(kept, place + 1)
-    return kept
+            _redact_program(redacted, place + 1)
+    return redacted
 
 
 def _redact_program(words: list[str], place: int) -> None:
     while place < len(words) and words[place].startswith("-") and words[place] != "-m":
-        found = _CODE_OPTION.fullmatch(words[place])
-        if found and found["code"]:
-            words[place] = found["option"] + _redacted(found["code"])
+        option = _CODE_OPTION.fullmatch(words[place])
+        if option and option["code"]:
+            words[place] = option["option"] + _redacted(option["code"])
             return
-        if found:
+        if option:
             words[place + 1 : place + 2] = map(_redacted, words[place + 1 : place + 2])
             return
         place += 2 if words[place] in _VALUE_OPTIONS else 1
@@ -96,21 +96,21 @@ def _text(text: str) -> str:
         if nested is not None:
             return nested
     lines = text.split("\n")
-    kept: list[str] = []
+    redacted: list[str] = []
     frame_indent: int | None = None  # of the last frame, while its source may follow
     for line in lines:
         frame = _FILE.match(line)
         indent = len(line) - len(line.lstrip())
         if frame:
             frame_indent = len(frame["indent"])
-            kept.append(line)
+            redacted.append(line)
         elif frame_indent is not None and line.strip() and indent > frame_indent:
             # A statement over several lines has several; carets under it show its length, not its text.
-            kept.append(line if _MARKS.match(line) else redact_line(line))
+            redacted.append(line if _MARKS.match(line) else redact_line(line))
         else:
             frame_indent = None
-            kept.append(_in_comment(line) if "# " in line else line)
-    return "\n".join(kept)
+            redacted.append(_in_comment(line) if "# " in line else line)
+    return "\n".join(redacted)
 
 
 def _in_comment(line: str) -> str:

@@ -74,13 +74,13 @@ class Rejects:
 
     def count(self, kind: str) -> int:
         """Say how many of a kind were met."""
-        found = self.by_kind.get(kind)
-        return found.count if found else 0
+        reject = self.by_kind.get(kind)
+        return reject.count if reject else 0
 
     def add_file(self, label: str, others: Rejects) -> None:
         """Count what was met in a file among others."""
-        for kind, met in others.by_kind.items():
-            self.add(kind, met.first_line, met.example, met.count)
+        for kind, reject in others.by_kind.items():
+            self.add(kind, reject.first_line, reject.example, reject.count)
             self.by_kind[kind].file_label = self.by_kind[kind].file_label or label
 
     @property

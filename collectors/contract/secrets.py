@@ -74,13 +74,13 @@ def scrub_argv(argv: Iterable[str]) -> list[str]:
 
 def scrub_environment(environment: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
     """Keep TORCH* variables, those that say which devices a program sees, and `names`; withhold secrets."""
-    wanted = set(names)
-    kept = {
+    selected = set(names)
+    stored = {
         name: value
         for name, value in sorted(environment.items())
-        if name.startswith(PREFIXES) or name in ALWAYS or name in wanted
+        if name.startswith(PREFIXES) or name in ALWAYS or name in selected
     }
-    return scrub_values(kept)
+    return scrub_values(stored)
 
 
 def scrub_values(values: Mapping[str, str]) -> dict[str, str]:

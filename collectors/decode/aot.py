@@ -112,8 +112,8 @@ def parse_metadata(text: str) -> dict[str, Json] | None:
     """
     if not isinstance(text, str):
         return None
-    found = _read(text)
-    return found if isinstance(found, dict) and "_class" in found else None
+    element = _read(text)
+    return element if isinstance(element, dict) and "_class" in element else None
 
 
 def _read(text: str) -> Json:

@@ -37,13 +37,13 @@ def _entries() -> dict[str, RegistryEntry]:
 
 @lru_cache(maxsize=1)
 def _types() -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
+    ids: dict[str, list[str]] = {}
     table = json.loads(_TABLE.read_text(encoding="utf-8"))
     for gb_id, gb_type, _, _ in table["breaks"]:
-        found.setdefault(gb_type, []).append(gb_id)
+        ids.setdefault(gb_type, []).append(gb_id)
     for gb_type, gb_ids in table["older_types"].items():
-        found.setdefault(gb_type, []).extend(gb_ids)
-    return {gb_type: tuple(sorted(set(gb_ids))) for gb_type, gb_ids in found.items()}
+        ids.setdefault(gb_type, []).extend(gb_ids)
+    return {gb_type: tuple(sorted(set(gb_ids))) for gb_type, gb_ids in ids.items()}
 
 
 # What the tables of the torches in use have besides: ids and types of a torch newer than the table above.

@@ -101,27 +101,27 @@ def parse_components(payload: Any) -> list[Component] | None:
     if not isinstance(payload, dict):
         return None
     for name in ("components", "lines"):
-        said = payload.get(name)
-        if isinstance(said, str):
-            said = [line.rstrip("\n") for line in _LINE.split(said) if line.strip()]
-        if isinstance(said, list):
-            return read_components(said)
+        lines = payload.get(name)
+        if isinstance(lines, str):
+            lines = [line.rstrip("\n") for line in _LINE.split(lines) if line.strip()]
+        if isinstance(lines, list):
+            return read_components(lines)
     return None
 
 
 def read_components(lines: Iterable[Any]) -> list[Component]:
     """Read "[hash] name: value" texts; one of another form keeps its text under the name it begins with."""
-    found = []
+    components = []
     for line in lines:
         if not isinstance(line, str) or not line.strip():
             continue
         head = _COMPONENT.match(line)
         if head is None:
             name, _, value = line.partition(": ")
-            found.append(Component(name[:200], "", value))
+            components.append(Component(name[:200], "", value))
             continue
         # Nine of ten components are the same in every look-up of a process.
         name, digest = sys.intern(head["name"]), sys.intern(head["digest"])
         value = line[head.end() :]
-        found.append(Component(name, digest, sys.intern(value) if len(value) < 40 else value))
-    return found
+        components.append(Component(name, digest, sys.intern(value) if len(value) < 40 else value))
+    return components

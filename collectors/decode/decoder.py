@@ -137,13 +137,13 @@ class Decoder:
         return [events.GraphBroke(**self._context(captured), **fields)]
 
     def _recompile(self, captured: Captured) -> list[events.Event]:
-        found = recompile_reasons.parse_reasons(captured.payload, self._namer)
-        if not found and captured.payload not in ("[\n\n]", "[]", [], ""):
+        guards = recompile_reasons.parse_reasons(captured.payload, self._namer)
+        if not guards and captured.payload not in ("[\n\n]", "[]", [], ""):
             return [self._noted(captured)]
         # A log has the list as JSON, a live hook has it as a list: one text for both.
         text = "\n".join(recompile_reasons.reason_texts(captured.payload))
-        newest = found[0].cache_entry if found else None
-        return [events.Recompiled(**self._context(captured), recompiled_from=newest, guards=found, text=text)]
+        newest = guards[0].cache_entry if guards else None
+        return [events.Recompiled(**self._context(captured), recompiled_from=newest, guards=guards, text=text)]
 
     def _error(self, captured: Captured) -> list[events.Event]:
         if not isinstance(captured.payload, str):

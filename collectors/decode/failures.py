@@ -37,14 +37,14 @@ def parse_error(text: str) -> tuple[str | None, str | None]:
     if start is None:
         stripped = text.strip()
         return None, stripped or None
-    found = _RAISED.match(lines[start])
-    assert found is not None
-    said = [found["message"] or ""]
+    match = _RAISED.match(lines[start])
+    assert match is not None
+    message_lines = [match["message"] or ""]
     for line in lines[start + 1 :]:
         if _NOISE.match(line) or line.startswith("Traceback (most"):
             break
-        said.append(line)
-    return found["type"].rsplit(".", 1)[-1], "\n".join(said).strip() or None
+        message_lines.append(line)
+    return match["type"].rsplit(".", 1)[-1], "\n".join(message_lines).strip() or None
 
 
 def parse_raised(

@@ -93,8 +93,8 @@ def parse_message(text: str) -> BreakMessage:
     message = _parse_one(parts[0])
     for part in parts[1:]:
         other = _parse_one(part)
-        said = ": ".join(filter(None, (other.reason, other.explanation)))
-        message.explanation = "\n\n".join(filter(None, (message.explanation, said))) or None
+        consequence = ": ".join(filter(None, (other.reason, other.explanation)))
+        message.explanation = "\n\n".join(filter(None, (message.explanation, consequence))) or None
         message.hints += [hint for hint in other.hints if hint not in message.hints]
     return message
 
@@ -116,11 +116,11 @@ def _parse_one(text: str) -> BreakMessage:
 
     for line in text.split("\n"):
         stripped = line.lstrip()
-        found = next(((name, mark) for name, mark in _FIELDS if stripped.startswith(mark)), None)
+        field_mark = next(((name, mark) for name, mark in _FIELDS if stripped.startswith(mark)), None)
         # A field is indented by one or two spaces, what continues it by four.
-        if found and 1 <= len(line) - len(stripped) <= 2:
+        if field_mark and 1 <= len(line) - len(stripped) <= 2:
             close()
-            target, mark = found
+            target, mark = field_mark
             gathered = [stripped[len(mark) :]]
             message.structured = True
         else:
@@ -136,16 +136,16 @@ def _cut(text: str, start: int, *ends: str) -> str:
 
 def reason_text(text: str) -> str:
     """Find the message inside a whole payload."""
-    found = _REASON.search(text)
-    if found and (found.start() == 0 or text.startswith(("Graph break", "torch.compile"))):
+    match = _REASON.search(text)
+    if match and (match.start() == 0 or text.startswith(("Graph break", "torch.compile"))):
         ends = ("\nUser code traceback:", "\nStack variable source attribution:", "\nTraceback (most recent call last)")
-        return _cut(text, found.end(), *ends).strip("\n").removeprefix("Unsupported: ")
+        return _cut(text, match.end(), *ends).strip("\n").removeprefix("Unsupported: ")
     # A skipped frame has no "Reason:"; what was raised says it. The last one is what dynamo acted on.
     raised = list(_UNSUPPORTED.finditer(text)) or list(_RAISED.finditer(text))
     if raised:
-        said = _cut(text, raised[-1].end(), "\n\nfrom user code:", "\n==========", "\nUser code traceback:").strip("\n")
+        body = _cut(text, raised[-1].end(), "\n\nfrom user code:", "\n==========", "\nUser code traceback:").strip("\n")
         kind = raised[-1].groupdict().get("type")
-        return f"{kind.rsplit('.', 1)[-1]}: {said}" if kind else said
+        return f"{kind.rsplit('.', 1)[-1]}: {body}" if kind else body
     first = text.strip().split("\n", 1)[0]
     return first.removeprefix("Graph break: ").removesuffix("from user code at:").strip().rstrip(":")
 
@@ -163,23 +163,23 @@ def user_stack(text: str) -> list[Frame]:
 
 def _gb_id(text: str, gb_type: str | None) -> str | None:
     # The frame's own reason comes first in the text; a nested one may be quoted after it.
-    found = _URL.search(text)
-    if found:
-        return found.group(1).upper()
+    match = _URL.search(text)
+    if match:
+        return match.group(1).upper()
     ids = break_registry.ids_of_type(gb_type) if gb_type else ()
     return ids[0] if len(ids) == 1 else None
 
 
 def _place(text: str, frames: list[Frame]) -> Frame | None:
-    found = _PLACE.search(text)
-    said = Frame(found["path"], int(found["line"])) if found and len(found["line"]) < 10 else None
+    match = _PLACE.search(text)
+    head = Frame(match["path"], int(match["line"])) if match and len(match["line"]) < 10 else None
     # At the end of a frame (a backend that gives up) the frame itself is not on the stack; the headline names it.
-    if said and not any((f.path, f.line) == (said.path, said.line) for f in frames) and user_frame([said], strict=True):
-        return said
+    if head and not any((f.path, f.line) == (head.path, head.line) for f in frames) and user_frame([head], strict=True):
+        return head
     unconverted = _UNCONVERTED.search(text)
     if unconverted and not frames:
         return Frame(unconverted["path"], int(unconverted["line"]), unconverted["name"])
-    return user_frame(frames) or said
+    return user_frame(frames) or head
 
 
 def normalise_values(text: str) -> str:
@@ -200,11 +200,11 @@ def parse_break(
     text: str, namer: PathNamer, qualify: Qualify | None = None, qualname: str | None = None
 ) -> dict[str, Any]:
     """Read a whole payload into the fields of a GraphBroke event."""
-    said = reason_text(text)
-    message = parse_message(said)
+    body = reason_text(text)
+    message = parse_message(body)
     reason = message.reason
     # The user's own lines may speak of skipping: look at torch's words alone.
-    head = f"{text[: text.find(said)]}{said}" if said and said in text else text.split("User code traceback:")[0]
+    head = f"{text[: text.find(body)]}{body}" if body and body in text else text.split("User code traceback:")[0]
     known = message.structured or bool(break_registry.ids_of_type(reason))
     gb_type = reason if known and reason else None
     gb_id = _gb_id(text, gb_type)

@@ -189,10 +189,10 @@ def outcome(metrics: Mapping[str, Any], kind: str) -> str:
 def context_of(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Read the compile id that the record itself carries, for where torch had no compile in flight."""
     compile_id = metrics.get("compile_id")
-    found = _COMPILE_ID.match(compile_id) if isinstance(compile_id, str) else None
-    if not found or not compile_id:
+    match = _COMPILE_ID.match(compile_id) if isinstance(compile_id, str) else None
+    if not match or not compile_id:
         return {}
-    frame, again = found.group(2), found.group(3)
+    frame, again = match.group(2), match.group(3)
     return {
         "compile_id": compile_id,
         "frame_id": int(frame) if frame else None,
@@ -208,13 +208,13 @@ def parse_metrics(
     extra: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
     """Read a record into a Compiled event's fields, and its config texts as (kind, hash, body)."""
-    kept = dict(metrics)
+    stored = dict(metrics)
     configs = []
     for key, config_kind in CONFIGS.items():
-        body = kept.get(key)
+        body = stored.get(key)
         if isinstance(body, str):
             digest = config_hash(body)
-            kept[key] = {"config_hash": digest}
+            stored[key] = {"config_hash": digest}
             configs.append((config_kind, digest, body))
     # 2.4 and 2.5 say it by the event's name alone.
     timed = metrics if kind != "backward" or "is_forward" in metrics else {**metrics, "is_forward": False}
@@ -237,7 +237,7 @@ def parse_metrics(
         "duration_us": duration_us(timed),
         "duration_source": duration_source(timed),
         "phases_us": phases_us(timed),
-        "metrics": kept,
+        "metrics": stored,
     }
     return fields, configs
 

@@ -40,10 +40,10 @@ class PathNamer:
 
     def name(self, path: str) -> str:
         """Name a file; never an absolute path."""
-        found = self._names.get(path)
-        if found is None:
-            found = self._names[path] = self._name(slashed(path))
-        return found
+        name = self._names.get(path)
+        if name is None:
+            name = self._names[path] = self._name(slashed(path))
+        return name
 
     def _name(self, path: str) -> str:
         if _NOTEBOOK.search(path):
@@ -109,12 +109,12 @@ def qualified_name(qualify: Qualify | None, path: str, line: int | None, name: s
 
     An index that finds another function there says nothing: the file may have changed.
     """
-    found = qualify(path, line, name) if qualify is not None and line is not None and name else None
-    if not found or not name:
+    qualified = qualify(path, line, name) if qualify is not None and line is not None and name else None
+    if not qualified or not name:
         return name
     if name.startswith("<") and name != "<module>":  # <lambda>, <listcomp>: the index has the function around it
-        return f"{found}.<locals>.{name}"
-    return found if found.rsplit(".", 1)[-1] == name else name
+        return f"{qualified}.<locals>.{name}"
+    return qualified if qualified.rsplit(".", 1)[-1] == name else name
 
 
 FILE_LIMIT_BYTES = 4 << 20

@@ -40,8 +40,8 @@ def parse_frames(stack: Any) -> list[Frame]:
                     code=loc.strip() if isinstance(loc, str) and loc.strip() else None,
                 )
             )
-        elif isinstance(entry, str) and (found := _METRIC.match(entry)):
-            frames.append(Frame(found["path"], _number(found["line"]), found["name"]))
+        elif isinstance(entry, str) and (match := _METRIC.match(entry)):
+            frames.append(Frame(match["path"], _number(match["line"]), match["name"]))
     return frames
 
 
@@ -50,13 +50,13 @@ def parse_traceback(text: str) -> list[Frame]:
     frames: list[Frame] = []
     lines = text.split("\n")
     for place, line in enumerate(lines):
-        found = _FILE.match(line)
-        if found is None:
+        match = _FILE.match(line)
+        if match is None:
             continue
         after = lines[place + 1] if place + 1 < len(lines) else ""
-        indented = len(after) - len(after.lstrip()) > len(found["indent"])
+        indented = len(after) - len(after.lstrip()) > len(match["indent"])
         is_code = indented and after.strip() and not _FILE.match(after) and not _MARKS.match(after)
-        frames.append(Frame(found["path"], _number(found["line"]), found["name"], after.strip() if is_code else None))
+        frames.append(Frame(match["path"], _number(match["line"]), match["name"], after.strip() if is_code else None))
     return frames
 
 

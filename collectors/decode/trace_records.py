@@ -71,21 +71,21 @@ def _sum_up_aot(text: str) -> dict[str, Any] | None:
 
 def make_symbol(captured: Captured, context: dict[str, Any], namer: PathNamer) -> events.SymbolSeen:
     """Read what torch says of a symbolic shape, with the user's line it came from."""
-    said = clean(captured.metadata)
-    frames = parse_frames(said.get("user_stack")) or parse_frames(said.get("stack"))
+    fields = clean(captured.metadata)
+    frames = parse_frames(fields.get("user_stack")) or parse_frames(fields.get("stack"))
     frame = user_frame(frames)
-    detail = {key: value for key, value in said.items() if key not in _STACKS}
+    detail = {key: value for key, value in fields.items() if key not in _STACKS}
     for key in _STACKS:
-        if isinstance(said.get(key), list):
-            detail[key] = named_stack(parse_frames(said[key]), namer)
+        if isinstance(fields.get(key), list):
+            detail[key] = named_stack(parse_frames(fields[key]), namer)
     return events.SymbolSeen(
         **context,
         symbol_kind=SYMBOLS[captured.name],
-        symbol=_text(said.get("symbol")),
-        expression=_text(said.get("expr") or said.get("reason")),
-        value=_text(said.get("val") if "val" in said else said.get("value")),
-        value_range=_text(said.get("vr")),
-        source=_text(said.get("source") or said.get("sources")),
+        symbol=_text(fields.get("symbol")),
+        expression=_text(fields.get("expr") or fields.get("reason")),
+        value=_text(fields.get("val") if "val" in fields else fields.get("value")),
+        value_range=_text(fields.get("vr")),
+        source=_text(fields.get("source") or fields.get("sources")),
         file=namer.name(frame.path) if frame else None,
         line=frame.line if frame else None,
         source_line=frame.code if frame else None,

@@ -27,8 +27,8 @@ def read_objects(text: str, rejects: Rejects) -> Iterator[tuple[int, dict[str, A
     """
     at, line, counted = 0, 1, 0
     while True:
-        found = _BETWEEN.match(text, at)
-        at = found.end() if found else at
+        gap = _BETWEEN.match(text, at)
+        at = gap.end() if gap else at
         if at >= len(text):
             return
         line += text.count("\n", counted, at)
@@ -81,16 +81,18 @@ def read_database(file: ResultFile, text: str, suite: str | None) -> None:
         if not file.has_room(line):
             break
         metric, model = _part(record, "metric"), _part(record, "model")
-        name, who = metric.get("name"), model.get("name")
-        if not isinstance(name, str) or not isinstance(who, str) or not who:
+        name, model_name = metric.get("name"), model.get("name")
+        if not isinstance(name, str) or not isinstance(model_name, str) or not model_name:
             file.rejects.add("bad_record", line, str(record)[:200])
             continue
         values = _values(metric)
-        file.mark({"model": who, "metric": name, "value": values[0] if values else None, "others": values[1:] or None})
+        file.mark(
+            {"model": model_name, "metric": name, "value": values[0] if values else None, "others": values[1:] or None}
+        )
         key = _key(file, record)
         it = pending.setdefault(key, _Pending(file.row_count, line, record))
         if name in it.numbers or name in it.texts:
-            file.rejects.add("duplicate_row", line, f"{who}: {name}")
+            file.rejects.add("duplicate_row", line, f"{model_name}: {name}")
             continue
         _take(file, it, name, values, line)
     for it in pending.values():
@@ -162,9 +164,9 @@ def _number(value: Any) -> float | None:
 def _finish(file: ResultFile, it: _Pending, suite: str | None) -> None:
     extra, model = _extra(it.record), _part(it.record, "model")
     output = _text(extra.get("output"))
-    who, tag = clean(str(model["name"])), _text(extra.get("tag"))
+    model_name, tag = clean(str(model["name"])), _text(extra.get("tag"))
     if file.kind == "compilation_metrics":
-        file.additions.append(Addition(who, tag, phases_s=it.numbers))
+        file.additions.append(Addition(model_name, tag, phases_s=it.numbers))
         return
     named = read_name(output or file.name)
     accuracy = it.texts.pop("accuracy", None)
@@ -178,7 +180,7 @@ def _finish(file: ResultFile, it: _Pending, suite: str | None) -> None:
         sequence=it.number,
         time_us=0,
         suite=_suite(it.record, suite, named),
-        model=who,
+        model=model_name,
         experiment=experiment,
         **_series(it.record, named, tag),
         status=status,
@@ -186,7 +188,7 @@ def _finish(file: ResultFile, it: _Pending, suite: str | None) -> None:
         accuracy=accuracy if experiment == "accuracy" else None,
         values=numbers,
         facts=_facts(it, extra, tag),
-        task=task_of(stem_of(output) if output else file.stem, who, tag),
+        task=task_of(stem_of(output) if output else file.stem, model_name, tag),
         origin=f"{file.name}:{it.line}",
     )
     file.add(result, it.line)
@@ -194,10 +196,10 @@ def _finish(file: ResultFile, it: _Pending, suite: str | None) -> None:
 
 def _series(record: dict[str, Any], named: FileNameInfo, tag: str | None) -> dict[str, Any]:
     benchmark, extra = _part(record, "benchmark"), _extra(record)
-    said = _text(_part(record, "model").get("backend"))
+    given = _text(_part(record, "model").get("backend"))
     # The file's name has the configuration's label too: inductor_no_cudagraphs.
-    longer = bool(named.backend and said and named.backend.startswith(f"{said}_"))
-    backend = named.backend if longer or not said else said
+    longer = bool(named.backend and given and named.backend.startswith(f"{given}_"))
+    backend = named.backend if longer or not given else given
     batch_size, world_size = extra.get("batch_size"), extra.get("world_size")
     return {
         "mode": _text(benchmark.get("mode")) or named.mode,

@@ -122,5 +122,5 @@ def damaged(stem: str) -> str:
 
 def read_timings_name(stem: str) -> tuple[str, str, str] | None:
     """Return the table's stem, the model and the device of a raw-timings file."""
-    found = _RAW_TIMINGS.match(stem)
-    return (found["stem"], found["model"], found["device"]) if found else None
+    match = _RAW_TIMINGS.match(stem)
+    return (match["stem"], match["model"], match["device"]) if match else None

@@ -56,13 +56,13 @@ _WORD = re.compile(r"[^a-z0-9]+")
 def read_row(file: ResultFile, row: CsvRow, suite: str | None) -> None:
     """Read one row of a table of models into the file's results."""
     cells = {_rename(column): (column, cell.strip()) for column, cell in row.cells.items()}
-    who = {key: cell for key, (_column, cell) in cells.items() if key in IDENTITY.values() and cell}
-    if "model" not in who:
+    identity = {key: cell for key, (_column, cell) in cells.items() if key in IDENTITY.values() and cell}
+    if "model" not in identity:
         file.rejects.add("bad_row", row.line, ",".join(row.cells.values()))
         return
     numbers, texts = _sort_cells(file, row, cells)
-    for experiment in _experiments(file, cells, who):
-        result = _result(file, row, experiment, who, dict(numbers), dict(texts), suite)
+    for experiment in _experiments(file, cells, identity):
+        result = _result(file, row, experiment, identity, dict(numbers), dict(texts), suite)
         file.add(_judge(file.kind, result, cells), row.line)
 
 
@@ -115,55 +115,55 @@ def _padding(cells: Sequence[str], names: Sequence[str]) -> set[str]:
     return set(tail[first:]) if first is not None else set()
 
 
-def _experiments(file: ResultFile, cells: dict[str, tuple[str, str]], who: dict[str, str]) -> list[str]:
-    if "experiment" in who:
-        return [who["experiment"]]
+def _experiments(file: ResultFile, cells: dict[str, tuple[str, str]], identity: dict[str, str]) -> list[str]:
+    if "experiment" in identity:
+        return [identity["experiment"]]
     if file.kind != "hud":
         return [file.kind]
     # One row of HUD's is what two experiments said.
-    found = ["performance"] if any(name in cells for name in PERFORMANCE) else []
-    return [*found, "accuracy"] if "accuracy" in cells or not found else found
+    experiments = ["performance"] if any(name in cells for name in PERFORMANCE) else []
+    return [*experiments, "accuracy"] if "accuracy" in cells or not experiments else experiments
 
 
 def _result(
     file: ResultFile,
     row: CsvRow,
     experiment: str,
-    who: dict[str, str],
+    identity: dict[str, str],
     numbers: dict[str, float],
     texts: dict[str, str],
     suite: str | None,
 ) -> BenchMeasured:
     named = file.named
-    facts: dict[str, Any] = {name: who[name] for name in _ABOUT_RUN if name in who}
+    facts: dict[str, Any] = {name: identity[name] for name in _ABOUT_RUN if name in identity}
     if texts:
         facts["columns"] = texts
     return BenchMeasured(
         process_id="",
         sequence=file.row_count,
         time_us=0,
-        suite=who.get("suite") or suite or named.suite or "",
-        model=who["model"],
+        suite=identity.get("suite") or suite or named.suite or "",
+        model=identity["model"],
         experiment=experiment,
-        mode=who.get("mode") or named.mode,
-        dtype=who.get("dtype") or named.dtype,
-        device=who.get("device") or named.device,
-        hardware=who.get("hardware") or named.hardware,
-        backend=_backend(who.get("backend"), named, who.get("tag")),
-        dynamic=who.get("dynamic", "").lower() in ("1", "true", "yes") or named.dynamic,
-        batch_size=_count(who.get("batch_size")),
-        world_size=_count(who.get("world_size")) or 1,
+        mode=identity.get("mode") or named.mode,
+        dtype=identity.get("dtype") or named.dtype,
+        device=identity.get("device") or named.device,
+        hardware=identity.get("hardware") or named.hardware,
+        backend=_backend(identity.get("backend"), named, identity.get("tag")),
+        dynamic=identity.get("dynamic", "").lower() in ("1", "true", "yes") or named.dynamic,
+        batch_size=_count(identity.get("batch_size")),
+        world_size=_count(identity.get("world_size")) or 1,
         values=numbers,
         facts=facts,
-        task=task_of(file.stem, who["model"], who.get("tag")),
+        task=task_of(file.stem, identity["model"], identity.get("tag")),
         origin=f"{file.name}:{row.line}",
     )
 
 
-def _backend(said: str | None, named: FileNameInfo, tag: str | None) -> str | None:
-    backend = said or named.backend
+def _backend(given: str | None, named: FileNameInfo, tag: str | None) -> str | None:
+    backend = given or named.backend
     # The file's name has the configuration's label too: inductor_no_cudagraphs.
-    if said and named.backend and named.backend.startswith(f"{said}_"):
+    if given and named.backend and named.backend.startswith(f"{given}_"):
         backend = named.backend
     # --diff-branch writes a model once for each branch: two series.
     return f"{backend or ''}:{tag}" if tag else backend
@@ -180,23 +180,23 @@ def _judge(kind: str, result: BenchMeasured, cells: dict[str, tuple[str, str]]) 
     accuracy = cells["accuracy"][1] if "accuracy" in cells else ""
     status: str
     reason: str | None
-    values, said = dict(result.values), accuracy
+    values, verdict = dict(result.values), accuracy
     if result.experiment == "accuracy":
         status, reason = upstream_status.status_of(accuracy)
-        said = "" if status == "not_run" else accuracy
+        verdict = "" if status == "not_run" else accuracy
         if kind == "hud":
             values = {}
     elif result.experiment == "expected_accuracy":
         # Under their own names a page or a gate would take them for what was measured.
-        said, status, reason = "", "not_run", upstream_status.EXPECTED
+        verdict, status, reason = "", "not_run", upstream_status.EXPECTED
         values = {f"expected_{name}": value for name, value in values.items()}
         result = replace(result, facts={**result.facts, "expected_accuracy": accuracy})
     else:
-        said = ""
+        verdict = ""
         status, reason = _judge_measured(kind, result, accuracy)
         if status != "measured":
             values = {name: value for name, value in values.items() if value}
-    return replace(result, status=status, reason=reason, accuracy=said or None, values=values)
+    return replace(result, status=status, reason=reason, accuracy=verdict or None, values=values)
 
 
 def _judge_measured(kind: str, result: BenchMeasured, accuracy: str) -> tuple[str, str | None]:

@@ -93,13 +93,13 @@ def _complete(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -
 
 def _name_failures(merged: Merged) -> None:
     """Give a failed measurement the word that the accuracy of the same model has: its own file has none."""
-    said = {
+    reasons = {
         (it.model, *_series(it)[:-1]): it.reason
         for _file, it in merged.results
         if it.experiment == "accuracy" and it.status == "failed"
     }
     for place, (file, it) in enumerate(merged.results):
-        reason = said.get((it.model, *_series(it)[:-1]))
+        reason = reasons.get((it.model, *_series(it)[:-1]))
         if it.status == "failed" and it.reason == upstream_status.UNKNOWN_FAILURE and reason:
             merged.results[place] = file, replace(it, reason=reason)
 
@@ -112,14 +112,14 @@ def build_break_table(file: ResultFile, stems: Iterable[str]) -> str:
 
 def time_us_of(result: BenchMeasured) -> int | None:
     """Return when a result was made, where its record tells."""
-    said = str(result.facts.get("timestamp") or "").strip()
+    timestamp = str(result.facts.get("timestamp") or "").strip()
     try:
-        if _DIGITS.fullmatch(said):
-            seconds = float(said)
+        if _DIGITS.fullmatch(timestamp):
+            seconds = float(timestamp)
             while seconds > 1e11:  # milliseconds or microseconds since the epoch
                 seconds /= 1e3
         else:
-            moment = datetime.fromisoformat(said.replace("Z", "+00:00"))
+            moment = datetime.fromisoformat(timestamp.replace("Z", "+00:00"))
             seconds = (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, OverflowError, OSError):
         return None

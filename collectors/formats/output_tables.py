@@ -64,25 +64,25 @@ def metrics(result: BenchMeasured, stats: Sequence[str]) -> dict[str, Cell]:
     """Return a row's other columns in upstream's order; what upstream does not know comes behind."""
     values = {name: _number(name, value) for name, value in result.values.items()}
     if result.experiment == "accuracy":
-        said: dict[str, Cell] = {"accuracy": result.accuracy or result.reason or "fail_to_run"}
-        wanted = [*stats, "compilation_latency"] if values else []
+        verdict: dict[str, Cell] = {"accuracy": result.accuracy or result.reason or "fail_to_run"}
+        names = [*stats, "compilation_latency"] if values else []
     elif result.experiment in PERFORMANCE:
-        said = {}
+        verdict = {}
         if result.status != "measured":
             return {"speedup": 0.0, "abs_latency": 0.0}
-        wanted = ["speedup", "abs_latency"]
+        names = ["speedup", "abs_latency"]
         for together in (("baseline", "speedup_vs_baseline"), _COMPILE, ("cache_lookup_latency",)):
-            wanted += _present(values, together)
-        wanted += stats
+            names += _present(values, together)
+        names += stats
     else:
-        said, wanted = {}, list(_COLUMNS[result.experiment])
-    rest = [name for name in sorted(values) if name not in wanted and name not in said]
-    row = [*wanted, *rest]
+        verdict, names = {}, list(_COLUMNS[result.experiment])
+    rest = [name for name in sorted(values) if name not in names and name not in verdict]
+    row = [*names, *rest]
     # What lies behind the last number that there is was never in this row; what lies before it was 0 to upstream.
     while row and row[-1] not in values:
         row.pop()
     zeros: dict[str, Cell] = {name: 0.0 if name in _ALWAYS_FLOAT else 0 for name in row}
-    return {**said, **{name: values.get(name, zeros[name]) for name in row}}
+    return {**verdict, **{name: values.get(name, zeros[name]) for name in row}}
 
 
 def _present(values: dict[str, Cell], names: Sequence[str]) -> list[str]:

@@ -53,8 +53,8 @@ def read_timings(data: bytes) -> list[tuple[float, float]]:
 
 def to_repeats(timings: Sequence[tuple[float, float]]) -> dict[str, list[float]]:
     """Write timings as a result carries them: milliseconds by side; what is not finite or not above 0 is left out."""
-    kept = [(eager, compiled) for eager, compiled in timings if _is_time(eager) and _is_time(compiled)]
-    return {"eager": [eager * 1e3 for eager, _ in kept], "compiled": [compiled * 1e3 for _, compiled in kept]}
+    pairs = [(eager, compiled) for eager, compiled in timings if _is_time(eager) and _is_time(compiled)]
+    return {"eager": [eager * 1e3 for eager, _ in pairs], "compiled": [compiled * 1e3 for _, compiled in pairs]}
 
 
 def _is_time(value: float) -> bool:

@@ -28,8 +28,8 @@ def read_break(file: ResultFile, row: CsvRow) -> None:
     if not model or not reason.strip():
         file.rejects.add("bad_row", row.line, model or reason)
         return
-    said = _unquote(row.cells.get("user_stack", ""))
-    stack = tuple((it["file"], int(it["line"]), it["name"]) for it in _FRAME.finditer(said))
+    stack_text = _unquote(row.cells.get("user_stack", ""))
+    stack = tuple((it["file"], int(it["line"]), it["name"]) for it in _FRAME.finditer(stack_text))
     file.breaks.append(BreakRow(model, reason, stack, row.line))
 
 
@@ -124,8 +124,8 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
     if file.kind == "unknown":
         other = _find_separator(columns, file.stem)
         if other:
-            said = f"{','.join(columns)[:80]}: separated by {other!r}, expected commas; write it with commas"
-            file.rejects.add("wrong_separator", 1, said)
+            problem = f"{','.join(columns)[:80]}: separated by {other!r}, expected commas; write it with commas"
+            file.rejects.add("wrong_separator", 1, problem)
         else:
             file.rejects.add("unknown_table", 1, ",".join(columns))
         return
@@ -219,7 +219,7 @@ def _read_phases(file: ResultFile, row: CsvRow) -> None:
 
 def _read_pr_time(file: ResultFile, text: str, suite: str | None) -> None:
     """Read rows without a heading: benchmark, metric, value, and of expected ones the margin of noise."""
-    found: dict[str, tuple[int, int, dict[str, float]]] = {}
+    measured: dict[str, tuple[int, int, dict[str, float]]] = {}
     for line, cells in read_rows(text, file.rejects):
         if not file.has_room(line):
             break
@@ -229,13 +229,13 @@ def _read_pr_time(file: ResultFile, text: str, suite: str | None) -> None:
             file.rejects.add("bad_row", line, ",".join(cells))
             continue
         file.mark({"name": name, "metric": metric, "value": numbers[0]})
-        _number, _line, of_model = found.setdefault(name, (file.row_count, line, {}))
+        _number, _line, of_model = measured.setdefault(name, (file.row_count, line, {}))
         if metric in of_model or f"expected_{metric}" in of_model:
             file.rejects.add("duplicate_row", line, f"{name},{metric}")
             continue
         names = (metric,) if file.kind == "pr_time" else (f"expected_{metric}", f"expected_{metric}_noise_margin")
         of_model |= {key: value for key, value in zip(names, values, strict=False) if value is not None}
-    for name, (number, line, of_model) in found.items():
+    for name, (number, line, of_model) in measured.items():
         file.results.append(_pr_time(file, suite, name, number, line, of_model))
 
 

@@ -72,13 +72,13 @@ class ResultFile:
             self.rejects.add("too_many_rows", line, f"{self.name}: more than {most:,}")
         return self.row_count < most
 
-    def mark(self, said: dict[str, Any]) -> None:
+    def mark(self, fields: dict[str, Any]) -> None:
         """Count a record, and remember it: a file's records name it."""
         self.row_count += 1
         # Padding comes later, when a later row has more columns: it is no part of what a row said first.
-        kept = {name: value for name, value in said.items() if value not in ("", "0", 0, None)}
-        timed = any(_is_timed(value) for value in kept.values())
-        text = json.dumps(kept, sort_keys=True, default=str)
+        values = {name: value for name, value in fields.items() if value not in ("", "0", 0, None)}
+        timed = any(_is_timed(value) for value in values.values())
+        text = json.dumps(values, sort_keys=True, default=str)
         self.records.append((text if len(text) < _LONG_RECORD else digest(text), timed))
 
     def add(self, result: BenchMeasured, line: int) -> None:

@@ -206,11 +206,11 @@ def _stack(one: GraphBroke) -> str:
 
 
 def _dedupe(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    found: dict[str, tuple[str, str, str]] = {}
+    distinct: dict[str, tuple[str, str, str]] = {}
     for row in sorted(rows, key=lambda it: it[1]):
-        found.setdefault(row[1], row)
-    same = [row for row in found.values() if _ONE_ROW in row[1]]
-    return [row for row in found.values() if _ONE_ROW not in row[1]] + same[:1]
+        distinct.setdefault(row[1], row)
+    same = [row for row in distinct.values() if _ONE_ROW in row[1]]
+    return [row for row in distinct.values() if _ONE_ROW not in row[1]] + same[:1]
 
 
 def _write_texts(rows: Sequence[tuple[str, str, str]]) -> bytes:

@@ -266,11 +266,11 @@ def write_traceback(error: BaseException, outer: FrameType | None) -> str:
 
 
 def _innermost(trace: TracebackType | None) -> tuple[tuple[str, int], ...]:
-    found = []
+    frames = []
     while trace is not None:
-        found.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
         trace = trace.tb_next
-    return tuple(found[-FRAMES_COMPARED:])
+    return tuple(frames[-FRAMES_COMPARED:])
 
 
 def _text_of(error: BaseException) -> str:

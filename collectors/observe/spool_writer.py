@@ -104,10 +104,10 @@ class Spool:
     def _links(self) -> int | None:
         """Count the names our file has; None if the descriptor is none, or not our file's any more."""
         try:
-            found = os.fstat(self._descriptor)
+            status = os.fstat(self._descriptor)
         except OSError:
             return None
-        return found.st_nlink if (found.st_dev, found.st_ino) == self._file else None
+        return status.st_nlink if (status.st_dev, status.st_ino) == self._file else None
 
     def _append(self, line: bytes) -> None:
         # After a torn write the next record starts on a line of its own, so that only the torn one is unreadable.
@@ -150,8 +150,8 @@ class Spool:
         if not os.path.isdir(self.folder):
             self._make_folder()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        found = os.fstat(self._descriptor)
-        self._file = (found.st_dev, found.st_ino)
+        status = os.fstat(self._descriptor)
+        self._file = (status.st_dev, status.st_ino)
         # Held until the process is gone, however it goes: so a recorder knows that nothing more will come.
         for attempt in range(LOCK_TRIES):
             try:

@@ -86,11 +86,11 @@ def probe() -> dict[str, str]:
 
 def holders(original: Any, attribute: str) -> list[ModuleType]:
     """List the loaded torch modules that hold `original` under `attribute`."""
-    found = []
+    modules = []
     for name, module in list(sys.modules.items()):
         if name.startswith(HOLDERS_PREFIX) and getattr(module, "__dict__", {}).get(attribute) is original:
-            found.append(module)
-    return found
+            modules.append(module)
+    return modules
 
 
 def trace_logger_in_use() -> bool:
@@ -223,10 +223,10 @@ def gpus() -> tuple[list[dict[str, Any]], str | None]:
     torch = sys.modules["torch"]
     if not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return [], None
-    found = []
+    devices = []
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)
-        found.append(
+        devices.append(
             {
                 "name": properties.name,
                 "memory_bytes": properties.total_memory,
@@ -234,7 +234,7 @@ def gpus() -> tuple[list[dict[str, Any]], str | None]:
             }
         )
     cudnn = torch.backends.cudnn.version()
-    return found, None if cudnn is None else str(cudnn)
+    return devices, None if cudnn is None else str(cudnn)
 
 
 def changed_settings() -> dict[str, dict[str, dict[str, str]]]:

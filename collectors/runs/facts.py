@@ -83,13 +83,13 @@ def gpu_facts(environment: Mapping[str, str]) -> list[dict[str, Any]]:
     """List the GPUs that nvidia-smi names, the visible ones only."""
     fields = "index,uuid,name,memory.total,compute_cap,driver_version"
     output = ask(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
-    found = []
+    gpus = []
     for line in (output or "").splitlines():
         parts = [part.strip() for part in line.split(",")]
         if len(parts) != 6:
             continue
         index, uuid, name, memory_mib, capability, driver = parts
-        found.append(
+        gpus.append(
             {
                 "index": index,
                 "uuid": uuid,
@@ -99,17 +99,17 @@ def gpu_facts(environment: Mapping[str, str]) -> list[dict[str, Any]]:
                 "driver_version": driver,
             }
         )
-    return visible_gpus(found, environment.get("CUDA_VISIBLE_DEVICES"))
+    return visible_gpus(gpus, environment.get("CUDA_VISIBLE_DEVICES"))
 
 
 def visible_gpus(gpus: list[dict[str, Any]], chosen: str | None) -> list[dict[str, Any]]:
     """Keep the GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order."""
     if chosen is None:
         return gpus
-    kept = []
+    visible = []
     for key in (part.strip() for part in chosen.split(",")):
         match = [gpu for gpu in gpus if gpu["index"] == key or (key.startswith("GPU-") and gpu["uuid"].startswith(key))]
         if not match:
             break  # CUDA stops at the first name it does not know
-        kept.extend(match)
-    return kept
+        visible.extend(match)
+    return visible

@@ -116,9 +116,9 @@ def _read_recompiles(connection: sqlite3.Connection, run_id: str) -> Iterator[Do
             """,
             {"id": row["ref_id"]},
         ).fetchall()
-        said = dict.fromkeys(value for failure in failures for value in failure if value)
+        texts = dict.fromkeys(value for failure in failures for value in failure if value)
         title = _title(" ".join(filter(None, ("recompile", row["compile_id"], row["name"]))))
-        yield Document("recompile", row["ref_id"], row["compile_key"], title, _lines(*said))
+        yield Document("recompile", row["ref_id"], row["compile_key"], title, _lines(*texts))
 
 
 def _read_failures(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:

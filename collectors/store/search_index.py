@@ -192,10 +192,10 @@ def read_text(connection: sqlite3.Connection, row: sqlite3.Row) -> str:
     """
     body = row["body"]
     if row["payload_id"] is not None:
-        found = connection.execute("select body from payloads where id = :id", {"id": row["payload_id"]}).fetchone()
-        if found is None:
+        payload = connection.execute("select body from payloads where id = :id", {"id": row["payload_id"]}).fetchone()
+        if payload is None:
             raise ValueError(f"the text {row['payload_id']} is gone")
-        body = found["body"]
+        body = payload["body"]
     return unpack(body)[: row["character_count"]]
 
 

@@ -124,10 +124,10 @@ class RunSummary:
             ("recompile limits hit", self.recompile_limit_count),
             ("failures", self.failure_count),
         ]
-        seen = self.torch_version is not None or self.compile_count > 0
+        is_observed = self.torch_version is not None or self.compile_count > 0
         time_text = f"{self.compile_us / 1e6:.2f} s" if self.compile_us else NOT_RECORDED
         # A file of results has graph breaks, and nothing of what else there was.
-        pairs = [(name, str(count) if seen or count else NOT_RECORDED) for name, count in counts]
+        pairs = [(name, str(count) if is_observed or count else NOT_RECORDED) for name, count in counts]
         results = [("results", str(self.result_count))] if self.result_count else []
         return [*results, *pairs, ("compile time", time_text)]
 
@@ -233,8 +233,8 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
     """
     connection = open_reader(database)
     try:
-        found = find_run(connection, run_id)
-        if found is None:
+        found_id = find_run(connection, run_id)
+        if found_id is None:
             return None
         row = connection.execute(
             """
@@ -248,7 +248,7 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             where id = :id
             limit 1
             """,
-            {"id": found},
+            {"id": found_id},
         ).fetchone()
         return _summary(connection, row, database) if row else None
     finally:
@@ -279,10 +279,10 @@ def find_run(connection: sqlite3.Connection, given: str) -> str | None:
             "other_letter": f"*[^{ULID_ALPHABET}]*",
         },
     ).fetchall()
-    found = [row["id"] for row in rows]
-    if len(found) > 1 and given not in found:
-        raise ValueError(f"{given!r} fits several runs; give more of the id: {found[0]}, {found[1]}, …")
-    return found[0] if found else None
+    ids = [row["id"] for row in rows]
+    if len(ids) > 1 and given not in ids:
+        raise ValueError(f"{given!r} fits several runs; give more of the id: {ids[0]}, {ids[1]}, …")
+    return ids[0] if ids else None
 
 
 def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) -> RunSummary:
@@ -403,7 +403,7 @@ def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[Counte
         """,
         {"run_id": run_id, "top": TOP},
     ).fetchall()
-    found = [
+    processes = [
         CountedItem(
             f"{row['name'] or 'unknown function'}: compile {row['compile_id']}",
             1,
@@ -412,7 +412,7 @@ def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[Counte
         for row in rows
     ]
     left_out = rows[0]["whole"] - len(rows) if rows else 0
-    return [*found, CountedItem("others", left_out)] if left_out else found
+    return [*processes, CountedItem("others", left_out)] if left_out else processes
 
 
 def _describe_unfinished(row: sqlite3.Row) -> list[str]:

@@ -175,37 +175,37 @@ def suggest_in(file: str | None, category: str, suggestion: str | None) -> str |
     return _SHARED_WRAPPER if shared else suggestion
 
 
-def suggest(found: GuardClassification) -> str | None:
+def suggest(guard: GuardClassification) -> str | None:
     """Suggest the fix for a finding; None where nothing honest can be said."""
-    advice = _ADVICE.get(found.advice or _special(found) or found.category)
+    advice = _ADVICE.get(guard.advice or _special(guard) or guard.category)
     if advice is None:
         return None
-    source = _STACK_VALUE.sub("the value left at the graph break", found.source or "the value")
-    if found.variable:
-        source = f"{found.variable} ({source})"
+    source = _STACK_VALUE.sub("the value left at the graph break", guard.source or "the value")
+    if guard.variable:
+        source = f"{guard.variable} ({source})"
     values = {
         "s": source,
-        "dim": str(found.dim if found.dim is not None else "dim"),
-        "expected": found.expected or "the other",
-        "symbol": found.symbol or "not named by torch",
+        "dim": str(guard.dim if guard.dim is not None else "dim"),
+        "expected": guard.expected or "the other",
+        "symbol": guard.symbol or "not named by torch",
     }
     # One pass: a guard's source may itself hold braces.
     return _BLANK.sub(lambda blank: values[blank.group(1)], advice)
 
 
-def _special(found: GuardClassification) -> str | None:
+def _special(guard: GuardClassification) -> str | None:
     """Choose advice that fits this finding better than its category's."""
     small = ("0", "1")
-    if found.category == "tensor_size" and _STACK_VALUE.match(found.source or ""):
+    if guard.category == "tensor_size" and _STACK_VALUE.match(guard.source or ""):
         return "size_after_break"
-    if found.category == "tensor_size" and (found.expected in small or found.actual in small):
+    if guard.category == "tensor_size" and (guard.expected in small or guard.actual in small):
         return "size_one"
-    if found.category == "dispatch_keys" and "FuncTorch" in f"{found.expected}{found.actual}":
+    if guard.category == "dispatch_keys" and "FuncTorch" in f"{guard.expected}{guard.actual}":
         return "functorch"
-    if found.category == "symbolic_shape" and found.symbol == "dimension marks":
+    if guard.category == "symbolic_shape" and guard.symbol == "dimension marks":
         return "marks"
-    if found.category == "module_attribute" and found.source and found.source.endswith(".training"):
+    if guard.category == "module_attribute" and guard.source and guard.source.endswith(".training"):
         return "training"
-    if found.category == "object_identity" and found.symbol == "same object":
+    if guard.category == "object_identity" and guard.symbol == "same object":
         return "same_object"
     return None

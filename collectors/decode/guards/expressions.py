@@ -44,9 +44,9 @@ def classify_expression(text: str) -> GuardClassification | None:
     if tree is None:
         return None
     for rule in _RULES:
-        found = rule(tree, typed["type"] if typed else None)
-        if found is not None:
-            return found
+        classification = rule(tree, typed["type"] if typed else None)
+        if classification is not None:
+            return classification
     return None
 
 
@@ -118,13 +118,13 @@ def _is_shape(node: ast.AST) -> bool:
 def _sources(node: ast.AST) -> str | None:
     """Name what a shape condition is about: its sizes, else its names, each once and in order."""
     sizes = [p for p in ast.walk(node) if isinstance(p, ast.Subscript) and _called(p.value) and _is_shape(p.value)]
-    found = [_source(p) for p in sizes]
-    if not found:
+    sources = [_source(p) for p in sizes]
+    if not sources:
         functions = {id(p.func) for p in ast.walk(node) if isinstance(p, ast.Call)}
         places = [p for p in ast.walk(node) if _is_place(p) and id(p) not in functions and not isinstance(p, ast.Call)]
         inner = {id(child) for p in places for child in ast.walk(p) if child is not p}
-        found = [_source(p) for p in places if id(p) not in inner]
-    return ", ".join(dict.fromkeys(found)) or None
+        sources = [_source(p) for p in places if id(p) not in inner]
+    return ", ".join(dict.fromkeys(sources)) or None
 
 
 def _identity(node: ast.expr, typed: str | None) -> GuardClassification | None:
@@ -154,21 +154,21 @@ def _membership(node: ast.expr, typed: str | None) -> GuardClassification | None
         return GuardClassification("dict_keys", _source(inner.comparators[0]), symbol=_source(inner.left))
     if not isinstance(inner, ast.Call) or len(inner.args) < 2:
         return None
-    wanted = "absent" if absent else "present"
+    expected = "absent" if absent else "present"
     if name == "___dict_contains":
         key, holder = _source(inner.args[0]), _source(inner.args[1])
         if holder.endswith(".__dict__"):
             return GuardClassification(
-                "module_attribute", f"{holder.removesuffix('.__dict__')}.{key.strip(chr(39))}", wanted
+                "module_attribute", f"{holder.removesuffix('.__dict__')}.{key.strip(chr(39))}", expected
             )
-        return GuardClassification("dict_keys", holder, f"{key} {wanted}", symbol=key)
+        return GuardClassification("dict_keys", holder, f"{key} {expected}", symbol=key)
     if name == "set.__contains__":
         return GuardClassification(
-            "dict_keys", _source(inner.args[0]), f"{_source(inner.args[1])} {wanted}", symbol=_source(inner.args[1])
+            "dict_keys", _source(inner.args[0]), f"{_source(inner.args[1])} {expected}", symbol=_source(inner.args[1])
         )
     if name == "hasattr":
         attribute = _source(inner.args[1]).strip("'\"")
-        return GuardClassification("module_attribute", f"{_source(inner.args[0])}.{attribute}", wanted)
+        return GuardClassification("module_attribute", f"{_source(inner.args[0])}.{attribute}", expected)
     return None
 
 
@@ -193,8 +193,8 @@ def _comparison(node: ast.expr, typed: str | None) -> GuardClassification | None
     left, operator, right = node.left, node.ops[0], node.comparators[0]
     if isinstance(operator, ast.Is | ast.IsNot):
         if isinstance(right, ast.Constant) and right.value is None:
-            found = _value_at(left, "other_value", "None" if isinstance(operator, ast.Is) else "not None")
-            return found if _is_place(left) else None
+            classification = _value_at(left, "other_value", "None" if isinstance(operator, ast.Is) else "not None")
+            return classification if _is_place(left) else None
         return (
             GuardClassification("object_identity", _source(left), _source(right))
             if _is_place(left) and _is_place(right)

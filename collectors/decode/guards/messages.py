@@ -64,35 +64,35 @@ _MAXIMUM = 20_000  # characters
 def classify_message(text: str) -> GuardClassification | None:
     """Classify a guard failure written in words; None where it is an expression, or words that nobody knows."""
     for rule in _RULES:
-        found = rule(text)
-        if found is not None:
-            return found
+        classification = rule(text)
+        if classification is not None:
+            return classification
     return None
 
 
 def _tensor(text: str) -> GuardClassification | None:
     tensor = _TENSOR.match(text)
-    found = _MISMATCH.match(tensor["what"]) if tensor else None
-    if tensor is None or found is None:
+    match = _MISMATCH.match(tensor["what"]) if tensor else None
+    if tensor is None or match is None:
         return None
-    expected, actual = found["expected"].strip(), found["actual"]
-    dim = int(found["dim"]) if found["dim"] else None
-    if found["what"] == "requires_grad":
+    expected, actual = match["expected"].strip(), match["actual"]
+    dim = int(match["dim"]) if match["dim"] else None
+    if match["what"] == "requires_grad":
         # torch names the expected flag alone: requires_grad=0.
         expected = expected.removeprefix("requires_grad=")
         actual = actual or {"0": "1", "1": "0"}.get(expected)
-    if found["what"] == "dispatch key set" and actual:
+    if match["what"] == "dispatch key set" and actual:
         was, now = _devices(expected), _devices(actual)
         if was and now and was != now:
             return GuardClassification("tensor_device", tensor["source"], ", ".join(was), ", ".join(now))
     return GuardClassification(
-        _CATEGORY[found["what"]],
+        _CATEGORY[match["what"]],
         tensor["source"],
         expected,
         actual.strip() if actual else None,
         dim=dim,
         symbol=str(dim) if dim is not None else None,
-        advice="parameter" if found["parameter"] else None,
+        advice="parameter" if match["parameter"] else None,
     )
 
 
@@ -101,15 +101,15 @@ def _devices(keys: str) -> list[str]:
 
 
 def _tensor_type(text: str) -> GuardClassification | None:
-    found = _TENSOR_TYPE.match(text)
-    return GuardClassification("type_change", found["source"], "a tensor", found["actual"]) if found else None
+    match = _TENSOR_TYPE.match(text)
+    return GuardClassification("type_change", match["source"], "a tensor", match["actual"]) if match else None
 
 
 def _global_state(text: str) -> GuardClassification | None:
-    found = _STATE.match(text)
-    if not found:
+    match = _STATE.match(text)
+    if not match:
         return None
-    names = found["what"].split()
+    names = match["what"].split()
     if not names:
         return GuardClassification("global_state")
     # torch lists every setting that changed, in a fixed order; the first names the cause.
@@ -124,19 +124,19 @@ def _global_state(text: str) -> GuardClassification | None:
 
 
 def _duplicate(text: str) -> GuardClassification | None:
-    found = _DUPLICATE.match(text)
-    if not found:
+    match = _DUPLICATE.match(text)
+    if not match:
         return None
-    sources = re.findall(r"['\"]([^'\"]+)['\"]", found["what"])
+    sources = re.findall(r"['\"]([^'\"]+)['\"]", match["what"])
     return GuardClassification("tensor_aliasing", ", ".join(sources) or None)
 
 
 def _missing(text: str) -> GuardClassification | None:
-    found = _MISSING.match(text)
-    if not found:
+    match = _MISSING.match(text)
+    if not match:
         return None
     kinds = {"KeyError": "dict_keys", "IndexError": "container_length"}
-    category, source = kinds.get(found["what"], "module_attribute"), found["source"].strip()
+    category, source = kinds.get(match["what"], "module_attribute"), match["source"].strip()
     item = _ITEM.match(source)
     if item and item["holder"] == "G":
         return GuardClassification("global_value", source, actual="missing")
@@ -148,36 +148,36 @@ def _missing(text: str) -> GuardClassification | None:
 def _lost(text: str) -> GuardClassification | None:
     if text.startswith("___guarded_code.valid"):  # up to 2.4: the flag that freeing an object clears
         return GuardClassification("invalidated")
-    found = _FREED.match(text) or _NOT_WEAKREF.match(text)
-    return GuardClassification("invalidated", found["source"].strip()) if found else None
+    match = _FREED.match(text) or _NOT_WEAKREF.match(text)
+    return GuardClassification("invalidated", match["source"].strip()) if match else None
 
 
 def _other_kind(text: str) -> GuardClassification | None:
-    found = _NOT_KIND.match(text)
+    match = _NOT_KIND.match(text)
     return (
-        GuardClassification("type_change", (found["source"] or found["other"]).strip(), "a function") if found else None
+        GuardClassification("type_change", (match["source"] or match["other"]).strip(), "a function") if match else None
     )
 
 
 def _backend(text: str) -> GuardClassification | None:
-    found = _BACKEND.match(text)
+    match = _BACKEND.match(text)
     return (
-        GuardClassification("backend_mismatch", expected=found["expected"], actual=found["actual"]) if found else None
+        GuardClassification("backend_mismatch", expected=match["expected"], actual=match["actual"]) if match else None
     )
 
 
 def _length(text: str) -> GuardClassification | None:
-    found = _LENGTH.match(text)
-    return GuardClassification("container_length", found["source"], found["expected"]) if found else None
+    match = _LENGTH.match(text)
+    return GuardClassification("container_length", match["source"], match["expected"]) if match else None
 
 
 def _marks(text: str) -> GuardClassification | None:
     # mark_dynamic and its like were called on this tensor and not on the compiled one, or for other dimensions.
     # The search takes quadratic time in a text without spaces: no such message is that long.
-    found = _MARKS.search(text) if "_dynamo_" in text and len(text) < _MAXIMUM else None
-    if not found:
+    match = _MARKS.search(text) if "_dynamo_" in text and len(text) < _MAXIMUM else None
+    if not match:
         return None
-    return GuardClassification("symbolic_shape", found["source"] or found["holder"], symbol="dimension marks")
+    return GuardClassification("symbolic_shape", match["source"] or match["holder"], symbol="dimension marks")
 
 
 def _shapes(text: str) -> GuardClassification | None:
@@ -185,8 +185,8 @@ def _shapes(text: str) -> GuardClassification | None:
 
 
 def _grad(text: str) -> GuardClassification | None:
-    found = _GRAD.match(text)
-    return GuardClassification("type_change", found["source"], "a tensor") if found else None
+    match = _GRAD.match(text)
+    return GuardClassification("type_change", match["source"], "a tensor") if match else None
 
 
 _RULES: tuple[Callable[[str], GuardClassification | None], ...] = (

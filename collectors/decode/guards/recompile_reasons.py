@@ -45,7 +45,7 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
     body = text[entry.end() :] if entry else text
     body, _, stack = body.partition(_USER_STACK)
     code, comment, hint = split_verbose(body)
-    found = classify(code, f"{hint or ''} {comment}")
+    guard = classify(code, f"{hint or ''} {comment}")
     place = find_place(comment, stack)
     named = None
     if place is not None:
@@ -53,33 +53,33 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
     return GuardFailure(
         cache_entry=entry["entry"] if entry else None,
         reason=code,
-        category=found.category,
-        source=found.source,
-        expected=found.expected,
-        actual=found.actual,
-        suggestion=suggest(found),
+        category=guard.category,
+        source=guard.source,
+        expected=guard.expected,
+        actual=guard.actual,
+        suggestion=suggest(guard),
         file=named,
         line=place.line if place else None,
         source_line=place.code if place else None,
-        fingerprint=_fingerprint(found, code),
+        fingerprint=_fingerprint(guard, code),
     )
 
 
 def classify(code: str, hint: str = "") -> GuardClassification:
     """Classify one failed guard; what is not recognised stays unknown."""
     stripped = strip_local_scope(code.strip())
-    found = classify_message(stripped) or classify_expression(stripped)
-    if found is None:
+    guard = classify_message(stripped) or classify_expression(stripped)
+    if guard is None:
         return GuardClassification("unknown")
-    if "allow_unspec_int_on_nn_module" in hint and found.category in ("int_value", "module_attribute"):
-        return replace(found, category="module_attribute", advice="unspec_int")
+    if "allow_unspec_int_on_nn_module" in hint and guard.category in ("int_value", "module_attribute"):
+        return replace(guard, category="module_attribute", advice="unspec_int")
     for mark, advice in _ADVICE_IN_COMMENT.items():
-        if mark in hint and found.category == "symbolic_shape":
-            return replace(found, advice=advice)
+        if mark in hint and guard.category == "symbolic_shape":
+            return replace(guard, advice=advice)
     closure = _CLOSURE.search(hint)
-    if closure and found.source and "cell_contents" in found.source:
-        return replace(found, variable=closure["name"])
-    return found
+    if closure and guard.source and "cell_contents" in guard.source:
+        return replace(guard, variable=closure["name"])
+    return guard
 
 
 def reason_texts(payload: Any) -> list[str]:
@@ -108,10 +108,10 @@ def split_verbose(text: str) -> tuple[str, str, str | None]:
 
 def _split_comment(body: str) -> tuple[str, str]:
     """Split "k == 1      # x = self.l(x) * k  # f.py:83 in forward" at the first "#" that is not inside a string."""
-    for found in _STRING_OR_MARK.finditer(body):
-        if found[0] == "  #":
-            return body[: found.start()].strip(), body[found.end() :].strip()
-        if len(found[0]) == 1:
+    for token in _STRING_OR_MARK.finditer(body):
+        if token[0] == "  #":
+            return body[: token.start()].strip(), body[token.end() :].strip()
+        if len(token[0]) == 1:
             # An apostrophe in torch's own words opens no string.
             code, mark, comment = body.partition("  # ")
             return (code.strip(), comment.strip()) if mark else (body.strip(), "")
@@ -126,18 +126,18 @@ def find_place(comment: str, stack: str = "") -> Frame | None:
         return frame
     if comment.endswith(")"):
         comment = _AFTERWARDS.sub("", comment)
-    found = _COMMENT_PLACE.match(comment) if comment else None
-    if found is None:
+    match = _COMMENT_PLACE.match(comment) if comment else None
+    if match is None:
         return None
-    path = found["path"].strip().lstrip("(")
-    if not found["code"] and (_INTERNAL.match(path) or path.startswith("unknown")):
+    path = match["path"].strip().lstrip("(")
+    if not match["code"] and (_INTERNAL.match(path) or path.startswith("unknown")):
         return None
     # torch cuts the prefix that the path shares with its own, letter by letter; what is left of it is no name.
     if not re.match(r"^(?:/|[A-Za-z]:|<)", path) and "ipykernel_" not in path:
         path = path.rsplit("/", 1)[-1]
-    return Frame(path, int(found["line"]), found["name"], (found["code"] or "").strip() or None)
+    return Frame(path, int(match["line"]), match["name"], (match["code"] or "").strip() or None)
 
 
-def _fingerprint(found: GuardClassification, code: str) -> str:
-    source = found.source if found.source is not None or found.symbol else (code if found.category == "unknown" else "")
-    return fingerprint("guard", found.category, _MADE_UP.sub("N", source or ""), found.symbol)
+def _fingerprint(guard: GuardClassification, code: str) -> str:
+    source = guard.source if guard.source is not None or guard.symbol else (code if guard.category == "unknown" else "")
+    return fingerprint("guard", guard.category, _MADE_UP.sub("N", source or ""), guard.symbol)

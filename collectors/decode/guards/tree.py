@@ -68,8 +68,8 @@ def parse_guards(text: str) -> GuardTree | None:
     start = text.find(_HEADING)
     if start < 0:
         return None
-    found = _LATENCY.search(text, max(start, len(text) - 200))
-    body = text[start + len(_HEADING) : found.start() if found else len(text)]
+    match = _LATENCY.search(text, max(start, len(text) - 200))
+    body = text[start + len(_HEADING) : match.start() if match else len(text)]
     entries = list(_split_lines(body))
     comments: dict[str, tuple[Any, ...]] = {}
     sources: list[str | None] = []
@@ -81,7 +81,7 @@ def parse_guards(text: str) -> GuardTree | None:
         fields = _read_entry(entry, sources[-1] if sources else None, comments)
         sources.append(fields.get("source"))
         read.append((depth, fields))
-    return GuardTree(_build(read), float(found[1]) if found else None)
+    return GuardTree(_build(read), float(match[1]) if match else None)
 
 
 def walk(tree: GuardTree) -> Iterator[tuple[int, GuardNode]]:
@@ -141,11 +141,11 @@ def count_guards(text: str) -> dict[str, Any] | None:
     if start < 0 or text[:100].lstrip().startswith("["):
         tree = parse_guards(text)
         return summarize_guards(tree) if tree is not None else None
-    found = _LATENCY.search(text, max(start, len(text) - 200))
+    match = _LATENCY.search(text, max(start, len(text) - 200))
     kinds, roots = Counter[str](), Counter[str]()
     manager_count, deepest = 0, 0
     above: list[str | None] = []  # the root of each open line's source; None where it has no source
-    for indent, name, rest in _LINE.findall(text, start, found.start() if found else len(text)):
+    for indent, name, rest in _LINE.findall(text, start, match.start() if match else len(text)):
         depth = min(len(indent) // 2, len(above), MAXIMUM_DEPTH)
         del above[depth:]
         root = above[-1] if above else None
@@ -158,7 +158,7 @@ def count_guards(text: str) -> dict[str, Any] | None:
             kinds[name] += 1
             roots[_root_of(split_verbose(rest)[0]) if root is None else root] += 1
         above.append(root)
-    return _summary(kinds, roots, manager_count, deepest, float(found[1]) if found else None)
+    return _summary(kinds, roots, manager_count, deepest, float(match[1]) if match else None)
 
 
 def _manager_root(rest: str) -> str | None:
@@ -171,8 +171,8 @@ def _manager_root(rest: str) -> str | None:
 
 
 def _root_of(text: str) -> str:
-    found = _ROOT.search(text)
-    return found[0] if found else AMBIENT
+    match = _ROOT.search(text)
+    return match[0] if match else AMBIENT
 
 
 def _split_lines(body: str) -> Iterator[tuple[int, str]]:

@@ -81,9 +81,9 @@ def _check_name(name: str) -> None:
             f"{name[:80]!r} is no baseline's name: expected a letter or digit, then at most 99 letters, digits and "
             ". _ + @ / -, and no / at its end"
         )
-    for pattern, said in RESERVED:
+    for pattern, meaning in RESERVED:
         if pattern.fullmatch(name):
-            raise ValueError(f"{name[:80]!r} is no baseline's name: {said}; choose another, as main or release/2.4")
+            raise ValueError(f"{name[:80]!r} is no baseline's name: {meaning}; choose another, as main or release/2.4")
 
 
 def _write(

@@ -116,13 +116,13 @@ def save_comment(
     _check(action, who, text)
     now_us = _now() if now_us is None else now_us
     with write_transaction(connection):
-        found = connection.execute(RANGE, {"id": finding_id, "whole_range": int(whole_range)}).fetchall()
-        for (one,) in found:
+        findings = connection.execute(RANGE, {"id": finding_id, "whole_range": int(whole_range)}).fetchall()
+        for (one,) in findings:
             connection.execute(SAY, {"id": one, "action": action, "who": who, "text": text, "now_us": now_us})
             if action in HANDLING:
                 handling = {"id": one, "handling": HANDLING[action]}
                 connection.execute("update findings set handling = :handling where id = :id", handling)
-    return bool(found)
+    return bool(findings)
 
 
 def _check(action: str, who: str, text: str) -> None:

@@ -289,10 +289,10 @@ def _copy_shared(
         for column, (parent, key, _cascades) in tables[name].parents.items():
             if parent in owned or parent in STAYING:
                 continue
-            wanted = {row[0] for row in trash.execute(f"select distinct {column} from {name}")}  # noqa: S608
+            keys = {row[0] for row in trash.execute(f"select distinct {column} from {name}")}  # noqa: S608
             with suppress(sqlite3.OperationalError):  # nothing of it is there yet
-                wanted -= {row[0] for row in trash.execute(f"select {key} from {parent}")}  # noqa: S608
-            for value in sorted(wanted - {None}):
+                keys -= {row[0] for row in trash.execute(f"select {key} from {parent}")}  # noqa: S608
+            for value in sorted(keys - {None}):
                 rows = connection.execute(_select(tables[parent], f"{key} = :value"), {"value": value})
                 _copy(trash, tables[parent], rows)
                 yield parent

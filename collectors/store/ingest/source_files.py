@@ -32,22 +32,22 @@ class LogRow:
 
 def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dict[str, LogRow]:
     """Return what is known of the given logs."""
-    found = {}
+    logs = {}
     for process_id in process_ids:
         row = connection.execute(
             "select process_id, run_id, end_offset_bytes, payloads, redacted from logs where process_id = :process_id",
             {"process_id": process_id},
         ).fetchone()
         if row is not None:
-            found[process_id] = LogRow(*row)
-    return found
+            logs[process_id] = LogRow(*row)
+    return logs
 
 
 def find_last_us(connection: sqlite3.Connection, run_id: str) -> int | None:
     """Return when the last record of a run's logs was written."""
     row = connection.execute("select max(last_us) as last_us from logs where run_id = :run_id", {"run_id": run_id})
-    found: int | None = row.fetchone()["last_us"]
-    return found
+    last_us: int | None = row.fetchone()["last_us"]
+    return last_us
 
 
 def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mapping[str, Any]) -> None:

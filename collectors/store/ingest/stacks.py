@@ -29,10 +29,10 @@ class StackIndex:
             file, line, name = _text(frame.get("file")), frame.get("line"), _text(frame.get("name"))
             line = line if isinstance(line, int) else None
             key = (run_id, node, file, line, name)
-            found = self._known.get(key)
-            if found is None:
-                found = self._known[key] = self._node(run_id, node, depth, file, line, name, frame.get("code"))
-            node = found
+            node_id = self._known.get(key)
+            if node_id is None:
+                node_id = self._known[key] = self._node(run_id, node, depth, file, line, name, frame.get("code"))
+            node = node_id
         return node
 
     def _node(
@@ -78,13 +78,13 @@ def grow_stacks(connection: sqlite3.Connection) -> None:
         order by process_id, sequence
         """
     )
-    seen: dict[str, set[str]] = {}
+    written: dict[str, set[str]] = {}
     generation: dict[str, int] = {}
     for row in starts:
         event = load_event(unpack(row["body"]))
         if not isinstance(event, CompileStarted) or event.compile_id is None:
             continue
-        known = seen.setdefault(event.process_id, set())
+        known = written.setdefault(event.process_id, set())
         if event.compile_id in known and not event.attempt:  # after a reset(), as FrameIndex.begin counts
             known.clear()
             generation[event.process_id] = generation.get(event.process_id, 0) + 1

@@ -156,15 +156,15 @@ def merge_with_parts(measured: Iterable[ExperimentResult]) -> list[tuple[ResultR
     """Make the rows, each with the results that it was made of, the leading one first."""
     keyed = [((it.key, _rank(it.experiment), it.batch_size or 0, it.id), it) for it in measured]
     keyed.sort(key=lambda pair: pair[0])
-    found = []
+    rows = []
     for _key, group in groupby(keyed, key=lambda pair: pair[0][0]):
         results = [it for _place, it in group]
         leads = [it for it in results if it.experiment == results[0].experiment]
         others = results[len(leads) :]
         for lead in leads:
             parts = (lead, *_pick_others(lead, others))
-            found.append((_complete(parts), parts))
-    return found
+            rows.append((_complete(parts), parts))
+    return rows
 
 
 def _rank(experiment: str) -> tuple[int, str]:
@@ -175,10 +175,10 @@ def _pick_others(lead: ExperimentResult, others: Sequence[ExperimentResult]) -> 
     """Pick one result of each other experiment: of the same batch size where there is one."""
     if len(others) < 2:
         return list(others)
-    found = []
+    picked = []
     for _experiment, group in groupby(others, key=lambda it: it.experiment):
-        found.append(min(group, key=lambda it: (it.batch_size != lead.batch_size, it.batch_size or 0, it.id)))
-    return found
+        picked.append(min(group, key=lambda it: (it.batch_size != lead.batch_size, it.batch_size or 0, it.id)))
+    return picked
 
 
 def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
@@ -194,7 +194,7 @@ def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
         _add(values, others, _MEMORY)
         for name in _ALONE:
             if values[name] is None:
-                values[name] = next((said for it in others if (said := it.__dict__[name]) is not None), None)
+                values[name] = next((value for it in others if (value := it.__dict__[name]) is not None), None)
         judges = (it.accuracy for it in sorted(parts, key=lambda it: it.experiment != "accuracy"))
         values["accuracy"] = next((it for it in judges if it is not None), None)
     judge = next((it for it in parts if it.experiment == "accuracy"), None)
@@ -212,7 +212,7 @@ def _add(values: dict[str, Any], others: Sequence[ExperimentResult], names: tupl
         if values[name] is not None:
             return
     for it in others:
-        said = [getattr(it, name) for name in names]
-        if said.count(None) < len(said):
-            values.update(zip(names, said))
+        candidates = [getattr(it, name) for name in names]
+        if candidates.count(None) < len(candidates):
+            values.update(zip(names, candidates))
             return

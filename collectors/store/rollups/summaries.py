@@ -303,14 +303,14 @@ def _sum_up(run_id: str, rows: list[ResultRow]) -> list[dict[str, Any]]:
     sets: dict[tuple[Any, ...], list[ResultRow]] = {}
     for row in rows:
         sets.setdefault(_find_set(row), []).append(row)
-    found = []
+    summaries = []
     for key, members in sets.items():
         common = {"run_id": run_id, "time_us": max(it.time_us for it in members), **dict(zip(SET, key))}
         for definition in DEFINITIONS.values():
             summary = summarize(members, definition)
             if summary.total_count:
-                found.append(common | {"definition": definition.name, **_number(summary)})
-    return found
+                summaries.append(common | {"definition": definition.name, **_number(summary)})
+    return summaries
 
 
 def _find_set(row: ResultRow) -> tuple[Any, ...]:
