@@ -10,7 +10,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from compileboard.collectors.sources.streams import CHUNK_BYTES, Chunks, SourceDamaged
 
@@ -18,6 +18,7 @@ HEAD_BYTES = 512  # one tar header, more than any other magic needs
 _IN_BYTES = 64 * 1024
 _MOST_LAYERS = 3  # log.gz.zst happens by accident; a file that unpacks to itself goes on forever
 _MEMORY_BYTES = 128 << 20  # what xz -9 and zstd --ultra -22 --long=27 need at most
+_ZSTD_IN_BYTES = 512  # nothing else bounds what comes out of an input: 16 MiB, at a frame's start 32
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
 _BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)", re.DOTALL)
@@ -35,6 +36,32 @@ class _Decoder(Protocol):
     @property
     def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+class _Unzstd:
+    """Make zstandard's decoder look like the others; it returns all that an input holds, 128 KiB for 4 bytes."""
+
+    needs_input = True
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self._errors = (zstandard.ZstdError, MemoryError)
+        self._decoder = zstandard.ZstdDecompressor(max_window_size=_MEMORY_BYTES).decompressobj()
+
+    @property
+    def eof(self) -> bool:
+        return self._decoder.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._decoder.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        try:
+            return self._decoder.decompress(data)
+        except self._errors as error:
+            raise ValueError(error) from None
 
 
 class _Inflate:
@@ -71,11 +98,15 @@ def find_unpack(head: bytes) -> Unpack | None:
     """Say what unpacks a file that begins so; none if it is not compressed."""
     if head.startswith(b"\x1f\x8b\x08"):
         return unpack_gzip
-    if head.startswith(_ZSTD) or _ZSTD_SKIPPED.match(head):
+    if _is_zstd(head):
         return unpack_zstd
     if head.startswith(b"\xfd7zXZ\x00"):
         return unpack_xz
     return unpack_bzip2 if _BZIP2.match(head) else None
+
+
+def _is_zstd(head: bytes) -> bool:
+    return head.startswith(_ZSTD) or _ZSTD_SKIPPED.match(head) is not None
 
 
 def unpack_gzip(stream: Chunks, where: str) -> Iterator[bytes]:
@@ -97,11 +128,25 @@ def unpack_xz(stream: Chunks, where: str) -> Iterator[bytes]:
     return _unpack(stream, where, "xz", make, lambda rest: rest.startswith(b"\xfd7zXZ"))
 
 
+def unpack_zstd(stream: Chunks, where: str) -> Iterator[bytes]:
+    try:
+        yield from _unpack(stream, where, "zstd", _Unzstd, _is_zstd, _ZSTD_IN_BYTES)
+    except ImportError:
+        raise SourceDamaged(
+            f"{where}: it is compressed with zstd, which needs a package; pip install zstandard, or unpack it first."
+        ) from None
+
+
 def _unpack(
-    stream: Chunks, where: str, kind: str, make: Callable[[], _Decoder], goes_on: Callable[[bytes], bool] | None
+    stream: Chunks,
+    where: str,
+    kind: str,
+    make: Callable[[], _Decoder],
+    goes_on: Callable[[bytes], bool] | None,
+    in_bytes: int = _IN_BYTES,
 ) -> Iterator[bytes]:
     decoder, out_bytes = make(), 0
-    data = stream.read(_IN_BYTES) or b""
+    data = stream.read(in_bytes) or b""
     while True:
         try:
             chunk = decoder.decompress(data, CHUNK_BYTES)
@@ -112,90 +157,16 @@ def _unpack(
         data = b""
         if decoder.eof:
             data = decoder.unused_data.lstrip(b"\0")
-            while goes_on and len(data) < HEAD_BYTES and (more := stream.read(_IN_BYTES)):
+            while goes_on and len(data) < HEAD_BYTES and (more := stream.read(in_bytes)):
                 data = (data + more).lstrip(b"\0")
             if goes_on is None or not goes_on(data):
                 return
             decoder = make()
         elif decoder.needs_input:
-            data = stream.read(_IN_BYTES) or b""
+            data = stream.read(in_bytes) or b""
             if not data and not chunk:
                 stream.check()
                 raise damaged(where, kind, out_bytes, "ends too early")
-
-
-def unpack_zstd(stream: Chunks, where: str) -> Iterator[bytes]:
-    """Unpack block by block, at most 128 KiB each.
-
-    The package gives out everything that an input holds at once (4 bytes may be 128 KiB), and its reader does not tell
-    a file that was cut off from one that ended; so the frames' blocks are told apart here.
-    """
-    try:
-        import zstandard
-    except ImportError:
-        raise SourceDamaged(
-            f"{where}: it is compressed with zstd, which needs a package; pip install zstandard, or unpack it first."
-        ) from None
-    take, out_bytes = _Take(stream), 0
-    try:
-        while magic := take(4, at_end=True):
-            if _ZSTD_SKIPPED.match(magic):
-                take.skip(int.from_bytes(take(4), "little"))
-                continue
-            if magic != _ZSTD:
-                return  # what follows the last frame is not ours
-            decoder = zstandard.ZstdDecompressor(max_window_size=_MEMORY_BYTES).decompressobj()
-            for part in _zstd_frame(take, magic):
-                chunk: Any = decoder.decompress(part)
-                out_bytes += len(chunk)
-                yield chunk
-    except EOFError:
-        stream.check()
-        raise damaged(where, "zstd", out_bytes, "ends too early") from None
-    except (zstandard.ZstdError, MemoryError) as error:
-        raise damaged(where, "zstd", out_bytes, f"does not decode ({error})") from None
-
-
-def _zstd_frame(take: _Take, magic: bytes) -> Iterator[bytes]:
-    """Yield a frame's header, blocks and checksum. Source: RFC 8878, 3.1.1"""
-    descriptor = take(1)
-    flags = descriptor[0]
-    single_segment = bool(flags & 0x20)
-    size_bytes = (1 if single_segment else 0, 2, 4, 8)[flags >> 6]
-    dictionary_bytes = (0, 1, 2, 4)[flags & 3]
-    yield magic + descriptor + take((not single_segment) + dictionary_bytes + size_bytes)
-    last = False
-    while not last:
-        header = take(3)
-        bits = int.from_bytes(header, "little")
-        last, is_run, size = bool(bits & 1), bits >> 1 & 3 == 1, bits >> 3
-        yield header + take(1 if is_run else size)
-    if flags & 4:
-        yield take(4)
-
-
-class _Take:
-    """Take exactly so many bytes; raises EOFError where fewer are left."""
-
-    def __init__(self, stream: Chunks) -> None:
-        self._stream = stream
-        self._held = b""
-
-    def __call__(self, size: int, at_end: bool = False) -> bytes:
-        while len(self._held) < size:
-            more = self._stream.read(_IN_BYTES)
-            if not more:
-                if at_end and not self._held:
-                    self._stream.check()
-                    return b""
-                raise EOFError
-            self._held += more
-        taken, self._held = self._held[:size], self._held[size:]
-        return taken
-
-    def skip(self, size: int) -> None:
-        while size > 0:
-            size -= len(self(min(size, _IN_BYTES)))
 
 
 def damaged(where: str, kind: str, out_bytes: int, what: str) -> SourceDamaged:

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compileboard.collectors.sources.compression import unpack_zstd
 from compileboard.collectors.sources.discovery import find_sources
-from compileboard.collectors.sources.streams import LimitExceeded, Limits, NoSuchLog, SourceDamaged
+from compileboard.collectors.sources.streams import Chunks, LimitExceeded, Limits, NoSuchLog, SourceDamaged
 from tests.unit.sources.packed import (
     ARCHIVES,
     LOG,
@@ -115,6 +117,13 @@ def test_a_bomb_stops_at_the_ratio(tmp_path: Path, kind: str) -> None:
                     came += len(data)
                     assert came <= 17 << 20
     assert sum(len(read(it)) for it in find_sources(str(path)).sources) == len(zeros)
+
+
+def test_zstd_is_unpacked_in_bounded_pieces_also_behind_a_first_frame() -> None:
+    size = 256 << 20
+    data = zstandard.compress(b"V") + zstandard.compress(bytes(size))
+    pieces = [len(it) for it in unpack_zstd(Chunks(iter([data])), "bomb.zst")]
+    assert (sum(pieces), max(pieces) <= 32 << 20) == (size + 1, True)
 
 
 @pytest.mark.parametrize("kind", ["folder", *ARCHIVES])
