@@ -193,10 +193,3 @@ def format_value(metric: Metric, value: float | None) -> str:
     else:
         text = f"{number:,.{metric.decimals}f}".replace(",", "\u202f").replace("-", "−")
     return text + ("×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else "")
-
-
-def is_better(metric: Metric, base: float, new: float) -> bool | None:
-    """Say whether a value is better than another; None where they are equal, or neither way is better."""
-    if base == new or metric.direction == "neutral":
-        return None
-    return (new > base) == (metric.direction == "up_is_good")

@@ -7,14 +7,15 @@ from typing import Any
 
 from compileboard.app.analysis.comparison.model import MetricDelta, ModelPair
 from compileboard.app.analysis.comparison.table import format_change, format_ratio_of, format_value_of
-from compileboard.app.analysis.comparison.verdicts import METHODS, VERDICTS
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.charts.base import Chart, finish
+from compileboard.collectors.contract.verdicts import LABELS, METHODS
 
 _COLORS = {
     "worse": "state-bad",
     "better": "state-good",
     "changed": "state-warn",
+    "eager": "state-quiet",
     "negligible": "series-8",
     "noise": "state-quiet",
     "single": "state-quiet",
@@ -33,9 +34,9 @@ def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[
         return None
     places = {id(pair): n for n, (pair, _delta) in enumerate(found, start=1)}
     traces = [
-        _trace(word, [it for it in found if it[1].verdict == word], places, address)
-        for word in VERDICTS
-        if any(it[1].verdict == word for it in found)
+        _trace(word, [it for it in found if it[1].word == word], places, address)
+        for word in LABELS
+        if any(it[1].word == word for it in found)
     ]
     few = len(found) <= _MOST_NAMES
     xaxis: dict[str, Any] = {"zeroline": False, "showgrid": False, "range": [0, len(found) + 1]}
@@ -65,7 +66,7 @@ def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None
         pair.model,
         *values,
         format_ratio_of(delta.ratio_interval) or "–",
-        VERDICTS[delta.verdict],
+        LABELS[delta.word],
         METHODS[delta.method],
     ]
 
@@ -74,7 +75,7 @@ def _trace(word: str, found: Found, places: dict[int, int], address: Callable[[M
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "markers",
-        "name": VERDICTS[word],
+        "name": LABELS[word],
         "x": [places[id(pair)] for pair, _delta in found],
         "y": [_percent(delta) for _pair, delta in found],
         "text": [pair.model for pair, _delta in found],

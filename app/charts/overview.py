@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
-from compileboard.app.analysis.statistics import rolling_median
 from compileboard.app.charts.base import Chart, count_axis, duration_axis, finish, times
 from compileboard.app.format import format_count, format_duration, format_time
 from compileboard.app.queries.fleet.overview import RunPoint
@@ -147,8 +147,9 @@ def _chart_trend(
         }
         traces.append(dots)
         if smooth and not lone:
-            median = [float(f"{value:.4g}") for value in rolling_median(own, WINDOW)]
-            traces.append(shared | {"y": median, "mode": "lines", "line": {"width": 2}, "hoverinfo": "skip"})
+            windows = (own[max(0, end - WINDOW) : end] for end in range(1, len(own) + 1))
+            medians = [float(f"{median(window):.4g}") for window in windows]
+            traces.append(shared | {"y": medians, "mode": "lines", "line": {"width": 2}, "hoverinfo": "skip"})
     figure = finish(
         traces,
         xaxis={"type": "date", "showgrid": False},

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from compileboard.app.checks.rules import DEFAULT, find_rules
-from compileboard.app.checks.rules.model import FAIL, IMPROVED, Rule, RuleOptions, Side, Verdict, in_order
+from compileboard.app.checks.rules.model import FAIL, IMPROVED, Rule, RuleOptions, RuleVerdict, Side, in_order
 from compileboard.app.checks.rules.pairing import Ambiguous, pair
 from compileboard.app.checks.tables import CannotCompare
 
@@ -22,7 +22,7 @@ class RuleReport:
     """
 
     rule: Rule
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[RuleVerdict, ...]
     lacks: str = ""
     is_due: bool = False
 
@@ -43,12 +43,12 @@ class Report:
     warnings: tuple[str, ...]
     allow_improvement: bool
 
-    def fails(self, verdict: Verdict) -> bool:
+    def fails(self, verdict: RuleVerdict) -> bool:
         """Tell whether a verdict fails the check."""
         return verdict.outcome == FAIL or (verdict.outcome == IMPROVED and not self.allow_improvement)
 
     @property
-    def failures(self) -> list[Verdict]:
+    def failures(self) -> list[RuleVerdict]:
         """Return the verdicts that fail the check."""
         return [it for rule in self.rules for it in rule.verdicts if self.fails(it)]
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from compileboard.app.checks.decision import Report, RuleReport
 from compileboard.app.checks.rules import incidents
-from compileboard.app.checks.rules.model import IMPROVED, PASS, Verdict
+from compileboard.app.checks.rules.model import IMPROVED, PASS, RuleVerdict
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.reports.markdown import code, prose, table
 from compileboard.app.reports.output import write_file
@@ -37,7 +37,7 @@ def write_table(report: Report, *, every: bool = False) -> Iterator[str]:
         yield textwrap.fill(next_step(report), 110)
 
 
-def _cells(it: Verdict) -> tuple[str, ...]:
+def _cells(it: RuleVerdict) -> tuple[str, ...]:
     return (it.word, it.rule, one_line(it.name), one_line(it.detail))
 
 
@@ -114,7 +114,7 @@ def _sum_up_markdown(counts: dict[str, int], lacks: str) -> str:
     return ", ".join(f"{count} {prose(word)}" for word, count in counts.items()) or "nothing to compare"
 
 
-def _section(title: str, verdicts: list[Verdict]) -> Iterator[str]:
+def _section(title: str, verdicts: list[RuleVerdict]) -> Iterator[str]:
     yield ""
     if title:
         yield f"#### {title}"
@@ -123,7 +123,7 @@ def _section(title: str, verdicts: list[Verdict]) -> Iterator[str]:
         [code(it.word), code(it.rule), prose(it.name), prose(it.detail, _DETAIL) if it.detail else ""]
         for it in verdicts
     ]
-    yield from table(["Verdict", "Rule", "Model", "Why"], rows[:_MOST_ROWS])
+    yield from table(["RuleVerdict", "Rule", "Model", "Why"], rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         yield ""
         yield f"… and {len(rows) - _MOST_ROWS} more"
@@ -190,7 +190,7 @@ def _fill(suite: ElementTree.Element, report: Report, rule: RuleReport) -> dict[
             return counts | {"tests": 1, "errors": 1}
         ElementTree.SubElement(case, "skipped", message=_clean(rule.lacks))
         return counts | {"tests": 1, "skipped": 1}
-    by_name: dict[str, list[Verdict]] = {}
+    by_name: dict[str, list[RuleVerdict]] = {}
     for it in rule.verdicts:
         by_name.setdefault(it.name, []).append(it)
     for name, verdicts in by_name.items():

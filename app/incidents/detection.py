@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from compileboard.app.analysis.metrics import is_better
 from compileboard.app.analysis.regression.change_points import ChangePoint, detect_change_points, may_have_change
 from compileboard.app.analysis.regression.drift import OF_MODEL, OF_SUITE, Drift, detect_drift, find_changes, is_stopped
 from compileboard.app.analysis.regression.noise import Ints, prepare
 from compileboard.app.incidents.series import MeasuredRuns, Series, make_series_key
 from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.collectors.contract.verdicts import direct
 from compileboard.collectors.store.dashboard.series_changes import SERIES
 
 _SETTLED_COUNT = 20  # as in app.analysis.steps
@@ -200,13 +200,12 @@ def _drifted_before(line: Series, finite: Ints) -> bool:
 
 
 def _shared_fields(line: Series, it: ChangePoint | Drift) -> dict[str, Any]:
-    better = is_better(line.metric, it.before, it.after)
     return {
         "subject": line.subject,
         "key": line.key,
         "branch": line.branch,
         "metric": line.metric.name,
-        "direction": "changed" if better is None else "better" if better else "worse",
+        "direction": direct(line.metric, it.before, it.after),
         "before_value": it.before,
         "after_value": it.after,
         "relative": it.relative,

@@ -19,7 +19,6 @@ from compileboard.app.analysis.comparison.model import (
     ModelPair,
     ModelResult,
 )
-from compileboard.app.analysis.comparison.pairs import explained_by_eager
 from compileboard.app.analysis.comparison.sides import load_side
 from compileboard.app.analysis.compiles import label_category
 from compileboard.app.analysis.metrics import format_value
@@ -209,7 +208,7 @@ def _list_own(it: DetectedChange, compared: Comparison, told: Set[str]) -> list[
 
 def _list_eager(it: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]:
     """Say of a speedup that moved because eager mode did, which may be the machine's doing, that it is so."""
-    if it.metric != "speedup" or not explained_by_eager(pair.deltas):
+    if it.metric != "speedup" or "speedup" not in pair.deltas or pair.deltas["speedup"].word != "eager":
         return []
     eager = pair.deltas["eager_latency_ms"]
     values = (format_value(eager.metric, value) for value in (eager.base, eager.new))

@@ -11,6 +11,7 @@ from typing import Any
 
 from compileboard.app.analysis.comparison.differences import WORDS
 from compileboard.app.analysis.comparison.environment import DIFFERS, REFUSES, WARNS
+from compileboard.app.analysis.comparison.metrics import ACCURACY_CHANGES, GROUPS, KINDS
 from compileboard.app.analysis.comparison.model import CompareSide, Comparison, DistinctChange, DistinctDiff, ModelPair
 from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
 from compileboard.app.analysis.comparison.rows import COLUMNS, comparison_row, list_lines
@@ -23,15 +24,6 @@ from compileboard.app.analysis.comparison.table import (
     format_value_of,
     list_headlines,
 )
-from compileboard.app.analysis.comparison.verdicts import (
-    ACCURACY_CHANGES,
-    CHANGED,
-    GROUPS,
-    KINDS,
-    METHODS,
-    RULE,
-    VERDICTS,
-)
 from compileboard.app.analysis.compiles import label_category
 from compileboard.app.charts.base import Chart
 from compileboard.app.charts.comparison import chart_changes
@@ -41,10 +33,11 @@ from compileboard.app.reports.json import dump
 from compileboard.app.reports.markdown import code, prose, table
 from compileboard.app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
 from compileboard.app.resources import __version__
+from compileboard.collectors.contract.verdicts import CHANGED, LABELS, METHODS, RULE
 
 MOST_MODELS, MOST_FUNCTIONS = 250, 100
 TEMPLATE_WORDS: dict[str, Any] = {  # of the page too
-    "verdicts": VERDICTS,
+    "verdicts": LABELS,
     "kinds": KINDS,
     "methods": METHODS,
     "rule": RULE,
@@ -162,7 +155,7 @@ def model_lines(found: Comparison) -> list[str]:
     if not rows:
         return ["No model changed by more than noise."] if found.pairs else []
     cut = f" (the first {MOST_ROWS} of {len(rows)})" if len(rows) > MOST_ROWS else ""
-    names = ("Model", "Metric", "Base>", "New>", "Change>", "Verdict", "By")
+    names = ("Model", "Metric", "Base>", "New>", "Change>", "Verdict", "By", "Rests on")
     return [f"### Changes{cut}", "", *table(names, rows[:MOST_ROWS])]
 
 
@@ -175,15 +168,16 @@ def _changes(pair: ModelPair, shown: Sequence[str]) -> list[list[str]]:
             format_value_of(it.metric, it.base),
             format_value_of(it.metric, it.new),
             format_change(it),
-            VERDICTS[it.verdict],
+            LABELS[it.word],
             METHODS[it.method] + (f"; {prose(pair.warning)}" if pair.warning and it.metric.name == "speedup" else ""),
+            it.basis,
         ]
         for it in pair.deltas.values()
-        if it.verdict in CHANGED
+        if it.word in CHANGED or it.word == "eager"
     ]
     if pair.accuracy:
         words = [prose(pair.base.accuracy), prose(pair.new.accuracy)]
-        rows.append([name, "Accuracy", *words, "–", ACCURACY_CHANGES[pair.accuracy][0], "upstream's verdict"])
+        rows.append([name, "Accuracy", *words, "–", ACCURACY_CHANGES[pair.accuracy][0], "upstream's verdict", "–"])
     return rows
 
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from compileboard.app.analysis.comparison.metrics import GROUPS
 from compileboard.app.analysis.comparison.model import Comparison
 from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
 from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, TableSelection, choose
-from compileboard.app.analysis.comparison.verdicts import GROUPS
 from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.incidents.messages import DIRECTION_WORDS, describe_finding, describe_state
 from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric

@@ -11,6 +11,7 @@ from compileboard.app.analysis.comparison.environment import (
     list_blocking_differences,
     list_warnings,
 )
+from compileboard.app.analysis.comparison.metrics import COMPARED, TOTALS
 from compileboard.app.analysis.comparison.model import (
     CompareSide,
     Comparison,
@@ -23,9 +24,14 @@ from compileboard.app.analysis.comparison.model import (
     ModelPair,
 )
 from compileboard.app.analysis.comparison.pairs import describe_entry, is_wrong, list_shown, pair_entries
-from compileboard.app.analysis.comparison.verdicts import COMPARED, TOTALS, judge_values
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.queries.fleet.comparison import FunctionSum
+from compileboard.collectors.contract.verdicts import (
+    compare_counts,
+    decide_overall,
+    find_noise,
+    judge_values,
+)
 from compileboard.collectors.store.rollups.summaries import geomean
 
 WORDS = {
@@ -58,13 +64,15 @@ def diff_distinct(
     ours, theirs = ([it for it in side if not by_model or _is_comparable(it, comparable)] for side in (base, new))
     left_out = len(base) + len(new) - len(ours) - len(theirs)
     changes = []
-    for place in {**(before := _sum(ours, by_model)), **(after := _sum(theirs, by_model))}:
+    before, after = _sum(ours, by_model), _sum(theirs, by_model)
+    words = compare_counts(*({place: item.count for place, item in side.items()} for side in (before, after)))
+    for place in words:
         model = place[0]
         one, other = before.get(place), after.get(place)
         counts = (one.count if one else 0, other.count if other else 0)
         what = other or one
         assert what is not None  # each place is of one side at least
-        changes.append(DistinctChange(what, None if model is None else name(model), *counts, _status_of(*counts)))
+        changes.append(DistinctChange(what, None if model is None else name(model), *counts, words[place]))
     changes.sort(key=_rank)
     return DistinctDiff(tuple(changes), left_out=left_out)
 
@@ -88,14 +96,6 @@ def _sum(side: Sequence[DistinctItem], by_model: bool) -> dict[_Place, DistinctI
 def _add(one: DistinctItem, other: DistinctItem) -> DistinctItem:
     values = dict(vars(one)) | {"count": one.count + other.count}
     return DistinctItem(**values)
-
-
-def _status_of(base: int, new: int) -> str:
-    if not base:
-        return "new"
-    if not new:
-        return "resolved"
-    return "unchanged" if base == new else "worse" if new > base else "less"
 
 
 def _rank(it: DistinctChange) -> tuple[int, str, int, str]:
@@ -158,19 +158,24 @@ def sum_metrics(pairs: Sequence[ModelPair]) -> tuple[MetricSum, ...]:
 
 
 def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
-    found = [(it, it.deltas[metric.name]) for it in pairs if metric.name in it.deltas]
+    found = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
     if not found:
         return None
-    verdicts, methods = Counter(it.verdict for _pair, it in found), Counter(it.method for _pair, it in found)
+    verdicts, methods = Counter(delta.word for _pair, delta in found), Counter(delta.method for _pair, delta in found)
     if metric.kind == "count":
-        sums = (sum(it.base for _pair, it in found), sum(it.new for _pair, it in found))
-        whole = judge_values(metric, *sums)
-        return MetricSum(metric, len(found), *sums, whole.change, verdicts, methods)
+        sums = (sum(delta.base for _pair, delta in found), sum(delta.new for _pair, delta in found))
+        whole = decide_overall(metric, *sums, verdicts)
+        return MetricSum(metric, len(found), *sums, whole.change, whole, verdicts, methods)
     # How fast a wrong answer comes says nothing; a ratio needs both sides above 0.
-    kept = [it for pair, it in found if min(it.base, it.new) > 0 and not (is_wrong(pair.base) or is_wrong(pair.new))]
-    before, after = geomean([it.base for it in kept]), geomean([it.new for it in kept])
-    change = None if before is None or after is None else after / before - 1
-    return MetricSum(metric, len(kept), before, after, change, verdicts, methods)
+    right = [(pair, delta) for pair, delta in found if not (is_wrong(pair.base) or is_wrong(pair.new))]
+    kept = [(pair, delta) for pair, delta in right if min(delta.base, delta.new) > 0]
+    before, after = geomean([delta.base for _pair, delta in kept]), geomean([delta.new for _pair, delta in kept])
+    if before is None or after is None:
+        return MetricSum(metric, len(kept), before, after, None, None, verdicts, methods)
+    intervals = [side.interval for pair, _delta in kept for side in (pair.base, pair.new)]
+    noise = find_noise(intervals) if metric.name == "speedup" else None
+    overall = decide_overall(metric, before, after, verdicts, noise)
+    return MetricSum(metric, len(kept), before, after, after / before - 1, overall, verdicts, methods)
 
 
 def _compare_totals(base: CompareSide, new: CompareSide, is_refused: bool) -> tuple[MetricDelta, ...]:

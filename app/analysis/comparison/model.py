@@ -9,11 +9,13 @@ from typing import Any
 
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.queries.fleet.comparison import FunctionSum
+from compileboard.collectors.contract.verdicts import Verdict
 
 # What tells two series apart. Another machine makes other numbers of the same model; the others make another model.
 MODEL_FIELDS = ("suite", "model", "mode", "dtype", "backend", "dynamic", "batch_size", "world_size")
 MACHINE_FIELDS = ("device", "hardware")
 Key = tuple[Any, ...]
+MetricDelta = Verdict[Metric]
 
 
 @dataclass(frozen=True)
@@ -103,24 +105,6 @@ class CompareSide:
 
 
 @dataclass(frozen=True)
-class MetricDelta:
-    """Hold one metric of one model on both sides; `change` is new relative to base, None where base is 0.
-
-    `method` says what the verdict rests on: intervals, repeats, samples, threshold or count.
-    """
-
-    metric: Metric
-    base: float
-    new: float
-    change: float | None
-    verdict: str  # better | worse | changed | negligible | noise | single | same
-    method: str
-    detail: str = ""
-    p_value: float | None = None
-    ratio_interval: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
 class ModelPair:
     """Hold a model that both sides measured."""
 
@@ -155,7 +139,8 @@ class Excluded:
 class MetricSum:
     """Hold one metric over the models that have it on both sides.
 
-    A timed or weighed metric is a geometric mean, a count a sum; `change` is new relative to base.
+    A timed or weighed metric is a geometric mean, a count a sum; `change` is new relative to base. `overall` is None
+    where there is no mean.
     """
 
     metric: Metric
@@ -163,6 +148,7 @@ class MetricSum:
     base: float | None
     new: float | None
     change: float | None
+    overall: MetricDelta | None
     verdicts: Mapping[str, int]
     methods: Mapping[str, int]
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from compileboard.app.analysis.comparison.metrics import COMPARED
 from compileboard.app.analysis.comparison.model import (
     MACHINE_FIELDS,
     MODEL_FIELDS,
     Excluded,
     Key,
-    MetricDelta,
     ModelPair,
     ModelResult,
 )
-from compileboard.app.analysis.comparison.verdicts import CHANGED, COMPARED, judge
 from compileboard.app.analysis.models.labels import REASONS, describe_accuracy
+from compileboard.collectors.contract.verdicts import judge_sides
 
+EAGER_MOVED = {
+    "speedup": "the speedup moved with eager mode, not with the compiled model",
+    "abs_latency_ms": "the latency moved with eager mode, the speedup is what it was",
+}
 _BATCH = MODEL_FIELDS.index("batch_size")
 
 
@@ -123,7 +127,7 @@ def _format_status(entry: ModelResult) -> str:
 
 
 def _pair(base: ModelResult, new: ModelResult) -> ModelPair | None:
-    found = {metric.name: delta for metric in COMPARED if (delta := judge(metric, base, new)) is not None}
+    found = judge_sides(COMPARED, base, new)
     if not found and not (base.accuracy and new.accuracy):
         return None
     accuracy = ""
@@ -131,16 +135,8 @@ def _pair(base: ModelResult, new: ModelResult) -> ModelPair | None:
         accuracy = "broke" if is_wrong(new) else "fixed"
     unknown = [name for name, one, other in zip(MACHINE_FIELDS, base.machine, new.machine) if one != other]
     warnings = [f"not the same {' and '.join(unknown)} on both sides"] if unknown else []
-    warnings += ["the speedup moved with eager mode, not with the compiled model"] if explained_by_eager(found) else []
+    warnings += [EAGER_MOVED[name] for name in EAGER_MOVED if name in found and found[name].word == "eager"]
     return ModelPair(base, new, found, accuracy, "; ".join(warnings))
-
-
-def explained_by_eager(deltas: Mapping[str, MetricDelta]) -> bool:
-    """Tell whether a speedup changed because eager mode did, while the compiled model is as fast as it was."""
-    speedup, eager, compiled = (deltas.get(name) for name in ("speedup", "eager_latency_ms", "abs_latency_ms"))
-    if speedup is None or eager is None or compiled is None:
-        return False
-    return speedup.verdict in CHANGED and eager.verdict in CHANGED and compiled.verdict not in CHANGED
 
 
 def _size(entry: ModelResult) -> str:

@@ -94,6 +94,8 @@ def _sum(it: MetricSum) -> dict[str, Any]:
         "base": it.base,
         "new": it.new,
         "change": it.change,
+        "verdict": it.overall and it.overall.word,
+        "basis": it.overall and it.overall.reason,
         "verdicts": dict(it.verdicts),
         "methods": dict(it.methods),
     }
@@ -101,8 +103,8 @@ def _sum(it: MetricSum) -> dict[str, Any]:
 
 def _delta(it: MetricDelta) -> dict[str, Any]:
     low, high = it.ratio_interval or (None, None)
-    values = {name: getattr(it, name) for name in _NUMBERS[:7]}
-    return values | {"ratio_low": low, "ratio_high": high}
+    numbers = (it.base, it.new, it.change, it.word, it.method, it.reason, it.p_value, low, high)
+    return dict(zip(_NUMBERS, numbers)) | {"basis": it.basis}
 
 
 def _pair(it: ModelPair) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from compileboard.app.analysis.comparison.differences import compare
 from compileboard.app.analysis.comparison.environment import list_changes
+from compileboard.app.analysis.comparison.metrics import COMPARED
 from compileboard.app.analysis.comparison.model import (
     MACHINE_FIELDS,
     MODEL_FIELDS,
@@ -19,7 +20,6 @@ from compileboard.app.analysis.comparison.model import (
     ModelResult,
     RunLabel,
 )
-from compileboard.app.analysis.comparison.verdicts import COMPARED
 from compileboard.app.format import format_time
 from compileboard.app.queries.fleet import comparison
 from compileboard.app.queries.fleet.baselines import Baseline

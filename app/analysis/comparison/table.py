@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from compileboard.app.analysis.comparison.metrics import COMPARED, GROUPS, group_of
 from compileboard.app.analysis.comparison.model import Comparison, DistinctDiff, MetricDelta, ModelPair
-from compileboard.app.analysis.comparison.verdicts import CHANGED, COMPARED, GROUPS, group_of
 from compileboard.app.analysis.metrics import BY_NAME, Metric, format_value
 from compileboard.app.format import format_count, format_number, format_plural
 from compileboard.app.queries.page import FilterError
+from compileboard.collectors.contract.verdicts import CHANGED, LABELS, count_models
 
 DEFAULT_ORDER = "worst"
 _RANK = {"worse": 0, "changed": 1, "better": 2}
@@ -57,20 +58,16 @@ def pick_metrics(comparison: Comparison, metric: str | None) -> tuple[str, tuple
 def has_changed(pair: ModelPair, metrics: Sequence[Metric]) -> bool:
     """Tell whether a model changed in one of some metrics, or in whether its answers are right."""
     return bool(pair.accuracy) or any(
-        it.verdict in CHANGED for metric in metrics if (it := pair.deltas.get(metric.name))
+        delta.word in CHANGED for metric in metrics if (delta := pair.deltas.get(metric.name))
     )
 
 
 def list_verdicts(pairs: Sequence[ModelPair]) -> Mapping[str, int]:
     """Count the models by the worst that happened to them, in any metric."""
-    found = {"worse": 0, "better": 0, "both": 0, "neither": 0}
-    for pair in pairs:
-        words = {it.verdict for it in pair.deltas.values()}
-        if pair.accuracy:
-            words.add("worse" if pair.accuracy == "broke" else "better")
-        both = {"worse", "better"} <= words
-        found["both" if both else "worse" if "worse" in words else "better" if "better" in words else "neither"] += 1
-    return found
+    accuracy = {"broke": ["worse"], "fixed": ["better"]}
+    return count_models(
+        [*(delta.word for delta in pair.deltas.values()), *accuracy.get(pair.accuracy, ())] for pair in pairs
+    )
 
 
 def _sort(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[ModelPair]:
@@ -89,7 +86,7 @@ def _sort(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[M
 
 def _badness(pair: ModelPair, metrics: Sequence[Metric]) -> tuple[int, float]:
     found = [it for metric in metrics if (it := pair.deltas.get(metric.name))]
-    ranks = [(_RANK.get(it.verdict, 3), -abs(_size(it))) for it in found]
+    ranks = [(_RANK.get(it.word, 3), -abs(_size(it))) for it in found]
     return min([(-1, 0.0)] if pair.accuracy == "broke" else ranks, default=(4, 0.0))
 
 
@@ -152,7 +149,8 @@ def list_headlines(found: Comparison) -> list[ComparisonHeadline]:
         total = found.sum_of(name)
         if total is not None:
             values = f"{format_value_of(total.metric, total.base)} → {format_value_of(total.metric, total.new)}"
-            note = f"{values}, {what} {format_plural(total.count, 'model')}"
+            word = f": {LABELS[total.overall.word]}" if total.overall else ""
+            note = f"{values}, {what} {format_plural(total.count, 'model')}{word}"
             tiles.append(ComparisonHeadline(label, format_share(total.change), note, "models", name))
     if not found.pairs:
         tiles += [_total(it) for it in found.totals if it.metric.name in ("compile_s", "compile_count")]

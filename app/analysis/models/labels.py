@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compileboard.app.analysis.labels import Word
-from compileboard.app.analysis.models.summaries import THRESHOLD
 from compileboard.app.format import format_number
+from compileboard.collectors.contract.verdicts import THRESHOLD
 from compileboard.collectors.store.rollups.results import ResultFields, ResultRow
 
 # Upstream's words for how a model failed.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 
-from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric, format_value, is_better
+from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric, format_value
 from compileboard.app.queries.fleet.trends import ModelSet, StoredSummary, TrendFilter, list_summaries
+from compileboard.collectors.contract.verdicts import LABELS, Verdict, decide_overall, find_noise, threshold_of
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import (
     SUMMARIZE_PERF,
@@ -25,17 +26,21 @@ _KEY = ("suite", "model", "mode", "dtype", "device", "backend", "dynamic", "batc
 # Of these a share is spoken of in points, and a mean of counts as it is.
 _PLAIN = frozenset({"pass_ratio", "graph_breaks_per_model", "recompiles_per_model"})
 _ABSENT = frozenset({"skipped", "not_run"})
-# A smaller change of a time, a speed or a size is not worth a colour. HUD's RELATIVE_THRESHOLD.
-# Source: test-infra torchci/components/benchmark/compilers/common.tsx
-THRESHOLD = 0.05
+# The metric of a model that a number sums up, where its name is another.
+_OF_MODELS = {
+    "geomean_speedup": "speedup",
+    "graph_breaks_per_model": "graph_breaks",
+    "recompiles_per_model": "recompiles",
+}
 
 
 @dataclass(frozen=True)
 class SummaryDelta:
-    """Hold a number of both sides over the same models; None where no model has it on both.
+    """A number of both sides over the same models; None where no model has it on both.
 
     `noise` is how far the logarithm of new ÷ base may be off, 95 times of 100; None where no interval was recorded.
     `latency` is of a speedup what became of the compiled models' latency, new ÷ base: the rest is eager mode's.
+    `verdicts` counts the models by Compare's words; None where nobody asked Compare.
     """
 
     metric: Metric
@@ -44,6 +49,7 @@ class SummaryDelta:
     model_count: int
     noise: float | None = None
     latency: float | None = None
+    verdicts: Mapping[str, int] | None = None
 
     @property
     def text(self) -> str:
@@ -64,17 +70,20 @@ class SummaryDelta:
 
     @property
     def word(self) -> str:
-        """Say what it is: better, worse, unchanged, within 5 %, no clear difference, or changed."""
-        if self.base is None or self.new is None:
+        """Return what it is: better, worse, unchanged, within 5 %, no clear difference, …; "" where it has no sides."""
+        verdict = self.verdict
+        if verdict is None:
             return "not comparable"
-        if self.base == self.new:
-            return "unchanged"
-        if self.metric.name not in _PLAIN and abs(self.new - self.base) <= THRESHOLD * abs(self.base):
-            return "within 5 %"
-        if self.noise is not None and abs(math.log(self.new / self.base)) <= self.noise:
-            return "no clear difference"
-        better = is_better(self.metric, self.base, self.new)
-        return "changed" if better is None else "better" if better else "worse"
+        within = f"within {100 * threshold_of(self.metric):g} %"
+        return within if verdict.word == "negligible" else LABELS[verdict.word]
+
+    @cached_property
+    def verdict(self) -> Verdict[Metric] | None:
+        """Return the decision on it, as Compare has it over its models; None where a side has no number."""
+        if self.base is None or self.new is None:
+            return None
+        metric = replace(self.metric, kind="count") if self.metric.name in _PLAIN else self.metric
+        return decide_overall(metric, self.base, self.new, self.verdicts, self.noise)
 
 
 def _sign(text: str) -> str:
@@ -116,15 +125,25 @@ def format_number(metric: Metric, value: float | None, definition: Definition) -
     return format_value(metric, value)
 
 
-def compare(base: Sequence[ResultRow], new: Sequence[ResultRow], definition: Definition) -> list[SummaryDelta]:
+def compare(
+    base: Sequence[ResultRow],
+    new: Sequence[ResultRow],
+    definition: Definition,
+    verdicts: Mapping[str, Mapping[str, int]] | None = None,
+) -> list[SummaryDelta]:
     """Sum up both sides over their common models: for each number, those that count for it on both sides.
 
     A model that only one side has, or that has no such number on one, moves nothing; pass rates leave out what was
-    skipped or not run.
+    skipped or not run. `verdicts` has for each metric of a model how many models came to which of Compare's words.
     """
     base_rows, new_rows = ({_find_key(it): it for it in filter_models(rows)} for rows in (base, new))
     common = [(row, new_rows[key]) for key, row in base_rows.items() if key in new_rows]
-    return [_compare_one(metric, common, definition) for metric in SUMMARY_METRICS]
+    deltas = [_compare_one(metric, common, definition) for metric in SUMMARY_METRICS]
+    if verdicts is None:
+        return deltas
+    return [
+        replace(delta, verdicts=verdicts.get(_OF_MODELS.get(delta.metric.name, delta.metric.name))) for delta in deltas
+    ]
 
 
 def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], definition: Definition) -> SummaryDelta:
@@ -151,17 +170,12 @@ def _compare_latency(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> float | No
 
 
 def _find_noise(pairs: Sequence[tuple[ResultRow, ResultRow]], number: Number) -> float | None:
-    """Find how far a change of a geomean may be off, from the 95 % intervals of its speedups; None where one has none.
-
-    The geomean's logarithm is a mean of logarithms, and models vary independently: their variances add.
-    """
-    widths = []
-    for row in chain.from_iterable(pairs):
-        low, high = row.speedup_low, row.speedup_high
-        if low is None or high is None or not 0 < low <= high or number.get(row) != row.speedup:
-            return None
-        widths.append(math.log(high / low) / 2)
-    return math.hypot(*widths) / len(pairs) if pairs else None
+    """Return how far a change of a geomean may be off, from the intervals of its speedups; None where one has none."""
+    rows = list(chain.from_iterable(pairs))
+    if any(number.get(row) != row.speedup for row in rows):
+        return None
+    intervals = ((row.speedup_low, row.speedup_high) for row in rows)
+    return find_noise([None if low is None or high is None else (low, high) for low, high in intervals])
 
 
 def _split(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> tuple[list[ResultRow], list[ResultRow]]:

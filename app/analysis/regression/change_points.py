@@ -19,7 +19,7 @@ from compileboard.app.analysis.regression.noise import (
     autocorrelation,
     prepare,
 )
-from compileboard.app.analysis.statistics import mann_whitney, smallest_p
+from compileboard.collectors.contract.rank_test import mann_whitney, smallest_p
 
 MIN_POINTS = 2  # one point is a spike
 MIN_BASELINE = 3

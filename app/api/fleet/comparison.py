@@ -9,7 +9,6 @@ from flask import request
 from compileboard.app.analysis.comparison.differences import WORDS
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.analysis.comparison.sides import read_comparison
-from compileboard.app.analysis.comparison.verdicts import METHODS, VERDICTS
 from compileboard.app.api.answers import Answer, Operation, read_word, refuse
 from compileboard.app.api.fleet.models import SERIES
 from compileboard.app.api.schema import (
@@ -33,6 +32,7 @@ from compileboard.app.api.schema import (
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fleet.sides import find_default
 from compileboard.app.queries.page import FilterError
+from compileboard.collectors.contract.verdicts import LABELS, METHODS
 
 _TEXTS: Schema = {"type": "string"}
 _RUNS = {
@@ -115,6 +115,8 @@ SCHEMAS: dict[str, Schema] = {
                 mean=word("What base and new are.", ("sum", "geometric mean")),
                 count=count("Models in it; a wrong answer counts in no mean."),
                 **_CHANGE,
+                verdict=maybe(word("What the change over all models means; null where there is no mean.", LABELS)),
+                basis=maybe(text("What that rests on.")),
                 verdicts=mapping(count("Models."), "Models by verdict."),
                 methods=mapping(count("Models."), "Models by what the verdict rests on."),
             ),
@@ -178,9 +180,10 @@ SCHEMAS: dict[str, Schema] = {
     "CompareDelta": record(
         "One metric on both sides.",
         **_CHANGE,
-        verdict=word("What it means.", VERDICTS),
+        verdict=word("What it means.", LABELS),
         method=word("What the verdict rests on.", METHODS),
         detail=text("How that came out."),
+        basis=text("What the verdict rests on: the samples a side, and how far they scatter."),
         p_value=maybe(decimal("Of the Mann–Whitney U test.")),
         ratio_low=maybe(decimal("Where the interval of new ÷ base begins.")),
         ratio_high=maybe(decimal("Where it ends.")),

@@ -12,15 +12,15 @@ from compileboard.app.checks.rules.model import (
     PASS,
     Rule,
     RuleOptions,
+    RuleVerdict,
     Side,
-    Verdict,
     is_empty,
     need_columns,
     show,
 )
 
 
-def check(actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
     """Compare the verdict of every model of the run; one that is only in the baseline is `vanished`'s."""
     verdicts = []
     for row in actual.rows:
@@ -64,7 +64,7 @@ RULE = Rule(
 )
 
 
-def check_csv(actual: Side, _expected: Side, _options: RuleOptions) -> list[Verdict]:
+def check_csv(actual: Side, _expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Look for "pass" in every model's accuracy."""
     verdicts = []
     for row in actual.rows:

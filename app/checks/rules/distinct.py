@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleDistinct, RuleOptions, Side, Verdict
+from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleDistinct, RuleOptions, RuleVerdict, Side
 
 
 def compare(
@@ -13,7 +13,7 @@ def compare(
     expected: Sequence[RuleDistinct],
     sides: tuple[Side, Side],
     words: tuple[str, str],
-) -> list[Verdict]:
+) -> list[RuleVerdict]:
     """Name what the run has and the baseline has not, then what is gone; one line for all that is known."""
     new_word, gone_word = words
     names = sides[0].names()
@@ -64,7 +64,7 @@ def describe(it: RuleDistinct) -> str:
     return f"{kind}{reason}" + (f" at {place}" if place else "") + f", {times}"
 
 
-def check_breaks(actual: Side, expected: Side, _options: RuleOptions) -> list[Verdict]:
+def check_breaks(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Compare distinct graph breaks by fingerprint."""
     return compare(
         NEW_BREAKS_RULE, actual.breaks or (), expected.breaks or (), (actual, expected), ("NEW_BREAK", "RESOLVED")
@@ -82,7 +82,7 @@ NEW_BREAKS_RULE = Rule(
 )
 
 
-def check_recompiles(actual: Side, expected: Side, _options: RuleOptions) -> list[Verdict]:
+def check_recompiles(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Compare causes of recompiles by fingerprint."""
     words = ("NEW_RECOMPILE", "RESOLVED")
     return compare(NEW_RECOMPILES_RULE, actual.causes or (), expected.causes or (), (actual, expected), words)

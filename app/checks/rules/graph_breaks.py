@@ -14,8 +14,8 @@ from compileboard.app.checks.rules.model import (
     PASS,
     Rule,
     RuleOptions,
+    RuleVerdict,
     Side,
-    Verdict,
     is_empty,
     need_columns,
     read_counter,
@@ -32,13 +32,13 @@ RAN = "ran"  # our own runs: pass, or why not, of a model whose accuracy nobody 
 COUNT = "expected a finite nonnegative integer"
 
 
-def check(actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
     """Compare the counters of every model of the run."""
     broken = _find_unusable(actual, "actual", ()) or _find_unusable(expected, "expected", ("graph_breaks",))
     if broken:
         return broken
     known = expected.names()
-    verdicts: list[Verdict] = []
+    verdicts: list[RuleVerdict] = []
     for row in actual.rows:
         if row.name not in known:
             breaks = show(actual.get(row.name, "graph_breaks"))
@@ -48,7 +48,7 @@ def check(actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
     return verdicts
 
 
-def _find_unusable(side: Side, label: str, columns: tuple[str, ...]) -> list[Verdict]:
+def _find_unusable(side: Side, label: str, columns: tuple[str, ...]) -> list[RuleVerdict]:
     missing = sorted(name for name in ("accuracy", *columns) if not side.has(name))
     if missing and side.has(RAN):
         missing = [name for name in missing if name != "accuracy"]
@@ -62,7 +62,7 @@ def _find_unusable(side: Side, label: str, columns: tuple[str, ...]) -> list[Ver
     return [RULE.make(name, "INVALID", f"the {label} side has several results of it") for name in twice]
 
 
-def _check_model(name: str, actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+def _check_model(name: str, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
     status, wanted = _status(actual, name), _status(expected, name)
     for said, whose in ((status, ""), (wanted, "expected ")):
         if not isinstance(said, str) or not said.strip():
@@ -96,7 +96,7 @@ def _needs_capture(name: str, status: str, wanted: str) -> bool:
 
 def _check_metric(
     name: str, metric: str, actual: Side, expected: Side, has_captured: bool, options: RuleOptions
-) -> Verdict | None:
+) -> RuleVerdict | None:
     """Return what is to say of one counter, None where it is as expected or not compared."""
     wanted_raw, found_raw = expected.get(name, metric), actual.get(name, metric)
     if metric != "graph_breaks" and is_empty(wanted_raw):
@@ -146,9 +146,9 @@ RULE = Rule(
 LOWER_IS_BETTER = {"graph_breaks": True, "calls_captured": False, "unique_graphs": False, "fallbacks_to_eager": True}
 
 
-def check_exact(actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+def check_exact(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
     """Compare the counters of every model of the run; those that one side does not have are not compared."""
-    verdicts: list[Verdict] = []
+    verdicts: list[RuleVerdict] = []
     for row in actual.rows:
         graphs = actual.get(row.name, "unique_graphs")
         if expected.get(row.name, "graph_breaks") is None and (graphs is None or not _is_unreadable(graphs)):
@@ -167,7 +167,7 @@ def _is_unreadable(cell: object) -> bool:
     return read_number(cell) is None  # upstream's checker stops with a ValueError
 
 
-def _check_model_exact(name: str, actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+def _check_model_exact(name: str, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
     is_flaky = name in options.flaky
     verdicts = []
     for metric, is_lower_better in LOWER_IS_BETTER.items():

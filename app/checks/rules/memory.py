@@ -8,7 +8,6 @@ Source: pytorch benchmarks/dynamo/check_memory_compression_ratio.py at 20e7b45
 
 from __future__ import annotations
 
-from compileboard.app.analysis.comparison.verdicts import decide
 from compileboard.app.analysis.metrics import BY_NAME
 from compileboard.app.checks.rules.model import (
     FAIL,
@@ -17,19 +16,20 @@ from compileboard.app.checks.rules.model import (
     Rule,
     RuleInput,
     RuleOptions,
+    RuleVerdict,
     Side,
-    Verdict,
     need_columns,
     read_number,
     show,
 )
+from compileboard.collectors.contract.verdicts import decide
 
 SHARE = 0.95
 COLUMN = "compression_ratio"
 WORDS = {"worse": "FAIL", "single": "FEW_SAMPLES"}
 
 
-def check(actual: Side, expected: Side, _options: RuleOptions) -> list[Verdict]:
+def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Compare the compression ratio of every model of the run; one that the baseline lacks is only named."""
     known = {row.name: row for row in expected.rows}
     verdicts = []
@@ -55,7 +55,7 @@ def _judge(row: RuleInput, other: RuleInput, found: float, wanted: float) -> tup
     if not (row.repeats or other.repeats):  # upstream's files
         return "FAIL", ""
     delta = decide(BY_NAME[COLUMN], other.measure(COLUMN, wanted), row.measure(COLUMN, found))
-    return WORDS.get(delta.verdict, "NOISE"), delta.detail
+    return WORDS.get(delta.word, "NOISE"), delta.reason
 
 
 def _show(cell: object) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleOptions, Side, Verdict
+from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleOptions, RuleVerdict, Side
 
 
-def check(actual: Side, expected: Side, _options: RuleOptions) -> list[Verdict]:
+def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Look for every model of the baseline."""
     found = {row.name: row for row in actual.rows}
     ran = {it.name for it in expected.rows if it.cells.get("status") not in ("skipped", "not_run")}
@@ -41,7 +41,7 @@ RULE = Rule(
 )
 
 
-def check_baseline(actual: Side, expected: Side, _options: RuleOptions) -> list[Verdict]:
+def check_baseline(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Look for every model of the run."""
     known = expected.names()
     detail = f"not in {expected.title}"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from compileboard.app.analysis.comparison.verdicts import Measurement, pick_samples
 from compileboard.app.analysis.metrics import BY_NAME
 from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.collectors.contract.verdicts import Measurement, pick_samples
 
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
@@ -104,7 +104,7 @@ class RuleOptions:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RuleVerdict:
     """Say what a rule found of one model."""
 
     rule: str
@@ -122,16 +122,16 @@ class Rule:
     said: str
     source: str  # upstream's checker, or ours
     words: Mapping[str, str]  # verdict -> outcome
-    check: Callable[[Side, Side, RuleOptions], list[Verdict]]
+    check: Callable[[Side, Side, RuleOptions], list[RuleVerdict]]
     applies: Callable[[Side, Side, RuleOptions], str]
     is_default: bool = False
     is_performance: bool = False  # means something on like machines alone
     needs_baseline: bool = True
     columns: tuple[str, ...] = ()  # a model of our own runs of which neither side says any of these is left out
 
-    def make(self, name: str, word: str, detail: str = "") -> Verdict:
+    def make(self, name: str, word: str, detail: str = "") -> RuleVerdict:
         """Make a verdict of this rule."""
-        return Verdict(self.name, name, word, self.words[word], detail)
+        return RuleVerdict(self.name, name, word, self.words[word], detail)
 
 
 def is_empty(cell: Any) -> bool:
@@ -186,7 +186,7 @@ def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, Rul
     return applies
 
 
-def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
+def in_order(verdicts: Iterable[RuleVerdict]) -> list[RuleVerdict]:
     """Put what fails first, and keep the order within."""
     rank = {FAIL: 0, IMPROVED: 1, NOTE: 2, PASS: 3}
     return sorted(verdicts, key=lambda it: rank[it.outcome])

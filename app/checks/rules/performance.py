@@ -14,8 +14,8 @@ from compileboard.app.checks.rules.model import (
     Rule,
     RuleInput,
     RuleOptions,
+    RuleVerdict,
     Side,
-    Verdict,
     describe_lack,
     is_empty,
     read_number,
@@ -25,7 +25,7 @@ METRICS = ("speedup", "abs_latency")
 _UNITS = {"speedup": ".3f}x", "abs_latency": ".1f} ms/iter"}
 
 
-def check(actual: Side, _expected: Side, options: RuleOptions) -> list[Verdict]:
+def check(actual: Side, _expected: Side, options: RuleOptions) -> list[RuleVerdict]:
     """Compare every model's metric with the bounds that threshold and scale make."""
     threshold = 0.0 if options.threshold is None else options.threshold
     bounds = (threshold * options.threshold_scale, threshold / options.threshold_scale)
@@ -36,7 +36,9 @@ def check(actual: Side, _expected: Side, options: RuleOptions) -> list[Verdict]:
     return [_check_row(row, options, high, low, is_higher_better=False) for row in actual.rows]
 
 
-def _check_row(row: RuleInput, options: RuleOptions, worst: float, best: float, *, is_higher_better: bool) -> Verdict:
+def _check_row(
+    row: RuleInput, options: RuleOptions, worst: float, best: float, *, is_higher_better: bool
+) -> RuleVerdict:
     cell = row.cells.get(options.metric)
     value = math.inf if str(cell) in ("inf", "Infinity") else read_number(cell)
     if value is None:

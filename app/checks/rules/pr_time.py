@@ -15,8 +15,8 @@ from compileboard.app.checks.rules.model import (
     PASS,
     Rule,
     RuleOptions,
+    RuleVerdict,
     Side,
-    Verdict,
     describe_lack,
     read_number,
 )
@@ -41,7 +41,7 @@ def list_counts(side: Side) -> dict[tuple[str, str], int]:
     return found
 
 
-def check(actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
     """Compare every expected count with the run's, then name those that nothing is expected of."""
     found = list_counts(actual)
     wanted = list_counts(expected)

@@ -6,7 +6,6 @@ neither (upstream's CSVs), the tolerance alone decides. Fewer than three repeats
 
 from __future__ import annotations
 
-from compileboard.app.analysis.comparison.verdicts import decide
 from compileboard.app.analysis.metrics import BY_NAME
 from compileboard.app.checks.rules.model import (
     FAIL,
@@ -15,16 +14,17 @@ from compileboard.app.checks.rules.model import (
     Rule,
     RuleInput,
     RuleOptions,
+    RuleVerdict,
     Side,
-    Verdict,
     need_columns,
     read_number,
 )
+from compileboard.collectors.contract.verdicts import decide
 
 WORDS = {"worse": "SLOWER", "better": "FASTER", "single": "FEW_SAMPLES"}
 
 
-def check(actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
     """Compare the speedups of the models that both sides measured."""
     known = {row.name: row for row in expected.rows}
     verdicts = []
@@ -63,8 +63,8 @@ def _compare(row: RuleInput, other: RuleInput, found: float, wanted: float, tole
     before = other.measure("speedup", wanted, _interval(other))
     after = row.measure("speedup", found, _interval(row))
     delta = decide(BY_NAME["speedup"], before, after, tolerance)
-    word = WORDS.get(delta.verdict, "NOISE")
-    return word, detail if word in ("SLOWER", "FASTER") else f"{detail}; {delta.detail}"
+    word = WORDS.get(delta.word, "NOISE")
+    return word, detail if word in ("SLOWER", "FASTER") else f"{detail}; {delta.reason}"
 
 
 def _interval(row: RuleInput) -> tuple[float, float] | None:

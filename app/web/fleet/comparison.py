@@ -9,11 +9,11 @@ from urllib.parse import quote, urlencode
 
 from flask import Blueprint, Response, abort, render_template, request, url_for
 
+from compileboard.app.analysis.comparison.metrics import COMPARED, GROUPS
 from compileboard.app.analysis.comparison.model import Comparison, DistinctDiff, ModelPair, ModelResult
 from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
 from compileboard.app.analysis.comparison.sides import read_comparison
 from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, ComparisonHeadline, choose, list_headlines
-from compileboard.app.analysis.comparison.verdicts import COMPARED, GROUPS
 from compileboard.app.analysis.models.series import FIELDS
 from compileboard.app.analysis.models.table import cut_page
 from compileboard.app.charts.comparison import chart_changes

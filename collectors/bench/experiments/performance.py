@@ -13,9 +13,10 @@ from compileboard.collectors.bench.worker.compile_times import compile_again
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST, ExperimentOutcome
 from compileboard.collectors.bench.worker.profiling import export_profile, memory_snapshot, peak_gb, peak_of, reset_peak
-from compileboard.collectors.bench.worker.statistics import noise_of, speedup_of
+from compileboard.collectors.bench.worker.statistics import speedup_of
 from compileboard.collectors.bench.worker.timing import interleave
 from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench, eagerly, failing_as, mark_batch
+from compileboard.collectors.contract.verdicts import noise_of
 
 LOOKUP_EVENT = "TorchDynamo Cache Lookup"
 

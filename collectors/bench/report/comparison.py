@@ -5,35 +5,70 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compileboard.collectors.bench.report.progress import REASONS
+from compileboard.collectors.bench.report.summary import HIGH, LOW, PASSING, read_side
 from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.contract.verdicts import (
+    CHANGED,
+    COMPARED,
+    ComparedMetric,
+    Verdict,
+    count_models,
+    judge_sides,
+)
 from compileboard.collectors.store.rollups.summaries import geomean
 from compileboard.collectors.terminal.progress_line import count_text
 
 HEADINGS = ("model", "speedup base → new", "latency ms", "compile s", "breaks", "")
-LOW, HIGH = "speedup_low", "speedup_high"
+Verdicts = dict[str, Verdict[ComparedMetric]]
 
 
 def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
-    """Write the table. A difference is one where the two intervals do not overlap."""
-    before = {_key(it): it for it in base}
-    after = {_key(it): it for it in new}
+    """Write the table; each verdict is Compare's, with what it rests on."""
+    before = {_key(result): result for result in base}
+    after = {_key(result): result for result in new}
     both = [(before[key], after[key]) for key in after if key in before]
-    timed = [pair for pair in both if all("speedup" in it.values for it in pair)]
-    rows = [HEADINGS, *(_row(*pair) for pair in timed)]
+    timed = [pair for pair in both if all("speedup" in result.values for result in pair)]
+    verdicts = [judge_results(*pair) for pair in timed]
+    rows = [HEADINGS, *(_row(*pair, found) for pair, found in zip(timed, verdicts))]
     lines = _columns(rows) if timed else ["Neither has speedups of the same models to compare."]
+    lines += [_format_count(both)] if timed else []
     if len(timed) > 1:
         lines.append(_overall(timed))
-    lines += [line for pair in both if pair not in timed for line in _words(*pair)]
-    lines += [f"{it.model} ({it.experiment}): only in base" for key, it in before.items() if key not in after]
-    lines += [f"{it.model} ({it.experiment}): only in new" for key, it in after.items() if key not in before]
+    lines += [line for pair in both if pair not in timed for line in _describe_states(*pair)]
+    lines += [
+        f"{result.model} ({result.experiment}): only in base" for key, result in before.items() if key not in after
+    ]
+    lines += [
+        f"{result.model} ({result.experiment}): only in new" for key, result in after.items() if key not in before
+    ]
     return "\n".join(lines)
+
+
+def judge_results(base: BenchMeasured, new: BenchMeasured) -> Verdicts:
+    """Return the verdict on every metric that both results have."""
+    return judge_sides(COMPARED, read_side(base), read_side(new))
+
+
+def _format_count(both: Sequence[tuple[BenchMeasured, BenchMeasured]]) -> str:
+    """Count the models that got worse and better in any metric of their performance, or in their answers."""
+    words: dict[tuple[str, str], set[str]] = {}
+    for base, new in both:
+        found = words.setdefault((new.suite, new.model), set())
+        if new.experiment == "performance":
+            found |= {verdict.word for verdict in judge_results(base, new).values()}
+        if base.accuracy and new.accuracy and (base.accuracy in PASSING) != (new.accuracy in PASSING):
+            found.add("better" if new.accuracy in PASSING else "worse")
+    counts = count_models(words.values())
+    text = f"{counts['worse'] + counts['both']} worse, {counts['better']} better, {counts['neither']} neither"
+    text += f"; {counts['both']} of the worse also better in one" if counts["both"] else ""
+    return f"{count_text(len(words), 'model')} over all metrics: {text}"
 
 
 def _key(result: BenchMeasured) -> tuple[str, str, str]:
     return result.suite, result.model, result.experiment
 
 
-def _row(base: BenchMeasured, new: BenchMeasured) -> tuple[str, ...]:
+def _row(base: BenchMeasured, new: BenchMeasured, verdicts: Verdicts) -> tuple[str, ...]:
     name = new.model if new.experiment == "performance" else f"{new.model} ({new.experiment})"
     return (
         name,
@@ -41,29 +76,26 @@ def _row(base: BenchMeasured, new: BenchMeasured) -> tuple[str, ...]:
         _change(base, new, "abs_latency", "{:.3f}"),
         _change(base, new, "compilation_latency", "{:.1f}"),
         _change(base, new, "graph_breaks", "{:.0f}"),
-        verdict(base, new),
+        describe_verdicts(verdicts),
     )
 
 
-def _speedup(it: BenchMeasured) -> str:
-    text = f"{it.values['speedup']:.3f}x"
-    return text + (f" [{it.values[LOW]:.3f}, {it.values[HIGH]:.3f}]" if LOW in it.values else "")
+def describe_verdicts(verdicts: Verdicts) -> str:
+    """Return the verdict on the speedup, then the other metrics that changed."""
+    changed = [verdict for name, verdict in verdicts.items() if name != "speedup" and verdict.word in CHANGED]
+    return "; ".join(
+        [verdicts["speedup"].text, *(f"{verdict.metric.label.lower()} {verdict.text}" for verdict in changed)]
+    )
+
+
+def _speedup(result: BenchMeasured) -> str:
+    text = f"{result.values['speedup']:.3f}x"
+    return text + (f" [{result.values[LOW]:.3f}, {result.values[HIGH]:.3f}]" if LOW in result.values else "")
 
 
 def _change(base: BenchMeasured, new: BenchMeasured, name: str, form: str) -> str:
-    values = [form.format(it.values[name]) if name in it.values else "–" for it in (base, new)]
+    values = [form.format(result.values[name]) if name in result.values else "–" for result in (base, new)]
     return " → ".join(values)
-
-
-def verdict(base: BenchMeasured, new: BenchMeasured) -> str:
-    """Say what the speedups tell: better, worse, or nothing where their intervals overlap."""
-    if not all(LOW in it.values for it in (base, new)):
-        return "too few repeats to tell"
-    if new.values[LOW] > base.values[HIGH]:
-        return "better"
-    if new.values[HIGH] < base.values[LOW]:
-        return "worse"
-    return "no clear difference: the intervals overlap"
 
 
 def _overall(timed: list[tuple[BenchMeasured, BenchMeasured]]) -> str:
@@ -71,18 +103,18 @@ def _overall(timed: list[tuple[BenchMeasured, BenchMeasured]]) -> str:
     return f"geomean of {count_text(len(timed), 'model')}: {base:.3f}x → {new:.3f}x"
 
 
-def _words(base: BenchMeasured, new: BenchMeasured) -> list[str]:
-    """Say what came of a pair that has no two speedups; nothing where both say the same."""
+def _describe_states(base: BenchMeasured, new: BenchMeasured) -> list[str]:
+    """Describe a pair that has no two speedups; nothing where both sides are alike."""
     if base.experiment == "performance" or _state(base) != _state(new):
         return [f"{new.model} ({new.experiment}): {_state(base)} → {_state(new)}"]
     return []
 
 
-def _state(it: BenchMeasured) -> str:
-    if it.status == "measured":
-        return it.accuracy or ("measured" if "speedup" not in it.values else _speedup(it))
-    reason = REASONS.get(it.reason or "", it.reason or "no reason given")
-    return f"{it.status} ({reason})"
+def _state(result: BenchMeasured) -> str:
+    if result.status == "measured":
+        return result.accuracy or ("measured" if "speedup" not in result.values else _speedup(result))
+    reason = REASONS.get(result.reason or "", result.reason or "no reason given")
+    return f"{result.status} ({reason})"
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:

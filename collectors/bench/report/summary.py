@@ -7,9 +7,12 @@ from statistics import fmean
 
 from compileboard.collectors.bench.report.progress import REASONS, plain
 from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.contract.verdicts import COMPARED, SideValues, judge_sides
+from compileboard.collectors.store.ingest.results import REALS
 from compileboard.collectors.store.rollups.summaries import geomean
 from compileboard.collectors.terminal.progress_line import count_text
 
+LOW, HIGH = "speedup_low", "speedup_high"
 PASSING = ("pass", "pass_due_to_skip", "eager_variation")
 
 
@@ -31,6 +34,7 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
         counted = count_text(len(speedups), "model")
         rows.append(("speedup", f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {counted}"))
         rows += _unclear(results)
+        rows += _against_baseline(results)
     for name, words in (
         ("speedup_vs_baseline", "mean={:.3f}x"),
         ("abs_latency", "mean={:.3f} ms"),
@@ -57,6 +61,29 @@ def _unclear(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
     bare = [it.model for it in timed if "speedup_low" not in it.values]
     rows = [("no clear difference", plain(", ".join(spans)))] if spans else []
     return [*rows, ("too few repeats", plain(", ".join(bare)))] if bare else rows
+
+
+def _against_baseline(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
+    """Judge the speedups against those of --baseline, a file that keeps neither repeats nor intervals."""
+    speedup = next(metric for metric in COMPARED if metric.name == "speedup")
+    verdicts = {
+        result.model: judge_sides([speedup], SideValues({"speedup": result.values["baseline"]}), read_side(result))
+        for result in results
+        if result.experiment == "performance" and {"speedup", "baseline"} <= result.values.keys()
+    }
+    rows = [
+        (f"{word} than the baseline", ", ".join(f"{model} ({found['speedup'].basis})" for model, found in named))
+        for word in ("worse", "better")
+        if (named := [it for it in verdicts.items() if it[1]["speedup"].word == word])
+    ]
+    return rows or ([("against the baseline", f"none of {len(verdicts)} worse or better")] if verdicts else [])
+
+
+def read_side(result: BenchMeasured) -> SideValues:
+    """Return a result's numbers by the names that are compared; upstream names some otherwise."""
+    values = {REALS.get(name, name): value for name, value in result.values.items()}
+    interval = (values[LOW], values[HIGH]) if LOW in values and HIGH in values else None
+    return SideValues(values, interval, result.repeats)
 
 
 def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:

@@ -44,17 +44,3 @@ def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> Speedup:
 def _resampled(eager: Sequence[float], compiled: Sequence[float], draw: random.Random, count: int) -> float:
     picked = draw.choices(range(count), k=count)
     return median([eager[i] for i in picked]) / median([compiled[i] for i in picked])
-
-
-def noise_of(repeats: Sequence[float]) -> float | None:
-    """Return the spread of repeats: the median distance from their median, as a share of it; None of fewer than 3.
-
-    1.4826 makes it the standard deviation where the noise is Gaussian.
-    Source: Rousseeuw and Croux 1993, the median absolute deviation.
-    """
-    if len(repeats) < 3:
-        return None
-    middle = median(repeats)
-    if middle <= 0:
-        return None
-    return 1.4826 * median([abs(value - middle) for value in repeats]) / middle

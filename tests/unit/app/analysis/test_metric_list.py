@@ -6,7 +6,9 @@ from dataclasses import fields
 
 import pytest
 
-from compileboard.app.analysis.metrics import BY_NAME, METRICS, SUMMARY_BY_NAME, format_value, is_better
+from compileboard.app.analysis.comparison.metrics import COMPARED as compared_by_app
+from compileboard.app.analysis.metrics import BY_NAME, METRICS, SUMMARY_BY_NAME, format_value
+from compileboard.collectors.contract.verdicts import COMPARED, direct
 from compileboard.collectors.store.ingest.results import NUMBERS
 from compileboard.collectors.store.rollups.results import ResultRow
 
@@ -35,6 +37,13 @@ def test_a_value_is_written_with_its_unit(metric: object, value: float | None, t
 
 
 def test_better_is_up_for_a_speedup_down_for_a_latency_and_neither_for_graphs() -> None:
-    answers = [is_better(BY_NAME[name], 1.0, 2.0) for name in ("speedup", "abs_latency_ms", "unique_graphs")]
-    assert answers == [True, False, None]
-    assert is_better(BY_NAME["speedup"], 1.0, 1.0) is None
+    answers = [direct(BY_NAME[name], 1.0, 2.0) for name in ("speedup", "abs_latency_ms", "unique_graphs")]
+    assert answers == ["better", "worse", "changed"]
+    assert direct(BY_NAME["speedup"], 1.0, 1.0) == "changed"
+
+
+def test_what_the_terminal_compares_is_what_the_dashboard_compares_by_the_same_names_and_directions() -> None:
+    assert [it.name for it in COMPARED] == [it.name for it in compared_by_app]
+    for ours in COMPARED:
+        theirs = BY_NAME[ours.name]
+        assert (ours.label, ours.direction, ours.kind) == (theirs.label, theirs.direction, theirs.kind)

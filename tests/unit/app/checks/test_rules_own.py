@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.comparison.verdicts import SAMPLES, Measurement, decide
 from compileboard.app.analysis.metrics import BY_NAME
 from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
 from compileboard.app.checks.rules.model import FAIL, RuleDistinct, RuleInput, RuleOptions, Side
+from compileboard.collectors.contract.verdicts import SAMPLES, Measurement, decide
 
 
 def _row(name: str, **cells: Any) -> RuleInput:
@@ -119,7 +119,7 @@ def test_check_fails_only_what_compare_calls_worse(before: list[float], now: lis
     rule = {"speedup": "speedup", "compression_ratio": "memory"}[metric]
     ((_name, word),) = _words(rule, Side("now", (rows[1],)), Side("before", (rows[0],)))
     sides = [Measurement(value, samples=kept) for value, kept in zip(values, (before, now))]
-    verdict = decide(BY_NAME[metric], *sides).verdict
+    verdict = decide(BY_NAME[metric], *sides).word
     is_large = abs(values[1] / values[0] - 1) > 0.05
     assert (word in ("SLOWER", "FAIL")) == (verdict == "worse" and is_large)
 

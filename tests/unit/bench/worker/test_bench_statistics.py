@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.bench.worker.statistics import noise_of, speedup_of
+from compileboard.collectors.bench.worker.statistics import speedup_of
+from compileboard.collectors.contract.verdicts import noise_of
 
 TIMES = st.floats(min_value=1e-3, max_value=1e3)
 PAIRS = st.lists(st.tuples(TIMES, TIMES), min_size=5, max_size=40)

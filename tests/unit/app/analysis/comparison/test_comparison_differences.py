@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.analysis.comparison.differences import compare, sum_metrics
+from compileboard.app.analysis.comparison.metrics import COMPARED
 from compileboard.app.analysis.comparison.model import CompareSide, ModelResult
 from compileboard.app.analysis.comparison.pairs import pair_entries
-from compileboard.app.analysis.comparison.verdicts import COMPARED, METHODS, VERDICTS, Measurement, decide, judge
 from compileboard.app.analysis.metrics import BY_NAME, Metric
+from compileboard.collectors.contract.verdicts import LABELS, METHODS, Measurement, decide, judge
 from tests.unit.app.compared import broke, entry, repeats, side
 
 SPEEDUP, LATENCY, COLD = (BY_NAME[name] for name in ("speedup", "abs_latency_ms", "compilation_latency_s"))
@@ -85,11 +86,11 @@ def test_a_change_is_judged_by_what_is_known(
 ) -> None:
     found = judge(BY_NAME[name], base, new)
     assert found is not None
-    assert (found.verdict, found.method) == (verdict, method)
+    assert (found.word, found.method) == (verdict, method)
 
 
 def test_every_verdict_and_method_has_a_fixture() -> None:
-    assert {case[3] for case in CASES} == set(VERDICTS)
+    assert {case[3] for case in CASES} | {"eager"} == set(LABELS)
     assert {case[4] for case in CASES} == set(METHODS)
 
 
@@ -98,8 +99,8 @@ def test_repeats_of_both_sides_judge_a_speedup_without_intervals() -> None:
     new = entry(values={"speedup": 1.6}, repeats={"eager": repeats(20), "compiled": repeats(12.5, seed=3)})
     found = judge(SPEEDUP, base, new)
     assert found is not None
-    assert (found.verdict, found.method) == ("worse", "repeats")
-    assert "over 30 and 30 repeats" in found.detail
+    assert (found.word, found.method) == ("worse", "repeats")
+    assert "over 30 and 30 repeats" in found.reason
 
 
 @pytest.mark.parametrize(("compiled_ms", "eager_ms", "said"), [(2.0, 6.0, True), (1.5, 4.5, False), (2.0, 4.0, False)])
@@ -111,6 +112,8 @@ def test_a_speedup_that_moved_with_eager_mode_alone_says_so(compiled_ms: float, 
 
     (pair,) = compare(side(timed(2.0, 4.0, 1)), side(timed(compiled_ms, eager_ms, 5))).pairs
     assert ("the speedup moved with eager mode" in pair.warning) == said
+    assert (pair.deltas["speedup"].word == "eager") == said
+    assert pair.deltas["speedup"].reason.startswith("eager mode got slower (+") == said
 
 
 @given(
@@ -122,14 +125,14 @@ def test_what_was_sampled_less_than_three_times_is_never_worse(
     metric: Metric, values: tuple[float, float], counts: tuple[int, int]
 ) -> None:
     sides = [Measurement(value, samples=[value] * count) for value, count in zip(values, counts)]
-    assert decide(metric, *sides).verdict in ("single", "noise", "same")
+    assert decide(metric, *sides).word in ("single", "noise", "same")
 
 
 def test_one_sample_says_how_many_each_side_has() -> None:
     three = compiled(3.0, 3.1, 3.2)
     bare = entry(values={COLD.name: 9.0})
     details = [judge(COLD, *sides) for sides in ((bare, compiled(2.0)), (three, bare))]
-    assert [it and it.detail for it in details] == [
+    assert [it and it.reason for it in details] == [
         "one sample each; a verdict takes 3 each",
         "3 samples on base, one sample in new; a verdict takes 3 each",
     ]
@@ -147,7 +150,7 @@ def test_dropping_models_from_one_side_changes_nothing() -> None:
     found = compare(side(*models), side(*models[:10]))
     assert (len(found.pairs), len(found.only_base), len(found.only_new)) == (10, 30, 0)
     assert [it.change for it in found.sums] == [0, 0]
-    assert {it.verdict for pair in found.pairs for it in pair.deltas.values()} == {"same"}
+    assert {it.word for pair in found.pairs for it in pair.deltas.values()} == {"same"}
 
 
 def test_a_model_that_failed_is_excluded_with_the_reason() -> None:
@@ -275,8 +278,8 @@ def test_scale_does_not_matter(base: list[ModelResult], factor: float) -> None:
     small, large = (
         [entry(it.model, {k: v * factor for k, v in it.values.items()}) for it in side] for side in (base, new)
     )
-    plain = [{k: (it.verdict, it.change) for k, it in pair.deltas.items()} for pair in pair_entries(base, new).pairs]
+    plain = [{k: (it.word, it.change) for k, it in pair.deltas.items()} for pair in pair_entries(base, new).pairs]
     found = pair_entries(small, large).pairs
-    assert [{k: (it.verdict, it.change) for k, it in pair.deltas.items()} for pair in found] == plain
+    assert [{k: (it.word, it.change) for k, it in pair.deltas.items()} for pair in found] == plain
     for one, other in zip(sum_metrics(pair_entries(base, new).pairs), sum_metrics(found)):
         assert one.change == pytest.approx(other.change)

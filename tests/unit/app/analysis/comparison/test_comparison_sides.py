@@ -123,12 +123,12 @@ def test_a_stored_baseline_is_a_side(store: sqlite3.Connection, reader: sqlite3.
     database = reader.execute("pragma database_list").fetchone()[2]
     assert main(["baseline", "save", "good", "--run", RUNS[0], "--db", database]) == 0
     found = read_comparison(reader, "baseline:good", RUNS[0])
-    assert {it.verdict for pair in found.pairs for it in pair.deltas.values()} == {"same"}
+    assert {it.word for pair in found.pairs for it in pair.deltas.values()} == {"same"}
     assert {it.change for it in found.sums} == {0}
     assert [(it.model, it.word) for it in found.breaks.changes] == [("Breaky", "unchanged")]
     newer = read_comparison(reader, "baseline:good", RUNS[1])
     speed = next(it.deltas["speedup"] for it in newer.pairs if it.model == "MobileNetV3")
-    assert (speed.verdict, speed.method) == ("better", "intervals")
+    assert (speed.word, speed.method) == ("better", "intervals")
 
 
 def test_a_stored_baseline_keeps_the_samples(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
@@ -141,7 +141,7 @@ def test_a_stored_baseline_keeps_the_samples(store: sqlite3.Connection, reader: 
     assert main(["baseline", "save", "good", "--run", RUNS[0], "--db", database]) == 0
     ((of_run,), (of_baseline,)) = (read_comparison(reader, base, RUNS[1]).pairs for base in (RUNS[0], "baseline:good"))
     delta = of_baseline.deltas["compilation_latency_s"]
-    assert (delta.verdict, delta) == ("worse", of_run.deltas["compilation_latency_s"])
+    assert (delta.word, delta) == ("worse", of_run.deltas["compilation_latency_s"])
 
 
 def test_runs_without_a_benchmark_are_compared(recorded_reader: sqlite3.Connection) -> None:
@@ -152,7 +152,7 @@ def test_runs_without_a_benchmark_are_compared(recorded_reader: sqlite3.Connecti
     assert len(found.functions) > 0
     same = read_comparison(recorded_reader, runs[0], runs[0])
     assert {it.word for it in same.breaks.changes} <= {"unchanged"}
-    assert {it.verdict for it in same.totals} == {"same"}
+    assert {it.word for it in same.totals} == {"same"}
 
 
 def test_one_suite_of_a_run_of_two_takes_nothing_of_the_other(

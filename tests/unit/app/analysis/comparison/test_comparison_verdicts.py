@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compileboard.app.analysis.comparison.model import MetricDelta, ModelResult
-from compileboard.app.analysis.comparison.verdicts import judge, judge_values
 from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.collectors.contract.verdicts import judge, judge_values
 from tests.unit.app.compared import entry, repeats
 
 SPEEDUP, LATENCY, BREAKS = (BY_NAME[name] for name in ("speedup", "abs_latency_ms", "graph_breaks"))
@@ -25,8 +25,8 @@ def known(found: MetricDelta | None) -> MetricDelta:
 
 def test_intervals_that_lie_apart_say_so_and_how_far() -> None:
     found = known(judge(SPEEDUP, sped(2.0, 1.6, 2.5), sped(4.0, 3.0, 8.0)))
-    assert (found.metric, found.base, found.new, found.change, found.verdict) == (SPEEDUP, 2.0, 4.0, 1.0, "better")
-    assert found.detail == "1.600 to 2.500 and 3.000 to 8.000 lie apart"
+    assert (found.metric, found.base, found.new, found.change, found.word) == (SPEEDUP, 2.0, 4.0, 1.0, "better")
+    assert found.reason == "1.600 to 2.500 and 3.000 to 8.000 lie apart"
     assert found.ratio_interval == (3.0 / 2.5, 8.0 / 1.6)
 
 
@@ -36,7 +36,7 @@ def test_intervals_that_lie_apart_say_so_and_how_far() -> None:
      ((1.0, 2.0), (1.5, 3.0), "overlap")],
 )  # fmt: skip
 def test_intervals_that_touch_overlap(base: tuple[float, float], new: tuple[float, float], said: str) -> None:
-    assert known(judge(SPEEDUP, sped(1.5, *base), sped(2.5, *new))).detail.endswith(said)
+    assert known(judge(SPEEDUP, sped(1.5, *base), sped(2.5, *new))).reason.endswith(said)
 
 
 @pytest.mark.parametrize("low", [0.0, -0.5])
@@ -74,8 +74,8 @@ def test_bare_numbers_are_judged_by_the_threshold(
         known(judge(LATENCY, *(entry(values={LATENCY.name: it}) for it in (base, new)))),
     ):
         assert found.change == (None if change is None else pytest.approx(change))
-        assert (found.metric, found.base, found.new, found.verdict) == (LATENCY, base, new, verdict)
-        assert (found.method, found.detail, found.p_value, found.ratio_interval) == ("threshold", said, None, None)
+        assert (found.metric, found.base, found.new, found.word) == (LATENCY, base, new, verdict)
+        assert (found.method, found.reason, found.p_value, found.ratio_interval) == ("threshold", said, None, None)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_bare_numbers_are_judged_by_the_threshold(
 def test_a_count_is_never_noise(base: int, new: int, verdict: str, change: float | None) -> None:
     found = judge_values(BREAKS, base, new)
     assert (found.metric, found.base, found.new) == (BREAKS, base, new)
-    assert (found.verdict, found.method, found.change, found.detail) == (verdict, "count", change, "")
+    assert (found.word, found.method, found.change, found.reason) == (verdict, "count", change, "")
 
 
 def timed(latency: float, count: int, seed: int) -> ModelResult:
@@ -95,7 +95,7 @@ def test_repeats_say_how_many_and_how_likely() -> None:
     found = known(judge(LATENCY, timed(10.0, 30, 1), timed(12.5, 20, 2)))
     assert (found.metric, found.base, found.new, found.change) == (LATENCY, 10.0, 12.5, 0.25)
     assert found.p_value is not None and 0 < found.p_value < 1e-6
-    assert found.detail == f"p = {found.p_value:.2g} over 30 and 20 repeats"
+    assert found.reason == f"p = {found.p_value:.2g} over 30 and 20 repeats"
 
 
 def test_repeats_of_one_side_or_too_few_to_tell_are_not_asked() -> None:
@@ -111,13 +111,13 @@ def paired(speedup: float, eager: list[float], compiled: list[float]) -> ModelRe
 def test_a_speedups_repeats_are_pairs_of_both_and_none_where_they_are_no_pairs() -> None:
     slow, fast = paired(1.0, [2.0] * 20, [2.0] * 20), paired(4.0, [2.0] * 20, [0.5] * 20)
     found = known(judge(SPEEDUP, slow, fast))
-    assert (found.method, found.verdict, found.change) == ("repeats", "better", 3.0)
+    assert (found.method, found.word, found.change) == ("repeats", "better", 3.0)
     for odd in (paired(4.0, [2.0] * 19, [0.5] * 20), paired(4.0, [2.0] * 20, [0.5] * 19 + [0.0]), paired(4.0, [], [])):
         assert known(judge(SPEEDUP, slow, odd)).method == "threshold"
 
 
-def test_a_clear_change_below_two_percent_is_negligible_and_from_two_on_it_is_one() -> None:
+def test_a_clear_change_within_five_percent_is_negligible_and_beyond_it_is_one() -> None:
     def verdict(new: float) -> str:
-        return known(judge(SPEEDUP, sped(100.0, 99.99, 100.01), sped(new, new - 0.01, new + 0.01))).verdict
+        return known(judge(SPEEDUP, sped(100.0, 99.99, 100.01), sped(new, new - 0.01, new + 0.01))).word
 
-    assert [verdict(new) for new in (101.9, 102.0, 98.1, 98.0)] == ["negligible", "better", "negligible", "worse"]
+    assert [verdict(new) for new in (104.9, 105.1, 95.1, 94.9)] == ["negligible", "better", "negligible", "worse"]

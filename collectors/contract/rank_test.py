@@ -15,7 +15,7 @@ _EXACT_TOTAL, _EXACT_SMALLER, _EXACT_LARGER = 24, 8, 200
 
 @dataclass(frozen=True)
 class MannWhitney:
-    """Hold a test's result. `u` is base's statistic: the pairs in which base is larger, a tie counts half."""
+    """The result of a test. `u` is base's statistic: the pairs in which base is larger, a tie counts half."""
 
     u: float
     p_value: float
@@ -32,11 +32,11 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
     """
     if not base or not new:
         raise ValueError(f"expected at least one value a side, got {len(base)} and {len(new)}")
-    if any(math.isnan(it) for it in (*base, *new)):
+    if any(math.isnan(value) for value in (*base, *new)):
         raise ValueError("a value is not a number: it has no rank")
     ordered = sorted(new)
     # Twice the pairs in which base is larger, a tie once: whole numbers, which add up without rounding.
-    larger_twice = sum(bisect_left(ordered, it) + bisect_right(ordered, it) for it in base)
+    larger_twice = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in base)
     u = larger_twice / 2
     smaller, larger = sorted((len(base), len(new)))
     if smaller + larger <= _EXACT_TOTAL or (smaller <= _EXACT_SMALLER and larger <= _EXACT_LARGER):
@@ -52,7 +52,7 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
 def _double_ranks(values: Sequence[float]) -> tuple[int, ...]:
     """Return twice the rank of each value, in order; equal ones share their mean rank."""
     counts = Counter(values)
-    sizes = [counts[it] for it in sorted(counts)]
+    sizes = [counts[value] for value in sorted(counts)]
     return tuple(2 * end - size + 1 for end, size in zip(accumulate(sizes), sizes) for _ in range(size))
 
 
@@ -93,17 +93,9 @@ def _count_sums(ranks: tuple[int, ...], count: int) -> tuple[tuple[int, int], ..
 
 def _approximate(u: float, base_count: int, new_count: int, ties: Iterable[int]) -> float:
     total = base_count + new_count
-    correction = sum(it**3 - it for it in ties) / (total * (total - 1))
+    correction = sum(count**3 - count for count in ties) / (total * (total - 1))
     variance = base_count * new_count / 12 * (total + 1 - correction)
     if variance <= 0:  # all values are the same
         return 1.0
     distance = abs(u - base_count * new_count / 2) - 0.5
     return min(1.0, math.erfc(max(distance, 0.0) / math.sqrt(2 * variance)))
-
-
-def rolling_median(values: Sequence[float], window: int) -> list[float]:
-    """Return for each value the median of it and of those before it, at most `window` of them."""
-    import pandas as pd  # here, because it takes a third of a second and only a database with many runs needs it
-
-    medians: list[float] = pd.Series(values, dtype="float64").rolling(window, min_periods=1).median().tolist()
-    return medians

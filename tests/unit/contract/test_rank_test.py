@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.statistics import mann_whitney, smallest_p
+from compileboard.collectors.contract.rank_test import mann_whitney, smallest_p
 
 # Few values, so that ties are the rule.
 FEW = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=5)

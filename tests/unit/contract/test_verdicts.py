@@ -1,0 +1,130 @@
+"""A verdict says what it rests on; a mean is no surer than its models, and eager mode's move is nobody's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from compileboard.collectors.contract.verdicts import (
+    COMPARED,
+    LABELS,
+    ComparedMetric,
+    Measurement,
+    SideValues,
+    Verdict,
+    compare_counts,
+    count_models,
+    decide,
+    decide_overall,
+    judge_sides,
+)
+
+SPEEDUP, LATENCY, _EAGER, COLD = COMPARED[:4]
+BREAKS = next(it for it in COMPARED if it.name == "graph_breaks")
+Verdicts = dict[str, Verdict[ComparedMetric]]
+
+
+def timed(eager_ms: float, compiled_ms: float, count: int = 12) -> SideValues:
+    """Make a side whose repeats scatter by 1 %."""
+    scatter = [1 + (n - count // 2) / 1000 for n in range(count)]
+    return SideValues(
+        {"speedup": eager_ms / compiled_ms, "abs_latency_ms": compiled_ms, "eager_latency_ms": eager_ms},
+        repeats={"eager": [eager_ms * it for it in scatter], "compiled": [compiled_ms * it for it in scatter[::-1]]},
+    )
+
+
+def compare(base: SideValues, new: SideValues) -> Verdicts:
+    return judge_sides(COMPARED, base, new)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "basis"),
+    [
+        ([1.0] * 12, [2.0] * 12, "12 samples a side, ±0.0 %"),
+        ([1.0, 1.1, 1.2], [4.0, 4.1, 4.2, 4.3], "3 samples on base, 4 samples in new, ±13.5 %"),
+        ([1.0], [2.0], "one sample each: not judged"),
+        ([1.0], [2.0, 2.0], "one sample on base, 2 samples in new: not judged"),
+    ],
+)
+def test_a_verdict_says_how_many_samples_it_rests_on(base: list[float], new: list[float], basis: str) -> None:
+    found = decide(COLD, *(Measurement(samples[len(samples) // 2], samples=samples) for samples in (base, new)))
+    assert found.basis == basis
+    assert (found.word == "single") == basis.endswith("not judged")
+    assert found.text == (basis if found.word == "single" else f"{LABELS[found.word]} ({basis})")
+
+
+def test_an_interval_says_how_far_the_ratio_may_be_off() -> None:
+    found = decide(SPEEDUP, Measurement(2.0, (1.9, 2.1)), Measurement(1.5, (1.45, 1.55)))
+    assert (found.word, found.basis) == ("worse", "95 % intervals, ±6.2 %")
+
+
+def test_a_count_and_a_number_of_a_file_say_so() -> None:
+    assert decide(BREAKS, Measurement(1), Measurement(2)).basis == "counted"
+    assert decide(SPEEDUP, Measurement(2.0), Measurement(1.0)).basis == "threshold, repeats not kept"
+
+
+def test_a_speedup_that_fell_because_eager_mode_got_faster_is_not_worse() -> None:
+    found = compare(timed(4.0, 2.0), timed(3.0, 2.0))
+    assert {name: verdict.word for name, verdict in found.items()} == {
+        "speedup": "eager",
+        "abs_latency_ms": "same",
+        "eager_latency_ms": "changed",
+    }
+    assert found["speedup"].reason.startswith(
+        "eager mode got faster (−25.0 %), the compiled model's latency is unchanged; p = "
+    )
+
+
+def test_a_latency_that_rose_with_eager_mode_is_not_worse() -> None:
+    found = compare(timed(4.0, 2.0), timed(6.0, 3.0))
+    assert (found["abs_latency_ms"].word, found["speedup"].word) == ("eager", "same")
+    assert found["abs_latency_ms"].reason.startswith(
+        "eager mode got slower (+50.0 %) as well, the speedup is unchanged;"
+    )
+
+
+@pytest.mark.parametrize(("eager_ms", "compiled_ms"), [(4.0, 3.0), (6.0, 4.0), (3.0, 3.0), (2.0, 2.5)])
+def test_a_compiled_model_that_got_slower_by_itself_is_worse(eager_ms: float, compiled_ms: float) -> None:
+    found = compare(timed(4.0, 2.0), timed(eager_ms, compiled_ms))
+    assert (found["speedup"].word, found["abs_latency_ms"].word) == ("worse", "worse")
+
+
+def overall(base: float, new: float, counts: dict[str, int] | None, noise: float | None = None) -> tuple[str, str]:
+    found = decide_overall(COLD, base, new, counts, noise)
+    return found.word, found.reason
+
+
+def test_a_mean_is_worse_where_a_model_is_and_no_surer_than_they_are() -> None:
+    assert overall(1.0, 1.668, {"worse": 2, "noise": 3}) == ("worse", "2 of 5 models worse")
+    assert overall(1.0, 1.668, {"single": 4, "noise": 1}) == ("single", "4 of 5 measured once, none worse")
+    assert overall(1.0, 1.668, {"noise": 1, "better": 1}) == ("noise", "0 of 2 models worse")
+    assert overall(1.0, 0.5, {"worse": 1, "better": 1}) == ("better", "1 of 2 models better")
+    assert overall(1.0, 1.668, {"eager": 1, "noise": 4}) == ("eager", "1 of 5 moved with eager mode, none by itself")
+    assert overall(1.0, 1.09, {"worse": 1})[0] == "negligible", "compile times vary: up to 10 % is noise"
+    assert overall(1.0, 1.668, None)[0] == "worse"
+    assert overall(1.0, 1.0, {"worse": 1, "better": 1})[0] == "same"
+
+
+def test_a_mean_whose_intervals_tell_needs_no_single_model_that_does() -> None:
+    assert overall(1.0, 1.3, {"noise": 40}, 0.1)[0] == "worse"
+    assert overall(1.0, 1.3, {"noise": 40}, 0.5)[0] == "noise"
+    assert overall(1.0, 1.3, {"noise": 40, "eager": 3}, 0.1)[0] == "eager"
+
+
+def test_distinct_things_are_compared_by_how_often_they_came() -> None:
+    base, new = {"was": 1, "same": 2, "more": 1, "less": 3}, {"same": 2, "more": 2, "less": 1, "now": 1}
+    words = {"was": "resolved", "same": "unchanged", "more": "worse", "less": "less", "now": "new"}
+    assert compare_counts(base, new) == words
+
+
+def test_models_are_counted_by_the_worst_that_happened_to_them() -> None:
+    words = [["worse", "noise"], ["better"], ["worse", "better"], ["single", "eager"], []]
+    assert count_models(words) == {"worse": 1, "better": 1, "both": 1, "neither": 2}
+
+
+def test_the_standard_library_is_all_that_it_needs() -> None:
+    code = "import sys, compileboard.collectors.contract.verdicts; print({'numpy', 'sqlite3'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
