@@ -20,9 +20,9 @@ from compileboard.app.queries.fleet.alerts import Delivery, get_rule_start, list
 from compileboard.app.queries.fleet.incidents import SeriesChange, get_finding
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
 from compileboard.collectors.store.dashboard.deliveries import (
+    abandon_deliveries,
     claim_deliveries,
     drop_delivery,
-    abandon_deliveries,
     mark_rule_seen,
     queue_deliveries,
     settle_deliveries,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 # Kinds that a later reading of the same log may do away with: only what the last one met counts.
 OF_LAST_READING = frozenset(("truncated", "damaged_file", "empty_log"))
@@ -76,6 +76,15 @@ class Rejects:
         """Say how many of a kind were met."""
         reject = self.by_kind.get(kind)
         return reject.count if reject else 0
+
+    def add_all(self, others: Rejects) -> None:
+        """Count what another reading met."""
+        for kind, reject in others.by_kind.items():
+            self.add(kind, reject.first_line, reject.example, reject.count)
+
+    def copy(self) -> Rejects:
+        """Return the same counts, to go on with apart."""
+        return Rejects({kind: replace(reject) for kind, reject in self.by_kind.items()})
 
     def add_file(self, label: str, others: Rejects) -> None:
         """Count what was met in a file among others."""

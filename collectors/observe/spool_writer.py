@@ -17,11 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..contract.record_names import PROCESS_STARTED
+from ..contract.spool_format import LOSSES_BYTES, LOSSES_SUFFIX, MANIFEST_NAME, RECORDS_SUFFIX
 
-SUFFIX = ".jsonl"
-LOSSES_SUFFIX = ".losses"
-LOSSES_BYTES = 4096  # eight reasons of 200 characters, escaped
-MANIFEST = "run.json"
 LOCK_TRIES, LOCK_PAUSE_S = 50, 0.001
 NOT_OPEN = -1  # as a descriptor: the system refuses it
 
@@ -128,8 +125,7 @@ class Spool:
         """Make the file, take its lock and say what the process is; the first write does so by itself."""
         for _ in range(2):  # the folder may be taken away, recorded and done with, between the steps below
             try:
-                path = self._open_file()
-                if os.stat(path).st_ino == os.fstat(self._descriptor).st_ino:
+                if self._open_file():
                     break
             except OSError as error:
                 if self._descriptor == NOT_OPEN:
@@ -143,10 +139,11 @@ class Spool:
         self.write(PROCESS_STARTED, *self._description())
         return True
 
-    def _open_file(self) -> str:
+    def _open_file(self) -> bool:
+        """Make and lock the file; False if it is no longer in its folder by then."""
         self._openings += 1
         part = "" if self._openings == 1 else f".{self._openings}"
-        path = os.path.join(self.folder, f"{self.process_id}{part}{SUFFIX}")
+        path = os.path.join(self.folder, f"{self.process_id}{part}{RECORDS_SUFFIX}")
         if not os.path.isdir(self.folder):
             self._make_folder()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -160,7 +157,7 @@ class Spool:
             except BlockingIOError:  # a recorder looks at this very moment whether anybody holds it
                 time.sleep(LOCK_PAUSE_S if attempt < LOCK_TRIES - 1 else 0)
         self._reserve()
-        return path
+        return os.stat(path).st_ino == status.st_ino
 
     def _make_folder(self) -> None:
         """Make the spool's folder again for a process that outlived it, with what the next command needs to know."""
@@ -172,11 +169,11 @@ class Spool:
             "started_us": time.time_ns() // 1000,
             "late": True,
         }
-        temporary = os.path.join(self.folder, f".{MANIFEST}.{self.process_id}")
+        temporary = os.path.join(self.folder, f".{MANIFEST_NAME}.{self.process_id}")
         with open(temporary, "w", encoding="utf-8") as file:
             json.dump(manifest, file)
         try:
-            os.link(temporary, os.path.join(self.folder, MANIFEST))  # whole, and never over another's
+            os.link(temporary, os.path.join(self.folder, MANIFEST_NAME))  # whole, and never over another's
         except FileExistsError:
             pass
         finally:

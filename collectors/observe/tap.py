@@ -14,10 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..contract.record_names import ARTIFACT, CACHE_ARTIFACTS, COMPILE_START, TAPPED_ARTIFACTS
+from ..contract.spool_format import CONTEXT_KEYS
 from . import torch_compat
 from .hook_guard import HookGuard
-
-CONTEXT_KEYS = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
 
 Emit = Callable[[str, Any, Any, Any], None]
 

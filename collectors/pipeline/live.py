@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.pipeline.recorder import Recorder, SpoolLock
+from compileboard.collectors.pipeline.recorder import Recorder
 from compileboard.collectors.pipeline.sidecar import spawn_sidecar
 from compileboard.collectors.runs.command_line import default_name
 from compileboard.collectors.runs.facts import program_folder
@@ -26,8 +26,8 @@ from compileboard.collectors.runs.opening import (
     stored_command,
 )
 from compileboard.collectors.runs.program import ProgramExit, signal_name
+from compileboard.collectors.spool.lock import SpoolLock, writers_alive
 from compileboard.collectors.spool.manifest import Manifest
-from compileboard.collectors.spool.reader import writers_alive
 from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS, set_patience
 from compileboard.collectors.store.errors import StoreBusy, StoreError, StoreFull, describe_error, may_pass
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import sqlite3
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from compileboard.collectors.contract.events import Event, RecordsLost, RunEnded, RunStarted
+from compileboard.collectors.contract.spool_format import JOURNAL_NAME, MANIFEST_NAME, RECORDS_SUFFIX
 from compileboard.collectors.decode import break_registry
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, qualify
@@ -25,11 +25,10 @@ from compileboard.collectors.decode.values import clean, clean_text
 from compileboard.collectors.pipeline.trace_reader import TraceReader, list_rejects
 from compileboard.collectors.runs.git import build_history_event
 from compileboard.collectors.runs.page_faults import FaultWatch
-from compileboard.collectors.spool.manifest import NAME as MANIFEST
+from compileboard.collectors.spool.journal import read_journal
+from compileboard.collectors.spool.lock import writers_alive
 from compileboard.collectors.spool.manifest import Manifest
-from compileboard.collectors.spool.own_events import NAME as SAID
-from compileboard.collectors.spool.own_events import OwnEvents
-from compileboard.collectors.spool.reader import SUFFIX, SpoolReader, writers_alive
+from compileboard.collectors.spool.reader import SpoolReader
 from compileboard.collectors.store.connection import (
     BUSY_TIMEOUT_MS,
     checkpoint,
@@ -48,7 +47,6 @@ HEARTBEAT_S = 5.0
 # The program runs and its signals are to be passed on; at its end git gets more time, if it needed that.
 HISTORY_S, HISTORY_MOST_S = 0.5, 5.0
 INDEX_MOST_S = 0.5  # the program has ended and its shell waits; what is left is for `serve` or `index`
-LOCK_NAME = "recorder.lock"
 Result = TypeVar("Result")
 
 
@@ -68,11 +66,10 @@ class Recorder:
             raise
         self.ingestor = Ingestor(self.connection, manifest.database)
         self.reader = SpoolReader(folder, manifest.keep_source)
-        self.said = OwnEvents(folder)
         roots = [clean_text(root) for root in (manifest.git.get("root"), manifest.cwd) if root]
         self.decoder = Decoder(PathNamer(roots), qualify if manifest.keep_source else None)
         for kind, trouble in manifest.troubles:
-            self.reader.reject(MANIFEST, kind, example=trouble)
+            self.reader.reject(MANIFEST_NAME, kind, example=trouble)
         self.faults = FaultWatch(folder)
         self._failed_tasks: set[str] = set()
         self._beat_s = 0.0
@@ -93,7 +90,7 @@ class Recorder:
         Raises: StoreError in words; what could not be recorded is read again by the next step.
         """
         self._check_place()
-        mark, said_mark = self.reader.mark(), (self.said.offset, self.said.line)
+        mark = self.reader.mark()
         events = self._events()
         new = 0
         try:
@@ -101,7 +98,6 @@ class Recorder:
                 new += self._ingest(batch)
         except BaseException:
             self.reader.rewind(mark)
-            self.said.offset, self.said.line = said_mark
             raise
         counted: list[Event] = self._beside("page faults", lambda: list(self.faults.step()), [])
         if counted:
@@ -124,7 +120,7 @@ class Recorder:
     def _events(self) -> Iterator[Event]:
         for captured in self.reader.read():
             yield from self._decode(captured)
-        yield from self.said.read(self.reader.reject)
+        yield from read_journal(self.reader)
 
     def _decode(self, captured: Captured) -> list[Event]:
         def reject(kind: str, reason: str) -> None:
@@ -141,7 +137,7 @@ class Recorder:
 
     def _reject(self, process_id: str, sequence: int, kind: str, reason: str) -> None:
         """Count a record that cannot be recorded as it came."""
-        file_name = SAID if process_id == self.manifest.recorder_process_id else process_id + SUFFIX
+        file_name = JOURNAL_NAME if process_id == self.manifest.recorder_process_id else process_id + RECORDS_SUFFIX
         self.reader.reject(file_name, kind, example=f"record {sequence}: {reason}")
 
     def _ingest(self, batch: list[Event]) -> int:
@@ -170,7 +166,7 @@ class Recorder:
             raise
         except Exception as error:
             self._failed_tasks.add(name)
-            self.reader.reject(MANIFEST, "not_asked", example=f"{name}: {describe_error(error)}")
+            self.reader.reject(MANIFEST_NAME, "not_asked", example=f"{name}: {describe_error(error)}")
             return instead
 
     def end(self) -> None:
@@ -272,7 +268,7 @@ class Recorder:
         # anew for the next command.
         aside = self.folder.with_name(f"{self.folder.name}~{os.getpid()}")
         self.folder.rename(aside)
-        self.folder = self.reader.folder = self.said.folder = aside
+        self.folder = self.reader.folder = aside
         if writers_alive(aside):
             return False
         self.step()
@@ -307,22 +303,3 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-class SpoolLock:
-    """Be the one recorder of a spool; the lock goes with the process."""
-
-    def __init__(self, folder: Path) -> None:
-        self._descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def take(self) -> bool:
-        """Take the lock; False if another recorder has it."""
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def release(self) -> None:
-        """Give the lock back."""
-        os.close(self._descriptor)

@@ -9,12 +9,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compileboard.collectors.contract.spool_format import MANIFEST_NAME, RECORDS_SUFFIX
 from compileboard.collectors.decode.values import clean_text
-from compileboard.collectors.pipeline.recorder import Recorder, SpoolLock
+from compileboard.collectors.pipeline.recorder import Recorder
 from compileboard.collectors.pipeline.sidecar import spawn_sidecar
 from compileboard.collectors.spool.folders import set_aside, spool_root
-from compileboard.collectors.spool.manifest import NAME, read_manifest
-from compileboard.collectors.spool.reader import writers_alive
+from compileboard.collectors.spool.lock import SpoolLock, writers_alive
+from compileboard.collectors.spool.manifest import read_manifest
 from compileboard.collectors.store.errors import StoreBusy, describe_error, may_pass
 
 PATIENCE_MS = 1_000  # for each database: the command that was asked for waits behind this
@@ -57,7 +58,7 @@ class _Held:
     def __init__(self, folder: Path) -> None:
         self._lock = None
         # Else a run that is just about to begin, or never did.
-        if (folder / NAME).exists() or any(folder.glob("*.jsonl")):
+        if (folder / MANIFEST_NAME).exists() or any(folder.glob(f"*{RECORDS_SUFFIX}")):
             self._lock = SpoolLock(folder)
         self.is_ours = self._lock is not None and self._lock.take()
 
@@ -114,5 +115,5 @@ def _pick_up(folder: Path, found: RecoveryReport) -> None:
 
 
 def _last_change_us(folder: Path) -> int:
-    times = [path.stat().st_mtime_ns // 1000 for path in folder.glob("*.jsonl")]
+    times = [path.stat().st_mtime_ns // 1000 for path in folder.glob(f"*{RECORDS_SUFFIX}")]
     return max(times, default=time.time_ns() // 1000)

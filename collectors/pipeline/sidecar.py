@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from compileboard.collectors.pipeline.recorder import Recorder, SpoolLock
+from compileboard.collectors.pipeline.recorder import Recorder
+from compileboard.collectors.spool.lock import SpoolLock, writers_alive
 from compileboard.collectors.spool.manifest import read_manifest
-from compileboard.collectors.spool.reader import writers_alive
 from compileboard.collectors.store.errors import StoreError, StoreMoved
 from compileboard.start import own_command
 

@@ -1,17 +1,16 @@
-"""What a command of ours says about its run, kept in the run's spool until it is recorded: bench's results."""
+"""A spool's journal: events that a command of ours adds to its run, kept until they are recorded: bench's results."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from compileboard.collectors.contract.events import Event, dump_event, load_event
+from compileboard.collectors.contract.spool_format import JOURNAL_NAME
 from compileboard.collectors.decode.values import fit_event
-from compileboard.collectors.spool.reader import is_file
-
-NAME = "said.events"
+from compileboard.collectors.spool.reader import SpoolReader
 
 
 def append_event(folder: Path, event: Event) -> None:
@@ -20,40 +19,26 @@ def append_event(folder: Path, event: Event) -> None:
     Raises: OSError if the disk does not take it; nothing of it is there then.
     """
     line = dump_event(event).encode() + b"\n"
-    descriptor = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder / JOURNAL_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
         if os.write(descriptor, line) != len(line):  # half a line would spoil the next one
             os.ftruncate(descriptor, size)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / NAME))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / JOURNAL_NAME))
     finally:
         os.close(descriptor)
 
 
-class OwnEvents:
-    """Follow the events that were said, only whole lines."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.offset = self.line = 0
-
-    def read(self, reject: Callable[[str, str, int, bytes | str], object] = lambda *_: None) -> Iterator[Event]:
-        """Yield what was said since the last call; what is no event, or does not fit one, goes to `reject`."""
-        if not is_file(self.folder / NAME):
-            return
-        with (self.folder / NAME).open("rb") as file:
-            file.seek(self.offset)
-            body = file.read()
-        for line in body[: body.rfind(b"\n") + 1].split(b"\n")[:-1]:
-            self.offset += len(line) + 1
-            self.line += 1
-            try:
-                event, notes = fit_event(load_event(line.decode()))
-            except (ValueError, TypeError, AttributeError, RecursionError):
-                event, notes = None, []
-            if event is None:
-                reject(NAME, "bad_event", self.line, line)
-                continue
-            for note in notes:
-                reject(NAME, "bad_field", self.line, note)
-            yield event
+def read_journal(reader: SpoolReader) -> Iterator[Event]:
+    """Yield the events that were added since the last call; what is no event, or does not fit one, is a reject."""
+    for number, line in reader.read_lines(reader.folder / JOURNAL_NAME):
+        try:
+            event, notes = fit_event(load_event(line.decode()))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            event, notes = None, []
+        if event is None:
+            reader.reject(JOURNAL_NAME, "bad_event", number, line)
+            continue
+        for note in notes:
+            reader.reject(JOURNAL_NAME, "bad_field", number, note)
+        yield event

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.contract.spool_format import MANIFEST_NAME
 from compileboard.collectors.spool.reader import is_file
 
-NAME = "run.json"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LARGEST_INTEGER = 2**63 - 1
 
@@ -46,9 +46,9 @@ class Manifest(RunConfig):
 
     def write(self, folder: Path) -> None:
         """Write the manifest so that a reader sees the old one or the new one, never half."""
-        temporary = folder / f".{NAME}.{os.getpid()}"
+        temporary = folder / f".{MANIFEST_NAME}.{os.getpid()}"
         temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        os.replace(temporary, folder / NAME)
+        os.replace(temporary, folder / MANIFEST_NAME)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -56,19 +56,19 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises: ValueError if there is none, it is damaged, or it does not say which run it is and where to.
     """
-    if not is_file(folder / NAME):
-        raise ValueError(f"{folder / NAME} does not describe a run: it is no plain file")
+    if not is_file(folder / MANIFEST_NAME):
+        raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: it is no plain file")
     try:
-        body = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        body = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{folder / NAME} does not describe a run: {error}") from None
+        raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: {error}") from None
     if not isinstance(body, dict):
-        raise ValueError(f"{folder / NAME} does not describe a run: expected an object, got {str(body)[:80]}")
+        raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: expected an object, got {str(body)[:80]}")
     values = {name: value for name, value in body.items() if name in CHECKS and CHECKS[name](value)}
     for name in ("run_id", "database"):
         if not values.get(name):
             got = repr(body.get(name))[:80]
-            raise ValueError(f"{folder / NAME} does not describe a run: its {name} is {got}")
+            raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: its {name} is {got}")
     odd = [["bad_fact", f"{name}: {value!r}"[:200]] for name, value in body.items() if name not in values]
     values["troubles"] = [*values.get("troubles", []), *odd]
     known = dict.fromkeys(("name", "recorder_process_id"), values["run_id"])
@@ -77,7 +77,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _change_us(folder: Path) -> int:
-    return (folder / NAME).stat().st_mtime_ns // 1000
+    return (folder / MANIFEST_NAME).stat().st_mtime_ns // 1000
 
 
 def _is_text(value: Any) -> bool:

@@ -5,23 +5,19 @@ Whatever a file holds, its good lines are read; a bad one is a counted reject wi
 
 from __future__ import annotations
 
-import copy
-import fcntl
 import json
-import os
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.contract.spool_format import CONTEXT_KEYS, LOSSES_SUFFIX, RECORDS_SUFFIX
 from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.decode.values import clean_text
 
-SUFFIX = ".jsonl"
-LOSSES_SUFFIX = ".losses"
 BATCH_BYTES = 4 << 20
 LARGEST_LINE_BYTES = 64 << 20
 LARGEST_INTEGER = 2**63 - 1
@@ -42,8 +38,8 @@ class BadLine(ValueError):
 
 
 @dataclass
-class _FilePosition:
-    """Remember how far a file was read."""
+class FilePosition:
+    """How far a file of a spool is read: behind the line that was yielded last."""
 
     offset: int = 0
     line: int = 0
@@ -52,9 +48,9 @@ class _FilePosition:
 
 @dataclass(frozen=True)
 class SpoolMark:
-    """Remember how far a spool was read, and what was rejected until then."""
+    """How far a spool is read, and what was rejected until then."""
 
-    places: dict[str, _FilePosition]
+    positions: dict[str, FilePosition]
     rejects: dict[str, Rejects]
 
 
@@ -65,38 +61,42 @@ class SpoolReader:
     folder: Path
     keep_examples: bool = True  # a line may hold source code
     rejects: dict[str, Rejects] = field(default_factory=dict)  # by file name
-    _places: dict[str, _FilePosition] = field(default_factory=dict)
+    positions: dict[str, FilePosition] = field(default_factory=dict)  # by file name
 
     def read(self) -> Iterator[Captured]:
-        """Yield what has been written since the last call."""
-        for path in _files(self.folder, SUFFIX):
-            yield from self._read_file(path)
+        """Yield the records that have been written since the last call."""
+        for path in list_files(self.folder, RECORDS_SUFFIX):
+            process_id = process_of(path.name)
+            for number, line in self.read_lines(path):
+                if line and (captured := self._parse(path.name, process_id, number, line)) is not None:
+                    yield captured
 
     def mark(self) -> SpoolMark:
-        """Remember this place, to come back to if what was read could not be kept."""
-        return copy.deepcopy(SpoolMark(self._places, self.rejects))
+        """Remember this position, to come back to if what follows cannot be stored."""
+        positions = {name: replace(position) for name, position in self.positions.items()}
+        return SpoolMark(positions, {name: rejects.copy() for name, rejects in self.rejects.items()})
 
     def rewind(self, mark: SpoolMark) -> None:
-        """Read again from a remembered place."""
-        mark = copy.deepcopy(mark)
-        self._places, self.rejects = mark.places, mark.rejects
+        """Read again from a remembered position."""
+        self.positions = {name: replace(position) for name, position in mark.positions.items()}
+        self.rejects = {name: rejects.copy() for name, rejects in mark.rejects.items()}
 
     def reject(self, file_name: str, kind: str, line: int | None = None, example: bytes | str | None = None) -> None:
         """Count something that could not be recorded."""
         rejects = self.rejects.setdefault(clean_text(file_name), Rejects())
         rejects.add(kind, line, example if self.keep_examples else None)
 
-    def _read_file(self, path: Path) -> Iterator[Captured]:
-        place = self._places.setdefault(path.name, _FilePosition())
+    def read_lines(self, path: Path) -> Iterator[tuple[int, bytes]]:
+        """Yield a file's new whole lines with their numbers; one that is too long is a reject."""
+        position = self.positions.setdefault(path.name, FilePosition())
         try:
-            if path.stat().st_size <= place.offset:
+            if not is_file(path) or path.stat().st_size <= position.offset:
                 return
             file = path.open("rb")
         except FileNotFoundError:  # deleted since it was listed
             return
-        process_id = process_of(path.name)
         with file:
-            file.seek(place.offset)
+            file.seek(position.offset)
             while block := file.read(BATCH_BYTES):
                 while b"\n" not in block and len(block) <= LARGEST_LINE_BYTES and (more := file.read(BATCH_BYTES)):
                     block += more
@@ -104,18 +104,18 @@ class SpoolReader:
                 if not end and len(block) <= LARGEST_LINE_BYTES:
                     break  # its rest is still to come
                 if not end:
-                    place.passing_over, end = True, len(block)
-                    place.offset += end
+                    position.passing_over = True
+                    position.offset += len(block)
                     continue
                 for line in block[: end - 1].split(b"\n"):
-                    place.line += 1
-                    if place.passing_over:
-                        place.passing_over = False
-                        self.reject(path.name, "too_large", place.line)
-                    elif line and (captured := self._parse(path.name, process_id, place.line, line)) is not None:
-                        yield captured
-                place.offset += end
-                file.seek(place.offset)
+                    position.line += 1
+                    position.offset += len(line) + 1
+                    if position.passing_over:
+                        position.passing_over = False
+                        self.reject(path.name, "too_large", position.line)
+                    else:
+                        yield position.line, line
+                file.seek(position.offset)
 
     def _parse(self, file_name: str, process_id: str, number: int, line: bytes) -> Captured | None:
         try:
@@ -134,22 +134,22 @@ class SpoolReader:
         A process says so itself in its snapshots as long as it can write; this is what it could not say.
         """
         lost: dict[str, Counter[str]] = {}
-        for path in _files(self.folder, LOSSES_SUFFIX):
+        for path in list_files(self.folder, LOSSES_SUFFIX):
             lost.setdefault(process_of(path.name), Counter()).update(_reported_losses(path))
         for file_name, rejects in self.rejects.items():
-            if file_name.endswith(SUFFIX):
+            if file_name.endswith(RECORDS_SUFFIX):
                 lost.setdefault(process_of(file_name), Counter())[UNREADABLE] += rejects.total - rejects.count(KEPT)
-        for path in _files(self.folder, SUFFIX):
+        for path in list_files(self.folder, RECORDS_SUFFIX):
             size, counts = path.stat().st_size, lost.setdefault(process_of(path.name), Counter())
-            place = self._places.get(path.name, _FilePosition())
+            position = self.positions.get(path.name, FilePosition())
             if size == 0 and not _has_room(self.folder, path):
                 counts[EMPTY] += 1
-            elif size > place.offset or place.passing_over:
+            elif size > position.offset or position.passing_over:
                 counts[TORN] += 1
         return {process_id: dict(counts) for process_id, counts in lost.items() if counts}
 
 
-def _files(folder: Path, suffix: str) -> list[Path]:
+def list_files(folder: Path, suffix: str) -> list[Path]:
     """List a spool's files; what is called like one and is a folder or a pipe was never written by a process."""
     return [path for path in sorted(folder.glob(f"*{suffix}")) if is_file(path)]
 
@@ -206,8 +206,8 @@ def _captured(process_id: str, record: Any) -> Captured:
     if not isinstance(name, str) or not name or not (extra is None or _is_dict(extra)):
         raise BadLine("bad_envelope")
     if context is None:
-        context = [None] * 5
-    elif type(context) is not list or len(context) != 5 or not all(it is None or _is_place(it) for it in context):
+        context = [None] * len(CONTEXT_KEYS)
+    elif type(context) is not list or len(context) != len(CONTEXT_KEYS) or not all(map(_is_context, context)):
         raise BadLine("bad_envelope")
     return Captured(
         process_id=process_id,
@@ -216,31 +216,10 @@ def _captured(process_id: str, record: Any) -> Captured:
         name=name,
         metadata=record.get("m"),
         payload=record.get("p"),
-        compiled_autograd_id=context[0],
-        frame_id=context[1],
-        frame_compile_id=context[2],
-        attempt=context[3],
-        rank=context[4],
         extra=extra or {},
+        **dict(zip(CONTEXT_KEYS, context, strict=True)),
     )
 
 
-def _is_place(value: Any) -> bool:
-    return type(value) is int and abs(value) <= LARGEST_INTEGER
-
-
-def writers_alive(folder: Path) -> int:
-    """Count the processes that still hold their spool file, by the lock that dies with them."""
-    alive = 0
-    for path in _files(folder, SUFFIX):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            alive += 1
-        finally:
-            os.close(descriptor)
-    return alive
+def _is_context(value: Any) -> bool:
+    return value is None or (type(value) is int and abs(value) <= LARGEST_INTEGER)

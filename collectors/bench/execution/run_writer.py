@@ -18,7 +18,7 @@ from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.live import TRACE_NAME, Recording, child_environment
 from compileboard.collectors.runs.opening import describe_run, make_spool, spool_folder
-from compileboard.collectors.spool.own_events import append_event
+from compileboard.collectors.spool.journal import append_event
 from compileboard.collectors.terminal.progress_line import count_text
 
 COUNT_RECOMPILES = """

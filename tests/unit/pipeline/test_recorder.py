@@ -11,8 +11,8 @@ import pytest
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.observe.spool_writer import Spool
 from compileboard.collectors.pipeline.recorder import Recorder
+from compileboard.collectors.spool.journal import append_event
 from compileboard.collectors.spool.manifest import Manifest
-from compileboard.collectors.spool.own_events import append_event
 from compileboard.collectors.store.errors import StoreError
 
 

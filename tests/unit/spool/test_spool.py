@@ -13,8 +13,9 @@ import pytest
 
 from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.observe.spool_writer import Spool
+from compileboard.collectors.spool.lock import writers_alive
 from compileboard.collectors.spool.manifest import Manifest, read_manifest
-from compileboard.collectors.spool.reader import EMPTY, TORN, UNREADABLE, SpoolReader, writers_alive
+from compileboard.collectors.spool.reader import EMPTY, TORN, UNREADABLE, SpoolReader
 
 
 @pytest.fixture

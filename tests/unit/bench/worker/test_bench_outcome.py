@@ -13,7 +13,8 @@ from compileboard.collectors.bench.execution.runner import BenchReport, finish
 from compileboard.collectors.bench.worker.child import failure
 from compileboard.collectors.bench.worker.outcome import load_outcome
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.spool.own_events import OwnEvents, append_event
+from compileboard.collectors.spool.journal import append_event, read_journal
+from compileboard.collectors.spool.reader import SpoolReader
 
 ODD = "caf\udce9"  # a byte that is no character, as a file's name or a library's message has it
 
@@ -28,7 +29,7 @@ def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(tm
     first = BenchMeasured("b", 2, 1, "local", ODD, "performance", message=ODD, facts={ODD: [ODD]})
     for event in (first, replace(first, sequence=3, model="next")):
         append_event(tmp_path, event)
-    odd, after = OwnEvents(tmp_path).read()
+    odd, after = read_journal(SpoolReader(tmp_path))
     assert isinstance(odd, BenchMeasured) and isinstance(after, BenchMeasured)
     assert (odd.model, odd.message, odd.facts) == (r"caf\xe9", r"caf\xe9", {r"caf\xe9": [r"caf\xe9"]})
     assert after.model == "next"
@@ -39,8 +40,9 @@ def test_a_result_that_was_said_with_an_odd_value_loses_that_value_only(tmp_path
     odd = replace(event, batch_size=[1], values={"speedup": 2.0, "ms": "x"}, dynamic=None)  # type: ignore[arg-type]
     for one in (odd, replace(event, sequence=2**64), replace(event, suite=None)):  # type: ignore[arg-type]
         append_event(tmp_path, one)
-    rejects: list[tuple[str, int]] = []
-    assert list(OwnEvents(tmp_path).read(lambda _name, kind, line, _what: rejects.append((kind, line)))) == [event]
+    reader, rejects = SpoolReader(tmp_path), []
+    reader.reject = lambda _name, kind, line, _what: rejects.append((kind, line))  # type: ignore[method-assign]
+    assert list(read_journal(reader)) == [event]
     assert rejects == [("bad_field", 1)] * 3 + [("bad_event", 2), ("bad_event", 3)]
 
 
@@ -52,7 +54,7 @@ def test_half_a_line_is_taken_back_when_the_disk_is_full(tmp_path: Path, monkeyp
         with pytest.raises(OSError, match="No space left"):
             append_event(tmp_path, event)
     append_event(tmp_path, event)
-    assert list(OwnEvents(tmp_path).read()) == [event, event]
+    assert list(read_journal(SpoolReader(tmp_path))) == [event, event]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,21 @@
+"""The format of a spool, for its writer in the observed process and for its readers: a folder of files of records.
+
+    PROCESS.jsonl    a process's records, a line each; PROCESS.2.jsonl where its first file was taken from it
+    PROCESS.losses   what it could not write, counted by reason: a JSON object in room reserved at its start
+    run.json         which run it is and which database it is for: the manifest
+    said.events      the journal: events that a command of ours adds, a line each
+    recorder.lock    held by the one process that records the spool
+
+A record is {"s": sequence, "t": microseconds, "n": name, "m": metadata, "p": payload, "c": context, "x": extra};
+"p", "c" and "x" are left out where there is nothing. A process holds a shared lock on its file until it is gone.
+"""
+
+from __future__ import annotations
+
+RECORDS_SUFFIX = ".jsonl"
+LOSSES_SUFFIX = ".losses"
+LOSSES_BYTES = 4096  # eight reasons of 200 characters, escaped
+MANIFEST_NAME = "run.json"
+JOURNAL_NAME = "said.events"
+LOCK_NAME = "recorder.lock"
+CONTEXT_KEYS = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")

@@ -1,0 +1,46 @@
+"""The locks of a spool: one process records it, and each that writes holds its own file until it is gone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from compileboard.collectors.contract.spool_format import LOCK_NAME, RECORDS_SUFFIX
+from compileboard.collectors.spool.reader import list_files
+
+
+class SpoolLock:
+    """The right to record a spool; it goes with the process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self) -> bool:
+        """Take the lock; False if another recorder has it."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give the lock back."""
+        os.close(self._descriptor)
+
+
+def writers_alive(folder: Path) -> int:
+    """Count the processes that still hold their spool file, by the lock that dies with them."""
+    alive = 0
+    for path in list_files(folder, RECORDS_SUFFIX):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            alive += 1
+        finally:
+            os.close(descriptor)
+    return alive
