@@ -7,8 +7,8 @@ from statistics import fmean
 
 from compileboard.collectors.bench.report.progress import REASONS, plain
 from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import COMPARED, SideValues, judge_sides
-from compileboard.collectors.store.ingest.results import REALS
 from compileboard.collectors.store.rollups.summaries import geomean
 from compileboard.collectors.terminal.progress_line import count_text
 
@@ -81,7 +81,7 @@ def _against_baseline(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]
 
 def read_side(result: BenchMeasured) -> SideValues:
     """Return a result's numbers by the names that are compared; upstream names some otherwise."""
-    values = {REALS.get(name, name): value for name, value in result.values.items()}
+    values = {STORE_NAMES.get(name, name): value for name, value in result.values.items()}
     interval = (values[LOW], values[HIGH]) if LOW in values and HIGH in values else None
     return SideValues(values, interval, result.repeats)
 
