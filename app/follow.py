@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import select
 import sqlite3
@@ -11,11 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any
 
 from compileboard.app.alerts.rules import RulesError
 from compileboard.app.incidents.pending import find_pending_runs
-from compileboard.app.settings import Settings, load_settings
+from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.trash import prune_trash
 from compileboard.collectors.store.errors import StoreError, explain
@@ -24,26 +22,6 @@ from compileboard.start import own_command
 LOOK_EVERY_S = 5.0
 ALERT_EVERY_S = 60.0
 PRUNE_EVERY_S = 3600.0
-EPILOG = """\
-`serve` starts this by itself (--follow no leaves it out). Where nothing serves, run it beside the collectors, or
-from cron: `compileboard findings update` and `compileboard alerts send`.
-Exit codes: 0 stopped, 2 the database cannot be used.
-"""
-
-
-def add_parser(commands: Any) -> None:
-    """Describe `follow` to the command line."""
-    parser = commands.add_parser(
-        "follow",
-        help="look for findings whenever runs come in, and send alerts",
-        description="Look for findings whenever runs come in, and send what alerts are due, until interrupted.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
-    parser.add_argument("--alerts", metavar="FILE", help="The file of alert rules. Default: none, nothing is sent.")
-    parser.add_argument("--while-stdin", action="store_true", help="Stop when stdin is closed, as `serve` does it.")
-    parser.set_defaults(function=_run)
 
 
 def start_follower(settings: Settings, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -106,22 +84,13 @@ def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:
         sys.stderr.write(f"compileboard: alerts: {problem}\n")
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    settings = load_settings(os.environ, {"db": arguments.db, "alerts": arguments.alerts})
-    try:
-        open_reader(settings.db).close()  # a database that cannot be used is said at once
-    except StoreError as error:
-        sys.stderr.write(f"compileboard: {error}\n")
-        return 2
-    return follow(settings.db, settings.alerts, os.environ, _wait_for_stdin if arguments.while_stdin else _sleep)
-
-
-def _sleep(seconds: float) -> bool:
+def sleep(seconds: float) -> bool:
+    """Wait; nobody ends this one."""
     time.sleep(seconds)
     return False
 
 
-def _wait_for_stdin(seconds: float) -> bool:
+def wait_for_stdin(seconds: float) -> bool:
     """Wait, and say whether whoever started this is gone."""
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
     return bool(ready) and not os.read(sys.stdin.fileno(), 1024)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
-import os
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import wraps
 from typing import Any
+
+import click
 
 from compileboard.app.checks.baseline_update import list_changes, merge, shorten
 from compileboard.app.checks.formats import one_line, write_outputs
@@ -18,14 +18,14 @@ from compileboard.app.checks.rules.model import Side
 from compileboard.app.checks.sides import dump_baseline, load_baseline, load_run
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.checks.targets import find_run
+from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.baselines import Baseline, get_baseline, list_baselines
-from compileboard.app.reports.output import write_file
-from compileboard.app.settings import load_settings
+from compileboard.app.reports.output import fail, write_file
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
 from compileboard.collectors.store.dashboard.baselines import delete_baseline, replace_baseline, save_baseline
-from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.command_line import Group
 
 EPILOG = """\
 examples:
@@ -43,89 +43,78 @@ COLUMNS = ("name", "accuracy", "graph_breaks", "calls_captured", "fallbacks_to_e
 
 
 class BaselineRefused(Exception):
-    """Say why nothing was done."""
+    """Nothing was done, and why."""
 
 
-def add_parser(commands: Any) -> None:
-    """Describe `baseline` to the command line."""
-    parser = commands.add_parser(
-        "baseline",
-        help="keep a run's results to compare with",
-        description="Keep a run's results, distinct graph breaks and causes of recompiles under a name.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="What to do with it.")
-    for name, function, said in (
-        ("save", save, "Keep a run under a new name."),
-        ("update", update, "Put a run's results in place of those kept, and say what changed."),
-        ("show", show, "Show what a baseline keeps."),
-        ("list", list_all, "List the baselines."),
-        ("delete", delete, "Delete a baseline for good."),
-        ("export", export, "Write upstream's CSV of expected accuracies and counters."),
-    ):
-        action = actions.add_parser(name, help=said, description=said)
-        action.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
-        if name != "list":
-            action.add_argument("name", metavar="NAME", help="The baseline's name.")
-        if name in ("save", "update"):
-            action.add_argument("--run", metavar="ID", required=True, help="A run's id or its beginning, or latest.")
-            action.add_argument("--note", metavar="TEXT", help="Why it is the baseline.")
-        if name == "update":
-            action.add_argument(
-                "--model", action="append", default=[], metavar="NAME", help="This model alone; repeatable."
-            )
-        if name == "export":
-            action.add_argument("--output", metavar="FILE", default="-", help="Where to write it; - is stdout.")
-        action.set_defaults(function=_run, work=function)
+@click.group(cls=Group, epilog=EPILOG)
+def baseline() -> None:
+    """Keep a run's results, distinct graph breaks and causes of recompiles under a name."""
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    path = load_settings(os.environ, {"db": arguments.db}).db
-    try:
-        with closing(open_reader(path)) as reader:
-            work: Callable[[sqlite3.Connection, str, argparse.Namespace], Iterator[str]] = arguments.work
-            write_outputs((), list(work(reader, path, arguments)))
-    except BaselineRefused as error:
-        return _fail(str(error), 1)
-    except (CannotCompare, StoreError) as error:
-        return _fail(str(error), 2)
-    except sqlite3.Error as error:
-        return _fail(str(explain(error, path)), 2)
-    except OSError as error:
-        return _fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}", 2)
-    return 0
+def action(function: Callable[..., Iterator[str]]) -> click.Command:
+    """Make a command of a generator of lines, which is given a reader, the database and its own options."""
+
+    @wraps(function)
+    def run(db: str, **options: Any) -> int:
+        try:
+            with closing(open_reader(db)) as reader:
+                write_outputs((), list(function(reader, db, **options)))
+        except BaselineRefused as error:
+            return fail(str(error))
+        except CannotCompare as error:
+            return fail(str(error), 2)
+        except OSError as error:
+            return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}", 2)
+        return 0
+
+    return baseline.command(function.__name__.removesuffix("_all"))(db_option(run))
 
 
-def save(reader: sqlite3.Connection, path: str, arguments: argparse.Namespace) -> Iterator[str]:
+name_argument = click.argument("name", metavar="NAME", help="The baseline's name.")
+run_option = click.option("--run", metavar="ID", required=True, help="A run's id or its beginning, or latest.")
+note_option = click.option("--note", metavar="TEXT", help="Why it is the baseline.")
+
+
+@action
+@name_argument
+@run_option
+@note_option
+def save(reader: sqlite3.Connection, path: str, name: str, run: str, note: str | None) -> Iterator[str]:
     """Keep a run under a new name."""
-    side, run_id = _load(reader, arguments.run)
+    side, run_id = _load(reader, run)
     try:
         with closing(open_writer(path)) as writer:
-            is_new = save_baseline(writer, arguments.name, dump_baseline(side), run_id=run_id, note=arguments.note)
+            is_new = save_baseline(writer, name, dump_baseline(side), run_id=run_id, note=note)
             if is_new:
-                record_action(writer, "baseline.save", arguments.name, command_origin())
+                record_action(writer, "baseline.save", name, command_origin())
             checkpoint(writer)
     except ValueError as error:
         raise BaselineRefused(str(error)) from None
     if not is_new:
         raise BaselineRefused(
-            f"there is a baseline {arguments.name!r} already; `baseline update {arguments.name} --run {arguments.run}` "
+            f"there is a baseline {name!r} already; `baseline update {name} --run {run}` "
             "replaces it, or choose another name"
         )
-    yield f"baseline {arguments.name}: {_count(side)} of run {run_id}"
+    yield f"baseline {name}: {_count(side)} of run {run_id}"
 
 
-def update(reader: sqlite3.Connection, path: str, arguments: argparse.Namespace) -> Iterator[str]:
-    """Replace what is kept, all of it or some models, and say what changed."""
-    kept = _get(reader, arguments.name)
-    side, run_id = _load(reader, arguments.run)
+@action
+@name_argument
+@run_option
+@note_option
+@click.option("--model", "models", multiple=True, metavar="NAME", help="This model alone; repeatable.")
+def update(
+    reader: sqlite3.Connection, path: str, name: str, run: str, note: str | None, models: tuple[str, ...]
+) -> Iterator[str]:
+    """Put a run's results in place of those kept, and say what changed."""
+    kept = _get(reader, name)
+    side, run_id = _load(reader, run)
     before = load_baseline(kept.body, f"baseline {kept.name}")
-    after = merge(before, side, arguments.model)
+    after = merge(before, side, list(models))
     changes = list_changes(before, after)
     try:
         with closing(open_writer(path)) as writer:
-            replace_baseline(writer, kept.name, dump_baseline(after), run_id=run_id, note=arguments.note)
+            replace_baseline(writer, kept.name, dump_baseline(after), run_id=run_id, note=note)
             record_action(writer, "baseline.update", kept.name, command_origin())
             checkpoint(writer)
     except ValueError as error:
@@ -135,9 +124,11 @@ def update(reader: sqlite3.Connection, path: str, arguments: argparse.Namespace)
     yield f"baseline {kept.name}: {len(changes) or 'nothing'} changed, {_count(after)}"
 
 
-def show(reader: sqlite3.Connection, _path: str, arguments: argparse.Namespace) -> Iterator[str]:
+@action
+@name_argument
+def show(reader: sqlite3.Connection, _path: str, name: str) -> Iterator[str]:
     """Show what a baseline keeps."""
-    kept = _get(reader, arguments.name)
+    kept = _get(reader, name)
     side = load_baseline(kept.body, kept.name)
     yield f"baseline {kept.name}: {_count(side)} of run {kept.run_id}, changed {format_time(kept.changed_us)}"
     if kept.note:
@@ -152,7 +143,8 @@ def show(reader: sqlite3.Connection, _path: str, arguments: argparse.Namespace) 
             yield f"  {what} in {one_line(it.model or 'the run')}: {one_line(it.reason)} ({it.count})"
 
 
-def list_all(reader: sqlite3.Connection, _path: str, _arguments: argparse.Namespace) -> Iterator[str]:
+@action
+def list_all(reader: sqlite3.Connection, _path: str) -> Iterator[str]:
     """List the baselines."""
     found = list_baselines(reader).rows
     for it in found:
@@ -163,19 +155,24 @@ def list_all(reader: sqlite3.Connection, _path: str, _arguments: argparse.Namesp
         yield "no baseline yet; compileboard baseline save NAME --run ID"
 
 
-def delete(_reader: sqlite3.Connection, path: str, arguments: argparse.Namespace) -> Iterator[str]:
-    """Delete a baseline."""
+@action
+@name_argument
+def delete(_reader: sqlite3.Connection, path: str, name: str) -> Iterator[str]:
+    """Delete a baseline for good."""
     with closing(open_writer(path)) as writer:
-        if not delete_baseline(writer, arguments.name):
-            raise BaselineRefused(f"there is no baseline {arguments.name!r}; `baseline list` lists them")
-        record_action(writer, "baseline.delete", arguments.name, command_origin())
+        if not delete_baseline(writer, name):
+            raise BaselineRefused(f"there is no baseline {name!r}; `baseline list` lists them")
+        record_action(writer, "baseline.delete", name, command_origin())
         checkpoint(writer)
-    yield f"baseline {arguments.name}: deleted"
+    yield f"baseline {name}: deleted"
 
 
-def export(reader: sqlite3.Connection, _path: str, arguments: argparse.Namespace) -> Iterator[str]:
-    """Write upstream's expected CSV, three blank lines between its rows."""
-    side = load_baseline(_get(reader, arguments.name).body, arguments.name)
+@action
+@name_argument
+@click.option("--output", metavar="FILE", default="-", help="Where to write it; - is stdout.")
+def export(reader: sqlite3.Connection, _path: str, name: str, output: str) -> Iterator[str]:
+    """Write upstream's CSV of expected accuracies and counters."""
+    side = load_baseline(_get(reader, name).body, name)
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     columns = [it for it in COLUMNS if it in ("name", "accuracy", "graph_breaks") or side.has(it)]
@@ -183,11 +180,11 @@ def export(reader: sqlite3.Connection, _path: str, arguments: argparse.Namespace
     for row in side.rows:
         if "accuracy" in row.cells:
             writer.writerows([[], [], []])
-            writer.writerow([row.name, *(row.cells.get(name, "") for name in columns[1:])])
-    if arguments.output == "-":
+            writer.writerow([row.name, *(row.cells.get(column, "") for column in columns[1:])])
+    if output == "-":
         yield out.getvalue().rstrip("\n")
     else:
-        write_file(arguments.output, [out.getvalue().encode()])
+        write_file(output, [out.getvalue().encode()])
 
 
 def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
@@ -211,8 +208,3 @@ def _count(side: Side) -> str:
         f"{format_plural(len(side.rows), 'result')}, {format_plural(len(side.breaks or ()), 'distinct graph break')}, "
         f"{format_plural(len(side.causes or ()), 'cause')} of recompiles"
     )
-
-
-def _fail(message: str, code: int) -> int:
-    sys.stderr.write(f"compileboard: {message}\n")
-    return code

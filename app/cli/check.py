@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
 import math
 import os
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
+
+import click
 
 from compileboard.app.checks.decision import NOT_COMPARED, Report, compare
 from compileboard.app.checks.formats import (
@@ -25,12 +27,13 @@ from compileboard.app.checks.formats import (
 )
 from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
 from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions, Side
-from compileboard.app.checks.sides import choose_both, load_run, name_field
+from compileboard.app.checks.sides import choose_both, load_run
 from compileboard.app.checks.tables import CannotCompare, list_flaky, read_table
 from compileboard.app.checks.targets import find_baseline, find_run, is_file
-from compileboard.app.settings import load_settings
+from compileboard.app.cli.common import db_option
+from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.command_line import Choice, Command, Option, Value
 
 EPILOG = """\
 what to compare with (--baseline):
@@ -54,56 +57,9 @@ FIELDS = ("suite", "mode", "dtype", "device", "backend")
 NUMBERS = ("batch_size", "world_size")
 
 
-def add_parser(commands: Any) -> None:
-    """Describe `check` to the command line."""
-    parser = commands.add_parser(
-        "check",
-        help="compare a run with a baseline, for CI",
-        description="Compare a run with a baseline under named rules, and fail where it got worse.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
-    parser.add_argument("--run", metavar="ID", default="latest", help="A run, latest, or a CSV. Default: latest.")
-    parser.add_argument("--baseline", metavar="WHAT", help="What to compare with; see below.")
-    parser.add_argument(
-        "--rule",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help=f"A rule; give it again for more. Default: {DEFAULT}.",
-    )
-    parser.add_argument("--list-rules", action="store_true", help="List the rules with their verdicts, and end.")
-    _add_choices(parser)
-    _add_numbers(parser)
-    outputs = parser.add_argument_group("outputs (- is stdout)")
-    outputs.add_argument("--markdown", metavar="FILE", help="Write Markdown, for a CI job's summary.")
-    outputs.add_argument("--junit", metavar="FILE", help="Write JUnit XML: a testsuite a rule, a testcase a model.")
-    outputs.add_argument("--json", metavar="FILE", help="Write JSON, as GET /api/v1/check gives it.")
-    outputs.add_argument("--propose", metavar="FILE", help="Write pr-time's new expected results.")
-    outputs.add_argument(
-        "--github-summary", action="store_true", help="Append the Markdown to the file that $GITHUB_STEP_SUMMARY names."
-    )
-    outputs.add_argument("--all", action="store_true", help="Print the verdicts that pass as well.")
-    parser.set_defaults(function=check)
-
-
-def _add_choices(parser: argparse.ArgumentParser) -> None:
-    choices = parser.add_argument_group("which results")
-    for name in FIELDS:
-        choices.add_argument(f"--{name}", metavar="WORD", help=f"Only results of this {name}.")
-    shapes = choices.add_mutually_exclusive_group()
-    shapes.add_argument("--dynamic", action="store_const", const=True, help="Only results of dynamic shapes.")
-    shapes.add_argument("--static", dest="dynamic", action="store_const", const=False, help="Only of static shapes.")
-    for name in NUMBERS:
-        flag = f"--{name.replace('_', '-')}"
-        choices.add_argument(flag, type=_read_whole, metavar="N", help=f"Only results of this {name_field(name)}.")
-    choices.add_argument("--model", action="append", default=[], metavar="NAME", help="Only this model; repeatable.")
-
-
 def _read_whole(text: str) -> int:
     if not text.isdecimal() or not text.isascii():
-        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no whole number")
+        raise ValueError(f"{text[:80]!r} is no whole number")
     return int(text)
 
 
@@ -113,57 +69,78 @@ def _read_positive(text: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no finite number above 0")
+        raise ValueError(f"{text[:80]!r} is no finite number above 0")
     return value
 
 
-def _add_numbers(parser: argparse.ArgumentParser) -> None:
-    rules = parser.add_argument_group("what the rules are told")
-    rules.add_argument("--flaky", action="append", default=[], metavar="MODEL", help="A flaky model; repeatable.")
-    rules.add_argument("--no-known-flaky", action="store_true", help="Forget the harness's own list of flaky models.")
-    rules.add_argument("--threshold", type=_read_positive, metavar="X", help="performance: the metric's target.")
-    rules.add_argument(
-        "--threshold-scale", type=_read_positive, default=1.0, metavar="X", help="performance: relaxes it."
-    )
-    rules.add_argument("--metric", choices=("speedup", "abs_latency"), default="speedup", help="performance: of what.")
-    rules.add_argument("--fail-on-improvement", action="store_true", help="performance: fail above the target too.")
-    rules.add_argument(
-        "--noise-margin",
-        type=_read_positive,
-        default=RuleOptions.noise_margin,
-        metavar="X",
-        help="pr-time, where none is expected.",
-    )
-    rules.add_argument(
-        "--tolerance",
-        type=_read_positive,
-        default=RuleOptions.tolerance,
-        metavar="X",
-        help="speedup: a smaller change is none.",
-    )
-    rules.add_argument("--allow-improvement", action="store_true", help="What got better does not fail.")
-    rules.add_argument(
-        "--allow-environment-change", action="store_true", help="Compare speeds across another GPU or torch, and warn."
-    )
+which = partial(click.option, cls=Option, group="which results")
+told = partial(click.option, cls=Option, group="what the rules are told")
+output = partial(click.option, cls=Option, group="outputs (- is stdout)")
 
 
-def check(arguments: argparse.Namespace) -> int:
-    """Compare and write; return the exit code."""
+@click.command(cls=Command, epilog=EPILOG)
+@db_option
+@click.option("--run", default="latest", metavar="ID", help="A run, latest, or a CSV. Default: latest.")
+@click.option("--baseline", metavar="WHAT", help="What to compare with; see below.")
+@click.option(
+    "--rule", "rules", multiple=True, metavar="NAME", help=f"A rule; give it again for more. Default: {DEFAULT}."
+)
+@click.option("--list-rules", is_flag=True, help="List the rules with their verdicts, and end.")
+@which("--suite", metavar="WORD", help="Only results of this suite.")
+@which("--mode", metavar="WORD", help="Only results of this mode.")
+@which("--dtype", metavar="WORD", help="Only results of this dtype.")
+@which("--device", metavar="WORD", help="Only results of this device.")
+@which("--backend", metavar="WORD", help="Only results of this backend.")
+@which("--dynamic", flag_value=True, default=None, exclusive="shapes", help="Only results of dynamic shapes.")
+@which("--static", "dynamic", flag_value=False, default=None, exclusive="shapes", help="Only of static shapes.")
+@which("--batch-size", type=Value(_read_whole), metavar="N", help="Only results of this batch size.")
+@which("--world-size", type=Value(_read_whole), metavar="N", help="Only results of this world size.")
+@which("--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
+@told("--flaky", multiple=True, metavar="MODEL", help="A flaky model; repeatable.")
+@told("--no-known-flaky", is_flag=True, help="Forget the harness's own list of flaky models.")
+@told("--threshold", type=Value(_read_positive), metavar="X", help="performance: the metric's target.")
+@told("--threshold-scale", type=Value(_read_positive), default=1.0, metavar="X", help="performance: relaxes it.")
+@told("--metric", type=Choice(("speedup", "abs_latency")), default="speedup", help="performance: of what.")
+@told("--fail-on-improvement", is_flag=True, help="performance: fail above the target too.")
+@told(
+    "--noise-margin",
+    type=Value(_read_positive),
+    default=RuleOptions.noise_margin,
+    metavar="X",
+    help="pr-time, where none is expected.",
+)
+@told(
+    "--tolerance",
+    type=Value(_read_positive),
+    default=RuleOptions.tolerance,
+    metavar="X",
+    help="speedup: a smaller change is none.",
+)
+@told("--allow-improvement", is_flag=True, help="What got better does not fail.")
+@told("--allow-environment-change", is_flag=True, help="Compare speeds across another GPU or torch, and warn.")
+@output("--markdown", metavar="FILE", help="Write Markdown, for a CI job's summary.")
+@output("--junit", metavar="FILE", help="Write JUnit XML: a testsuite a rule, a testcase a model.")
+@output("--json", metavar="FILE", help="Write JSON, as GET /api/v1/check gives it.")
+@output("--propose", metavar="FILE", help="Write pr-time's new expected results.")
+@output("--github-summary", is_flag=True, help="Append the Markdown to the file that $GITHUB_STEP_SUMMARY names.")
+@output("--all", is_flag=True, help="Print the verdicts that pass as well.")
+def check(db: str, **given: Any) -> int:
+    """Compare a run with a baseline under named rules, and fail where it got worse."""
+    arguments = SimpleNamespace(**given)
     if arguments.list_rules:
         write_outputs((), describe_rules())
         return 0
-    path = load_settings(os.environ, {"db": arguments.db}).db
     try:
         check_targets(_list_targets(arguments))
-        actual, expected = _load(path, arguments)
+        actual, expected = _load(db, arguments)
         fields = (*FIELDS, "dynamic", *NUMBERS)
         wanted = {name: value for name in fields if (value := getattr(arguments, name)) is not None}
-        actual, expected, notes = choose_both(actual, expected, wanted, arguments.model)
+        actual, expected, notes = choose_both(actual, expected, wanted, arguments.models)
         options = _read_options(arguments)
         report = compare(
             actual,
             expected,
-            arguments.rule,
+            list(arguments.rules),
             options,
             allow_improvement=arguments.allow_improvement,
             allow_environment_change=arguments.allow_environment_change,
@@ -172,18 +149,14 @@ def check(arguments: argparse.Namespace) -> int:
         proposed = _propose(actual, expected, options) if arguments.propose else ""
         _write(report, arguments, proposed)
     except CannotCompare as error:
-        return _fail(f"{error}: {error.flags}" if error.flags else str(error))
-    except StoreError as error:
-        return _fail(str(error))
-    except sqlite3.Error as error:
-        return _fail(str(explain(error, path)))
+        return fail(f"{error}: {error.flags}" if error.flags else str(error), NOT_COMPARED)
     except OSError as error:
-        return _fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}")
+        return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}", NOT_COMPARED)
     return report.exit_code
 
 
-def _read_options(arguments: argparse.Namespace) -> RuleOptions:
-    if arguments.threshold is not None and "performance" not in arguments.rule:
+def _read_options(arguments: SimpleNamespace) -> RuleOptions:
+    if arguments.threshold is not None and "performance" not in arguments.rules:
         raise CannotCompare("--threshold is what --rule performance compares with; add that rule, or leave it out")
     known = frozenset() if arguments.no_known_flaky else list_flaky()
     return RuleOptions(
@@ -197,7 +170,7 @@ def _read_options(arguments: argparse.Namespace) -> RuleOptions:
     )
 
 
-def _load(path: str, arguments: argparse.Namespace) -> tuple[Side, Side | None]:
+def _load(path: str, arguments: SimpleNamespace) -> tuple[Side, Side | None]:
     """Load both sides; the database is opened where one of them is in it."""
     with ExitStack() as stack:
         opened: list[sqlite3.Connection] = []
@@ -213,7 +186,7 @@ def _load(path: str, arguments: argparse.Namespace) -> tuple[Side, Side | None]:
         return actual, find_baseline(get_reader, named, run) if named else None
 
 
-def _list_targets(arguments: argparse.Namespace) -> dict[str, str | None]:
+def _list_targets(arguments: SimpleNamespace) -> dict[str, str | None]:
     summary = os.environ.get("GITHUB_STEP_SUMMARY") if arguments.github_summary else None
     if arguments.github_summary and not summary:
         raise CannotCompare("--github-summary: $GITHUB_STEP_SUMMARY names no file; it is set in GitHub Actions alone")
@@ -221,7 +194,7 @@ def _list_targets(arguments: argparse.Namespace) -> dict[str, str | None]:
     return named | {"--github-summary": summary}
 
 
-def _write(report: Report, arguments: argparse.Namespace, proposed: str) -> None:
+def _write(report: Report, arguments: SimpleNamespace, proposed: str) -> None:
     markdown = "\n".join(write_markdown(report)) + "\n"
     if arguments.github_summary:
         with open(os.environ["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as file:
@@ -253,8 +226,3 @@ def describe_rules() -> Iterator[str]:
         yield f"{rule.name}{' (default)' if rule.is_default else ''}: {rule.said} [{rule.source}]"
         words = [f"{word}{kinds.get(outcome, ' (fails)')}" for word, outcome in rule.words.items()]
         yield f"    {', '.join(words)}"
-
-
-def _fail(message: str) -> int:
-    sys.stderr.write(f"compileboard: {message}\n")
-    return NOT_COMPARED

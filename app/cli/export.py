@@ -1,16 +1,19 @@
-"""What `export --suite` adds: the period, what the suite was measured as, and the report."""
+"""`export`: a run's report, a comparison, a suite over a period, or the dashboard as a static site."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sqlite3
 import sys
 import time
 from contextlib import closing
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
+import click
+
+from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural
 from compileboard.app.queries.fleet.runs import find_run_ids, get_latest
 from compileboard.app.queries.fleet.sides import name_runs
@@ -22,61 +25,14 @@ from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
 from compileboard.app.reports.output import fail, write_output
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+from compileboard.command_line import Choice, Command, Option, Value
 
+DEFAULT_RUNS = 200
+DEFAULT_PAGES = 10_000
 SET_OPTIONS = ("mode", "dtype", "device", "hardware", "backend", "branch")
-_OPTIONS = ("since", "until", "last", *SET_OPTIONS, "dynamic", "world_size", "definition")
-
-
-def add_suite_options(parser: argparse.ArgumentParser) -> None:
-    """Describe what chooses a suite's period and what it was measured as."""
-    group = parser.add_argument_group("a suite over a period (--suite)")
-    group.add_argument("--since", metavar="WHEN", help="Where it begins: 2026-10-01 (UTC), or how long ago, as 30d.")
-    group.add_argument("--until", metavar="WHEN", help="Where it ends; a day is in it. Default: now.")
-    group.add_argument("--last", metavar="LENGTH", help="How long it is: 36h, 30d, 12w. Default: 30d.")
-    for name in SET_OPTIONS:
-        group.add_argument(f"--{name}", metavar="NAME", help=f"Only what has this {name}.")
-    group.add_argument("--dynamic", choices=("yes", "no"), help="Only dynamic shapes, or only static ones.")
-    group.add_argument("--world-size", type=int, metavar="N", help="Only runs of so many ranks.")
-    group.add_argument("--definition", choices=tuple(DEFINITIONS), help="How a suite is summed up. Default: hud.")
-
-
-def list_given(arguments: argparse.Namespace) -> list[str]:
-    """List the options of a suite's report that were given."""
-    return [f"--{name.replace('_', '-')}" for name in _OPTIONS if getattr(arguments, name) is not None]
-
-
-def read_wanted(arguments: argparse.Namespace) -> TrendFilter:
-    """Make a filter of what was given."""
-    return TrendFilter(
-        suite=arguments.suite,
-        **{name: getattr(arguments, name) for name in SET_OPTIONS},
-        dynamic=None if arguments.dynamic is None else arguments.dynamic == "yes",
-        world_size=arguments.world_size,
-    )
-
-
-def export_suite(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
-    """Write a suite over a period; return the exit code."""
-    # Imported here, as templates and charts are.
-    from compileboard.app.analysis.suite.period import read_period, read_suite_period
-    from compileboard.app.reports.suite import write_suite
-
-    now_us = time.time_ns() // 1000
-    period = read_period(arguments.since, arguments.until, arguments.last, now_us)
-    try:
-        found = read_suite_period(reader, read_wanted(arguments), period, arguments.definition)
-    except FilterError as error:
-        return fail(f"--{error}")
-    code = write_output(
-        arguments.output, write_suite(found, arguments.format, now_us, arguments.table or SUITE_TABLES[0])
-    )
-    for note in () if code else found.notes:
-        sys.stderr.write(f"compileboard: {note}\n")
-    return code
-
-
+_SUITE_OPTIONS = ("since", "until", "last", *SET_OPTIONS, "dynamic", "world_size", "definition")
+_SITE_OPTIONS = ("site", "runs", "pages", "db", "payloads", "no_source")  # every other option is a report's
 EPILOG = """\
 formats:
   html   one file to read and forward: opens offline, with charts, light and dark, printable
@@ -112,57 +68,87 @@ option.
 """
 
 
-def add_parser(commands: Any) -> tuple[argparse.ArgumentParser, Any]:
-    """Describe `export` to the command line; return its parser and the group of what it can write."""
-    parser = commands.add_parser(
-        "export",
-        help="write a run's report, a comparison or a suite over a period as HTML, JSON, CSV, Parquet or Markdown",
-        description="Write one run's report, what changed between two sides, or a suite over a period. The file "
-        "appears whole or not at all; one that is there is replaced.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--run", metavar="ID", help="A run's id or its beginning, or latest.")
-    what.add_argument("--compare", nargs=2, metavar=("BASE", "NEW"), help="Two sides: what changed from BASE to NEW.")
-    parser.add_argument("--format", choices=(*FORMATS, *FOLDERS), help="What to write.")
-    parser.add_argument("--output", metavar="PATH", help="Where to write it; - is stdout. For upstream a folder.")
-    parser.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
-    parser.add_argument(
-        "--table",
-        choices=tuple(dict.fromkeys((*COLUMNS, *SUITE_TABLES))),
-        help=f"Which table csv or parquet has. Of a run: {', '.join(COLUMNS)}; default: {DEFAULT_TABLE}. "
-        f"Of a suite: {', '.join(SUITE_TABLES)}; default: {SUITE_TABLES[0]}.",
-    )
-    parser.add_argument("--payloads", action="store_true", help="Put graphs and code into it. For html and --site.")
-    parser.add_argument("--raw-timings", action="store_true", help="Add each repeat's time. For upstream alone.")
-    parser.add_argument("--suite", metavar="NAME", help="Write this suite over a period; with --compare, it alone.")
-    parser.add_argument("--anyway", action="store_true", help="Compare numbers across machines. For --compare.")
-    parser.add_argument("--no-source", action="store_true", help="Leave out the lines of the program's source code.")
-    add_suite_options(parser)
-    parser.set_defaults(function=export)
-    return parser, what  # app.site adds --site, which stands above this room
+of_suite = partial(click.option, cls=Option, group="a suite over a period (--suite)")
 
 
-def export(arguments: argparse.Namespace) -> int:
-    """Write the report; return the exit code."""
+def _read_count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1_000_000):
+        raise ValueError(f"{text!r} is not a whole number from 1 to 1000000")
+    return int(text)
+
+
+@click.command(cls=Command, epilog=EPILOG)
+@click.option("--run", metavar="ID", cls=Option, exclusive="what", help="A run's id or its beginning, or latest.")
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="BASE NEW",
+    cls=Option,
+    exclusive="what",
+    help="Two sides: what changed from BASE to NEW.",
+)
+@click.option(
+    "--site",
+    metavar="DIR",
+    cls=Option,
+    exclusive="what",
+    help="Write the dashboard as static files into this folder.",
+)
+@click.option("--format", type=Choice((*FORMATS, *FOLDERS)), help="What to write.")
+@click.option("--output", metavar="PATH", help="Where to write it; - is stdout. For upstream a folder.")
+@db_option
+@click.option(
+    "--table",
+    type=Choice(tuple(dict.fromkeys((*COLUMNS, *SUITE_TABLES)))),
+    help=f"Which table csv or parquet has. Of a run: {', '.join(COLUMNS)}; default: {DEFAULT_TABLE}. "
+    f"Of a suite: {', '.join(SUITE_TABLES)}; default: {SUITE_TABLES[0]}.",
+    metavar="TABLE",
+)
+@click.option("--payloads", is_flag=True, help="Put graphs and code into it. For html and --site.")
+@click.option("--raw-timings", is_flag=True, help="Add each repeat's time. For upstream alone.")
+@click.option("--suite", metavar="NAME", help="Write this suite over a period; with --compare, it alone.")
+@click.option("--anyway", is_flag=True, help="Compare numbers across machines. For --compare.")
+@click.option("--no-source", is_flag=True, help="Leave out the lines of the program's source code.")
+@of_suite("--since", metavar="WHEN", help="Where it begins: 2026-10-01 (UTC), or how long ago, as 30d.")
+@of_suite("--until", metavar="WHEN", help="Where it ends; a day is in it. Default: now.")
+@of_suite("--last", metavar="LENGTH", help="How long it is: 36h, 30d, 12w. Default: 30d.")
+@of_suite("--mode", metavar="NAME", help="Only what has this mode.")
+@of_suite("--dtype", metavar="NAME", help="Only what has this dtype.")
+@of_suite("--device", metavar="NAME", help="Only what has this device.")
+@of_suite("--hardware", metavar="NAME", help="Only what has this hardware.")
+@of_suite("--backend", metavar="NAME", help="Only what has this backend.")
+@of_suite("--branch", metavar="NAME", help="Only what has this branch.")
+@of_suite("--dynamic", type=Choice(("yes", "no")), help="Only dynamic shapes, or only static ones.")
+@of_suite("--world-size", type=int, metavar="N", help="Only runs of so many ranks.")
+@of_suite("--definition", type=Choice(tuple(DEFINITIONS)), help="How a suite is summed up. Default: hud.")
+@click.option(
+    "--runs", type=Value(_read_count), metavar="N", help=f"Newest runs with pages. Default: {DEFAULT_RUNS}. For --site."
+)
+@click.option(
+    "--pages", type=Value(_read_count), metavar="N", help=f"Most pages to write. Default: {DEFAULT_PAGES}. For --site."
+)
+def export(**options: Any) -> int:
+    """Write one run's report, what changed between two sides, or a suite over a period.
+
+    The file appears whole or not at all; one that is there is replaced.
+    """
+    arguments = SimpleNamespace(**options)
+    if arguments.site is not None:
+        return _export_site(arguments)
+    if arguments.runs or arguments.pages:
+        return fail("--runs and --pages are for --site", 2)
     refusal = _refuse(arguments)
     if refusal is not None:
         return fail(refusal, 2)
-    path = load_settings(os.environ, {"db": arguments.db}).db
     try:
-        with closing(open_reader(path)) as reader:
+        with closing(open_reader(arguments.db)) as reader:
             return _export(reader, arguments)
     except FilterError as error:
         return fail(str(error), 2)
-    except StoreError as error:
-        return fail(str(error), 2)
-    except sqlite3.Error as error:
-        return fail(str(explain(error, path)), 2)
 
 
-def _refuse(arguments: argparse.Namespace) -> str | None:
-    """Say what of the options does not go together."""
+def _refuse(arguments: SimpleNamespace) -> str | None:
+    """Describe which options do not go together."""
     if arguments.run is arguments.compare is arguments.suite is None:
         return "say what to write: --run ID, --compare BASE NEW, --suite NAME or --site DIR"
     missing = [f"--{name}" for name in ("format", "output") if getattr(arguments, name) is None]
@@ -177,7 +163,7 @@ def _refuse(arguments: argparse.Namespace) -> str | None:
     return _refuse_folder(arguments) or _refuse_others(arguments)
 
 
-def _refuse_folder(arguments: argparse.Namespace) -> str | None:
+def _refuse_folder(arguments: SimpleNamespace) -> str | None:
     if arguments.format not in FOLDERS:
         return "--raw-timings is for upstream alone" if arguments.raw_timings else None
     if arguments.output == "-":
@@ -187,9 +173,9 @@ def _refuse_folder(arguments: argparse.Namespace) -> str | None:
     return None
 
 
-def _refuse_others(arguments: argparse.Namespace) -> str | None:
-    """Say which option belongs to another report."""
-    given = list_given(arguments)
+def _refuse_others(arguments: SimpleNamespace) -> str | None:
+    """Describe which option belongs to another report."""
+    given = [f"--{name.replace('_', '-')}" for name in _SUITE_OPTIONS if getattr(arguments, name) is not None]
     if arguments.run is not None:
         given += [f"--{name}" for name in ("suite", "anyway") if getattr(arguments, name)]
         if given:
@@ -211,7 +197,7 @@ def _refuse_others(arguments: argparse.Namespace) -> str | None:
     return None
 
 
-def _compare(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
+def _compare(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     # Imported here, as templates and charts are.
     from compileboard.app.analysis.comparison.sides import read_comparison
     from compileboard.app.reports.comparison import write_comparison
@@ -224,7 +210,7 @@ def _compare(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
     return write_output(arguments.output, write_comparison(found, arguments.format, time.time_ns() // 1000))
 
 
-def _export(reader: sqlite3.Connection, arguments: argparse.Namespace) -> int:
+def _export(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     if arguments.compare:
         return _compare(reader, arguments)
     if arguments.run is None:
@@ -254,7 +240,7 @@ def _find(reader: sqlite3.Connection, text: str) -> list[str]:
     return find_run_ids(reader, text)
 
 
-def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.Namespace) -> int:
+def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNamespace) -> int:
     from compileboard.app.queries.run.models import load_measured, load_task_breaks
     from compileboard.collectors.formats.output_tables import is_written
     from compileboard.collectors.formats.writer import write_directory
@@ -278,45 +264,38 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: argparse.
     return 0
 
 
-DEFAULT_RUNS = 200
-DEFAULT_PAGES = 10_000
-# What --site takes; every other option of `export` belongs to a report.
-_OURS = frozenset(("site", "runs", "pages", "db", "payloads", "no_source", "command", "function"))
+def export_suite(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
+    """Write a suite over a period; return the exit code."""
+    # Imported here, as templates and charts are.
+    from compileboard.app.analysis.suite.period import read_period, read_suite_period
+    from compileboard.app.reports.suite import write_suite
 
-
-def add_site_parser(commands: Any) -> None:
-    """Describe `export` to the command line, the static site with it."""
-    parser, what = add_parser(commands)
-    what.add_argument("--site", metavar="DIR", help="Write the dashboard as static files into this folder.")
-    parser.add_argument(
-        "--runs", type=_count, metavar="N", help=f"Newest runs with pages. Default: {DEFAULT_RUNS}. For --site."
+    now_us = time.time_ns() // 1000
+    period = read_period(arguments.since, arguments.until, arguments.last, now_us)
+    try:
+        wanted = TrendFilter(
+            suite=arguments.suite,
+            **{name: getattr(arguments, name) for name in SET_OPTIONS},
+            dynamic=None if arguments.dynamic is None else arguments.dynamic == "yes",
+            world_size=arguments.world_size,
+        )
+        found = read_suite_period(reader, wanted, period, arguments.definition)
+    except FilterError as error:
+        return fail(f"--{error}")
+    code = write_output(
+        arguments.output, write_suite(found, arguments.format, now_us, arguments.table or SUITE_TABLES[0])
     )
-    parser.add_argument(
-        "--pages", type=_count, metavar="N", help=f"Most pages to write. Default: {DEFAULT_PAGES}. For --site."
-    )
-    parser.set_defaults(function=partial(_choose, parser, parser.get_default("function")))
+    for note in () if code else found.notes:
+        sys.stderr.write(f"compileboard: {note}\n")
+    return code
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1_000_000):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1000000")
-    return int(text)
-
-
-def _choose(parser: argparse.ArgumentParser, export_report: Any, arguments: argparse.Namespace) -> int:
-    if arguments.site is not None:
-        return _export_site(parser, arguments)
-    if arguments.runs or arguments.pages:
-        return _fail("--runs and --pages are for --site", 2)
-    return int(export_report(arguments))
-
-
-def _export_site(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    given = [name for name, value in vars(arguments).items() if name not in _OURS and value != parser.get_default(name)]
+def _export_site(arguments: SimpleNamespace) -> int:
+    given = [name for name, value in vars(arguments).items() if name not in _SITE_OPTIONS and value]
     if given:
-        return _fail(f"--{given[0].replace('_', '-')} is for a report; --site has none of it", 2)
+        return fail(f"--{given[0].replace('_', '-')} is for a report; --site has none of it", 2)
     if arguments.payloads and arguments.no_source:
-        return _fail(
+        return fail(
             "--payloads and --no-source exclude each other: graphs and code have lines of the program inside", 2
         )
     # Imported here: pages, templates and charts, which no other command needs.
@@ -336,13 +315,9 @@ def _export_site(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
         with closing(open_reader(settings.db)) as reader:
             written = export_site(reader, settings, wishes, _print_progress if sys.stderr.isatty() else None)
     except FolderError as error:
-        return _fail(str(error))
-    except StoreError as error:
-        return _fail(str(error), 2)
-    except sqlite3.Error as error:
-        return _fail(str(explain(error, settings.db)), 2)
+        return fail(str(error))
     except OSError as error:
-        return _fail(f"cannot write {arguments.site}: {error.strerror or error}; what was there is as it was")
+        return fail(f"cannot write {arguments.site}: {error.strerror or error}; what was there is as it was")
     for line in written.describe(arguments.site):
         sys.stderr.write(f"compileboard: {line}\n")
     return 1 if written.failed else 0
@@ -352,8 +327,3 @@ def _print_progress(text: str) -> None:
     """Show how far it is, on one line that the next one replaces."""
     sys.stderr.write(f"\r\x1b[K{text}")
     sys.stderr.flush()
-
-
-def _fail(message: str, code: int = 1) -> int:
-    sys.stderr.write(f"compileboard: {message}\n")
-    return code

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import os
-import sqlite3
 import sys
-from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+
+import click
 
 from compileboard.app.checks.formats import one_line
+from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.incidents import (
     HANDLINGS,
@@ -21,11 +19,11 @@ from compileboard.app.queries.fleet.incidents import (
     list_finding_words,
     list_findings,
 )
-from compileboard.app.settings import load_settings
+from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
 from compileboard.collectors.store.dashboard.series_changes import ACTIONS, save_comment
-from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.command_line import Choice, Group
 
 EPILOG = """\
 examples:
@@ -46,86 +44,68 @@ _ACTION_HELP = {
 }
 
 
-def add_parser(commands: Any) -> None:
-    """Describe `findings` to the command line."""
-    parser = commands.add_parser(
-        "findings",
-        help="look for what got slower, broke or recompiles more, and say what is done about it",
-        description="Find lasting changes in every series: steps, slow drift, and series that stopped.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="What to do.")
-    update = _add(actions, "update", _update, "Bring the findings up to date with the runs.")
-    update.add_argument("--everything", action="store_true", help="Look at all series again, not at new runs alone.")
-    listing = _add(actions, "list", _list, "List findings, those of the newest runs first.")
-    listing.add_argument("--suite", help="Of this suite alone.")
-    listing.add_argument("--model", help="Of this model alone.")
-    listing.add_argument("--state", choices=STATES, help="Of this state alone.")
-    listing.add_argument("--handling", choices=HANDLINGS, help="Only what is open, acknowledged or ignored.")
-    listing.add_argument("--all", action="store_true", help="Improvements too, and what is taken up or withdrawn.")
-    listing.add_argument("--limit", type=int, default=50, metavar="N", help="At most so many. Default: 50.")
-    show = _add(actions, "show", _show, "Show one finding with what may have caused it.")
-    show.add_argument("id", metavar="ID", help="The finding's id.")
-    for action in ACTIONS:
-        said = _add(actions, action, _add_comment, _ACTION_HELP[action])
-        said.add_argument("id", metavar="ID", help="The finding's id.")
-        said.add_argument("--who", required=True, metavar="NAME", help="Who says so.")
-        said.add_argument("--text", metavar="TEXT", help="What there is to say; ignore and note need it.")
-        said.add_argument("--range", action="store_true", help="The same for all that came between the same two runs.")
+@click.group(cls=Group, epilog=EPILOG)
+def findings() -> None:
+    """Find lasting changes in every series: steps, slow drift, and series that stopped."""
 
 
-def _add(actions: Any, name: str, work: Callable[..., int], said: str) -> argparse.ArgumentParser:
-    action: argparse.ArgumentParser = actions.add_parser(name, help=said, description=said)
-    action.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
-    action.set_defaults(function=_run, work=work)
-    return action
+id_argument = click.argument("finding_id", metavar="ID", help="The finding's id.")
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    path = load_settings(os.environ, {"db": arguments.db}).db
-    try:
-        return int(arguments.work(path, arguments))
-    except StoreError as error:
-        return _fail(str(error), 2)
-    except sqlite3.Error as error:
-        return _fail(str(explain(error, path)), 2)
-
-
-def _update(path: str, arguments: argparse.Namespace) -> int:
+@findings.command()
+@db_option
+@click.option("--everything", is_flag=True, help="Look at all series again, not at new runs alone.")
+def update(db: str, everything: bool) -> None:
+    """Bring the findings up to date with the runs."""
     from compileboard.app.incidents.update import update_findings
 
-    done = update_findings(path, everything=arguments.everything)
+    done = update_findings(db, everything=everything)
     _print_line(
         f"{format_plural(done.run_count, 'run')} looked at, {format_plural(done.line_count, 'series', 'series')}: "
         f"{format_plural(len(done.new_ids), 'new finding')}, {done.changed_count} changed, {done.gone_count} gone"
     )
-    return 0
 
 
-def _list(path: str, arguments: argparse.Namespace) -> int:
+@findings.command("list")
+@db_option
+@click.option("--suite", metavar="NAME", help="Of this suite alone.")
+@click.option("--model", metavar="NAME", help="Of this model alone.")
+@click.option("--state", type=Choice(STATES), help="Of this state alone.")
+@click.option("--handling", type=Choice(HANDLINGS), help="Only what is open, acknowledged or ignored.")
+@click.option("--all", "everything", is_flag=True, help="Improvements too, and what is taken up or withdrawn.")
+@click.option("--limit", type=int, default=50, metavar="N", help="At most so many. Default: 50.")
+def list_changes(
+    db: str,
+    suite: str | None,
+    model: str | None,
+    state: str | None,
+    handling: str | None,
+    everything: bool,
+    limit: int,
+) -> int:
+    """List findings, those of the newest runs first."""
     from compileboard.app.analysis.incidents.messages import describe_finding, describe_series
 
-    if not 1 <= arguments.limit <= 10_000:
-        return _fail(f"--limit is {arguments.limit}; expected 1 to 10000", 2)
-    is_plain = not (arguments.all or arguments.state or arguments.handling)
+    if not 1 <= limit <= 10_000:
+        return fail(f"--limit is {limit}; expected 1 to 10000", 2)
+    is_plain = not (everything or state or handling)
     wanted = IncidentFilter(
-        suite=arguments.suite,
-        model=arguments.model,
-        state=arguments.state,
-        handling=arguments.handling or (None if arguments.all else "open"),
+        suite=suite,
+        model=model,
+        state=state,
+        handling=handling or (None if everything else "open"),
         direction="worse" if is_plain else None,
     )
-    with closing(open_reader(path)) as reader:
-        page = list_findings(reader, wanted, limit=arguments.limit)
+    with closing(open_reader(db)) as reader:
+        page = list_findings(reader, wanted, limit=limit)
     for it in page.rows:
-        if arguments.all or arguments.state or it.state != "withdrawn":
+        if everything or state or it.state != "withdrawn":
             _print_line(f"{it.id}  {format_time(it.first_us)[:10]}  {_name_state(it):<10} {describe_finding(it)}")
             sys.stdout.write(f"{'':18}{one_line(describe_series(it))}\n")
     if not page.rows:
         _print_line("nothing got worse that nobody has taken up; --all lists all" if is_plain else "nothing found")
     elif page.next:
-        _print_line(f"these are the newest {arguments.limit}; --limit lists more")
+        _print_line(f"these are the newest {limit}; --limit lists more")
     return 0
 
 
@@ -133,7 +113,11 @@ def _name_state(it: SeriesChange) -> str:
     return "recovered" if it.recovered_run_id and it.state == "confirmed" else it.state
 
 
-def _show(path: str, arguments: argparse.Namespace) -> int:
+@findings.command()
+@id_argument
+@db_option
+def show(finding_id: str, db: str) -> int:
+    """Show one finding with what may have caused it."""
     from compileboard.app.analysis.incidents.messages import (
         describe_cause,
         describe_commit_range,
@@ -143,10 +127,10 @@ def _show(path: str, arguments: argparse.Namespace) -> int:
         format_confidence,
     )
 
-    with closing(open_reader(path)) as reader:
-        it, said = get_finding(reader, arguments.id), list_finding_words(reader, arguments.id)
+    with closing(open_reader(db)) as reader:
+        it, said = get_finding(reader, finding_id), list_finding_words(reader, finding_id)
     if it is None:
-        return _no_such(arguments.id)
+        return _no_such(finding_id)
     for line in (
         describe_finding(it),
         describe_series(it),
@@ -164,27 +148,31 @@ def _show(path: str, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _add_comment(path: str, arguments: argparse.Namespace) -> int:
-    with closing(open_writer(path)) as writer:
-        try:
-            said = {"who": arguments.who, "text": arguments.text, "whole_range": arguments.range}
-            found = save_comment(writer, arguments.id, arguments.action, **said)
-            if found:
-                detail = f"by {arguments.who}"
-                record_action(writer, f"finding.{arguments.action}", arguments.id, command_origin(), detail=detail)
-        except ValueError as error:
-            return _fail(f"--{error}")
-    return 0 if found else _no_such(arguments.id)
+def _add_action(action: str, text: str) -> None:
+    @findings.command(action, help=text)
+    @id_argument
+    @db_option
+    @click.option("--who", required=True, metavar="NAME", help="Who says so.")
+    @click.option("--text", metavar="TEXT", help="What there is to say; ignore and note need it.")
+    @click.option("--range", "whole_range", is_flag=True, help="The same for all that came between the same two runs.")
+    def add_comment(finding_id: str, db: str, who: str, text: str | None, whole_range: bool) -> int:
+        with closing(open_writer(db)) as writer:
+            try:
+                saved = save_comment(writer, finding_id, action, who=who, text=text, whole_range=whole_range)
+                if saved:
+                    record_action(writer, f"finding.{action}", finding_id, command_origin(), detail=f"by {who}")
+            except ValueError as error:
+                return fail(f"--{error}")
+        return 0 if saved else _no_such(finding_id)
+
+
+for _action in ACTIONS:
+    _add_action(_action, _ACTION_HELP[_action])
 
 
 def _no_such(finding_id: str) -> int:
-    return _fail(f"there is no finding {finding_id[:80]!r}; `compileboard findings list --all` lists them")
+    return fail(f"there is no finding {finding_id[:80]!r}; `compileboard findings list --all` lists them")
 
 
 def _print_line(text: str) -> None:
     sys.stdout.write(one_line(text) + "\n")
-
-
-def _fail(message: str, code: int = 1) -> int:
-    sys.stderr.write(f"compileboard: {message}\n")
-    return code

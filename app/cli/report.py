@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sqlite3
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural
 from compileboard.app.queries.fleet.trends import ModelSet, TrendFilter, list_sets, list_summaries
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.output import fail, write_file
-from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+from compileboard.command_line import Choice, Command
 
 if TYPE_CHECKING:
     from compileboard.app.analysis.suite.period import Period
@@ -45,63 +47,49 @@ be used or a bad option, 3 no suite has a run in these days.
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Describe `report` to the command line."""
-    parser = commands.add_parser(
-        "report",
-        help="write every suite's last days to a folder, for cron",
-        description="Write a report of each suite's last days into a folder, with dated names.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--folder", required=True, metavar="DIR", help="Where to write; it is made if it is not there.")
-    parser.add_argument("--db", metavar="FILE", help="The database file. Default: compileboard.db.")
-    parser.add_argument("--suite", action="append", metavar="NAME", help="Only this suite; may be given several times.")
-    parser.add_argument("--last", default=DEFAULT_LAST, metavar="LENGTH", help="How long: 7d (the default), 4w.")
-    parser.add_argument("--until", metavar="DAY", help="The last day, as 2026-10-31, or today. Default: yesterday.")
-    parser.add_argument("--branch", metavar="NAME", help="Only runs of this branch.")
-    parser.add_argument("--definition", choices=tuple(DEFINITIONS), help="How a suite is summed up. Default: hud.")
-    parser.add_argument(
-        "--format",
-        action="append",
-        choices=tuple(FORMATS),
-        help="What to write, html by default; several are possible.",
-    )
-    parser.add_argument("--verbose", action="store_true", help="Say which files were written.")
-    parser.set_defaults(function=report)
-
-
-def report(arguments: argparse.Namespace) -> int:
-    """Write the reports; return the exit code."""
-    path = load_settings(os.environ, {"db": arguments.db}).db
+@click.command(cls=Command, epilog=EPILOG)
+@click.option("--folder", required=True, metavar="DIR", help="Where to write; it is made if it is not there.")
+@db_option
+@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Only this suite; may be given several times.")
+@click.option("--last", default=DEFAULT_LAST, metavar="LENGTH", help="How long: 7d (the default), 4w.")
+@click.option("--until", metavar="DAY", help="The last day, as 2026-10-31, or today. Default: yesterday.")
+@click.option("--branch", metavar="NAME", help="Only runs of this branch.")
+@click.option("--definition", type=Choice(tuple(DEFINITIONS)), help="How a suite is summed up. Default: hud.")
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    type=Choice(tuple(FORMATS)),
+    help="What to write, html by default; several are possible.",
+)
+@click.option("--verbose", is_flag=True, help="Say which files were written.")
+def report(db: str, last: str, **rest: Any) -> int:
+    """Write a report of each suite's last days into a folder, with dated names."""
+    arguments = SimpleNamespace(**rest)
     try:
-        period = _read_days(arguments, time.time_ns() // 1000)
-        if "parquet" in (arguments.format or ()):
+        period = _read_days(last, arguments.until, time.time_ns() // 1000)
+        if "parquet" in arguments.formats:
             from compileboard.app.reports.parquet import check_available
 
             check_available()
-        with closing(open_reader(path)) as reader:
+        with closing(open_reader(db)) as reader:
             return _write_all(reader, arguments, period)
     except FilterError as error:
         return fail(f"--{error}", 2)
-    except StoreError as error:
-        return fail(str(error), 2)
-    except sqlite3.Error as error:
-        return fail(str(explain(error, path)), 2)
 
 
-def _read_days(arguments: argparse.Namespace, now_us: int) -> Period:
+def _read_days(last: str, until: str | None, now_us: int) -> Period:
     """Read a period of whole days: a command that runs again that day writes the same files."""
     # Imported here, as all that only this command needs.
     from compileboard.app.analysis.suite.period import DAY_US, read_period
 
-    period = read_period(None, arguments.until, arguments.last, now_us // DAY_US * DAY_US)
+    period = read_period(None, until, last, now_us // DAY_US * DAY_US)
     if not period.is_days:
         raise FilterError("last: reports are of whole days, as 7d or 4w; and --until is a day, as 2026-10-31")
     return period
 
 
-def _write_all(reader: sqlite3.Connection, arguments: argparse.Namespace, period: Period) -> int:
+def _write_all(reader: sqlite3.Connection, arguments: SimpleNamespace, period: Period) -> int:
     try:
         os.makedirs(arguments.folder, exist_ok=True)
     except OSError as error:
@@ -109,12 +97,12 @@ def _write_all(reader: sqlite3.Connection, arguments: argparse.Namespace, period
     wanted = TrendFilter(branch=arguments.branch, since_us=period.since_us, until_us=period.until_us)
     sets = list_sets(reader)
     known = list(dict.fromkeys(it.suite for it in sets))
-    unknown = [it for it in arguments.suite or () if it not in known]
+    unknown = [it for it in arguments.suites if it not in known]
     code = 0
     for suite in unknown:
         known_words = ", ".join(repr(it) for it in known[:20]) or "none yet"
         code = fail(f"--suite: there is no suite {suite[:80]!r} in this database; known: {known_words}")
-    chosen = [it for it in sets if not arguments.suite or it.suite in arguments.suite]
+    chosen = [it for it in sets if not arguments.suites or it.suite in arguments.suites]
     present = [it for it in chosen if list_summaries(reader, wanted.narrow(it), "hud", 1)]
     for one, name in zip(present, name_sets(present)):
         code = _write_one(reader, arguments, period, one, name) or code
@@ -124,23 +112,21 @@ def _write_all(reader: sqlite3.Connection, arguments: argparse.Namespace, period
     return code or (0 if present else _fail_empty(arguments, period, chosen))
 
 
-def _fail_empty(arguments: argparse.Namespace, period: Period, chosen: Sequence[ModelSet]) -> int:
-    """Say that there is nothing to write, and where the runs are if that is today."""
+def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[ModelSet]) -> int:
+    """Print that there is nothing to write, and where the runs are if that is today."""
     said = f"no suite has a run from {period.text} (UTC); nothing was written"
     if arguments.until is None and any(it.newest_us >= period.until_us for it in chosen):
         said += ". A report ends with yesterday: --until today takes today's runs"
     return fail(said, 3)
 
 
-def _write_one(
-    reader: sqlite3.Connection, arguments: argparse.Namespace, period: Period, one: ModelSet, name: str
-) -> int:
+def _write_one(reader: sqlite3.Connection, arguments: SimpleNamespace, period: Period, one: ModelSet, name: str) -> int:
     from compileboard.app.analysis.suite.period import read_suite_period
     from compileboard.app.reports.suite import write_suite
 
     code = 0
     found = read_suite_period(reader, TrendFilter(branch=arguments.branch).narrow(one), period, arguments.definition)
-    for format in dict.fromkeys(arguments.format or ("html",)):
+    for format in dict.fromkeys(arguments.formats or ("html",)):
         path = os.path.join(arguments.folder, f"{name}-{'-'.join(period.days)}.{format}")
         try:
             write_file(path, write_suite(found, format, time.time_ns() // 1000, SUITE_TABLES[0]))

@@ -2,30 +2,108 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
 
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import measure_both
 from compileboard.collectors.bench.execution.runner import Checkout, Job, Say, finish, measure
 from compileboard.collectors.bench.plan.models import ModelRef, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
+from compileboard.collectors.bench.plan.request import GROUPS, REMOVED_FLAGS, REQUESTED, BenchRequest
 from compileboard.collectors.bench.plan.resume import find_before
-from compileboard.collectors.bench.plan.settings import BenchSettings, for_experiments, list_torch_variables
+from compileboard.collectors.bench.plan.settings import (
+    SETTINGS,
+    BenchSettings,
+    Declaration,
+    for_experiments,
+    list_torch_variables,
+)
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
 from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import parse_only
+from compileboard.collectors.cli.common import db_option, print_message
+from compileboard.collectors.cli.retry import pick_up
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.command_line import Choice, Command, Option, Value
+
+EXAMPLES = """\
+examples:
+  %(prog)s                                          the built-in suite: performance, inference
+  %(prog)s --performance --accuracy --training -k transformer
+  %(prog)s --only path:/home/me/nets.py,class:Net   a class with get_example_inputs(), as upstream's harness takes it
+  %(prog)s --suite timm --device cuda --amp --output-directory out
+  %(prog)s --resume                                 go on with what was interrupted
+"""
 
 
-def bench_command(arguments: argparse.Namespace, say: Say) -> int:
+def _list_options(name: str, declared: Declaration, default: Any) -> Iterator[Option]:
+    """Make the options of one declaration."""
+    several = isinstance(default, tuple)
+    rest: dict[str, Any] = {"multiple": several, "group": declared.group, "default": default}
+    exclusive = None if declared.flags or several else name
+    for flag, (value, text) in declared.constants.items():
+        yield Option([flag, name], flag_value=value, help=text, exclusive=exclusive, **rest)
+    if not declared.flags or not declared.help:
+        return
+    if isinstance(default, bool):
+        rest["is_flag"] = True
+    elif declared.choices:
+        rest["type"] = Choice(declared.choices)
+    else:
+        rest["metavar"] = declared.metavar
+        rest["type"] = Value(declared.read) if declared.read not in (None, int) else declared.read
+    if declared.bare is not None:
+        rest |= {"is_flag": False, "flag_value": declared.bare}
+    if name == "device":
+        rest["default"] = None  # what there is
+    yield Option([*declared.flags, name], help=declared.help, **rest)
+
+
+def _refuse(ctx: click.Context, param: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.fail(f"{param.opts[0]} {REMOVED_FLAGS[param.opts[0]]}")
+
+
+def _list_parameters() -> list[click.Parameter]:
+    """Make the options of the command: group by group, then those that upstream has."""
+    declared = {**REQUESTED, **SETTINGS}
+    options = [option for name, one in declared.items() for option in _list_options(name, *one)]
+    options.sort(key=lambda option: GROUPS.index(option.group))
+    gone = [Option([flag], is_flag=True, hidden=True, expose_value=False, callback=_refuse) for flag in REMOVED_FLAGS]
+    return [*options, *gone]
+
+
+@click.command(cls=Command, params=_list_parameters(), epilog=EXAMPLES)
+@db_option
+def bench(**values: Any) -> int:
+    """Measure models eager and compiled, each experiment in a process of its own.
+
+    The results are recorded with the compiles, graph breaks and recompiles they came with. Works offline; the built-in
+    suite needs torch alone.
+    """
+    request = read_request(values)
+    if not request.list:
+        pick_up()
+    return run_bench(request, print_message)
+
+
+def read_request(values: Mapping[str, Any]) -> BenchRequest:
+    """Make a request of the command line's values."""
+    given = {name: values[name] for name in SETTINGS if name in values}
+    return BenchRequest(values["db"], given, **{name: values[name] for name in REQUESTED})
+
+
+def run_bench(arguments: BenchRequest, say: Say) -> int:
     """Run the command; 0 if anything was measured, 1 if all failed.
 
     Raises: ValueError in words for what cannot be asked for; StoreError.
@@ -60,12 +138,12 @@ def make_output(folder: str | None) -> None:
         ) from error
 
 
-def make_job(arguments: argparse.Namespace, place: Checkout, tags: dict[str, str]) -> Job:
+def make_job(arguments: BenchRequest, place: Checkout, tags: dict[str, str]) -> Job:
     """Make of the arguments what one run measures.
 
     Raises: ValueError in words for what cannot be asked for.
     """
-    experiments = tuple(dict.fromkeys(arguments.experiments or ["performance"]))
+    experiments = tuple(dict.fromkeys(arguments.experiments or ("performance",)))
     chosen, settings = choose_models(arguments), for_experiments(settings_of(arguments, place.environment), experiments)
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
     if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
@@ -77,19 +155,20 @@ def make_job(arguments: argparse.Namespace, place: Checkout, tags: dict[str, str
     return Job(plan, settings, config, identity, place, read_baseline(arguments.baseline))
 
 
-def choose_models(arguments: argparse.Namespace) -> list[ModelRef]:
+def choose_models(arguments: BenchRequest) -> list[ModelRef]:
     """Return the models that were asked for, in their order.
 
     Raises: ValueError if there are none.
     """
-    names = arguments.suite or ["builtin"]
-    user = arguments.only is not None and ":" in arguments.only
-    models = parse_only(arguments.only, suite=arguments.suite[0] if arguments.suite else None) if user else None
+    names = arguments.suite or ("builtin",)
+    only = arguments.only or ""
+    user = ":" in only  # a file of one's own
+    models = parse_only(only, suite=arguments.suite[0] if arguments.suite else None) if user else None
     found = select(
         suites.list_models(names) if models is None else models,
-        filter=arguments.filter or (),
-        exclude=arguments.exclude or (),
-        exclude_exact=arguments.exclude_exact or (),
+        filter=arguments.filter,
+        exclude=arguments.exclude,
+        exclude_exact=arguments.exclude_exact,
         only=None if user else arguments.only,
         total_partitions=arguments.total_partitions,
         partition_id=arguments.partition_id,
@@ -114,52 +193,39 @@ def list_models(models: list[ModelRef]) -> int:
     return 0
 
 
-def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> BenchSettings:
+def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> BenchSettings:
     """Make the settings of the arguments.
 
     Raises: ValueError where two of them cannot go together.
     """
-    device = arguments.device or ("cuda" if _has_gpu() else "cpu")
-    mode = arguments.mode_of or "inference"
-    if arguments.freezing and mode == "training":
+    given = dict(arguments.given)
+    device = given["device"] or ("cuda" if _has_gpu() else "cpu")
+    if given["freezing"] and given["mode"] == "training":
         raise ValueError("--freezing inlines the weights, which training changes; it goes with --inference")
-    if arguments.nopython and mode == "training":
+    if given["nopython"] and given["mode"] == "training":
         raise ValueError(
             "--nopython makes the break at backward() an error, which every training step has, as upstream's"
         )
-    if arguments.compile_mode and arguments.backend != "inductor":
-        raise ValueError(f"--mode is inductor's; the backend is {arguments.backend}")
-    if arguments.compile_mode and arguments.disable_cudagraphs and device == "cuda":
+    if given["compile_mode"] and given["backend"] != "inductor":
+        raise ValueError(f"--mode is inductor's; the backend is {given['backend']}")
+    if given["compile_mode"] and given["disable_cudagraphs"] and device == "cuda":
         raise ValueError(
-            f"--mode {arguments.compile_mode} says itself whether there are CUDA graphs; expected it without"
+            f"--mode {given['compile_mode']} says itself whether there are CUDA graphs; expected it without"
             " --disable-cudagraphs, or --mode max-autotune-no-cudagraphs"
         )
-    for pair in arguments.inductor_config or ():
+    for pair in given["inductor_config"]:
         if not re.match(r"[^=\s]+=", pair):
             raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
-    same = {
-        name: getattr(arguments, name)
-        for name in BenchSettings.__dataclass_fields__
-        if hasattr(arguments, name) and name not in ("mode", "dtype", "device", "repeat", "inductor_config")
-    }
-    output = arguments.output_directory
-    return BenchSettings(
-        **{
-            **same,
-            "mode": mode,
-            "dtype": arguments.dtype or "float32",
-            "device": device,
-            "repeat": 3 if arguments.quick else arguments.repeat,
-            "inductor_config": tuple(arguments.inductor_config or ()),
-            "output_directory": os.path.abspath(output) if output else None,
-            "timeout_s": arguments.timeout,
-            "environment": list_torch_variables(environment),
-        }
-    )
+    given["device"] = device
+    if given["quick"]:
+        given["repeat"] = 3
+    if arguments.output_directory:
+        given["output_directory"] = os.path.abspath(arguments.output_directory)
+    return BenchSettings(**given, environment=list_torch_variables(environment))
 
 
 def _has_gpu() -> bool:
-    """Tell whether a GPU can be used, without importing torch: asking for its list needs the driver alone."""
+    """Return whether a GPU can be used, without importing torch: asking for its list needs the driver alone."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not shutil.which("nvidia-smi"):
         return False
     try:
@@ -169,7 +235,7 @@ def _has_gpu() -> bool:
     return listed.returncode == 0 and b"GPU" in listed.stdout
 
 
-def config_of(arguments: argparse.Namespace, models: list[ModelRef], tags: dict[str, str]) -> RunConfig:
+def config_of(arguments: BenchRequest, models: list[ModelRef], tags: dict[str, str]) -> RunConfig:
     """Describe the run: its name and suite are the models' suites."""
     names = list(dict.fromkeys(ref.suite for ref in models))
     return RunConfig(

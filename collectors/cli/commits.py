@@ -4,42 +4,52 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from contextlib import closing
 
+import click
+
+from compileboard.collectors.cli.common import db_option, print_message
 from compileboard.collectors.runs.git import ask_git, read_commits
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer, write_transaction
 from compileboard.collectors.store.ingest.commits import StoredCommit, count_commits, save_commits
+from compileboard.command_line import Command
 
 MOST_COMMITS = 200_000  # linux and pytorch have fewer along first parents
 READ_MOST_S = 300.0
 BATCH = 5_000  # a transaction: a recorder beside us waits for no more than this
 
 
-def add_commits(database: str, repository: str, revision: str, *, say: Callable[[str], None]) -> int:
-    """Add the first-parent history of a clone's revision; return the exit code.
+@click.command(cls=Command, epilog="example: %(prog)s --repository ~/pytorch --branch origin/main\n")
+@db_option
+@click.option("--repository", default=".", metavar="PATH", help="a folder inside the clone (default: this folder)")
+@click.option("--branch", default="HEAD", metavar="NAME", help="a branch, tag or commit (default: what is checked out)")
+def commits(db: str, repository: str, branch: str) -> None:
+    """Add the history of a git clone at hand to the database, along first parents: hash, time, author's name, subject.
 
-    Raises: StoreError if the database is missing or cannot be written; ValueError if there is no such history.
+    Trends then order its commits by ancestry, and a finding names the commits in its range. `run`, `bench` and code
+    tell the newest 300 commits by themselves; this is for imported results, which name a commit alone, and for gaps.
+    Calling it again adds only what is new.
     """
-    open_reader(database).close()  # refuses a missing or older one before a writer could make it
-    commits = _read(repository, revision)
-    with closing(open_writer(database)) as connection:
+    open_reader(db).close()  # refuses a missing or older one before a writer could make it
+    history = _read(repository, branch)
+    with closing(open_writer(db)) as connection:
         before = count_commits(connection)
-        for start in range(0, len(commits), BATCH):
+        for start in range(0, len(history), BATCH):
             with write_transaction(connection):
-                save_commits(connection, commits[start : start + BATCH])
+                save_commits(connection, history[start : start + BATCH])
         new = count_commits(connection) - before
         checkpoint(connection)
-    newest, oldest = commits[0], commits[-1]
-    say(
-        f"{database}: {new:,} of {len(commits):,} commits of {revision} are new, "
+    newest, oldest = history[0], history[-1]
+    print_message(
+        f"{db}: {new:,} of {len(history):,} commits of {branch} are new, "
         f"{oldest.hash[:12]} to {newest.hash[:12]} ({newest.subject or 'no subject'})"
     )
-    if len(commits) == MOST_COMMITS and oldest.parent_hash:
-        say(f"older ones than these {MOST_COMMITS:,} were left out")
+    if len(history) == MOST_COMMITS and oldest.parent_hash:
+        print_message(f"older ones than these {MOST_COMMITS:,} were left out")
     elif oldest.parent_hash is None and _is_shallow(repository):
-        say("the clone is shallow: what came before is not known; `git fetch --unshallow`, then this command again")
-    return 0
+        print_message(
+            "the clone is shallow: what came before is not known; `git fetch --unshallow`, then this command again"
+        )
 
 
 def _read(repository: str, revision: str) -> list[StoredCommit]:
@@ -60,7 +70,7 @@ def _read(repository: str, revision: str) -> list[StoredCommit]:
 
 
 def _explain(text: str, revision: str) -> str:
-    """Say in our words what git refuses, or in its own what we do not know."""
+    """Describe in our words what git refuses, or in its own what we do not know."""
     if "not a git repository" in text:
         return "this folder is in no git clone; give one that is"
     if "dubious ownership" in text:

@@ -1,4 +1,4 @@
-"""Say what this machine, torch and environment can and cannot record, and why."""
+"""`doctor`: what this machine, torch and environment can and cannot record, and why."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
+from compileboard.collectors.cli.common import db_option
 from compileboard.collectors.runs.facts import gpu_facts
 from compileboard.collectors.runs.opening import joined_run_id
 from compileboard.collectors.spool.folders import list_set_aside, spool_root
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreError, StoreMissing
 from compileboard.collectors.terminal import command_hints
+from compileboard.command_line import Command
 
 OLDEST_TORCH, NEWEST_TORCH = (2, 4), (2, 13)
 LOW_DISK_BYTES = 1 << 30
@@ -63,7 +68,7 @@ RECORDED = {
 
 @dataclass(frozen=True)
 class Check:
-    """Hold one finding. `mark` is ok, note or fails."""
+    """One finding. `mark` is ok, note or fails."""
 
     mark: str
     subject: str
@@ -91,8 +96,22 @@ LIMITS = (
 )
 
 
+@click.command(cls=Command)
+@db_option
+def doctor(db: str) -> int:
+    """Say what this machine, torch and environment can record, and why."""
+    checks = examine(db)
+    width = max(len(check.subject) for check in checks)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for check in checks:
+        head = f"{check.mark:<5} {check.subject:<{width}}  "
+        room = max(30, columns - len(head)) if columns else len(check.finding) + 1
+        print(head + f"\n{'':<{len(head)}}".join(textwrap.wrap(check.finding, room, break_on_hyphens=False)))
+    return 0 if all(check.mark != "fails" for check in checks) else 1
+
+
 def examine(database: str) -> list[Check]:
-    """Look at everything that recording depends on; leaves everything as it was."""
+    """Check everything that recording depends on; leaves everything as it was."""
     environment = dict(os.environ)
     return [
         Check(
@@ -144,7 +163,7 @@ def _probe_checks() -> list[Check]:
 
 
 def build_check(facts: dict[str, Any]) -> Check:
-    """Say what the torch found can compile for."""
+    """Describe what this torch can compile for."""
     platform = f"CUDA {facts['cuda']}" if facts["cuda"] else f"ROCm {facts['hip']}" if facts["hip"] else None
     if platform is None:
         return Check("note", "torch build", "without CUDA: compiles for the CPU are recorded, there are none for a GPU")
@@ -158,7 +177,7 @@ def build_check(facts: dict[str, Any]) -> Check:
 
 
 def capability_checks(answers: dict[str, str]) -> list[Check]:
-    """Say what this torch lets be recorded."""
+    """Describe what this torch lets be recorded."""
     said = {"ok": "recorded", "later": "recorded once inductor is loaded"}
     return [
         Check(
@@ -251,7 +270,7 @@ def set_aside_checks(environment: Mapping[str, str]) -> list[Check]:
 
 
 def environment_checks(environment: dict[str, str]) -> list[Check]:
-    """Say what in the environment changes what can be seen."""
+    """Describe what in the environment changes what can be seen."""
     checks = []
     for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
         value = environment.get(name, "")

@@ -12,8 +12,13 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import click
+
+from compileboard.collectors.cli.common import count_megabytes, db_option, print_message, tag_option
 from compileboard.collectors.cli.indexing import index_after
+from compileboard.collectors.cli.retry import pick_up
 from compileboard.collectors.contract.rejects import KINDS, Reject
 from compileboard.collectors.pipeline.import_progress import Budget, ProgressLines
 from compileboard.collectors.pipeline.log_loader import APART_US, Imported, Loader, LoadOptions, Progress, await_log
@@ -22,13 +27,124 @@ from compileboard.collectors.pipeline.result_import import load_results
 from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
 from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.terminal import command_hints
+from compileboard.collectors.terminal.values import read_count
+from compileboard.command_line import Command, Option, Value
 
 REJECTED = 1
 SLOW_BYTES = 4 << 20  # files of results above this are said to take a while
 
 Say = Callable[[str], None]
+
+
+BOUNDS = "for programs that import what others sent"
+LIMITS = {
+    "bytes": "the most bytes that may come out of archives",
+    "ratio": "how many times its own size may come out of a file",
+    "entries": "the most entries that the archives may have",
+    "records": "the most records that may come of it",
+    "rows": "the most rows that it may write into the database",
+}
+
+
+def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
+    for name, text in reversed(LIMITS.items()):
+        words: dict[str, Any] = {
+            "type": Value(read_count),
+            "metavar": "N",
+            "help": text,
+            "cls": Option,
+            "group": BOUNDS,
+        }
+        function = click.option(f"--limit-{name}", **words)(function)
+    return function
+
+
+@click.command("import", cls=Command, epilog="example: TORCH_TRACE=/tmp/trace python train.py; %(prog)s /tmp/trace\n")
+@db_option
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(readable=False),
+    metavar="PATH...",
+    help="a log, a file of results, a folder, an archive, or -; each is a run, files of one folder are one",
+)
+@click.option("--latest", is_flag=True, help="of a folder, only the newest log and its ranks")
+@click.option("--follow", is_flag=True, help="keep reading logs that grow, until Ctrl-C")
+@click.option("--strict", is_flag=True, help="end with 1 if anything could not be read")
+@click.option("--no-payloads", is_flag=True, help="keep no graphs, code and guards: only what the tables need")
+@click.option("--redact-source", is_flag=True, help="keep no line of the program's source code, wherever torch put it")
+@click.option("--name", metavar="NAME", help="the run's name (default: the program's file, or the folder)")
+@click.option("--suite", metavar="NAME", help="what the run belongs to; results too whose rows name no suite")
+@tag_option
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="DIR",
+    help="the repository's folder where the log was written: files are then named from there; repeatable",
+)
+@click.option("--no-index", is_flag=True, help="leave the run out of the search index until `index` is called")
+@click.option("--again", is_flag=True, help="import it even if its run was deleted")
+@_limit_options
+@click.option(
+    "--names",
+    metavar="FILE",
+    help="a JSON object: what files are called, by their names on disk below PATH",
+    cls=Option,
+    group=BOUNDS,
+)
+@click.option(
+    "--progress-lines",
+    is_flag=True,
+    help="write how it goes to standard output, a JSON object a line; end when nobody reads it",
+    cls=Option,
+    group=BOUNDS,
+)
+def import_command(
+    paths: tuple[str, ...],
+    db: str,
+    latest: bool,
+    follow: bool,
+    strict: bool,
+    no_payloads: bool,
+    no_index: bool,
+    names: str | None,
+    progress_lines: bool,
+    tags: tuple[tuple[str, str], ...],
+    **options: Any,
+) -> int:
+    """Read torch's own trace logs into the database.
+
+    A log, a folder of logs (its ranks and processes become one run), a .gz, .zst, .xz, .tar.* or .zip of either, or -
+    for standard input. Read what PyTorch's benchmark harness, CI and HUD write the same way: CSV, JSON and raw timings.
+    Importing again adds only what is new.
+    """
+    lines = ProgressLines(sys.stdout) if progress_lines else None
+    if lines is None:
+        pick_up()
+    limits = Limits(*(options.pop(f"limit_{name}") for name in LIMITS))
+    try:
+        return import_paths(
+            list(paths),
+            db,
+            LoadOptions(payloads=not no_payloads, tags=dict(tags), **options),
+            say=print_message,
+            latest=latest,
+            follow=follow,
+            strict=strict,
+            index=not no_index,
+            limits=limits,
+            names=read_names(names),
+            lines=lines,
+        )
+    except (StoreError, ValueError, OSError) as error:
+        if lines is not None and not isinstance(error, BrokenPipeError):
+            lines.fail(error)
+        raise
 
 
 def import_paths(
@@ -78,7 +194,7 @@ def import_paths(
 
 @dataclass
 class _Importing:
-    """Bring one group after another into a database, and say what came of each."""
+    """An import of one group after another, which prints what came of each."""
 
     connection: sqlite3.Connection
     database: str
@@ -261,17 +377,4 @@ def _count(count: int, what: str) -> str:
 
 
 def _progress_line(group: SourceGroup, sources: list[LogSource] | None = None) -> Progress:
-    """Count megabytes on a terminal, once in a while."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return lambda _bytes: None
-    total = sum(source.size_bytes or 0 for source in (group.sources if sources is None else sources))
-    last_s = [time.monotonic()]
-
-    def show(read_bytes: int) -> None:
-        if time.monotonic() - last_s[0] > 0.25:
-            last_s[0] = time.monotonic()
-            of = f" of {total / 1e6:,.0f}" if total else ""
-            sys.stderr.write(f"\r{group.label}: {read_bytes / 1e6:,.0f}{of} MB \x1b[K\r")
-            sys.stderr.flush()
-
-    return show
+    return count_megabytes(group.label, sum(one.size_bytes or 0 for one in (sources or group.sources)))

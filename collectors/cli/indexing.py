@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
+import click
+
+from compileboard.collectors.cli.common import count_megabytes, db_option, print_message
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
 from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.search_index import Progress, index_run, list_pending
+from compileboard.collectors.store.search_index import index_run, list_pending
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.run_summary import find_run
+from compileboard.command_line import Command
 
 Say = Callable[[str], None]
+
+
+@click.command(cls=Command)
+@db_option
+@click.argument("runs", nargs=-1, metavar="[RUN ...]", help="a run's id or its start (default: all runs)")
+def index(db: str, runs: tuple[str, ...]) -> int:
+    """Put into the search index what is not in it yet, of all runs or of those given.
+
+    `import` and `run` do so by themselves; this is for older databases, and for what was left out.
+    """
+    return index_runs(db, runs, say=print_message)
 
 
 def index_runs(database: str, run_ids: Sequence[str], *, say: Say) -> int:
@@ -49,7 +63,7 @@ def index_one(connection: sqlite3.Connection, run_id: str, *, where: str = "") -
     Raises: StoreError; what was indexed before is kept.
     """
     began_s = time.monotonic()
-    done = index_run(connection, run_id, progress=_progress_line(where))
+    done = index_run(connection, run_id, progress=count_megabytes(f"{where}indexing"))
     if not done.complete:
         return f"{where}run {run_id} was deleted meanwhile"
     if not done.document_count:
@@ -67,18 +81,3 @@ def index_after(connection: sqlite3.Connection, run_id: str, say: Say) -> None:
         said = f"not in the search index yet: {error}"
     if said:
         say(said)
-
-
-def _progress_line(where: str) -> Progress:
-    """Count megabytes on a terminal, once in a while."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return lambda _bytes: None
-    last_s = [time.monotonic()]
-
-    def show(text_bytes: int) -> None:
-        if time.monotonic() - last_s[0] > 0.25:
-            last_s[0] = time.monotonic()
-            sys.stderr.write(f"\r{where}indexing: {text_bytes / 1e6:,.0f} MB \x1b[K\r")
-            sys.stderr.flush()
-
-    return show

@@ -1,21 +1,66 @@
-"""A database's newest runs, as a table for the terminal."""
+"""`list` and `show`: a database's newest runs as a table for the terminal, and one run's summary."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
+import sys
 from collections.abc import Iterable
 from datetime import datetime
 
+import click
+
+from compileboard.collectors.cli.common import db_option, print_message
+from compileboard.collectors.cli.retry import pick_up
 from compileboard.collectors.decode.values import clean
+from compileboard.collectors.spool.folders import list_set_aside
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.terminal import command_hints
-from compileboard.collectors.terminal.run_summary import NOT_RECORDED, duration_text, printable
+from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.terminal.run_summary import NOT_RECORDED, duration_text, printable, summarize
+from compileboard.collectors.terminal.values import read_count, read_key
+from compileboard.command_line import Command, Value
 
 HEADER = ("run", "started", "name", "suite", "state", "compiles", "breaks", "recomp.", "compiling", "took")
 COMPILES, COMPILING = 5, 8  # columns: the first number, and what a narrow terminal goes without
 SHORT_ID, SHORT_NAME, SHORT_SUITE = 14, 14, 8  # what a narrow terminal gets; `show` takes a short id
 GAP = "  "
+
+
+@click.command("list", cls=Command)
+@db_option
+@click.option("--limit", type=Value(read_count), default=20, metavar="N", help="how many runs (default 20)")
+@click.option("--suite", metavar="NAME", help="only runs of this suite")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    type=Value(read_key),
+    metavar="KEY[=VALUE]",
+    help="only runs with this tag; repeatable, all must fit",
+)
+def list_runs(db: str, limit: int, suite: str | None, tags: tuple[tuple[str, str | None], ...]) -> None:
+    """List the newest runs of a database."""
+    pick_up()
+    for one in list_set_aside(os.environ):
+        print_message(f"set aside: {one.name}: {one.reason}; `{collector_command('retry', one.name)}` tries again")
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(list_text(db, limit, suite=suite, tags=tags, columns=columns))
+
+
+@click.command(cls=Command)
+@click.argument("run", metavar="RUN", help="the run's id, or as much of its start as tells it apart")
+@db_option
+def show(run: str, db: str) -> int:
+    """Print one run's summary."""
+    pick_up()
+    summary = summarize(db, run)
+    if summary is None:
+        print_message(f"there is no run {run!r} in {db}; `{collector_command('list', database=db)}` names them")
+        return 1
+    print(summary.text())
+    return 0
 
 
 def list_text(
@@ -62,7 +107,7 @@ def list_text(
     if not rows and (suite is not None or wanted):
         return f"{database} has no runs of that suite and tags."
     if not rows:
-        example = command_hints.collector_command("run", database=database, then="-- python train.py")
+        example = collector_command("run", database=database, then="-- python train.py")
         return f"{database} has no runs yet. Record one: {example}"
     return _laid_out([_cells(row) for row in rows], columns)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 
+import click
+
 from compileboard.collectors.demo_history.history import HistoryStopped, end, find_setup, measure_history
 from compileboard.collectors.demo_history.repository import NoRepository
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.terminal import command_hints
+from compileboard.command_line import SETTINGS, Command, run_group
 
 INTERRUPTED = 130
 
@@ -21,16 +23,22 @@ def print_message(text: str) -> None:
     print(f"demo history: {text}", file=sys.stderr, flush=True)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; return the server's exit code, or 0."""
-    arguments = build_parser().parse_args(argv)
-    command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
+@click.command(cls=Command, context_settings={**SETTINGS, "allow_interspersed_args": False})
+@click.option("--db", default=command_hints.DEFAULT_DATABASE, metavar="FILE", help="the database")
+@click.option("--backend", metavar="NAME", help="a torch._dynamo backend (default inductor on a GPU, eager on a CPU)")
+@click.option("--again", is_flag=True, help="measure versions that the database has once more")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND]", help="a server to start first")
+def demo_history(db: str, backend: str | None, again: bool, command: tuple[str, ...]) -> int:
+    """Measure a small project's history, version by version, on this machine.
+
+    With a command after --, a server of the same database, start that first and end with it.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     server = None
     try:
         server = subprocess.Popen(command) if command else None
-        measure(arguments, lambda: server is None or server.poll() is None)
+        measure(db, backend, lambda: server is None or server.poll() is None, again=again)
         return server.wait() if server else 0
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -39,31 +47,20 @@ def main(argv: list[str] | None = None) -> int:
             end(server)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m collectors.demo_history",
-        description="Measure a small project's history, version by version, on this machine. With a command after --, "
-        "a server of the same database, start that first and end with it.",
-    )
-    parser.add_argument("--db", default=command_hints.DEFAULT_DATABASE, metavar="FILE", help="the database")
-    parser.add_argument(
-        "--backend", metavar="NAME", help="a torch._dynamo backend (default inductor on a GPU, eager on a CPU)"
-    )
-    parser.add_argument("--again", action="store_true", help="measure versions that the database has once more")
-    parser.add_argument("argv", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    return parser
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; return the server's exit code, or 0."""
+    return run_group(demo_history, argv, "python -m collectors.demo_history")
 
 
-def measure(arguments: argparse.Namespace, go_on: Callable[[], bool]) -> None:
+def measure(database: str, backend: str | None, go_on: Callable[[], bool], *, again: bool) -> None:
     """Measure the history unless the server ends; whatever stops it is a sentence, and the server goes on."""
     try:
-        setup = find_setup(arguments.db, arguments.backend)
+        setup = find_setup(database, backend)
         print_message(
-            f"measuring the versions of a small project that {arguments.db} does not have yet, on {setup.device} with "
+            f"measuring the versions of a small project that {database} does not have yet, on {setup.device} with "
             f"backend {setup.backend}; the first one tells how long it takes"
         )
-        count = measure_history(setup, print_message, again=arguments.again, go_on=go_on)
+        count = measure_history(setup, print_message, again=again, go_on=go_on)
         if not go_on():
             return
         runs = "1 run" if count == 1 else f"{count} runs"

@@ -1,39 +1,45 @@
 """The documents keep up with the program: commands, options, settings, pages, dependencies, links."""
 
-import argparse
 import re
 from pathlib import Path
 
+import click
 import pytest
 import tomllib
 
 from compileboard.app import create_app
-from compileboard.app.cli.main import build_parser as app_parser
+from compileboard.app.cli.main import dashboard
 from compileboard.app.settings import SETTINGS, variable_name
-from compileboard.collectors.cli.options import build_parser as collector_parser
+from compileboard.collectors.cli.main import collect
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]}
 
 
-def commands(parser):
-    (actions,) = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    return actions.choices
+def list_commands(group, name=None):
+    """Return a group's commands with their names, those of the groups in it too."""
+    context = click.Context(group, info_name=name)
+    for word in group.list_commands(context):
+        command = group.get_command(context, word)
+        yield word, command
+        if isinstance(command, click.Group):
+            yield from list_commands(command, word)
 
 
 @pytest.mark.parametrize(
-    ("parser", "pages"),
+    ("group", "pages"),
     [
-        (collector_parser, ("collector.md", "bench.md", "experiments.md")),
-        (app_parser, ("dashboard.md", "check.md", "reports.md", "site.md", "findings.md", "alerts.md")),
+        (collect, ("collector.md", "bench.md", "experiments.md")),
+        (dashboard, ("dashboard.md", "check.md", "reports.md", "site.md", "findings.md", "alerts.md")),
     ],
 )
-def test_every_command_and_option_is_documented_and_has_help(parser, pages):
+def test_every_command_and_option_is_documented_and_has_help(group, pages):
     text, missing = "".join(DOCS[page] for page in pages), []
-    for name, command in commands(parser()).items():
-        options = [o for a in command._actions for o in a.option_strings if o.startswith("--") and o != "--help"]
+    for name, command in list_commands(group):
+        shown = [param for param in command.params if not getattr(param, "hidden", False)]
+        options = [flag for param in command.params for flag in param.opts if flag.startswith("--")]
         missing += [word for word in [name, *options] if word not in text]
-        assert all(action.help for action in command._actions), name
+        assert command.help and all(param.help for param in shown), name
     assert missing == []
 
 

@@ -23,7 +23,7 @@ def import_with_blocked(statement: str, *blocked: str) -> subprocess.CompletedPr
     ],
 )
 def test_observed_process_needs_the_standard_library_alone(module):
-    done = import_with_blocked(f"import {module}", *SERVER, "torch", "compileboard.app", "sqlite3")
+    done = import_with_blocked(f"import {module}", *SERVER, "click", "torch", "compileboard.app", "sqlite3")
     assert done.returncode == 0, done.stderr
 
 
@@ -54,6 +54,13 @@ def test_importing_collectors_loads_nothing_else():
 def test_a_missing_attribute_says_what_there_is():
     done = import_with_blocked("import compileboard; compileboard.instal")
     assert "it has Run, bench, install, observe, stack_room, uninstall" in done.stderr
+
+
+@pytest.mark.parametrize("room", ["app", "collectors"])
+def test_without_click_the_command_line_names_the_extra(room):
+    done = import_with_blocked(f"from compileboard.{room}.cli.main import main", "click")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "click is not installed; pip install 'compileboard[collector]'" in done.stderr
 
 
 def test_what_is_not_installed_is_named_in_one_sentence(tmp_path):

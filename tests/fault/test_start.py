@@ -170,7 +170,7 @@ STEPS = [
     "compileboard.collectors.pipeline.recorder.index_run",
     "compileboard.collectors.runs.command_line.unreachable",
     "compileboard.collectors.terminal.run_summary.summarize",
-    "compileboard.collectors.cli.main.progress_line",
+    "compileboard.collectors.cli.run.progress_line",
 ]
 # A task beside the recording is a reject of the run; what is closed or looked at last has nothing more to lose.
 SILENT = {
@@ -181,7 +181,7 @@ SILENT = {
 }
 AFTER_THE_LAUNCH = SILENT | {
     "compileboard.collectors.runs.command_line.unreachable",
-    "compileboard.collectors.cli.main.progress_line",
+    "compileboard.collectors.cli.run.progress_line",
 }
 
 

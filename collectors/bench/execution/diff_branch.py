@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from compileboard.collectors.bench.execution.isolation import PACKAGE_ROOT
 from compileboard.collectors.bench.execution.runner import Checkout, Job, Say, finish, measure
+from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.report.comparison import compare
 from compileboard.collectors.bench.suites.user import read_only
 from compileboard.collectors.runs.git import ask_git
@@ -86,17 +86,17 @@ def relocate_environment(environment: Mapping[str, str], root: Path, tree: Path,
 
 
 TAG, REF_TAG = "diff_branch", "diff_branch_ref"
-MakeJob = Callable[[argparse.Namespace, Checkout, dict[str, str]], Job]
+MakeJob = Callable[[BenchRequest, Checkout, dict[str, str]], Job]
 
 
-def measure_both(arguments: argparse.Namespace, make_job: MakeJob, say: Say) -> int:
+def measure_both(arguments: BenchRequest, make_job: MakeJob, say: Say) -> int:
     """Measure both, each in a run of its own, and print how they compare; 0 if anything of both was measured.
 
     Raises: ValueError in words for what cannot be compared; StoreError.
     """
     if arguments.resume is not None:
         raise ValueError("--diff-branch measures two runs anew; --resume goes on with one")
-    commit = find_commit(arguments.diff_branch, os.getcwd())
+    commit = find_commit(str(arguments.diff_branch), os.getcwd())
     say(f"new: the checkout {commit.root} as it is; base: {commit.ref} ({commit.sha[:12]}), in a worktree of its own")
     with worktree(commit) as tree:
         asked, there = _in_the_worktree(arguments, commit, tree)
@@ -124,9 +124,7 @@ def _with_own_folder(job: Job) -> Job:
     return replace(job, settings=replace(job.settings, output_directory=folder))
 
 
-def _in_the_worktree(
-    arguments: argparse.Namespace, commit: CheckoutCommit, tree: Path
-) -> tuple[argparse.Namespace, Checkout]:
+def _in_the_worktree(arguments: BenchRequest, commit: CheckoutCommit, tree: Path) -> tuple[BenchRequest, Checkout]:
     """Return the arguments with the model's path in the worktree, and the place to measure it in."""
     asked = copy.copy(arguments)
     if arguments.only is not None and ":" in arguments.only:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.execution.warm_start import CACHES_ON, measure_warm_starts, wants_warm_start
 from compileboard.collectors.bench.experiments import settings_for
+from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.resume import ResumePoint
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import PlannedTask, Task, repeat_command
@@ -36,7 +36,7 @@ OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
 
 @dataclass(frozen=True)
 class Checkout:
-    """Say where models are measured: in which folder, with which environment.
+    """Where models are measured: in which folder, with which environment.
 
     A worktree stands for a checkout: `stands_for` is its folder and the checkout's, and `suffix` is what the command
     needs besides to measure there again.
@@ -54,7 +54,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class Job:
-    """Hold what one run measures."""
+    """What one run is to measure."""
 
     plan: list[PlannedTask]
     settings: BenchSettings
@@ -66,7 +66,7 @@ class Job:
 
 @dataclass
 class BenchReport:
-    """Say what a run measured."""
+    """What a run measured."""
 
     run_id: str
     results: list[BenchMeasured] = field(default_factory=list)
@@ -74,7 +74,7 @@ class BenchReport:
     trouble: str | None = None  # why it is not recorded yet
 
 
-def measure(job: Job, arguments: argparse.Namespace, before: ResumePoint | None, say: Say) -> BenchReport:
+def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, say: Say) -> BenchReport:
     """Run a job to its end, or to Ctrl-C: what is finished then is kept.
 
     Raises: StoreError if the database can never take the run.
@@ -148,7 +148,7 @@ def _one(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchMeasured:
         clear(folder)
 
 
-def finish(measured: BenchReport, arguments: argparse.Namespace, say: Say, part: str = "") -> int:
+def finish(measured: BenchReport, arguments: BenchRequest, say: Say, part: str = "") -> int:
     """Sum a run up and write its files, into the folder `part` of the output directory; return the exit code."""
     results = measured.results
     print(summarize(results))

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from compileboard.collectors.bench.execution.isolation import CACHE_VARIABLE, TaskOutcome, cache_folder, clear, run_task
-from compileboard.collectors.bench.plan.settings import with_changes
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import FIRST, WARM, add_samples
 
@@ -21,7 +20,7 @@ CACHES_ON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE"
 
 
 def wants_warm_start(task: Task) -> bool:
-    """Tell whether a task is one to measure a second time."""
+    """Return whether a task is one to measure a second time."""
     return task.settings.warm_start_latency and task.experiment == "performance"
 
 
@@ -40,7 +39,7 @@ def measure_warm_starts(
     """
     if done.outcome.status != "measured":
         return done
-    quick = Task(task.experiment, task.ref, with_changes(task.settings, quick=True, repeat=1))
+    quick = Task(task.experiment, task.ref, replace(task.settings, quick=True, repeat=1))
     shared = {CACHE_VARIABLE: str(cache_folder(folder, environment("")))}
     outcome, samples = done.outcome, []
     for _ in range(1 if task.settings.quick else task.settings.compile_repeats):

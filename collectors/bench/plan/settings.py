@@ -1,51 +1,22 @@
-"""How a benchmark is run: every choice in one frozen value that a child process gets as JSON."""
+"""How a benchmark is run: every choice in one frozen value that a child process gets as JSON.
+
+A field is declared once, with its flags, its label and its part in a run's identity; the command line, the label of a
+series, the command that measures a result again and the digest of a plan are made of the declarations.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any
 
-DTYPES = ("float32", "float16", "bfloat16", "amp")
-# What a setting adds to a series' label where it is not at its default; an old label reads as the default of a new
-# part. The order is that of the label and stays: new ones go to the end.
-LABELS = {
-    "freezing": "freezing",
-    "compiled_autograd": "compiled_autograd",
-    "channels_last": "channels_last",
-    "nopython": "nopython",
-    "use_eval_mode": "use_eval_mode",
-    "randomize_input": "randomize_input",
-    "dynamic_batch_only": "dynamic_batch",
-    "threads": "threads={}",
-    "inductor_config": "{}",
-    "batch_size": "batch={}",  # a suite's line has no batch size of its own
-    "iterations_per_run": "iterations_per_run={}",
-    "use_warm_peak_memory": "warm_peak_memory",
-    "per_process_memory_fraction": "memory_fraction={}",
-    "warm_start_latency": "warm_start",
-    "snapshot_memory": "snapshot_memory",
-    "quick": "quick",
-    "no_stack_room": "no_stack_room",
-    "iterations": "iterations={}",
-    "cosine": "cosine",
-    "skip_fp64_check": "skip_fp64_check",
-    "skip_accuracy_check": "skip_accuracy_check",
-    "environment": "{}",
-}
-# Why the others are in no label: those of the first row are columns of a series, or begin the label.
-UNLABELLED = {
-    **dict.fromkeys(("mode", "dtype", "device", "backend", "compile_mode", "disable_cudagraphs"), "named before"),
-    "dynamic_shapes": "a column of a series",
-    **dict.fromkeys(("repeat", "compile_repeats"), "more samples of the same value"),
-    **dict.fromkeys(("profile_dynamo_cache_lookup", "export_profiler_trace", "timing"), "after the timing"),
-    **dict.fromkeys(("output_directory", "timeout_s"), "no number depends on it"),
-}
-ACCURACY_SETTINGS = ("iterations", "cosine", "skip_fp64_check", "skip_accuracy_check")
-CHECKING_EXPERIMENTS = ("accuracy", "tolerance")  # that heed them
+from compileboard.collectors.terminal.values import read_count, read_fraction, read_seconds
+
+ALWAYS, CHANGED, NEVER = "always", "changed", "never"  # in the command that measures a result again
+CHECKING_EXPERIMENTS = ("accuracy", "tolerance")
 _VARIABLE = re.compile(r"TORCHINDUCTOR_\w+|TORCH_COMPILE\w*")
 _PLACE = re.compile(r"_(DIR|DIRECTORY|PATH)$")
 DIGEST = "sha256:"
@@ -53,48 +24,187 @@ _PLAIN = re.compile(r"[\w.+-]{1,24}")
 
 
 @dataclass(frozen=True)
-class BenchSettings:
-    """Say how to measure. Names are upstream's where they mean the same.
+class Declaration:
+    """What a field is on the command line and in the names made of it.
 
+    Its flag is its name unless `flags` says otherwise (ours first, then upstream's); `constants` are flags that stand
+    for a value: (value, help). `label` is what a value that is not the default adds to a series' label, the name unless
+    it says otherwise; `unlabelled` says why it adds nothing.
+    """
+
+    help: str
+    group: str
+    flags: tuple[str, ...] = ()
+    constants: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    metavar: str | None = None
+    read: Callable[[str], Any] | None = None
+    choices: tuple[str, ...] = ()
+    bare: str | None = None  # the value of a flag that came without one
+    label: str | None = None
+    unlabelled: str | None = None
+    command: str = CHANGED
+    in_digest: bool = True
+    of_checks: bool = False  # heeded by CHECKING_EXPERIMENTS alone
+
+    def write_words(self, value: Any, default: Any) -> list[str]:
+        """Write a value as words of a command."""
+        if self.command == NEVER or (self.command == CHANGED and value == default):
+            return []
+        if not self.flags:
+            return [flag for flag, (constant, _) in self.constants.items() if constant == value]
+        if isinstance(value, bool):
+            return [self.flags[0]]
+        return [word for one in (value if isinstance(value, tuple) else (value,)) for word in (self.flags[0], str(one))]
+
+
+def declare(group: str) -> Callable[..., Any]:
+    """Return what declares a field of this group: by its default, its help, and the rest."""
+    return lambda default, help, **rest: field(default=default, metadata={"of": Declaration(help, group, **rest)})
+
+
+def list_declared(kind: type) -> dict[str, tuple[Declaration, Any]]:
+    """Return the declaration and the default of each declared field."""
+    found: dict[str, tuple[Declaration, Any]] = {}
+    one: Field[Any]
+    for one in fields(kind):
+        if "of" in one.metadata:
+            declared: Declaration = one.metadata["of"]
+            flags = declared.flags or (() if declared.constants else (f"--{one.name.replace('_', '-')}",))
+            of_name = one.name if isinstance(one.default, bool) else f"{one.name}={{}}"
+            label = None if declared.unlabelled else declared.label or of_name
+            found[one.name] = replace(declared, flags=flags, label=label), one.default
+    return found
+
+
+COMPILED, MEASURED = declare("what is compiled"), declare("how it is measured")
+COUNT: dict[str, Any] = {"metavar": "N", "read": read_count}
+NAMED: dict[str, Any] = {"unlabelled": "a column of a series, or the beginning of its label", "command": ALWAYS}
+NO_NUMBER: dict[str, Any] = {"unlabelled": "no number depends on it", "command": NEVER, "in_digest": False}
+DTYPES = {
+    "float32": "float32 (default)",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "amp": "automatic mixed precision",
+}
+
+
+@dataclass(frozen=True)
+class BenchSettings:
+    """How to measure; names are upstream's where they mean the same.
+
+    The order of the fields is that of a label's parts: a new one goes to the end.
     Units: timeout_s seconds.
     """
 
-    mode: str = "inference"  # inference | training
-    dtype: str = "float32"
-    device: str = "cpu"
-    backend: str = "inductor"
-    compile_mode: str | None = None  # torch.compile's mode
-    nopython: bool = False
-    dynamic_shapes: bool = False
-    dynamic_batch_only: bool = False
-    compiled_autograd: bool = False
-    freezing: bool = False
-    channels_last: bool = False
-    disable_cudagraphs: bool = False
-    inductor_config: tuple[str, ...] = ()
-    threads: int | None = None
-    batch_size: int | None = None
-    repeat: int = 30
-    iterations: int = 2  # of an accuracy check
-    iterations_per_run: int = 1
-    randomize_input: bool = False
-    use_eval_mode: bool = False
-    use_warm_peak_memory: bool = False
-    skip_accuracy_check: bool = False
-    skip_fp64_check: bool = False
-    cosine: bool = False
-    profile_dynamo_cache_lookup: bool = False
-    warm_start_latency: bool = False
-    export_profiler_trace: bool = False
-    snapshot_memory: bool = False
-    timing: bool = False
-    per_process_memory_fraction: float | None = None
-    output_directory: str | None = None
-    timeout_s: float = 1800.0
-    quick: bool = False  # for looking at the harness: 3 repeats, compiled once
-    compile_repeats: int = 3
-    no_stack_room: bool = False
-    environment: tuple[str, ...] = ()  # NAME=VALUE of what torch reads of it
+    mode: str = COMPILED(
+        "inference",
+        "",
+        constants={
+            "--inference": ("inference", "forward (default)"),
+            "--training": ("training", "forward, backward, optimizer"),
+        },
+        **NAMED,
+    )
+    dtype: str = COMPILED("float32", "", constants={f"--{name}": (name, DTYPES[name]) for name in DTYPES}, **NAMED)
+    device: str = COMPILED(
+        "cpu",
+        "where (default cuda if there is one)",
+        flags=("--device", "--devices", "-d"),
+        choices=("cpu", "cuda"),
+        **NAMED,
+    )
+    backend: str = COMPILED(
+        "inductor",
+        "a torch._dynamo backend (default inductor)",
+        flags=("--backend",),
+        constants={"--inductor": ("inductor", "the same as --backend inductor")},
+        metavar="NAME",
+        **NAMED,
+    )
+    compile_mode: str | None = COMPILED(
+        None,
+        "torch.compile's mode: reduce-overhead, max-autotune, …",
+        flags=("--mode", "--inductor-compile-mode"),
+        metavar="MODE",
+        unlabelled="the beginning of the label",
+    )
+    dynamic_shapes: bool = COMPILED(False, "compile with every dimension dynamic", unlabelled="a column of a series")
+    disable_cudagraphs: bool = COMPILED(False, "inductor without CUDA graphs", unlabelled="the beginning of the label")
+    freezing: bool = COMPILED(False, "inline the weights as constants (inference)")
+    compiled_autograd: bool = COMPILED(False, "compile the backward pass with compiled autograd")
+    channels_last: bool = COMPILED(False, "channels-last memory format for images")
+    nopython: bool = COMPILED(False, "make a graph break an error")
+    use_eval_mode: bool = COMPILED(False, "train with the model in eval mode")
+    randomize_input: bool = MEASURED(False, "draw floating-point inputs anew for each repeat")
+    dynamic_batch_only: bool = COMPILED(False, "compile with the batch dimension dynamic", label="dynamic_batch")
+    threads: int | None = COMPILED(None, "threads of eager and inductor", flags=("--threads", "-t"), **COUNT)
+    inductor_config: tuple[str, ...] = COMPILED(
+        (),
+        "a setting of torch._inductor.config; repeatable",
+        flags=("--inductor-config", "-c"),
+        metavar="KEY=VALUE",
+        label="{}",
+    )
+    batch_size: int | None = COMPILED(  # labelled: a suite's line has no batch size of its own
+        None, "instead of each model's own", flags=("--batch-size", "--batch_size"), label="batch={}", **COUNT
+    )
+    repeat: int = MEASURED(
+        30,
+        "timed repeats, eager and compiled in turns (default 30)",
+        flags=("--repeat", "-n"),
+        unlabelled="more samples of the same value",
+        command=ALWAYS,
+        **COUNT,
+    )
+    compile_repeats: int = MEASURED(
+        3,
+        "timed compilations, cold and warm, each with caches of its own (default 3)",
+        unlabelled="more samples of the same value",
+        **COUNT,
+    )
+    iterations_per_run: int = MEASURED(1, "calls a repeat (default 1)", **COUNT)
+    use_warm_peak_memory: bool = MEASURED(
+        False, "peak memory of one warm step instead of the warm-up with its compilation", label="warm_peak_memory"
+    )
+    per_process_memory_fraction: float | None = COMPILED(
+        None,
+        "how much of the GPU's memory to take at most",
+        metavar="F",
+        read=read_fraction,
+        label="memory_fraction={}",
+    )
+    profile_dynamo_cache_lookup: bool = MEASURED(
+        False, "also the time dynamo takes to find its cache entry", unlabelled="after the timing"
+    )
+    warm_start_latency: bool = MEASURED(
+        False, "warm compile time in a second process with the first one's caches", label="warm_start"
+    )
+    export_profiler_trace: bool = MEASURED(
+        False, "write a profiler trace of one eager and one compiled call", unlabelled="after the timing", command=NEVER
+    )
+    snapshot_memory: bool = MEASURED(False, "write the GPU allocator's history (CUDA)")
+    timing: bool = MEASURED(
+        False, "print torch's own time report for each model", unlabelled="after the timing", command=NEVER
+    )
+    quick: bool = MEASURED(False, "3 repeats and one compilation: to see that something works, not how fast")
+    no_stack_room: bool = MEASURED(False, "measure without room on Python's frame stack: what a program may meet")
+    iterations: int = MEASURED(2, "steps of an accuracy check (default 2)", of_checks=True, **COUNT)
+    cosine: bool = MEASURED(False, "compare by cosine similarity", of_checks=True)
+    skip_fp64_check: bool = MEASURED(False, "compare without a double-precision reference", of_checks=True)
+    skip_accuracy_check: bool = MEASURED(False, "a wrong answer passes: pass_due_to_skip", of_checks=True)
+    timeout_s: float = MEASURED(
+        1800.0,
+        "seconds a model may take for one experiment (default 1800)",
+        flags=("--timeout",),
+        metavar="S",
+        read=read_seconds,
+        **NO_NUMBER,
+    )
+    output_directory: str | None = declare("the run")(
+        None, "also write upstream's files there: CSV and JSON", metavar="DIR", **NO_NUMBER
+    )
+    # NAME=VALUE of what torch reads of it; nothing on the command line.
+    environment: tuple[str, ...] = declare("")((), "", label="{}", command=NEVER)
 
     def dump(self) -> str:
         """Write the settings as JSON."""
@@ -118,18 +228,37 @@ class BenchSettings:
         return self.dynamic_shapes and not self.dynamic_batch_only
 
     def label(self) -> str:
-        """Name the backend with all that changes what it measures: a series of its own for each."""
+        """Name the backend with all that changes what it measures: a series of its own for each.
+
+        An old label reads as the default of a new part.
+        """
         parts = [self.backend]
         if self.device == "cuda" and self.is_inductor and self.compile_mode is None:
             parts.append("no_cudagraphs" if self.disable_cudagraphs else "with_cudagraphs")
         if self.compile_mode:
             parts.append(self.compile_mode)
         different = changed(self)
-        for name, words in LABELS.items():
+        for name, (declaration, _) in SETTINGS.items():
             value = different.get(name)
-            if value is not None and value is not False:
-                parts += [words.format(it) for it in (sorted(value) if isinstance(value, tuple) else [value])]
+            if declaration.label is not None and value is not None and value is not False:
+                values = sorted(value) if isinstance(value, tuple) else [value]
+                parts += [declaration.label.format(part) for part in values]
         return "_".join(parts)
+
+    def list_words(self) -> list[str]:
+        """Return the words of a command that measures so again."""
+        return [
+            word
+            for name, (declaration, default) in SETTINGS.items()
+            for word in declaration.write_words(getattr(self, name), default)
+        ]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what `--resume` must find the same."""
+        return {name: value for name, value in asdict(self).items() if SETTINGS[name][0].in_digest}
+
+
+SETTINGS = list_declared(BenchSettings)
 
 
 def _digest(value: str) -> str:
@@ -152,8 +281,8 @@ def for_experiments(settings: BenchSettings, experiments: Iterable[str]) -> Benc
     """Return the settings without those of a check that is not made: they would make another series of like numbers."""
     if set(experiments) & set(CHECKING_EXPERIMENTS):
         return settings
-    default = BenchSettings()
-    return replace(settings, **{name: getattr(default, name) for name in ACCURACY_SETTINGS})
+    of_checks = {name: default for name, (declaration, default) in SETTINGS.items() if declaration.of_checks}
+    return replace(settings, **of_checks)
 
 
 def load_settings(text: str) -> BenchSettings:
@@ -169,14 +298,4 @@ def load_settings(text: str) -> BenchSettings:
 
 def changed(settings: BenchSettings) -> dict[str, Any]:
     """Return what is not as it is by default."""
-    default = BenchSettings()
-    return {
-        one.name: getattr(settings, one.name)
-        for one in fields(BenchSettings)
-        if getattr(settings, one.name) != getattr(default, one.name)
-    }
-
-
-def with_changes(settings: BenchSettings, **values: Any) -> BenchSettings:
-    """Return the settings with some replaced."""
-    return replace(settings, **values)
+    return {name: getattr(settings, name) for name, (_, it) in SETTINGS.items() if getattr(settings, name) != it}

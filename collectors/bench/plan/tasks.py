@@ -19,7 +19,7 @@ TASK = "task.json"
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """Name a task of the run; `left_out` says why it is not to be done."""
+    """A task of the run; `left_out` says why it is not to be done."""
 
     number: int
     ref: ModelRef
@@ -59,64 +59,28 @@ def _left_out(ref: ModelRef, experiment: str, settings: BenchSettings) -> str | 
 
 def plan_hash(models: Sequence[ModelRef], experiments: Iterable[str], settings: BenchSettings) -> str:
     """Name what a run measures and how: what `--resume` continues must be the same."""
-    how = {name: value for name, value in asdict(settings).items() if name not in ("timeout_s", "output_directory")}
-    body = {"models": [asdict(ref) for ref in models], "experiments": list(experiments), "settings": how}
+    body = {
+        "models": [asdict(ref) for ref in models],
+        "experiments": list(experiments),
+        "settings": settings.identity(),
+    }
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
-
-
-FLAGS = {  # settings that are a flag of the same name
-    "nopython": "--nopython",
-    "dynamic_shapes": "--dynamic-shapes",
-    "dynamic_batch_only": "--dynamic-batch-only",
-    "compiled_autograd": "--compiled-autograd",
-    "freezing": "--freezing",
-    "channels_last": "--channels-last",
-    "disable_cudagraphs": "--disable-cudagraphs",
-    "randomize_input": "--randomize-input",
-    "use_eval_mode": "--use-eval-mode",
-    "use_warm_peak_memory": "--use-warm-peak-memory",
-    "skip_accuracy_check": "--skip-accuracy-check",
-    "skip_fp64_check": "--skip-fp64-check",
-    "cosine": "--cosine",
-    "profile_dynamo_cache_lookup": "--profile-dynamo-cache-lookup",
-    "warm_start_latency": "--warm-start-latency",
-    "snapshot_memory": "--snapshot-memory",
-    "no_stack_room": "--no-stack-room",
-    "quick": "--quick",
-}
-VALUES = {
-    "compile_mode": "--mode",
-    "threads": "--threads",
-    "batch_size": "--batch-size",
-    "compile_repeats": "--compile-repeats",
-    "iterations": "--iterations",
-    "iterations_per_run": "--iterations-per-run",
-    "per_process_memory_fraction": "--per-process-memory-fraction",
-}
 
 
 def repeat_command(planned: PlannedTask, settings: BenchSettings, program: str) -> str:
     """Write the command that measures this again."""
-    default = BenchSettings()
-    words = [program, find(planned.experiment).flag, f"--{settings.mode}", f"--{settings.dtype}"]
-    words += ["--device", settings.device, "--backend", settings.backend, "--repeat", str(settings.repeat)]
-    words += [flag for name, flag in FLAGS.items() if getattr(settings, name) != getattr(default, name)]
-    for name, flag in VALUES.items():
-        if getattr(settings, name) != getattr(default, name):
-            words += [flag, str(getattr(settings, name))]
-    for pair in settings.inductor_config:
-        words += ["--inductor-config", pair]
+    words = [find(planned.experiment).flag, *settings.list_words()]
     if ":" not in planned.ref.only:
         words += ["--suite", planned.ref.suite]
     words += ["--only", planned.ref.only]
     variables = [pair for pair in settings.environment if DIGEST not in pair]
     prefix = ["env", *map(shlex.quote, variables)] if variables else []
-    return " ".join([*prefix, words[0], *(shlex.quote(word) for word in words[1:])])
+    return " ".join([*prefix, program, *map(shlex.quote, words)])
 
 
 @dataclass(frozen=True)
 class Task:
-    """Say what a child is to do."""
+    """What a child is to do."""
 
     experiment: str
     ref: ModelRef

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.tasks import PlannedTask
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke, load_event
@@ -58,7 +58,7 @@ order by processes.task, processes.started_us, processes.id, events.sequence
 """
 
 
-def write_upstream_files(arguments: argparse.Namespace, run_id: str, part: str, say: Callable[[str], None]) -> None:
+def write_upstream_files(arguments: BenchRequest, run_id: str, part: str, say: Callable[[str], None]) -> None:
     """Write them, if they were asked for, into the output directory or here; `part` names a folder inside of it.
 
     Raises: StoreError; OSError.

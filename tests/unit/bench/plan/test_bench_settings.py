@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import lzma
 import re
@@ -13,24 +12,24 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.settings import (
-    LABELS,
-    UNLABELLED,
+    SETTINGS,
     BenchSettings,
     changed,
     for_experiments,
     list_torch_variables,
     load_settings,
 )
-from compileboard.collectors.bench.plan.tasks import PlannedTask, repeat_command
-from compileboard.collectors.cli.bench import settings_of
-from compileboard.collectors.cli.options import build_parser
+from compileboard.collectors.bench.plan.tasks import PlannedTask, plan_hash, repeat_command
+from compileboard.collectors.cli.bench import bench, read_request, settings_of
+from compileboard.collectors.cli.main import main
 
 DATA = Path(__file__).parents[3] / "data"
 
 
-def parse(*words: str) -> argparse.Namespace:
-    return build_parser().parse_args(["bench", "--device", "cpu", *words])
+def parse(*words: str) -> BenchRequest:
+    return read_request(bench.make_context("bench", ["--device", "cpu", *words]).params)
 
 
 def test_settings_read_back_as_they_were_written() -> None:
@@ -91,8 +90,8 @@ def test_results_that_were_recorded_keep_their_series(name: str, new_part: str) 
 
 
 def test_every_setting_is_in_the_label_or_says_why_not() -> None:
-    assert set(LABELS) | set(UNLABELLED) == {it.name for it in fields(BenchSettings)}
-    assert not set(LABELS) & set(UNLABELLED)
+    assert list(SETTINGS) == [it.name for it in fields(BenchSettings)]
+    assert all((declared.label is None) == bool(declared.unlabelled) for declared, _ in SETTINGS.values())
 
 
 def test_torch_variables_are_part_of_the_settings_and_places_are_not() -> None:
@@ -121,7 +120,7 @@ def test_the_command_of_a_result_makes_its_label_again() -> None:
     planned = PlannedTask(1, ModelRef("builtin", "mlp", "m:f"), "performance")
     words = shlex.split(repeat_command(planned, settings, "compileboard bench"))
     assert words[:4] == ["env", "TORCH_COMPILE_X=1", "compileboard", "bench"]
-    again = settings_of(build_parser().parse_args(words[3:]), {"TORCH_COMPILE_X": "1"})
+    again = settings_of(parse(*words[4:]), {"TORCH_COMPILE_X": "1"})
     assert (again.label(), again.compile_repeats) == (replace(settings, environment=("TORCH_COMPILE_X=1",)).label(), 5)
 
 
@@ -151,9 +150,7 @@ def test_what_cannot_go_together_is_said(words: list[str], said: str) -> None:
 
 @pytest.mark.parametrize("flag", ["--prims-nvfuser", "--nnc", "--speedup-fx2trt", "--speedup-onnx"])
 def test_what_torch_no_longer_has_says_what_replaced_it(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        parse(flag)
-    assert ended.value.code == 2
+    assert main(["bench", flag]) == 2
     assert f"{flag} is not here: " in capsys.readouterr().err
 
 
@@ -161,6 +158,18 @@ def test_what_torch_no_longer_has_says_what_replaced_it(flag: str, capsys: pytes
     "words", [["-n", "0"], ["--timeout", "nan"], ["--per-process-memory-fraction", "2"], ["-n", "x"]]
 )
 def test_a_number_out_of_range_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse(*words)
+    assert main(["bench", *words]) == 2
     assert "expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "digest"),
+    [
+        (BenchSettings(), "23d8f499feaa10df"),
+        (BenchSettings(timeout_s=9.5, output_directory="/tmp/x"), "23d8f499feaa10df"),
+        (BenchSettings(quick=True), "fe45258a8104742e"),
+        (BenchSettings(inductor_config=("b=2", "a=1")), "4ec8e88e1bee812a"),
+    ],
+)
+def test_a_plan_that_was_begun_keeps_its_digest(settings: BenchSettings, digest: str) -> None:
+    assert plan_hash([ModelRef("builtin", "mlp", "m:f")], ["performance", "accuracy"], settings) == digest

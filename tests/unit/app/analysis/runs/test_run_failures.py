@@ -15,7 +15,7 @@ from compileboard.app.analysis.runs.states import describe_recorded_state
 from compileboard.app.queries.fleet.sides import find_side
 from compileboard.app.queries.run import failures
 from compileboard.app.queries.run import run as run_detail
-from compileboard.collectors.cli.main import closing_line
+from compileboard.collectors.cli.run import closing_line
 from compileboard.collectors.contract.events import RuntimeFailed
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.terminal.run_summary import summarize

@@ -1,0 +1,22 @@
+"""What several commands of the dashboard take."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from compileboard.app.settings import load_settings
+
+
+def _find_database(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
+    return load_settings(os.environ, {"db": given}).db
+
+
+db_option = click.option(
+    "--db",
+    type=click.Path(readable=False),
+    metavar="FILE",
+    callback=_find_database,
+    help="The database file. Default: compileboard.db.",
+)

@@ -1,0 +1,84 @@
+"""`serve`, `follow` and `migrate`: the processes of the dashboard, and the database that they need."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from compileboard.app.cli.common import db_option
+from compileboard.app.reports.output import fail
+from compileboard.app.settings import SETTINGS, load_settings, variable_name
+from compileboard.collectors.store.connection import open_reader
+from compileboard.command_line import Command, Option
+
+SERVE_SETTINGS = {  # those that are options, by what they take
+    "db": "FILE",
+    "host": "ADDRESS",
+    "port": "N",
+    "workers": "N",
+    "threads": "N",
+    "allow_host": "NAMES",
+    "allow_writes": "[YES]",
+    "alerts": "FILE",
+    "follow": "YES",
+}
+FOLLOW_NOTES = """\
+`serve` starts this by itself (--follow no leaves it out). Where nothing serves, run it beside the collectors, or
+from cron: `compileboard findings update` and `compileboard alerts send`.
+Exit codes: 0 stopped, 2 the database cannot be used.
+"""
+
+
+def _list_options() -> list[click.Parameter]:
+    options: list[click.Parameter] = []
+    for setting in SETTINGS:
+        if setting.name in SERVE_SETTINGS:
+            text = f"{setting.help} Default: {setting.default or 'none'}. Environment: {variable_name(setting)}."
+            bare: dict[str, Any] = {"is_flag": False, "flag_value": "yes"} if setting.name == "allow_writes" else {}
+            flag = f"--{setting.name.replace('_', '-')}"
+            options.append(Option([flag], metavar=SERVE_SETTINGS[setting.name], help=text, **bare))
+    return options
+
+
+@click.command(
+    cls=Command,
+    unusable=1,
+    params=_list_options(),
+    epilog="Also from the environment:\n"
+    + "".join(f"  {variable_name(setting)}\n" for setting in SETTINGS if setting.name not in SERVE_SETTINGS),
+)
+def serve(**given: str | None) -> int:
+    """Serve the dashboard until interrupted. Every option can also be set in the environment."""
+    from compileboard.app.server import ServeError
+    from compileboard.app.server import serve as serve_dashboard
+
+    try:
+        return serve_dashboard(load_settings(os.environ, given), os.environ)
+    except ServeError as error:
+        return fail(str(error))
+
+
+@click.command(cls=Command, unusable=1)
+@db_option
+def migrate(db: str) -> None:
+    """Bring an older database up to date, or make an empty one. Safe to run twice, or by two at once."""
+    from compileboard.collectors.store.migrations import migrate as migrate_database
+
+    applied = migrate_database(db)
+    print(f"{db}: applied {applied}" if applied else f"{db}: up to date")
+
+
+@click.command(cls=Command, epilog=FOLLOW_NOTES)
+@db_option
+@click.option("--alerts", metavar="FILE", help="The file of alert rules. Default: none, nothing is sent.")
+@click.option("--while-stdin", is_flag=True, help="Stop when stdin is closed, as `serve` does it.")
+def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
+    """Look for findings whenever runs come in, and send what alerts are due, until interrupted."""
+    from compileboard.app import follow as follower
+
+    open_reader(db).close()  # a database that cannot be used is said at once
+    rules = load_settings(os.environ, {"alerts": alerts}).alerts
+    wait = follower.wait_for_stdin if while_stdin else follower.sleep
+    return follower.follow(db, rules, os.environ, wait)

@@ -1,0 +1,99 @@
+"""What a `bench` command is asked for beside how it measures, and the flags of upstream's harness that are not here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.collectors.bench.experiments import EXPERIMENTS
+from compileboard.collectors.bench.plan.settings import COUNT, MEASURED, declare, list_declared
+from compileboard.collectors.bench.suites import SUITES
+from compileboard.collectors.terminal.values import read_tag
+
+GROUPS = ("models", "experiments (default --performance)", "what is compiled", "how it is measured", "the run")
+MODELS, EXPERIMENT, RUN = declare(GROUPS[0]), declare(GROUPS[1]), declare(GROUPS[-1])
+
+
+@dataclass
+class BenchRequest:
+    """Which models to measure in which experiments, and where the results go. `given` are the settings' own values."""
+
+    db: str
+    given: Mapping[str, Any] = field(default_factory=dict)
+    suite: tuple[str, ...] = MODELS(
+        (),
+        f"a suite, repeatable: {', '.join(suite.name for suite in SUITES)} (default builtin); see --list",
+        metavar="NAME",
+    )
+    only: str | None = MODELS(
+        None,
+        "one model: its name, path:/abs/file.py,class:NAME as upstream takes it, or path:/abs/file.py for the "
+        "functions marked with @compileboard.bench.model",
+        metavar="MODEL",
+    )
+    filter: tuple[str, ...] = MODELS(
+        (), "only models whose name fits; repeatable", flags=("--filter", "-k"), metavar="REGEX"
+    )
+    exclude: tuple[str, ...] = MODELS(
+        (), "no models whose name fits; repeatable", flags=("--exclude", "-x"), metavar="REGEX"
+    )
+    exclude_exact: tuple[str, ...] = MODELS((), "not this model; repeatable", metavar="NAME")
+    total_partitions: int = MODELS(1, "in how many parts to cut the list", **COUNT)
+    partition_id: int = MODELS(0, "which part to measure, from 0", metavar="N", read=int)
+    no_skip: bool = MODELS(False, "measure models that are known not to work here, too")
+    list: bool = MODELS(False, "print the models that are chosen, and measure nothing")
+    experiments: tuple[str, ...] = EXPERIMENT((), "", constants={it.flag: (it.name, it.help) for it in EXPERIMENTS})
+    cold_start_latency: bool = MEASURED(False, "cold compile time, with empty caches: what is measured in any case")
+    name: str | None = RUN(None, "the run's name (default: bench and its suites)", metavar="NAME")
+    tag: tuple[tuple[str, str], ...] = RUN(
+        (), "a label to find it by; one word alone is upstream's tag; repeatable", metavar="KEY=VALUE", read=read_tag
+    )
+    resume: str | None = RUN(
+        None, "go on with an interrupted run (default: the newest of the same command)", metavar="[RUN]", bare=""
+    )
+    diff_branch: str | None = RUN(
+        None,
+        "measure this branch or commit of the repository here as well, in a throw-away worktree, and compare; the "
+        "checkout is not touched",
+        metavar="REF",
+    )
+    baseline: str | None = RUN(None, "a performance CSV of upstream's form to compare speedups with", metavar="FILE")
+    dump_raw_metrics: bool = RUN(False, "and the timings as its .npy files")
+    log_graph_breaks: bool = RUN(False, "and its graph-break files")
+    explain: bool = RUN(False, "print graphs, ops and breaks of each model, and list the breaks")
+    level: str = RUN("light", "full: also torch's own trace of each process", choices=("light", "full"))
+    no_source: bool = RUN(False, "keep no line of the models' source code")
+    quiet: bool = RUN(False, "print no progress, only the summary")
+
+    @property
+    def output_directory(self) -> str | None:
+        output: str | None = self.given["output_directory"]
+        return output
+
+
+REQUESTED = list_declared(BenchRequest)
+# What upstream's harness offers and `bench` does not, and what replaced it.
+_LATER = "is not measured yet; what there is: --help"
+_NVFUSER = "nvFuser was removed from torch; inductor generates fused kernels: --backend inductor"
+_FX2TRT = "fx2trt was replaced by Torch-TensorRT: install torch_tensorrt, then --backend torch_tensorrt"
+_ONNX = "the TorchScript ONNX exporter was replaced by torch.onnx.export(dynamo=True)"
+REMOVED_FLAGS = {
+    **dict.fromkeys(("--export", "--export-aot-inductor", "--aot-precompile", "--xla"), _LATER),
+    **dict.fromkeys(("--quantization", "--ddp", "--fsdp"), _LATER),
+    **{
+        flag: f"is not here: {reason}"
+        for flag, reason in {
+            "--prims-nvfuser": _NVFUSER,
+            "--nvfuser": _NVFUSER,
+            "--nnc": "NNC, TorchScript's fuser, is no dynamo backend any more; use --backend inductor",
+            "--speedup-fx2trt": _FX2TRT,
+            "--speedup-fx2trt-fp16": f"{_FX2TRT} --float16",
+            "--speedup-dynamo-ts": "the TorchScript backend is deprecated with TorchScript itself; "
+            "use --backend inductor",
+            "--speedup-onnx": _ONNX,
+            "--torchscript-onnx": _ONNX,
+            "--torchscript-jit-trace": "torch.jit.trace is deprecated; torch.export and torch.compile replaced it",
+        }.items()
+    },
+}

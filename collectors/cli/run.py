@@ -1,0 +1,161 @@
+"""`run`: observe a command and everything it starts, and end as it ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from compileboard.collectors.cli.common import USAGE_ERROR, db_option, print_message, tag_option
+from compileboard.collectors.cli.retry import pick_up
+from compileboard.collectors.store.errors import StoreError, describe_error
+from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
+from compileboard.collectors.terminal.progress_line import count_text, counts_text, progress_line
+from compileboard.command_line import Choice, Command
+
+if TYPE_CHECKING:
+    from compileboard.collectors.pipeline.live import Launch
+
+
+@click.command(
+    cls=Command,
+    context_settings={"allow_interspersed_args": False},  # the command's own options are not ours
+    options_metavar="[options]",
+    epilog="example: %(prog)s --tag branch=main -- python train.py --lr 3\n",
+)
+@db_option
+@click.option("--name", metavar="NAME", help="the run's name (default: the script's)")
+@click.option("--suite", metavar="NAME", help="what the run belongs to; overview charts are per suite and name")
+@tag_option
+@click.option(
+    "--level",
+    type=Choice(("light", "full")),
+    default="light",
+    help="light: compiles, breaks, recompiles, caches, failures, at no measurable cost (default); "
+    "full: also torch's own trace file, which slows compiles by about a tenth",
+)
+@click.option("--no-source", is_flag=True, help="keep no line of the program's source code")
+@click.option(
+    "--capture-env",
+    multiple=True,
+    metavar="NAME",
+    help="also keep this environment variable (TORCH* is kept anyway, secrets never); repeatable",
+)
+@click.option(
+    "--stack-room",
+    is_flag=True,
+    help="start Python programs with room on CPython's frame stack, whose chunks can slow compiled models down",
+)
+@click.option("--quiet", is_flag=True, help="say nothing but errors")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT ...]", help="what to run")
+def run(command: tuple[str, ...], db: str, level: str, no_source: bool, quiet: bool, **options: Any) -> int:
+    """Observe a command and everything it starts: subprocesses, torchrun ranks, forked workers.
+
+    The program's output, exit code and exceptions stay as they are.
+    """
+    from compileboard.collectors.runs.program import CannotRun, ProgramExit, check_program, end_like, run_program
+
+    if not command:
+        print_message(f"no command to run; write it after `--`: {collector_command('run', then='-- python train.py')}")
+        return USAGE_ERROR
+    if no_source and level == "full":
+        print_message("--level full keeps torch's trace, which is full of source code; it cannot go with --no-source")
+        return USAGE_ERROR
+    try:
+        check_program(list(command), os.environ)
+    except CannotRun as error:
+        print_message(str(error))
+        return error.exit_code
+    with unhindered("what earlier commands left cannot be recorded"):
+        pick_up()
+    launch = None
+    with unhindered("this run is not recorded"):
+        launch = open_launch(list(command), db, quiet, level=level, keep_source=not no_source, **options)
+    with ExitStack() as screen:
+        progress = None
+        if launch is not None and not quiet:
+            with unhindered("no progress is shown"):
+                progress = progress_line(os.environ)
+                screen.enter_context(suppress(Exception))
+                if progress:
+                    screen.enter_context(progress)
+        show = progress.show if progress else None
+        try:
+            outcome = run_program(
+                list(command),
+                launch.environment if launch else os.environ,
+                (lambda: launch.step(show)) if launch else (lambda: None),
+            )
+        except CannotRun as error:
+            if launch:
+                launch.end(ProgramExit(error.exit_code))
+            print_message(str(error))
+            return error.exit_code
+        if launch:
+            launch.end(outcome)
+    if launch and launch.recording.trouble is None and not quiet:
+        with unhindered("what was recorded cannot be said"):
+            print_message(closing_line(db, launch.manifest.run_id))
+    return end_like(outcome)
+
+
+def open_launch(command: list[str], database: str, quiet: bool, **options: Any) -> Launch:
+    """Begin the run of a command, and say where it is recorded."""
+    from compileboard.collectors.contract.run_config import RunConfig
+    from compileboard.collectors.pipeline.live import Launch
+    from compileboard.collectors.runs.command_line import unreachable
+
+    options |= {"name": options["name"] or "", "tags": dict(options["tags"])}
+    launch = Launch(command, RunConfig(database=database, **options), os.environ, print_message)
+    if not quiet:
+        served = dashboard_command("serve", database=database)
+        if launch.recording.recorder is not None:
+            print_message(f"run {launch.manifest.run_id} is recorded in {database}; see it with: {served}")
+        with unhindered("what the hooks may not reach cannot be said"):
+            for warning in unreachable(command):
+                print_message(warning)
+    return launch
+
+
+@contextmanager
+def unhindered(what: str) -> Iterator[None]:
+    """Print what goes wrong before or beside the program in one line; the program runs all the same."""
+    try:
+        yield
+    except Exception as error:
+        print_message(f"{what}: {describe_error(error)}")
+
+
+def closing_line(database: str, run_id: str) -> str:
+    """Describe what was recorded, or why there may be nothing."""
+    from compileboard.collectors.terminal.run_summary import summarize
+
+    try:
+        summary = summarize(database, run_id)
+    except StoreError as error:
+        return str(error)
+    if summary is None:
+        return f"run {run_id} is not in {database}"
+    show = collector_command("show", run_id, database=database)
+    if summary.compile_count:
+        counts = counts_text(summary.compile_count, summary.graph_break_count, summary.recompile_count)
+        if summary.failure_count:
+            counts += f", {count_text(summary.failure_count, 'failure')}"
+        cliff = "; it may lose time to Python's frame stack, which `run --stack-room` settles" if summary.cliffs else ""
+        return f"recorded {counts}{cliff}; {show}"
+    doctor = collector_command("doctor", database=database)
+    if summary.torch_version:
+        return (
+            "nothing was compiled although torch was loaded: no compiled function was called, or TORCH_COMPILE_DISABLE "
+            f"or TORCHDYNAMO_DISABLE is set (`{doctor}` says); {show}"
+        )
+    if summary.state != "finished":  # it had no chance to
+        return f"the program ended before it loaded torch.compile; {show}"
+    return (
+        "nothing was compiled: no process that could be observed loaded torch.compile. Either the program does not use "
+        "it, or it ran where the hooks do not reach: python -I, -S or -E, a container, another machine "
+        f"(`{doctor}` says more)"
+    )

@@ -1,0 +1,71 @@
+"""Values of a command line, read from their text; a ValueError says what was expected."""
+
+from __future__ import annotations
+
+import math
+
+
+def read_count(text: str) -> int:
+    """Read a number from 1 up.
+
+    Raises: ValueError.
+    """
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"expected a number from 1 up, got {text!r}")
+    return int(text)
+
+
+def read_seconds(text: str) -> float:
+    """Read a number of seconds above 0.
+
+    Raises: ValueError.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"expected seconds above 0, got {text!r}")
+    return value
+
+
+def read_fraction(text: str) -> float:
+    """Read a share between 0 and 1.
+
+    Raises: ValueError.
+    """
+    value = read_seconds(text)
+    if value > 1:
+        raise ValueError(f"expected a share between 0 and 1, got {text!r}")
+    return value
+
+
+def read_pair(text: str) -> tuple[str, str]:
+    """Read KEY=VALUE.
+
+    Raises: ValueError.
+    """
+    key, value = read_key(text, "KEY=VALUE")
+    if value is None:
+        raise ValueError(f"expected KEY=VALUE, got {text!r}")
+    return key, value
+
+
+def read_key(text: str, expected: str = "KEY or KEY=VALUE") -> tuple[str, str | None]:
+    """Read KEY=VALUE, or KEY alone, whose value is none.
+
+    Raises: ValueError.
+    """
+    key, equals, value = text.partition("=")
+    if not key.strip():
+        raise ValueError(f"expected {expected}, got {text!r}")
+    return key.strip(), value if equals else None
+
+
+def read_tag(text: str) -> tuple[str, str]:
+    """Read KEY=VALUE; a word alone is the value of `tag`, as upstream's flag has it.
+
+    Raises: ValueError.
+    """
+    key, value = read_key(text, "KEY=VALUE or a word")
+    return ("tag", key) if value is None else (key, value)

@@ -1,0 +1,187 @@
+"""What both command lines are built from: click's commands, loaded when they are called, with help in groups."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+try:
+    import click
+except ModuleNotFoundError:
+    raise SystemExit(
+        "compileboard: click is not installed; pip install 'compileboard[collector]', or 'compileboard[server]'"
+    ) from None
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+DATABASE, UNUSABLE = "compileboard.database", "compileboard.unusable"  # in a context's `meta`
+
+
+class Option(click.Option):
+    """An option with the group that its help stands in; options with one `exclusive` word exclude each other."""
+
+    def __init__(self, *words: Any, group: str = "Options", exclusive: str | None = None, **rest: Any) -> None:
+        super().__init__(*words, **rest)
+        self.group = group
+        self.exclusive = exclusive
+
+
+class Choice(click.Choice[str]):
+    """One of several words."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Return what came and what was expected."""
+        return f"invalid choice: {value!r} (choose from {', '.join(map(str, self.choices))})"
+
+
+class Value(click.ParamType[Any]):
+    """A value that a function reads from the text, or refuses with a ValueError."""
+
+    name = "value"
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self.read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a text; a default stays as it is."""
+        try:
+            return self.read(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Command(click.Command):
+    """A command whose examples stay as they are written, with `%(prog)s` for its name.
+
+    `unusable` is its exit code where its database cannot be used.
+    """
+
+    def __init__(self, *words: Any, unusable: int = 2, **rest: Any) -> None:
+        super().__init__(*words, **rest)
+        self.unusable = unusable
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; refuse two options that exclude each other."""
+        if any(getattr(param, "exclusive", None) for param in self.params):
+            given: dict[str, Option] = {}
+            for param in self.make_parser(ctx).parse_args(list(args))[2]:
+                if isinstance(param, Option) and param.exclusive:
+                    other = given.setdefault(param.exclusive, param)
+                    if other is not param:
+                        ctx.fail(f"argument {param.opts[0]}: not allowed with argument {other.opts[0]}")
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; what explains an error is told its database and its exit code."""
+        ctx.meta.update({DATABASE: ctx.params.get("db"), UNUSABLE: self.unusable})
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, a section each group."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and not isinstance(param, click.Argument):
+                groups.setdefault(getattr(param, "group", "Options"), []).append(record)
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples line by line."""
+        if self.epilog:
+            formatter.write("\n" + self.epilog % {"prog": ctx.command_path})
+
+
+class Entry(NamedTuple):
+    """Where a command is defined, `module:name`, and its help in one line."""
+
+    target: str
+    help: str
+
+
+class Group(Command, click.Group):
+    """Several commands; those of `entries` are imported when they are called.
+
+    `explain` prints what an error means and returns the exit code, or None for an error that is none of ours; it is
+    given the error, the command's database and its exit code for one that cannot be used.
+    """
+
+    command_class = Command
+
+    def __init__(
+        self,
+        *words: Any,
+        entries: Mapping[str, Entry] | None = None,
+        explain: Callable[[BaseException, str | None, int], int | None] | None = None,
+        **rest: Any,
+    ) -> None:
+        super().__init__(*words, **rest)
+        self.entries = entries or {}
+        self.explain = explain
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they were declared."""
+        return [*self.entries, *self.commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; its module is imported now."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return self.commands.get(cmd_name)
+        module, _, name = entry.target.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was called, or say which there are."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"invalid choice: {args[0]!r} (choose from {', '.join(names)})")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call a command."""
+        try:
+            code = click.Group.invoke(self, ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where a reader who has left can be met
+            return code
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            code = self.explain(error, ctx.meta.get(DATABASE), ctx.meta.get(UNUSABLE, 2)) if self.explain else None
+            if code is None:
+                raise
+            return code
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, and a line for each command."""
+        super().format_options(ctx, formatter)
+        with formatter.section("Commands"):
+            formatter.write_dl(self._list_help(), col_spacing=3)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Complete a command's name or an option; no command is imported."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(name, help=text) for name, text in self._list_help() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def _list_help(self) -> list[tuple[str, str]]:
+        entries = [(name, entry.help) for name, entry in self.entries.items()]
+        return entries + [(name, command.get_short_help_str(1000)) for name, command in self.commands.items()]
+
+
+def run_group(group: click.Command, words: Sequence[str] | None, program: str) -> int:
+    """Run the command that the words name; return its exit code. A shell completes by the group's own name."""
+    variable = f"_{group.name}_COMPLETE".replace("-", "_").upper()
+    try:
+        return group.main(words, prog_name=program, complete_var=variable, standalone_mode=False) or 0
+    except click.ClickException as error:
+        if sys.stderr is not None:  # click would take stdout
+            error.show()
+        return error.exit_code
