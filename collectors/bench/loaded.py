@@ -13,7 +13,7 @@ Inputs = tuple[Any, ...] | dict[str, Any]
 
 @dataclass
 class Loaded:
-    """Hold a module on the CPU in float32 and what to call it with; the harness casts, moves and sets its mode.
+    """A module on the CPU in float32 and what to call it with; the harness casts, moves and sets its mode.
 
     `resize` makes inputs of another size of what `size_name` says, for shapes that vary; `sizes` are worth trying.
     """

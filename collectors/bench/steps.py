@@ -24,7 +24,7 @@ AMP_DTYPES = {"cpu": torch.bfloat16, "cuda": torch.float16}
 
 
 class Steps:
-    """Hold what one step needs beside the module and its inputs: autocast, loss, optimizer."""
+    """What one step needs beside the module and its inputs: autocast, loss, optimizer."""
 
     def __init__(self, settings: BenchSettings, loss: Callable[[Any], torch.Tensor] | None, facts: ModelFacts) -> None:
         self.settings = settings

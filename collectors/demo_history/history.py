@@ -47,7 +47,7 @@ def list_measured(database: str) -> set[tuple[str, str]]:
 
 
 def describe_run(database: str, commit: str, name: str) -> str:
-    """Say in a few words what the newest run of a commit measured.
+    """Describe in a few words what the newest run of a commit measured.
 
     Raises: StoreError if the database cannot be read.
     """
@@ -91,12 +91,12 @@ ON_A_CPU = ("--threads", "1")
 
 
 class HistoryStopped(Exception):
-    """Say why the history ends before its newest version."""
+    """The history ends before its newest version."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Say where and how versions are measured."""
+    """Where and how versions are measured."""
 
     database: str
     device: str

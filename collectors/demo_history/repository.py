@@ -18,11 +18,11 @@ OURS_ALONE = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT
 
 
 class NoRepository(Exception):
-    """Say why there is no repository to measure."""
+    """There is no repository to measure."""
 
 
 class Repository:
-    """Hold the repository in a folder of its own, which is gone at the end; nobody's git settings are read or changed.
+    """The repository, in a folder of its own, which is gone at the end; nobody's git settings are read or changed.
 
     Raises: NoRepository in words, without git most of all.
     """

@@ -23,7 +23,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Version:
-    """Hold one commit: its subject, its edits, and the flags of further runs beside the plain one."""
+    """One commit: its subject, its edits, and the flags of further runs beside the plain one."""
 
     subject: str
     edits: tuple[Edit, ...] = ()

@@ -36,7 +36,7 @@ DIED = {
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """Say how a task ended and how long it took."""
+    """How a task ended and how long it took."""
 
     outcome: ExperimentOutcome
     started_us: int

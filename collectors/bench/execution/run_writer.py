@@ -30,7 +30,7 @@ where processes.run_id = :run and processes.task = :task
 
 @dataclass
 class BenchRunWriter:
-    """Hold the run that a bench command records into."""
+    """The run that a bench command records into."""
 
     config: RunConfig
     say: Callable[[str], None]

@@ -12,7 +12,7 @@ from compileboard.collectors.bench.plan.settings import BenchSettings
 
 @dataclass(frozen=True)
 class Experiment:
-    """Name an experiment: the flag asks for it, the module does it."""
+    """An experiment: the flag asks for it, the module does it."""
 
     name: str
     flag: str

@@ -105,7 +105,7 @@ def _check(bench: Workbench, facts: dict[str, Any]) -> tuple[str, str]:
 
 
 def _describe(*results: Any) -> str:
-    """Say how far results are apart; never at the price of the verdict."""
+    """Describe how far results are apart; never at the price of the verdict."""
     try:
         return describe_difference(*results)
     except Exception:

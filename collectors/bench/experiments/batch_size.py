@@ -49,7 +49,7 @@ def smaller(size: int) -> int:
 
 
 def _follows(bench: Workbench) -> bool:
-    """Tell whether the model is built with the batch size it is asked for: some bring inputs of their own."""
+    """Return whether the model is built with the batch size it is asked for: some bring inputs of their own."""
     other = build(bench.ref, (bench.batch_size or 1) + 1)
     return _shapes(other.inputs) != _shapes(bench.inputs)
 

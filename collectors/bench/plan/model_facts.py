@@ -33,7 +33,7 @@ HALF_RANGE = ("float16", "amp")
 
 @dataclass(frozen=True)
 class Fact:
-    """Hold one fact and the runs it is of."""
+    """A fact and the runs that it is of."""
 
     fact: str
     reason: str
@@ -41,14 +41,14 @@ class Fact:
     when: Mapping[str, Any] = field(default_factory=dict)
 
     def holds(self, run: Mapping[str, Any]) -> bool:
-        """Tell whether this run is meant; what is not said of a run is not met."""
+        """Return whether this run is meant; what is not said of a run is not met."""
         wanted = ((run.get(name), value) for name, value in self.when.items())
         return all(said in value if isinstance(value, list) else said == value for said, value in wanted)
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Hold what is known of one model; nothing is, of most.
+    """What is known of one model; nothing is, of most.
 
     The properties say what holds in every run; `find` says what holds in one.
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ModelRef:
-    """Name a model, and the function that builds it in a child process.
+    """A model, and the function that builds it in a child process.
 
     `builder` is "module:function"; it is called with the batch size and, where there is one, `argument`, and returns a
     compileboard.collectors.bench.loaded.Loaded.
@@ -38,7 +38,7 @@ class ModelRef:
 
 
 class NotAvailable(Exception):
-    """Say why a model of a catalogue does not exist in what is installed."""
+    """A model of a catalogue does not exist in what is installed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class NotAvailable(Exception):
 
 
 class SelectionError(ValueError):
-    """Say in words what cannot be selected."""
+    """A selection of models that cannot be made."""
 
 
 def select(

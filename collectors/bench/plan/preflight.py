@@ -1,4 +1,4 @@
-"""Know before anything is measured whether torch has a backend. Asked in a child: the command has no torch."""
+"""What torch has, checked before anything is measured. Asked in a child: the command has no torch."""
 
 from __future__ import annotations
 
@@ -6,19 +6,38 @@ import difflib
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from compileboard.collectors.bench.plan.settings import BenchSettings, load_settings
 from compileboard.start import shared_command
 
 # What torch 2.4 to 2.13 has: asking costs an import of torch.
 KNOWN = frozenset(("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager_noexcept"))
+ALWAYS_THERE = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # modes of any torch
 ASK = "import json, torch._dynamo; print(json.dumps(torch._dynamo.list_backends(exclude_tags=())))"
-BACKENDS_TIMEOUT_S = 120.0
+ASK_TIMEOUT_S = 120.0
+
+
+def _ask(command: Sequence[str]) -> Any:
+    """Return what a child prints as JSON in its last line; None if it cannot be asked."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ASK_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+        )
+        return json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
 
 
 def check_backend(name: str) -> None:
-    """Let a backend pass that torch lists, and any if torch cannot be asked: then each model says what is wrong.
+    """Check that torch has a backend; if it cannot be asked, each model says what is wrong.
 
     Raises: ValueError in words if torch has no such backend.
     """
@@ -26,28 +45,16 @@ def check_backend(name: str) -> None:
         return
     listed = list_backends()
     if listed and name not in listed:
-        near = difflib.get_close_matches(name, listed, n=3) or [it for it in listed if "TESTING_ONLY" not in it]
+        near = difflib.get_close_matches(name, listed, n=3) or [
+            known for known in listed if "TESTING_ONLY" not in known
+        ]
         raise ValueError(f"--backend {name}: torch has no such backend; it has {', '.join(near)}")
 
 
 def list_backends() -> list[str]:
     """Return the backends that torch knows, those of installed packages too; none if it cannot be asked."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", ASK],
-            capture_output=True,
-            text=True,
-            timeout=BACKENDS_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-        )
-        names = json.loads(done.stdout.splitlines()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return []
-    return [str(it) for it in names]
-
-
-ALWAYS_THERE = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # modes of any torch
-ASK_TIMEOUT_S = 120.0
+    names = _ask([sys.executable, "-c", ASK])
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def answer(dumped: str) -> None:
@@ -63,29 +70,17 @@ def answer(dumped: str) -> None:
 
 
 def needs_asking(settings: BenchSettings) -> bool:
-    """Tell whether anything is asked for that a torch may lack: asking costs an import of it."""
+    """Return whether anything is asked for that a torch may lack: asking costs an import of it."""
     return settings.device == "cuda" or bool(settings.inductor_config) or settings.compile_mode not in ALWAYS_THERE
 
 
 @cache
 def check_settings(settings: BenchSettings) -> None:
-    """Let settings pass that torch takes, and any if it cannot be asked: then each model says what is wrong.
+    """Check that torch takes the settings; if it cannot be asked, each model says what is wrong.
 
     Raises: ValueError in words for a device, a mode or an inductor setting that is not there.
     """
-    if not needs_asking(settings):
-        return
-    try:
-        done = subprocess.run(
-            shared_command(f"{__name__}:answer", settings.dump()),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=ASK_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-        )
-        error = json.loads(done.stdout.splitlines()[-1])["error"]
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError, KeyError, TypeError):
-        return
-    if error is not None:
-        raise ValueError(error)
+    if needs_asking(settings):
+        said = _ask(shared_command(f"{__name__}:answer", settings.dump()))
+        if isinstance(said, dict) and said.get("error") is not None:
+            raise ValueError(said["error"])

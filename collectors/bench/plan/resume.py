@@ -13,8 +13,8 @@ from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreMissing
 
 PLAN = "COMPILEBOARD_BENCH_PLAN"  # among what is kept of a run's environment: which models, and how
-NAMED = "select id from runs where id >= :start and id < :end and source = 'bench' order by id limit 2"
-LIKE_IT = """
+RUNS_NAMED = "select id from runs where id >= :start and id < :end and source = 'bench' order by id limit 2"
+NEWEST_OF_PLAN = """
 select id
 from runs
 where source = 'bench' and json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') = :plan
@@ -22,14 +22,14 @@ order by started_us desc, id desc
 limit 1
 """
 PLAN_OF = "select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') from runs where id = :id"
-SAID = "select body from events where run_id = :run and kind = 'bench_measured' order by time_us, sequence"
+RESULTS = "select body from events where run_id = :run and kind = 'bench_measured' order by time_us, sequence"
 STATE = "select state, heartbeat_us from runs where id = :id"
 ALIVE_US = 20_000_000  # a recorder says every few seconds that it is there
 
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """Name a run that can be gone on with, and what of it is done: (suite, model, experiment)."""
+    """A run that can be gone on with, and what of it is done: (suite, model, experiment)."""
 
     run_id: str
     done: frozenset[tuple[str, str, str]]
@@ -50,17 +50,17 @@ def find_before(database: str, plan: str, wanted: str) -> ResumePoint:
         state, heartbeat_us = reader.execute(STATE, {"id": run_id}).fetchone()
         if state == "running" and time.time_ns() // 1000 - heartbeat_us < ALIVE_US:
             raise ValueError(f"--resume: run {run_id} is still being measured; wait for its end, or end it with Ctrl-C")
-        said = [load_event(unpack(row["body"])) for row in reader.execute(SAID, {"run": run_id})]
-    results = tuple(it for it in said if isinstance(it, BenchMeasured))
-    return ResumePoint(run_id, frozenset((it.suite, it.model, it.experiment) for it in results), results)
+        events = [load_event(unpack(row["body"])) for row in reader.execute(RESULTS, {"run": run_id})]
+    results = tuple(event for event in events if isinstance(event, BenchMeasured))
+    return ResumePoint(run_id, frozenset((one.suite, one.model, one.experiment) for one in results), results)
 
 
 def _named(reader: sqlite3.Connection, database: str, plan: str, wanted: str) -> str:
-    found = reader.execute(NAMED, {"start": wanted, "end": wanted + "\uffff"}).fetchall()
-    if len(found) != 1:
-        told = "no bench run" if not found else "several runs"
-        raise ValueError(f"--resume {wanted}: {told} with this id in {database}")
-    run_id = str(found[0]["id"])
+    rows = reader.execute(RUNS_NAMED, {"start": wanted, "end": wanted + "\uffff"}).fetchall()
+    if len(rows) != 1:
+        problem = "no bench run" if not rows else "several runs"
+        raise ValueError(f"--resume {wanted}: {problem} with this id in {database}")
+    run_id = str(rows[0]["id"])
     if reader.execute(PLAN_OF, {"id": run_id}).fetchone()[0] != plan:
         raise ValueError(
             f"--resume {wanted}: that run measured other models or with other settings; give the same ones"
@@ -69,7 +69,7 @@ def _named(reader: sqlite3.Connection, database: str, plan: str, wanted: str) ->
 
 
 def _newest(reader: sqlite3.Connection, database: str, plan: str) -> str:
-    row = reader.execute(LIKE_IT, {"plan": plan}).fetchone()
+    row = reader.execute(NEWEST_OF_PLAN, {"plan": plan}).fetchone()
     if row is None:
         raise ValueError(
             f"--resume: no run in {database} measured these models with these settings; leave --resume out"

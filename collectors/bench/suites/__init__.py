@@ -21,12 +21,12 @@ LOCAL = "local"  # the suite of a person's own models
 
 
 class UnknownSuite(ValueError):
-    """Say that no suite has this name."""
+    """No suite has this name."""
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Name a suite: `catalogue` is a module with `MODELS`, `libraries` what must be installed to build from it."""
+    """A suite: `catalogue` is a module with `MODELS`, `libraries` what must be installed to build from it."""
 
     name: str
     help: str
@@ -75,7 +75,7 @@ def list_models(suites: Iterable[str]) -> list[ModelRef]:
 
 
 def missing(suite: str) -> str | None:
-    """Say what must be installed before a model of this suite can be built, or none.
+    """Describe what must be installed before a model of this suite can be built, or return None.
 
     A suite that a person named for models of their own needs torch alone.
     """

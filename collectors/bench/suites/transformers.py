@@ -17,13 +17,13 @@ BUILD = "compileboard.collectors.bench.suites.transformers_build:build"
 
 @dataclass(frozen=True)
 class TransformersRecipe:
-    """Say how to build a model: its class, the kind of its inputs, their length and what differs from the defaults.
+    """How to build a model: its class, the kind of its inputs, their length and what differs from the defaults.
 
     Units: length tokens, samples of sound, or none for images.
     """
 
     family: str
-    inputs: str  # a function of transformers_inputs
+    inputs: str  # a kind of transformers_build.INPUTS
     batch_size: int
     length: int = 0
     class_name: str | None = None  # None: the model's name

@@ -1,4 +1,7 @@
-"""Build a model of transformers' from its configuration, with random weights. Child processes only."""
+"""Build a model of transformers' from its configuration, with random weights and example inputs. Child processes only.
+
+Inputs have labels by the kind of model, so that the model computes its own loss.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ import transformers
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
 from compileboard.collectors.bench.plan.models import NotAvailable
-from compileboard.collectors.bench.suites import transformers_inputs
 from compileboard.collectors.bench.suites.transformers import RECIPES, TransformersRecipe
 
 # Small enough that nothing is dropped, and not 0: the dropout itself stays in the graph, as upstream does it.
 NO_DROPOUT = 1e-30
+HAVE_LENGTH = ("tokens", "question_answering", "sequence_classification")
 
 
 def build(batch_size: int, name: str) -> Loaded:
@@ -25,7 +28,7 @@ def build(batch_size: int, name: str) -> Loaded:
     model_class = _find_class(recipe.class_name or name)
     config = _configure(model_class.config_class, recipe)
     module = model_class(config)
-    make = getattr(transformers_inputs, recipe.inputs)
+    make = INPUTS[recipe.inputs]
 
     def of_length(length: int) -> Inputs:
         inputs: Inputs = make(config, batch_size, length)
@@ -36,7 +39,7 @@ def build(batch_size: int, name: str) -> Loaded:
         return inputs
 
     loaded = Loaded(module, of_length(recipe.length), loss=own_loss, batch_size=batch_size)
-    if recipe.inputs in transformers_inputs.HAVE_LENGTH:
+    if recipe.inputs in HAVE_LENGTH:
         longest = recipe.length
         loaded.resize, loaded.size_name = of_length, "sequence length"
         loaded.sizes = (longest // 4, longest // 2, longest * 3 // 4, longest)
@@ -78,3 +81,75 @@ def _configure(config_class: Any, recipe: TransformersRecipe) -> Any:
             if isinstance(value, float) and value > NO_DROPOUT:
                 setattr(part, attribute, NO_DROPOUT)
     return config
+
+
+def tokens(config: Any, batch_size: int, length: int) -> dict[str, Any]:
+    """Return token ids and a label for each; encoder-decoder models shift the labels to decode from."""
+    return {"input_ids": _ids(config, batch_size, length), "labels": _ids(config, batch_size, length)}
+
+
+def question_answering(config: Any, batch_size: int, length: int) -> dict[str, Any]:
+    """Return token ids, and where each answer starts and ends."""
+    return {
+        "input_ids": _ids(config, batch_size, length),
+        "start_positions": torch.randint(0, length, (batch_size,)),
+        "end_positions": torch.randint(0, length, (batch_size,)),
+    }
+
+
+def sequence_classification(config: Any, batch_size: int, length: int) -> dict[str, Any]:
+    """Return token ids and a class for each sequence."""
+    return {"input_ids": _ids(config, batch_size, length), "labels": _classes(config, batch_size)}
+
+
+def image(config: Any, batch_size: int, length: int) -> dict[str, Any]:
+    """Return pictures and a class for each."""
+    return {"pixel_values": _pictures(config, batch_size), "labels": _classes(config, batch_size)}
+
+
+def image_and_text(config: Any, batch_size: int, length: int) -> dict[str, Any]:
+    """Return pictures and a text for each; the loss is whether they belong together."""
+    return {
+        "input_ids": _ids(config.text_config, batch_size, length),
+        "pixel_values": _pictures(config.vision_config, batch_size),
+        "return_loss": True,
+    }
+
+
+def speech(config: Any, batch_size: int, length: int) -> dict[str, Any]:
+    """Return sound, and labels that are fewer than its frames: connectionist temporal classification needs that."""
+    frames = length
+    for kernel, stride in zip(config.conv_kernel, config.conv_stride):
+        frames = (frames - kernel) // stride + 1
+    labels = torch.randint(1, config.vocab_size, (batch_size, max(frames // 3, 1)))
+    return {"input_values": torch.randn(batch_size, length), "labels": labels}
+
+
+def speech_to_text(config: Any, batch_size: int, length: int) -> dict[str, Any]:
+    """Return spectrograms of the one length the model takes, and the text to say."""
+    frames = config.max_source_positions * 2  # its second convolution halves them
+    return {
+        "input_features": torch.randn(batch_size, config.num_mel_bins, frames),
+        "labels": _ids(config, batch_size, length),
+    }
+
+
+def _ids(config: Any, batch_size: int, length: int) -> torch.Tensor:
+    """Return tokens that are not padding, which most configurations have among the first few."""
+    return torch.randint(min(10, config.vocab_size - 1), config.vocab_size, (batch_size, length))
+
+
+def _classes(config: Any, batch_size: int) -> torch.Tensor:
+    return torch.randint(0, config.num_labels, (batch_size,))
+
+
+def _pictures(config: Any, batch_size: int) -> torch.Tensor:
+    size = config.image_size
+    height, width = (size, size) if isinstance(size, int) else tuple(size)
+    return torch.randn(batch_size, config.num_channels, height, width)
+
+
+INPUTS = {
+    make.__name__: make
+    for make in (tokens, question_answering, sequence_classification, image, image_and_text, speech, speech_to_text)
+}

@@ -31,12 +31,12 @@ TAIL_LINES = 12  # of what the child wrote when it died
 
 
 class OnlyError(ValueError):
-    """Say in words why `--only` names no model."""
+    """`--only` names no model."""
 
 
 @dataclass(frozen=True)
 class Marked:
-    """Say what a file says of a marked function."""
+    """A marked function of a file."""
 
     name: str
     batch_size: int
@@ -108,7 +108,7 @@ HIDING = frozenset(("*", "exec", "globals", "locals", "vars", "setattr", "module
 
 
 def check_class(path: str, name: str) -> None:
-    """Let a class pass that the file may have: defined, imported or assigned anywhere in it, or beyond its text.
+    """Check that the file may have a class: defined, imported or assigned anywhere in it, or beyond its text.
 
     Raises: OnlyError in words if the file is no Python or has no such name; OSError.
     """
@@ -185,7 +185,7 @@ PATH_LAST = re.compile(r"(?P<kind>class|model):(?P<name>[^,:/]*),path:(?P<path>.
 
 @dataclass(frozen=True)
 class OnlyTarget:
-    """Say what was asked for: a class, a marked function, or (kind is none) all marked functions of a file."""
+    """What `--only` asks for: a class, a marked function, or (kind is none) all marked functions of a file."""
 
     path: str
     kind: str | None = None

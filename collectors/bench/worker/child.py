@@ -79,7 +79,7 @@ def _measure(task: Task, stages: Stages) -> ExperimentOutcome:
 
 
 def failure(error: BaseException) -> ExperimentOutcome:
-    """Say what a failure means, in upstream's words."""
+    """Return the outcome that an error means, in upstream's words."""
     from compileboard.collectors.bench.plan.models import NotAvailable
 
     reason = getattr(error, "reason", None)
@@ -96,7 +96,7 @@ def failure(error: BaseException) -> ExperimentOutcome:
 
 
 def remove_hooks() -> None:
-    """Let the hooks say their last, where they are in this process: what follows is not observed."""
+    """Take the hooks out, where they are in this process: what follows is not observed."""
     hooks = sys.modules.get("_compileboard.observe.hooks")
     if hooks is not None:
         hooks.uninstall_hooks()

@@ -45,7 +45,7 @@ NO_LIMIT = 1000  # recompiles of one function: what torch gives up at would hide
 
 @dataclass(frozen=True)
 class RecompileCounts:
-    """Say what was compiled: how often, how often again, and which guards had failed."""
+    """What was compiled: how often, how often again, and which guards had failed."""
 
     compiles: int
     recompiles: int
@@ -53,7 +53,7 @@ class RecompileCounts:
 
 
 class RecompileWatch:
-    """Look from its making, or from the last look, to the next."""
+    """What is compiled between two looks, the first of which is its making."""
 
     def __init__(self) -> None:
         set_limit = getattr(torch._dynamo.utils, "set_compilation_metrics_limit", None)

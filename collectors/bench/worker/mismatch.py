@@ -12,7 +12,7 @@ from torch.utils import _pytree
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Hold one tensor's distance; a relative one is over the root mean square of eager's own."""
+    """One tensor's distance; a relative one is over the root mean square of eager's own."""
 
     where: str
     shape: tuple[int, ...]
@@ -23,7 +23,7 @@ class Mismatch:
 
 
 def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str:
-    """Say where two results differ most; "" where no tensor of them does. A result is any nest of lists and tensors."""
+    """Describe where two results (any nest of lists and tensors) differ most; "" where no tensor of them does."""
     left, right = _flatten(eager), _flatten(compiled)
     if left.keys() != right.keys():
         return f"eager gives {_count(left)} and the compiled model {_count(right)}, or in other places"

@@ -16,7 +16,7 @@ from compileboard.collectors.decode.values import clean
 
 @dataclass
 class ExperimentOutcome:
-    """Say what was measured, or what went wrong; the words are BenchMeasured's."""
+    """What was measured, or what went wrong; the fields are BenchMeasured's."""
 
     status: str = "measured"
     reason: str | None = None
@@ -66,7 +66,7 @@ def add_samples(outcome: ExperimentOutcome, what: CompileTime, samples_s: Sequen
 
 
 class Stages:
-    """Note each stage as it begins. The first is the interpreter's own start."""
+    """The stages of a task, noted as they begin. The first is the interpreter's own start."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

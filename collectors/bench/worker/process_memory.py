@@ -1,4 +1,4 @@
-"""Keep a process from exhausting the machine: how much it may still take, and a limit that makes more an error.
+"""What a process may still take of the machine, a limit that makes more an error, and the pages that it mapped.
 
 Child processes only; no torch.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SHARE = 0.6  # of what is free: others use the machine too
+_OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux's
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
@@ -66,18 +67,11 @@ def _address_space_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-try:
-    import resource
-except ImportError:  # Windows
-    _THREAD = _PROCESS = None
-else:
-    _THREAD, _PROCESS = getattr(resource, "RUSAGE_THREAD", None), resource.RUSAGE_SELF  # the first is Linux's
-
-
 def count_page_faults(*, all_threads: bool = False) -> int | None:
     """Return how many pages this thread, or the process, has mapped so far without reading a disk.
 
     None where nobody counts. It takes some 0.5 µs.
     """
-    who = _PROCESS if all_threads else _THREAD
-    return None if _THREAD is None or who is None else resource.getrusage(who).ru_minflt
+    if _OF_THREAD is None:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF if all_threads else _OF_THREAD).ru_minflt

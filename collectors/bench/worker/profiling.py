@@ -1,4 +1,4 @@
-"""Peak memory of a piece of work: the GPU's as its allocator saw it, or the process's. Child processes only."""
+"""Peak memory of a piece of work, and files beside its numbers: profiler trace, memory snapshot. In a child alone."""
 
 from __future__ import annotations
 

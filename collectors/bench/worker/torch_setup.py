@@ -54,7 +54,7 @@ def arrange(task: Task) -> None:
 
 
 def check(settings: BenchSettings) -> None:
-    """Let settings pass that this torch can do something with.
+    """Check that this torch can do something with the settings.
 
     Raises: ValueError in words for a device, a mode or an inductor setting that it does not have.
     """

@@ -38,7 +38,7 @@ class StageFailed(Exception):
 
 
 class Workbench:
-    """Hold the model and what it is called with; make the compiled step; count what dynamo did."""
+    """The model, what it is called with, its compiled step, and what dynamo counted."""
 
     def __init__(self, ref: ModelRef, settings: BenchSettings, stages: Stages) -> None:
         self.ref = ref
@@ -191,7 +191,7 @@ def build(ref: ModelRef, batch_size: int) -> Loaded:
 
 
 def is_oom(error: BaseException) -> bool:
-    """Tell whether an error says that memory ran out, the GPU's or the machine's."""
+    """Return whether an error says that memory ran out, the GPU's or the machine's."""
     if isinstance(error, (torch.cuda.OutOfMemoryError, MemoryError)):
         return True
     text = str(error)
