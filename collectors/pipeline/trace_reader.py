@@ -18,7 +18,7 @@ from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.decode.values import clean_text
 from compileboard.collectors.sources.log_head import HEAD_BYTES, read_head
 from compileboard.collectors.sources.trace_log import ReadStats, TraceLog
-from compileboard.collectors.store.ingest.frames import FrameIndex
+from compileboard.collectors.store.ingest.frames import FrameIndex, Generation
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE, Ingestor, IngestResult, RefusedEvent
 from compileboard.collectors.store.ingest.source_files import advance_log, find_logs, save_rejects
 
@@ -31,17 +31,13 @@ class LoggedFrames(FrameIndex):
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._resets: list[int] = []  # sequences of the starts that came after a reset()
-        self._started: set[str] = set()
+        self._generation = Generation()
         self._keys: dict[tuple[int, str], int] = {}
 
     def begin_logged(self, captured: Captured) -> None:
-        """Take a dynamo_start: the same id again, at its first attempt, comes after a reset()."""
-        if captured.compile_id is None:
-            return
-        if captured.compile_id in self._started and not captured.attempt:
+        """Take a dynamo_start."""
+        if captured.compile_id is not None and self._generation.trace(captured.compile_id, captured.attempt):
             self._resets.append(captured.sequence)
-            self._started.clear()
-        self._started.add(captured.compile_id)
 
     def key_of(self, event: FrameContext) -> int | None:
         """Return the row of the compile that a record belongs to."""

@@ -57,9 +57,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
 def write_compiled(batch: Batch, event: Compiled) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
     # A forward record whose start was not seen (a limit hit, a torch without dynamo_start) stands for its own compile.
-    untraced = compile_ is not None and event.record_kind == "forward" and not compile_.traced
-    if compile_ is not None and untraced:
-        compile_.traced = True
+    untraced = event.record_kind == "forward" and batch.frames.take_untraced(event)
     function_id = compile_.function_id if compile_ else None
     if function_id is None:
         function_id = find_function(batch.connection, event.file, event.function)

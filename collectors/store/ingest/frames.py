@@ -21,15 +21,31 @@ class Compile:
     frame_id: int | None
     function_id: int | None
     line: int | None
-    traced: bool = False  # dynamo_start or a forward record was seen: the same id again means a new generation
     recompiled: bool = False
+
+
+@dataclass
+class Generation:
+    """The compiles that a process traced since its last reset(), and how many resets were before."""
+
+    number: int = 0
+    traced: set[str] = field(default_factory=set)  # by dynamo_start, or by a forward record whose start was not seen
+
+    def trace(self, compile_id: str, attempt: int | None) -> bool:
+        """Take the start of a trace; return True if a reset() came before: the same id again, at its first attempt."""
+        is_reset = compile_id in self.traced and not attempt
+        if is_reset:
+            self.number += 1
+            self.traced.clear()
+        self.traced.add(compile_id)
+        return is_reset
 
 
 @dataclass
 class Process:
     """Remember where a process is in its own history."""
 
-    generation: int = 0
+    generation: Generation = field(default_factory=Generation)
     compiles: dict[str, Compile] = field(default_factory=dict)
     frames: dict[int, list[Compile]] = field(default_factory=dict)  # the same by frame id
     configs: set[tuple[str, str]] = field(default_factory=set)  # kind and hash of those that are stored
@@ -39,12 +55,6 @@ class Process:
         self.compiles[compile_.compile_id] = compile_
         if compile_.frame_id is not None:
             self.frames.setdefault(compile_.frame_id, []).append(compile_)
-
-    def reset(self) -> None:
-        """Begin a new generation."""
-        self.generation += 1
-        self.compiles.clear()
-        self.frames.clear()
 
 
 class FrameIndex:
@@ -78,7 +88,9 @@ class FrameIndex:
         ).fetchall()
         process = Process()
         for row in rows:
-            process.generation = row["generation"]
+            process.generation.number = row["generation"]
+            if row["outcome"] != "announced":
+                process.generation.traced.add(row["compile_id"])
             process.remember(
                 Compile(
                     key=row["id"],
@@ -86,7 +98,6 @@ class FrameIndex:
                     frame_id=row["frame_id"],
                     function_id=row["function_id"],
                     line=row["line"],
-                    traced=row["outcome"] != "announced",
                     recompiled=row["recompiled_from"] is not None,
                 )
             )
@@ -95,13 +106,19 @@ class FrameIndex:
     def begin(self, run_id: str, event: FrameContext) -> tuple[Compile, bool]:
         """Return the compile that dynamo now starts to trace, and whether it is new."""
         process = self.process(event.process_id)
+        if process.generation.trace(event.compile_id or "", event.attempt):
+            process.compiles.clear()
+            process.frames.clear()
         known = process.compiles.get(event.compile_id or "")
-        if known is not None and known.traced and not event.attempt:
-            process.reset()
-            known = None
-        compile_, new = (known, False) if known else self._make(run_id, event, process)
-        compile_.traced = True
-        return compile_, new
+        return (known, False) if known else self._make(run_id, event, process)
+
+    def take_untraced(self, event: FrameContext) -> bool:
+        """Let a record stand for the trace of its compile, whose start was not seen; False if it was."""
+        traced = self.process(event.process_id).generation.traced
+        if event.compile_id is None or event.compile_id in traced:
+            return False
+        traced.add(event.compile_id)
+        return True
 
     def find(self, run_id: str, event: FrameContext) -> tuple[Compile | None, bool]:
         """Return the compile an event belongs to, and whether it had to be made for it."""
@@ -131,7 +148,7 @@ class FrameIndex:
             {
                 "run_id": run_id,
                 "process_id": event.process_id,
-                "generation": process.generation,
+                "generation": process.generation.number,
                 "compile_id": compile_id,
                 "frame_id": event.frame_id,
                 "frame_compile_id": event.frame_compile_id,

@@ -7,6 +7,7 @@ from typing import Any
 
 from compileboard.collectors.contract.events import CompileStarted, load_event
 from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.ingest.frames import Generation
 
 _DEEPEST = 500  # a program that recurses without end has no more to tell below
 
@@ -78,17 +79,13 @@ def grow_stacks(connection: sqlite3.Connection) -> None:
         order by process_id, sequence
         """
     )
-    written: dict[str, set[str]] = {}
-    generation: dict[str, int] = {}
+    generations: dict[str, Generation] = {}
     for row in starts:
         event = load_event(unpack(row["body"]))
         if not isinstance(event, CompileStarted) or event.compile_id is None:
             continue
-        known = written.setdefault(event.process_id, set())
-        if event.compile_id in known and not event.attempt:  # after a reset(), as FrameIndex.begin counts
-            known.clear()
-            generation[event.process_id] = generation.get(event.process_id, 0) + 1
-        known.add(event.compile_id)
+        generation = generations.setdefault(event.process_id, Generation())
+        generation.trace(event.compile_id, event.attempt)
         connection.execute(
             """
             update compiles set stack_id = :stack_id
@@ -97,7 +94,7 @@ def grow_stacks(connection: sqlite3.Connection) -> None:
             {
                 "stack_id": book.find(row["run_id"], event.stack),
                 "process_id": event.process_id,
-                "generation": generation.get(event.process_id, 0),
+                "generation": generation.number,
                 "compile_id": event.compile_id,
             },
         )
