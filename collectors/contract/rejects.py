@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+
+from .events import Event
 
 # Kinds that a later reading of the same log may do away with: only what the last one met counts.
 OF_LAST_READING = frozenset(("truncated", "damaged_file", "empty_log"))
@@ -82,6 +85,13 @@ class Rejects:
         for kind, reject in others.by_kind.items():
             self.add(kind, reject.first_line, reject.example, reject.count)
 
+    def add_refused(
+        self, refused: Iterable[RefusedEvent], line_of: Callable[[Event], int | None] = lambda event: None
+    ) -> None:
+        """Count the events that a store could not take, with the lines that they are from."""
+        for one in refused:
+            self.add("refused", line_of(one.event), f"{one.event.KIND}: {one.reason}")
+
     def copy(self) -> Rejects:
         """Return the same counts, to go on with apart."""
         return Rejects({kind: replace(reject) for kind, reject in self.by_kind.items()})
@@ -96,3 +106,25 @@ class Rejects:
     def total(self) -> int:
         """Sum all kinds."""
         return sum(reject.count for reject in self.by_kind.values())
+
+
+@dataclass(frozen=True)
+class RefusedEvent:
+    """Name an event that the store could not take, and why."""
+
+    event: Event
+    reason: str
+
+
+@dataclass
+class IngestResult:
+    """Count what a batch did. What is `refused` or `clashing` is in no table; the rest of its batch is recorded.
+
+    A clashing event has the process and sequence of another one: an event that came again has its kind and time too.
+    """
+
+    new_count: int = 0
+    known_count: int = 0
+    deleted_run: bool = False
+    refused: list[RefusedEvent] = field(default_factory=list)
+    clashing: list[Event] = field(default_factory=list)

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compileboard.collectors.contract.events import CompileFailed, CompileStarted, Event, GraphBroke, Recompiled
+from compileboard.collectors.contract.events import CompileFailed, CompileStarted, GraphBroke, Recompiled
+from compileboard.collectors.contract.rejects import IngestResult
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.decode import break_registry
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, qualify
-from compileboard.collectors.spool.reader import SpoolReader
+from compileboard.collectors.pipeline.source import EventBatch, pump
+from compileboard.collectors.pipeline.spool_source import SpoolSource
 
 
 @dataclass
@@ -63,20 +64,20 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[B
     decoder = Decoder(PathNamer([str(root) for root in roots]), qualify)
     theirs = hooks.current() or hooks.current_of_other_copy()
     folder = Path(tempfile.mkdtemp(prefix="compileboard-")) if theirs is None else Path(theirs.spool.folder)
-    reader, lost_before = SpoolReader(folder), Counter({} if theirs is None else theirs.spool.losses)
+    source, lost_before = SpoolSource(folder, decoder), Counter({} if theirs is None else theirs.spool.losses)
 
     def take(seen: BlockRecord) -> None:
         installed = theirs or hooks.current()
         if installed is not None:
             seen.losses = dict(Counter(installed.spool.losses) - lost_before)
-        _sort(seen, _read(reader, decoder), None if theirs is None else theirs.spool.process_id)
+        pump(source, _BlockSink(seen, None if theirs is None else theirs.spool.process_id))
 
     seen = BlockRecord(_take=take)
     try:
         if theirs is None:
             hooks.install_hooks("watch", str(folder), RunConfig())
         else:
-            list(_read(reader, decoder))  # what came before the block
+            pump(source, _BlockSink(BlockRecord(), None))  # what came before the block
         try:
             yield seen
         finally:
@@ -92,24 +93,24 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[B
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read(reader: SpoolReader, decoder: Decoder) -> Iterator[Event]:
-    for captured in reader.read():
-        path = captured.extra.get("registry")
-        if isinstance(path, str):
-            break_registry.learn(path)
-        yield from decoder.decode(captured)
+@dataclass
+class _BlockSink:
+    """Sort events by kind into a record; in a spool that other processes write too, only this process's are its."""
 
+    seen: BlockRecord
+    process_id: str | None
 
-def _sort(seen: BlockRecord, events: Iterable[Event], process_id: str | None) -> None:
-    """Sort events by kind; in a spool that other processes write too, only this process's are the block's."""
-    for event in events:
-        if process_id is not None and event.process_id != process_id:
-            continue
-        if isinstance(event, GraphBroke):
-            seen.graph_breaks.append(event)
-        elif isinstance(event, Recompiled):
-            seen.recompiles.append(event)
-        elif isinstance(event, CompileFailed):
-            seen.failures.append(event)
-        elif isinstance(event, CompileStarted):
-            seen.compiles.append(event)
+    def ingest(self, batch: EventBatch) -> IngestResult:
+        seen = self.seen
+        for event in batch.events:
+            if self.process_id is not None and event.process_id != self.process_id:
+                continue
+            if isinstance(event, GraphBroke):
+                seen.graph_breaks.append(event)
+            elif isinstance(event, Recompiled):
+                seen.recompiles.append(event)
+            elif isinstance(event, CompileFailed):
+                seen.failures.append(event)
+            elif isinstance(event, CompileStarted):
+                seen.compiles.append(event)
+        return IngestResult(new_count=len(batch.events))

@@ -165,7 +165,7 @@ class Recording:
         if recorder is None:
             return
         try:
-            set_patience(recorder.connection, BUSY_TIMEOUT_MS)
+            set_patience(recorder.sink.connection, BUSY_TIMEOUT_MS)
             recorder.step()
             recorder.end()
             self.trouble = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 
 from compileboard.collectors.contract.events import BenchMeasured, Event, ProcessStarted, RunEnded, RunStarted
-from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.decode.paths import PathNamer
 from compileboard.collectors.decode.values import fit_event
 from compileboard.collectors.formats.merge_files import Merged, build_break_table, merge, series_text, time_us_of
@@ -18,18 +18,15 @@ from compileboard.collectors.formats.reader import break_event, read_results
 from compileboard.collectors.formats.results import digest, task_of
 from compileboard.collectors.pipeline.log_loader import STATE, Imported, LoadOptions, Progress
 from compileboard.collectors.pipeline.result_runs import ReadFile, ResultFolder, ResultRun, part_folders, plan_runs
-from compileboard.collectors.pipeline.trace_reader import count_refused, list_rejects
+from compileboard.collectors.pipeline.source import Checkpoint, EventBatch, ImportedFile, pump
+from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
 from compileboard.collectors.sources.discovery import LogSource, SourceGroup
 from compileboard.collectors.sources.streams import LimitExceeded, NoSuchLog, SourceDamaged
-from compileboard.collectors.store.ingest.ingestor import Ingestor, IngestResult
 from compileboard.collectors.store.ingest.source_files import (
-    add_result_file,
-    advance_log,
     count_rows,
     find_logs,
     find_result_runs,
     forget_deletion,
-    replace_rejects,
 )
 
 MOST_BYTES = 256 << 20  # of one file; the phases of all models of a suite, upstream's largest, have some 40 MB
@@ -70,7 +67,7 @@ def load_results(
         runs = plan_runs(connection, ResultFolder(name, read), merged, taken)
         taken |= {run.run_id for run in runs}
         for run in sorted(runs, key=lambda it: min(_times(it))):
-            yield _Writer(connection, database, name, options, run, merged).write()
+            yield _import_run(SqliteSink(connection, database, run.run_id), name, options, run, merged)
 
 
 def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
@@ -116,99 +113,124 @@ def _times(run: ResultRun) -> list[int]:
     return found or [it.time_us for it in run.files]
 
 
-class _Writer:
-    """Write one run."""
+def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRun, merged: Merged) -> Imported:
+    """Store what is new of one run; return what that was."""
+    if run.commit and not options.name:
+        name = f"{name} {run.commit[:10]}"
+    done = Imported(run.run_id, name, result_count=0, also_in=run.also_in)
+    connection = sink.connection
+    if options.again:
+        forget_deletion(connection, run.run_id)
+    query = "select 1 from runs where id = :id"
+    done.known_run = connection.execute(query, {"id": run.run_id}).fetchone() is not None
+    before = count_rows(connection, run.run_id)
+    times = _times(run)
+    sink.ingest(EventBatch([_start_run(run, name, options, min(times))]))
+    files = list({id(it): it for it in (*run.files, *(it for it, _result in run.results))}.values())
+
+    def count(batch: EventBatch, result: IngestResult) -> None:
+        done.event_count += result.new_count
+
+    if not sink.is_deleted:
+        pump(ResultSource(connection, run, files, merged.stems, options), sink, count)
+        done.log_count = len(files)
+    done.read_bytes = sum(it.size_bytes for it in files)
+    for it in run.files:
+        done.rejects.add_file(it.source.label, it.file.rejects)
+    after = count_rows(connection, run.run_id)
+    done.result_count, done.break_count = after[0] - before[0], after[1] - before[1]
+    done.record_count = done.result_count + done.break_count
+    sink.ingest(EventBatch([RunEnded(run.run_id, done.read_bytes + 1, max(times), run.run_id, STATE)]))
+    done.deleted = sink.is_deleted
+    return done
+
+
+def _start_run(run: ResultRun, name: str, options: LoadOptions, time_us: int) -> RunStarted:
+    results = [result for _it, result in run.results]
+    suites = sorted({it.suite for it in results if it.suite})
+    gpus = sorted({it.hardware for it in results if it.hardware and it.device != "cpu"})
+    return RunStarted(
+        process_id=run.run_id,
+        sequence=0,
+        time_us=time_us,
+        run_id=run.run_id,
+        name=name,
+        suite=options.suite or (suites[0] if len(suites) == 1 else None),
+        tags=options.tags,
+        source="import",
+        git={"commit": run.commit, "branch": run.branch} if run.commit else {},
+        gpus=[{"name": name} for name in gpus[:1]],
+    )
+
+
+class ResultSource:
+    """The files of one run of results, a batch each; a file is known by its content and is read whole."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
-        database: str,
-        name: str,
-        options: LoadOptions,
         run: ResultRun,
-        merged: Merged,
+        files: list[ReadFile],
+        stems: Collection[str],
+        options: LoadOptions,
     ) -> None:
         self._connection = connection
-        self._ingestor = Ingestor(connection, database)
-        self._options = options
         self._run = run
-        self._stems = merged.stems
+        self._files = files
+        self._stems = stems
+        self._options = options
         self._namer = PathNamer(options.roots)
-        if run.commit and not options.name:
-            name = f"{name} {run.commit[:10]}"
-        self.imported = Imported(run.run_id, name, result_count=0, also_in=run.also_in)
+        self._reading = files[0]
 
-    def write(self) -> Imported:
-        """Write what is new; return what that was."""
-        done, run = self.imported, self._run
-        if self._options.again:
-            forget_deletion(self._connection, run.run_id)
-        query = "select 1 from runs where id = :id"
-        done.known_run = self._connection.execute(query, {"id": run.run_id}).fetchone() is not None
-        before = count_rows(self._connection, run.run_id)
-        times = _times(run)
-        self._ingest([self._start_run(min(times))])
-        files = {id(it): it for it in (*run.files, *(it for it, _result in run.results))}
-        for it in files.values():
-            if not done.deleted:
-                self._write_file(it)
-            done.read_bytes += it.size_bytes
-        for it in run.files:
-            done.rejects.add_file(it.source.label, it.file.rejects)
-        after = count_rows(self._connection, run.run_id)
-        done.result_count, done.break_count = after[0] - before[0], after[1] - before[1]
-        done.record_count = done.result_count + done.break_count
-        self._ingest([RunEnded(run.run_id, done.read_bytes + 1, max(times), run.run_id, STATE)])
-        return done
+    def read(self) -> Iterator[EventBatch]:
+        """Yield a batch of each file that the run does not have yet."""
+        for it in self._files:
+            if self._run.run_id not in find_result_runs(self._connection, it.content_hash):
+                self._reading = it
+                yield self._read_file(it)
 
-    def _ingest(self, events: list[Event]) -> None:
-        self.imported.deleted |= self._ingestor.ingest(self._run.run_id, events).deleted_run
+    def commit(self, batch: EventBatch, result: IngestResult) -> None:
+        """Take note of what was refused of a file; that the run has it is in the store."""
+        self._reading.file.rejects.add_refused(result.refused, batch.line_of)
 
-    def _start_run(self, time_us: int) -> RunStarted:
-        run, options = self._run, self._options
-        results = [result for _it, result in run.results]
-        suites = sorted({it.suite for it in results if it.suite})
-        gpus = sorted({it.hardware for it in results if it.hardware and it.device != "cpu"})
-        return RunStarted(
-            process_id=run.run_id,
-            sequence=0,
-            time_us=time_us,
-            run_id=run.run_id,
-            name=self.imported.name,
-            suite=options.suite or (suites[0] if len(suites) == 1 else None),
-            tags=options.tags,
-            source="import",
-            git={"commit": run.commit, "branch": run.branch} if run.commit else {},
-            gpus=[{"name": name} for name in gpus[:1]],
-        )
+    def rewind(self) -> None:
+        """Nothing is to be done: a file that is not stored is read again."""
 
-    def _write_file(self, it: ReadFile) -> None:
-        run = self._run
-        self.imported.log_count += 1
-        if run.run_id in find_result_runs(self._connection, it.content_hash):
-            return
+    def _read_file(self, it: ReadFile) -> EventBatch:
+        run, file = self._run, it.file
         process_id = run.process_id(self._connection, it)
-        results = [result for of_file, result in run.results if of_file is it]
         events: list[Event] = []
-        for result in results:
+        for result in [result for of_file, result in run.results if of_file is it]:
             event, notes = fit_event(self._place(it, result, process_id))
             events += [event] if event is not None else []
             if notes:
-                it.file.rejects.add("bad_field", _line_of(result), "; ".join(notes))
-        shown = it in run.files
-        if shown:
+                file.rejects.add("bad_field", _line_of(result), "; ".join(notes))
+        is_shown = it in run.files
+        if is_shown:
             events += self._list_breaks(it, process_id)
-        has_rows = bool(events or (shown and it.file.rejects.total))
-        if has_rows:
+        is_log = bool(events or (is_shown and file.rejects.total))
+        if is_log:
             events.insert(0, self._start_process(process_id, it.time_us, None))
-
-        def keep(result: IngestResult) -> None:
-            count_refused(result.refused, it.file.rejects, _line_of)
-            self._keep(it, process_id, has_rows)
-
-        done = self._ingestor.ingest(run.run_id, events, also=keep)
-        self.imported.event_count += done.new_count
-        self.imported.deleted |= done.deleted_run
+        known = find_logs(self._connection, [process_id]).get(process_id)
+        return EventBatch(
+            events,
+            [Checkpoint(process_id, known.end_offset_bytes if known else 0, it.size_bytes, file.line_count)],
+            file.rejects if is_shown else Rejects(),
+            ImportedFile(
+                process_id,
+                it.source.label,
+                it.source.file_name,
+                keep_examples=not self._options.redact_source,
+                first_us=it.time_us,
+                content_hash=it.content_hash,
+                kind=file.kind,
+                row_count=file.row_count,
+                is_log=is_log,
+            ),
+            record_count=file.row_count if known is None else 0,
+            last_us=it.time_us,
+            line_of=_line_of,
+        )
 
     def _place(self, it: ReadFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
         # An export of many commits begins elsewhere each time: there a result is known by what it is, not by its row.
@@ -233,38 +255,6 @@ class _Writer:
     def _start_process(self, process_id: str, time_us: int, task: str | None) -> ProcessStarted:
         known = {"results": "ok (read from upstream's file)"}
         return ProcessStarted(process_id, -1, time_us, self._run.run_id, pid=0, task=task, capabilities=known)
-
-    def _keep(self, it: ReadFile, process_id: str, has_rows: bool) -> None:
-        connection, run_id, file = self._connection, self._run.run_id, it.file
-        add_result_file(
-            connection,
-            run_id,
-            content_hash=it.content_hash,
-            name=it.source.label,
-            kind=file.kind,
-            row_count=file.row_count,
-        )
-        if not has_rows:
-            return
-        known = find_logs(connection, [process_id]).get(process_id)
-        values = {
-            "process_id": process_id,
-            "run_id": run_id,
-            "name": it.source.label,
-            "file_name": it.source.file_name,
-            "size_bytes": it.size_bytes,
-            "end_offset_bytes": it.size_bytes,
-            "line_count": file.line_count,
-            "record_count": file.row_count if known is None else 0,
-            "payloads": "kept",
-            "redacted": 0,
-            "first_us": it.time_us,
-            "last_us": it.time_us,
-            "read_us": time.time_ns() // 1000,
-        }
-        advance_log(connection, known.end_offset_bytes if known else 0, values)
-        shown = list_rejects(file.rejects, examples=not self._options.redact_source) if it in self._run.files else ()
-        replace_rejects(connection, process_id, shown)
 
 
 def _line_of(event: Event) -> int | None:

@@ -294,12 +294,7 @@ def _group(it: Container, listing: Listing, is_given: bool) -> SourceGroup:
 
 def _broken(name: str, error: ValueError) -> LogSource:
     """Stand for what cannot be listed or opened among other logs: reading it raises."""
-
-    def fail() -> Iterator[bytes]:
-        raise error
-        yield b""
-
-    return LogSource(name, _base_name(name), None, None, None, lambda: LogStream(Chunks(fail())))
+    return LogSource(name, _base_name(name), None, None, None, lambda: LogStream(Chunks((), damage=error)))
 
 
 # --- standard input

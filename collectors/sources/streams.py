@@ -125,14 +125,18 @@ class Chunks(io.RawIOBase):
     """Read chunks as a file that ends where they end or are damaged; `check` tells which."""
 
     def __init__(
-        self, chunks: Iterable[bytes], closing: Iterable[Closing] = (), watch: Callable[[int], None] | None = None
+        self,
+        chunks: Iterable[bytes],
+        closing: Iterable[Closing] = (),
+        watch: Callable[[int], None] | None = None,
+        damage: ValueError | None = None,
     ) -> None:
         super().__init__()
         self._chunks: Iterator[bytes] = iter(chunks)
         self._closing = tuple(closing)
         self.watch = watch
         self._pending = memoryview(b"")
-        self.damage: ValueError | None = None
+        self.damage = damage
         self.position = 0  # bytes that came, of which some may still be pending
 
     def readable(self) -> bool:

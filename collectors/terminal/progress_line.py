@@ -57,7 +57,7 @@ class ProgressLine:
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + INTERVAL_S
-        row = recorder.connection.execute(
+        row = recorder.sink.connection.execute(
             "select compile_count, graph_break_count, recompile_count from run_totals where run_id = :id",
             {"id": recorder.manifest.run_id},
         ).fetchone()

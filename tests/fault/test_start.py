@@ -159,15 +159,15 @@ STEPS = [
     "compileboard.collectors.pipeline.live.SpoolLock",
     "compileboard.collectors.pipeline.live.open_recorder",
     "compileboard.collectors.pipeline.live.writers_alive",
-    "compileboard.collectors.pipeline.recorder.open_writer",
-    "compileboard.collectors.pipeline.recorder.migrate_connection",
+    "compileboard.collectors.pipeline.sqlite_sink.open_writer",
+    "compileboard.collectors.pipeline.sqlite_sink.migrate_connection",
     "compileboard.collectors.pipeline.recorder.Recorder.start",
     "compileboard.collectors.pipeline.recorder.Recorder.step",
     "compileboard.collectors.pipeline.recorder.Recorder.end",
     "compileboard.collectors.pipeline.recorder.Recorder.close",
     "compileboard.collectors.pipeline.recorder.Recorder.discard_spool",
     "compileboard.collectors.pipeline.recorder.build_history_event",
-    "compileboard.collectors.pipeline.recorder.index_run",
+    "compileboard.collectors.pipeline.sqlite_sink.index_run",
     "compileboard.collectors.runs.command_line.unreachable",
     "compileboard.collectors.terminal.run_summary.summarize",
     "compileboard.collectors.cli.run.progress_line",
@@ -175,7 +175,7 @@ STEPS = [
 # A task beside the recording is a reject of the run; what is closed or looked at last has nothing more to lose.
 SILENT = {
     "compileboard.collectors.pipeline.recorder.build_history_event",
-    "compileboard.collectors.pipeline.recorder.index_run",
+    "compileboard.collectors.pipeline.sqlite_sink.index_run",
     "compileboard.collectors.pipeline.recorder.Recorder.close",
     "compileboard.collectors.pipeline.live.writers_alive",
 }
@@ -231,10 +231,10 @@ def test_no_further_process_can_be_started(place: Workplace, tmp_path: Path) -> 
     """Popen fails at fork alone: the program then takes our place, and its spool waits."""
     text = (
         "import errno, subprocess, sys\n"
-        "from compileboard.collectors.cli import main as cli\n"
+        "from compileboard.collectors.cli.main import main\n"
         "def fail(*a, **k): raise BlockingIOError(errno.EAGAIN, 'Resource temporarily unavailable')\n"
         "subprocess.Popen.__init__ = fail\n"
-        f"sys.exit(cli.main(['run', '--quiet', '--db', {str(place.database)!r}, '--', *{PROGRAM!r}]))"
+        f"sys.exit(main(['run', '--quiet', '--db', {str(place.database)!r}, '--', *{PROGRAM!r}]))"
     )
     done = place.plain(sys.executable, "-W", "ignore", "-c", text)
     assert (done.returncode, done.stdout) == (7, "ran\n")

@@ -143,7 +143,7 @@ class BenchRunWriter:
         if recorder is None:
             return None
         key = {"run": self.manifest.run_id, "task": task}
-        (number,) = recorder.connection.execute(COUNT_RECOMPILES, key).fetchone()
+        (number,) = recorder.sink.connection.execute(COUNT_RECOMPILES, key).fetchone()
         return int(number)
 
     def end(self, state: str) -> None:

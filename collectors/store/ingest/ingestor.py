@@ -10,7 +10,6 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.contract.events import (
@@ -28,6 +27,7 @@ from compileboard.collectors.contract.events import (
     dump_event,
     load_event,
 )
+from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent
 from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.errors import StoreError, explain
@@ -47,28 +47,6 @@ STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 # What goes wrong with the database, the disk or the installation: never an event's own fault.
 _NOT_OF_AN_EVENT = (StoreError, OSError, MemoryError, ImportError, sqlite3.OperationalError, sqlite3.InternalError)
-
-
-@dataclass(frozen=True)
-class RefusedEvent:
-    """Name an event that the store could not take, and why."""
-
-    event: Event
-    reason: str
-
-
-@dataclass
-class IngestResult:
-    """Count what a batch did. What is `refused` or `clashing` is in no table; the rest of its batch is recorded.
-
-    A clashing event has the process and sequence of another one: an event that came again has its kind and time too.
-    """
-
-    new_count: int = 0
-    known_count: int = 0
-    deleted_run: bool = False
-    refused: list[RefusedEvent] = field(default_factory=list)
-    clashing: list[Event] = field(default_factory=list)
 
 
 class _OddEventError(Exception):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from compileboard.collectors.pipeline.log_loader import Loader, LoadOptions
 from compileboard.collectors.sources.discovery import SourceGroup, find_sources
 from compileboard.collectors.sources.streams import NoSuchLog
 from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.ingest.source_files import save_rejects
 from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.pipeline.loading import DDP, counts, load, one, rows
 
@@ -116,3 +118,31 @@ def test_a_torn_end_is_counted_once_however_often_it_is_met(
 def test_what_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoSuchLog, match="no such file or folder"):
         run(tmp_path / "t.db", tmp_path / "nowhere", iter(()), monkeypatch)
+
+
+def test_ctrl_c_in_the_middle_of_a_batch_loses_no_record(
+    tmp_path: Path, folder: Path, ranks: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = folder / "trace.log"
+    log.write_bytes(ranks[0])
+    monkeypatch.setattr("compileboard.collectors.pipeline.trace_source.BATCH_EVENTS", 100)
+    calls = []
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        save_rejects(*arguments, **options)
+
+    with closing(open_writer(tmp_path / "t.db")) as connection:
+        migrate_connection(connection)
+        loader = Loader(connection, "t.db", find_sources(str(folder)), LoadOptions())
+        with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+            context.setattr("compileboard.collectors.pipeline.sqlite_sink.save_rejects", interrupted)
+            loader.read()
+        loader.read()  # as `follow` does, to read what was written since
+        loader.finish()
+    load(tmp_path / "t.db", folder)
+    log.rename(tmp_path / "trace.log")
+    load(tmp_path / "whole.db", tmp_path / "trace.log")
+    assert counts(tmp_path / "t.db") == counts(tmp_path / "whole.db")

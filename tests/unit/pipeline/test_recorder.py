@@ -32,7 +32,7 @@ def test_what_a_locked_database_refused_is_recorded_by_the_next_step(tmp_path: P
     assert recorder.step() == 3, "the process, its record and what a command said, none of them lost"
     assert recorder.step() == 0
     spool.close()
-    recorder.connection.close()
+    recorder.sink.connection.close()
 
 
 BESIDE = {
@@ -40,7 +40,7 @@ BESIDE = {
     "FaultWatch.step": "page faults",
     "FaultWatch.end": "page faults",
     "build_history_event": "commits",
-    "index_run": "search index",
+    "SqliteSink.index": "search index",
     "break_registry.learn": "graph break registry",
 }
 
@@ -61,8 +61,8 @@ def test_what_is_beside_the_recording_fails_as_a_reject_and_stops_nothing(
     spool.close()
     recorder.manifest = recorder.manifest.end("finished", 9)
     recorder.end()
-    (reject,) = recorder.connection.execute("select file_name, kind, reject_count, example from run_rejects")
+    (reject,) = recorder.sink.connection.execute("select file_name, kind, reject_count, example from run_rejects")
     assert tuple(reject)[:3] == ("run.json", "not_asked", 1)
     assert reject["example"].startswith(f"{name}: ZeroDivisionError: ")
-    assert recorder.connection.execute("select state from runs").fetchone()[0] == "finished"
+    assert recorder.sink.connection.execute("select state from runs").fetchone()[0] == "finished"
     recorder.close()

@@ -77,9 +77,9 @@ def test_files_of_which_nothing_can_be_read_are_counted_each_time_anew(tmp_path:
 def test_damage_before_a_kill_stays_counted(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.write_bytes(log.read_bytes().replace(b"\nV", b"\nstray\nV", 3))
     load(tmp_path / "whole.db", log)
-    monkeypatch.setattr("compileboard.collectors.pipeline.log_loader.BATCH_EVENTS", 8)
+    monkeypatch.setattr("compileboard.collectors.pipeline.trace_source.BATCH_EVENTS", 8)
     monkeypatch.setattr(
-        "compileboard.collectors.pipeline.log_loader.save_rejects", _killed_at_the_third(), raising=True
+        "compileboard.collectors.pipeline.sqlite_sink.save_rejects", _killed_at_the_third(), raising=True
     )
     with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)

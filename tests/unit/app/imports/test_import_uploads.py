@@ -25,7 +25,7 @@ from compileboard.app.imports.queue import KEEP_US, STOPPED, ImportQueue, QueueE
 from compileboard.app.imports.upload import Received, clean_path, receive
 from compileboard.app.queries.fleet.activity import list_audit
 from compileboard.app.settings import Settings
-from compileboard.collectors.pipeline.log_loader import BATCH_PARTS
+from compileboard.collectors.pipeline.trace_source import BATCH_PARTS
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.dashboard.audit import ActionOrigin
 from compileboard.collectors.store.migrations import migrate

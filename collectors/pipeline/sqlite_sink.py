@@ -1,0 +1,202 @@
+"""Store batches of a run's events in an SQLite database, each with its checkpoints and rejects in one transaction."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+from compileboard.collectors.contract.rejects import IngestResult, Rejects
+from compileboard.collectors.pipeline.source import EventBatch, ImportedFile
+from compileboard.collectors.store.connection import (
+    BUSY_TIMEOUT_MS,
+    checkpoint,
+    open_reader,
+    open_writer,
+    write_transaction,
+)
+from compileboard.collectors.store.errors import StoreMoved, explain
+from compileboard.collectors.store.ingest.frames import FrameIndex
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.ingest.source_files import (
+    add_result_file,
+    advance_log,
+    complete_process,
+    name_run,
+    replace_rejects,
+    save_rejects,
+    save_run_rejects,
+)
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.search_index import index_run
+
+CHECKPOINT_BYTES = 64 << 20  # of what is read: the write-ahead log must not grow with it
+
+
+class SqliteSink:
+    """A database as the sink of one run."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, database: str, run_id: str, frames: FrameIndex | None = None
+    ) -> None:
+        self.connection = connection
+        self.database = database
+        self.run_id = run_id
+        self.is_deleted = False  # a person deleted the run: nothing more of it is stored
+        self._ingestor = Ingestor(connection, database, frames)
+        self._unfolded_bytes = 0
+        self._identity = _identity(database)
+
+    @classmethod
+    def open(cls, database: str, run_id: str, *, patience_ms: int = BUSY_TIMEOUT_MS) -> SqliteSink:
+        """Open a database that this sink closes, in this program's version.
+
+        Raises: StoreError in words.
+        """
+        connection = open_writer(database, busy_timeout_ms=patience_ms)
+        try:
+            with explained(database):
+                migrate_connection(connection)
+            return cls(connection, database, run_id)
+        except BaseException:
+            connection.close()
+            raise
+
+    def ingest(self, batch: EventBatch) -> IngestResult:
+        """Store a batch whole.
+
+        Raises: StoreError in words; nothing of the batch is then stored.
+        """
+        result = self._ingestor.ingest(self.run_id, batch.events, also=partial(self._save_beside, batch))
+        self.is_deleted = self.is_deleted or result.deleted_run
+        self._unfolded_bytes += sum(position.end_bytes - position.begin_bytes for position in batch.checkpoints)
+        if self._unfolded_bytes >= CHECKPOINT_BYTES:
+            checkpoint(self.connection)
+            self._unfolded_bytes = 0
+        return result
+
+    def _save_beside(self, batch: EventBatch, result: IngestResult) -> None:
+        """Write what belongs to a batch beside its events, in their transaction."""
+        if batch.file is not None:
+            self._save_file(batch, batch.file, result)
+        for process_id, late in batch.late.items():
+            complete_process(self.connection, process_id, self.run_id, late.facts, gpu_count=late.gpu_count)
+            if late.run_name is not None:
+                name_run(self.connection, self.run_id, late.run_name, late.run_label)
+
+    def _save_file(self, batch: EventBatch, file: ImportedFile, result: IngestResult) -> None:
+        if file.content_hash is not None:
+            add_result_file(
+                self.connection,
+                self.run_id,
+                content_hash=file.content_hash,
+                name=file.label,
+                kind=file.kind,
+                row_count=file.row_count,
+            )
+        if not file.is_log:
+            return
+        (position,) = batch.checkpoints
+        values = {
+            "process_id": file.process_id,
+            "run_id": self.run_id,
+            "name": file.label,
+            "file_name": file.file_name,
+            "size_bytes": position.end_bytes,
+            "end_offset_bytes": position.end_bytes,
+            "line_count": position.line_count,
+            "record_count": batch.record_count,
+            "payloads": file.payloads,
+            "redacted": int(file.redacted),
+            "first_us": file.first_us,
+            "last_us": batch.last_us,
+            "read_us": time.time_ns() // 1000,
+        }
+        advance_log(self.connection, position.begin_bytes, values)
+        rejects = batch.rejects.copy()
+        rejects.add_refused(result.refused, batch.line_of)
+        save = save_rejects if file.content_hash is None else replace_rejects
+        save(self.connection, file.process_id, list_rejects(rejects, examples=file.keep_examples))
+
+    def touch(self) -> None:
+        """Say that the run's recorder is alive, and fold the write-ahead log back.
+
+        Raises: StoreError in words.
+        """
+        with explained(self.database):
+            self._ingestor.touch(self.run_id)
+            checkpoint(self.connection)
+
+    def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None:
+        """Store what of the run's spool could not be recorded, by file: how often, and where first.
+
+        Raises: StoreError in words.
+        """
+        rows = [(name, *row) for name, of_file in rejects.items() for row in list_rejects(of_file)]
+        if rows and not self.is_deleted:
+            with explained(self.database), write_transaction(self.connection):
+                save_run_rejects(self.connection, self.run_id, rows)
+
+    def index(self, most_s: float) -> None:
+        """Put the run into the search index, if that is quick; what is not there is found by `index`."""
+        if not self.is_deleted:
+            index_run(self.connection, self.run_id, most_s=most_s)
+
+    def check_file(self) -> None:
+        """Notice that the database was deleted or replaced: the open file is then nobody's any more.
+
+        Raises: StoreMoved.
+        """
+        identity = _identity(self.database)
+        if identity != self._identity:
+            change = "was deleted" if identity is None else "was replaced by another file"
+            raise StoreMoved(f"{self.database} {change} while it was being recorded into.")
+
+    def check_readable(self) -> None:
+        """Read the run with fresh eyes: somebody may have written over the file beneath us.
+
+        Raises: StoreError in words.
+        """
+        with explained(self.database):
+            checkpoint(self.connection)
+            reader = open_reader(self.database)
+            try:
+                query = "select count(*) from events where run_id = :id"
+                reader.execute(query, {"id": self.run_id}).fetchone()
+            finally:
+                reader.close()
+
+    def close(self) -> None:
+        """Fold the WAL back and close the database."""
+        try:
+            checkpoint(self.connection)
+        except sqlite3.Error:
+            pass  # a later checkpoint does it; what is committed is safe
+        finally:
+            self.connection.close()
+
+
+@contextmanager
+def explained(database: str) -> Iterator[None]:
+    """Say what SQLite raises in the store's words."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(error, database) from error
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def list_rejects(rejects: Rejects, *, examples: bool = True) -> Iterator[tuple[str, int, int | None, str | None]]:
+    """List what could not be read, as the store keeps it; examples may be lines of the user's code."""
+    for kind, reject in sorted(rejects.by_kind.items()):
+        yield kind, reject.count, reject.first_line, reject.example if examples else None

@@ -1,0 +1,128 @@
+"""A trace log of torch's as a source, from where it was last read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from compileboard.collectors.contract.events import CompileStarted, Event, Recompiled
+from compileboard.collectors.contract.rejects import OF_LAST_READING, IngestResult, Rejects
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.pipeline.source import Checkpoint, EventBatch, ImportedFile, LateFacts
+from compileboard.collectors.sources.log_blocks import Readable
+from compileboard.collectors.sources.log_clock import LogClock
+from compileboard.collectors.sources.streams import SourceDamaged
+from compileboard.collectors.sources.trace_log import ReadStats, TraceLog
+
+BATCH_EVENTS = 2_000
+BATCH_BYTES = 8 << 20  # of texts
+BATCH_PARTS = 20_000  # of stacks and recompiles: each may be a row, and who else writes waits for a batch
+
+
+class TraceSource:
+    """Batches of one log's events. What becomes of a record is said by `decode`, which the two kinds of logs refine."""
+
+    def __init__(
+        self, file: Readable, imported: ImportedFile, clock: LogClock, decoder: Decoder, *, offset_bytes: int
+    ) -> None:
+        self.file = imported
+        self.offset_bytes = offset_bytes
+        self.last_us: int | None = None
+        self.rejects = Rejects()  # of all its readings; a torn end only of the last
+        self.unread_beside = Rejects()  # files of which nothing could be read: counted with this one
+        self._decoder = decoder
+        self._stats = ReadStats()
+        self._log = TraceLog(
+            file,
+            imported.process_id,
+            clock,
+            start_offset=offset_bytes,
+            stats=self._stats,
+            texts=imported.payloads == "kept",
+        )
+        self._lines: dict[int, int | None] = {}  # of the batch's records, by their offsets
+        self._batch_rejects = Rejects()
+        self._stored_count = 0  # of the records that were met
+        self._is_broken = False
+
+    def read(self) -> Iterator[EventBatch]:
+        """Yield what is new in the log; a last batch, which may be empty, has what ended it."""
+        if self._is_broken:
+            return
+        events: list[Event] = []
+        text_bytes = part_count = 0
+        self._lines.clear()
+        try:
+            for captured in self._log.read():
+                made = self.decode(captured)
+                events += made
+                self._lines[captured.sequence] = self._log.line
+                self.last_us = captured.time_us
+                if captured.logged is not None and captured.logged.state == "kept":
+                    text_bytes += captured.logged.size_bytes or 0
+                part_count += sum(_count_parts(event) for event in made)
+                if len(events) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES or part_count >= BATCH_PARTS:
+                    yield self._batch(events, captured.sequence + 1)
+                    events, text_bytes, part_count = [], 0, 0
+                    self._lines.clear()
+        except (SourceDamaged, EOFError) as error:
+            self._stats.rejects.add("damaged_file", None, str(error))
+        last = self._batch(events + self.closing_events(), max(self._stats.end_offset, self.offset_bytes))
+        last.rejects.add_all(self.unread_beside)
+        yield last
+
+    def decode(self, captured: Captured) -> list[Event]:
+        """Make the events of a record."""
+        return self._decoder.decode(captured, self._report)
+
+    def _report(self, reason: str) -> None:
+        self._stats.rejects.add("bad_field", self._log.line, reason)
+
+    def closing_events(self) -> list[Event]:
+        """Return what is to be stored also of a log without a record that is new."""
+        return []
+
+    def late_facts(self) -> Mapping[str, LateFacts]:
+        """Return what this batch tells of processes that are stored already."""
+        return {}
+
+    def commit(self, batch: EventBatch, result: IngestResult) -> None:
+        """Take note that a batch is stored, and what of it was refused."""
+        (position,) = batch.checkpoints
+        self.offset_bytes = position.end_bytes
+        self._stored_count += batch.record_count
+        self._batch_rejects.add_refused(result.refused, batch.line_of)
+        for kind in OF_LAST_READING:
+            self.rejects.by_kind.pop(kind, None)
+        self.rejects.add_all(self._batch_rejects)
+
+    def rewind(self) -> None:
+        """End this reading: the log's file has gone on. A new one begins at the stored checkpoint."""
+        self._is_broken = True
+
+    def _batch(self, events: list[Event], end_bytes: int) -> EventBatch:
+        stats = self._stats
+        self._batch_rejects = Rejects(stats.rejects.by_kind)
+        stats.rejects.by_kind = {}
+        return EventBatch(
+            events,
+            [Checkpoint(self.file.process_id, self.offset_bytes, end_bytes, stats.end_line - 1)],
+            self._batch_rejects.copy(),
+            self.file,
+            record_count=stats.records - self._stored_count,
+            last_us=self.last_us,
+            late=self.late_facts(),
+            line_of=self._line_of,
+        )
+
+    def _line_of(self, event: Event) -> int | None:
+        """Say at which line the record begins that an event was made of; its configs stand just behind it."""
+        begins = [offset for offset in self._lines if offset <= event.sequence]
+        return self._lines[max(begins)] if begins else None
+
+
+def _count_parts(event: Event) -> int:
+    """Count what of an event may be rows of their own."""
+    if isinstance(event, CompileStarted):
+        return len(event.stack)
+    return len(event.guards) if isinstance(event, Recompiled) else 0
