@@ -18,7 +18,7 @@ KINDS: dict[str, type[Event]] = {}  # each event's class, by its kind on the wir
 
 @dataclass(frozen=True)
 class Event:
-    """Carry what every event has: the process that saw it, its place there, and when."""
+    """What every event has: the process that saw it, its sequence number there, and when."""
 
     KIND: ClassVar[str] = ""
     process_id: str
@@ -32,7 +32,7 @@ class Event:
 
 @dataclass(frozen=True)
 class RunStarted(Event):
-    """Open a run: one job, whatever number of processes it starts."""
+    """A run began: one job, whatever number of processes it starts."""
 
     KIND = "run_started"
     run_id: str
@@ -53,7 +53,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True)
 class RunEnded(Event):
-    """Close a run. `state` is finished, failed, killed, interrupted or, of a log, imported."""
+    """A run ended. `state` is finished, failed, killed, interrupted or, of a log, imported."""
 
     KIND = "run_ended"
     run_id: str
@@ -64,7 +64,7 @@ class RunEnded(Event):
 
 @dataclass(frozen=True)
 class CommitsSeen(Event):
-    """Tell the history of the run's commit along first parents, each the one before; authors' names, no addresses."""
+    """The history of the run's commit along first parents, the newest first; authors' names, no addresses."""
 
     KIND = "commits_seen"
     commits: list[list[Json]] = field(default_factory=list)  # [hash, time_us, author, subject], the newest first
@@ -73,7 +73,7 @@ class CommitsSeen(Event):
 
 @dataclass(frozen=True)
 class ProcessStarted(Event):
-    """Name a process that loaded torch._dynamo (or a forked copy of one)."""
+    """A process that loaded torch._dynamo, or a forked copy of one."""
 
     KIND = "process_started"
     run_id: str
@@ -97,7 +97,7 @@ class ProcessStarted(Event):
 
 @dataclass(frozen=True)
 class ConfigSeen(Event):
-    """Keep one configuration text, named by its content hash."""
+    """A configuration text, named by its content hash."""
 
     KIND = "config_seen"
     config_hash: str
@@ -107,7 +107,7 @@ class ConfigSeen(Event):
 
 @dataclass(frozen=True)
 class FrameContext(Event):
-    """Say which compile an event belongs to; all None where torch had no compile in flight."""
+    """The compile that an event belongs to; all None where torch had no compile in flight."""
 
     compile_id: str | None = None  # as torch prints it: "0/1", "!0/1/0"
     frame_id: int | None = None
@@ -120,7 +120,7 @@ class FrameContext(Event):
 
 @dataclass(frozen=True)
 class CompileStarted(FrameContext):
-    """Say that dynamo began to trace a frame."""
+    """Dynamo began to trace a frame."""
 
     KIND = "compile_started"
     function: str | None = None  # qualified name, or what torch calls the code object
@@ -132,7 +132,7 @@ class CompileStarted(FrameContext):
 
 @dataclass(frozen=True)
 class Compiled(FrameContext):
-    """Carry one CompilationMetrics record."""
+    """A CompilationMetrics record."""
 
     KIND = "compiled"
     record_kind: str = "forward"  # forward | backward | runtime
@@ -151,7 +151,7 @@ class Compiled(FrameContext):
 
 @dataclass(frozen=True)
 class GraphBroke(FrameContext):
-    """Carry one dynamo_graph_break_reason."""
+    """A dynamo_graph_break_reason."""
 
     KIND = "graph_broke"
     gb_id: str | None = None
@@ -174,7 +174,7 @@ class GraphBroke(FrameContext):
 
 @dataclass(frozen=True)
 class GuardFailure:
-    """Say why one cache entry could not serve a call."""
+    """Why one cache entry could not serve a call."""
 
     cache_entry: str | None  # compile id of the entry: "0/0"
     reason: str
@@ -191,7 +191,7 @@ class GuardFailure:
 
 @dataclass(frozen=True)
 class Recompiled(FrameContext):
-    """Carry one recompile_reasons event: every cache entry with its failed guard."""
+    """A recompile_reasons event: every cache entry with its failed guard."""
 
     KIND = "recompiled"
     recompiled_from: str | None = None  # newest cache entry
@@ -201,7 +201,7 @@ class Recompiled(FrameContext):
 
 @dataclass(frozen=True)
 class CompileFailed(FrameContext):
-    """Carry one dynamo_error: the traceback of a compile that raised."""
+    """A dynamo_error: the traceback of a compile that raised."""
 
     KIND = "compile_failed"
     error_type: str | None = None
@@ -211,7 +211,7 @@ class CompileFailed(FrameContext):
 
 @dataclass(frozen=True)
 class RuntimeFailed(FrameContext):
-    """Carry an exception that compiled code raised while it ran, or that ended the program.
+    """An exception that compiled code raised while it ran, or that ended the program.
 
     `position` tells a process's failures apart. The first event of one has all; later ones bring its count, and that
     it ended the program. With the phase compile it only says that what a compile raised ended the program.
@@ -233,7 +233,7 @@ class RuntimeFailed(FrameContext):
 
 @dataclass(frozen=True)
 class CacheLookedUp(FrameContext):
-    """Carry one look-up in the FX graph cache or AOTAutograd's cache."""
+    """A look-up in the FX graph cache or AOTAutograd's cache."""
 
     KIND = "cache_looked_up"
     cache: str = "fx_graph"  # fx_graph | aot_autograd
@@ -247,7 +247,7 @@ class CacheLookedUp(FrameContext):
 
 @dataclass(frozen=True)
 class CudagraphSkipped(FrameContext):
-    """Say that inductor could not use a CUDA graph, and why."""
+    """Inductor could not use a CUDA graph, and why."""
 
     KIND = "cudagraph_skipped"
     reason: str = ""
@@ -256,7 +256,7 @@ class CudagraphSkipped(FrameContext):
 
 @dataclass(frozen=True)
 class SnapshotTaken(Event):
-    """Carry a process's running totals; a later one replaces an earlier one."""
+    """A process's running totals; a later one replaces an earlier one."""
 
     KIND = "snapshot_taken"
     final: bool = False
@@ -269,7 +269,7 @@ class SnapshotTaken(Event):
 
 @dataclass(frozen=True)
 class RecordsLost(Event):
-    """Say what of a process was lost, as far as the reader of its spool can tell; of a reason, the largest count holds.
+    """Records of a process that were lost, by reason, as far as its spool's reader knows; the largest count holds.
 
     Its sequence number is below zero: the process's own start at 0.
     """
@@ -281,7 +281,7 @@ class RecordsLost(Event):
 
 @dataclass(frozen=True)
 class PageFaultsCounted(Event):
-    """Carry the minor page faults of a process while it compiled nothing, read from outside; a later one replaces it.
+    """Minor page faults of a process while it compiled nothing, read from outside; a later one replaces it.
 
     Its sequence number is below zero: the process itself says nothing of it.
     """
@@ -295,7 +295,7 @@ class PageFaultsCounted(Event):
 
 @dataclass(frozen=True)
 class ArtifactSeen(FrameContext):
-    """Carry a record that is no event of its own: a graph, generated code, guards, or a name nobody knows.
+    """A record that is no event of its own: a graph, generated code, guards, or an unknown name.
 
     `state` says what became of its text: kept, none (it has none), left_out, withheld, damaged (its md5 does not fit;
     kept as it came) or too_large.
@@ -316,7 +316,7 @@ class ArtifactSeen(FrameContext):
 
 @dataclass(frozen=True)
 class SpanSeen(FrameContext):
-    """Carry one chromium_event: a phase begins (B), ends (E), or something happens at once (i)."""
+    """A chromium_event: a phase begins (B), ends (E), or something happens at once (i)."""
 
     KIND = "span_seen"
     name: str = ""
@@ -329,7 +329,7 @@ class SpanSeen(FrameContext):
 
 @dataclass(frozen=True)
 class SymbolSeen(FrameContext):
-    """Say that a symbolic shape was made, specialised or guarded."""
+    """A symbolic shape was made, specialised or guarded."""
 
     KIND = "symbol_seen"
     symbol_kind: str = "other"  # created | unbacked | specialized | guarded | other
@@ -346,7 +346,7 @@ class SymbolSeen(FrameContext):
 
 @dataclass(frozen=True)
 class BenchMeasured(Event):
-    """Carry what one experiment said of one model. What was not measured is None; a failure is a status, never a 0.
+    """What one experiment measured of one model. What was not measured is None; a failure is a status, never a 0.
 
     `values` holds every number by upstream's own column name and in its unit (speedup, abs_latency in ms,
     compilation_latency in s, eager_peak_mem in GB, graph_breaks), other people's columns too.
@@ -381,7 +381,7 @@ class BenchMeasured(Event):
 
 @dataclass(frozen=True)
 class Noted(FrameContext):
-    """Keep a record that this version has no decoder for; it loses nothing and shows under its own name."""
+    """A record that this version has no decoder for; it loses nothing and shows under its own name."""
 
     KIND = "noted"
     name: str = ""

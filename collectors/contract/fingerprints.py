@@ -9,7 +9,7 @@ WITHHELD = re.compile(r"<source withheld ([0-9a-f]{12})>")
 
 
 def config_hash(text: str) -> str:
-    """Name a configuration text by its content."""
+    """Return the content hash that names a configuration text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Take the user's source lines out of what torch wrote, so that what is left still tells breaks and causes apart.
+"""Redact the user's source lines in what torch wrote, so that what is left still tells breaks and causes apart.
 
 Each line becomes `<source withheld 3fa9c1d2e4b5>`, the start of the SHA-256 of the stripped line: `hashing.source_hash`
 reads it back, and fingerprints are the same with and without the source. Paths, names, numbers and torch's words stay.

@@ -63,7 +63,7 @@ class Reject:
 
 @dataclass
 class Rejects:
-    """Hold the counts of one log."""
+    """Counts of one log's records that could not be read."""
 
     by_kind: dict[str, Reject] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Rejects:
         reject.count += count
 
     def count(self, kind: str) -> int:
-        """Say how many of a kind were met."""
+        """Return how many of a kind there were."""
         reject = self.by_kind.get(kind)
         return reject.count if reject else 0
 

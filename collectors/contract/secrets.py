@@ -1,4 +1,4 @@
-"""Take secrets out of what is stored: environment, command lines, git remotes.
+"""Withhold secrets from what is stored: environment, command lines, git remotes.
 
 By name where there is one (API_KEY=…, --token …) and by shape where there is not (ghp_…, hf_…, a URL's password).
 """
@@ -48,7 +48,7 @@ def scrub_text(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether a name says that its value is a secret."""
+    """Return True if a name says that its value is a secret."""
     return _SECRET_NAME.search(name) is not None and _PLACE_NAME.search(name) is None
 
 
@@ -73,7 +73,7 @@ def scrub_argv(argv: Iterable[str]) -> list[str]:
 
 
 def scrub_environment(environment: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
-    """Keep TORCH* variables, those that say which devices a program sees, and `names`; withhold secrets."""
+    """Return TORCH* variables, those that say which devices a program sees, and `names`; secrets are withheld."""
     selected = set(names)
     stored = {
         name: value

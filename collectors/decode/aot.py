@@ -49,7 +49,7 @@ _NOTHING = object()
 
 
 class _Frame:
-    """Hold one open bracket and what was read in it."""
+    """One open bracket and what was read in it."""
 
     __slots__ = ("begin", "end", "fields", "items", "key", "kind", "name", "part_count", "start", "strings", "value")
 
@@ -267,7 +267,7 @@ def _mutation(index: int, info: dict[str, Json]) -> dict[str, Json]:
 
 
 def _applied_in(info: dict[str, Json]) -> str | None:
-    """Say whether the graph itself writes the input, or the wrapper after it; the rule is that of 2.4 to 2.13.
+    """Return whether the graph itself writes the input, or the wrapper after it; the rule is that of 2.4 to 2.13.
 
     Source: torch/_functorch/_aot_autograd/functional_utils.py _check_if_mutation_can_be_in_graph
     """
@@ -313,7 +313,7 @@ def _output_count(
 
 
 def _trained(meta: dict[str, Json]) -> bool | None:
-    """Say whether there is a backward: `is_train` is gone after 2.11, where only such graphs count saved symints."""
+    """Return True if there is a backward: `is_train` is gone after 2.11, where only such graphs count saved symints."""
     if "is_train" in meta:
         return _flag(meta, "is_train")
     if "num_symints_saved_for_bw" not in meta:
@@ -324,7 +324,7 @@ def _trained(meta: dict[str, Json]) -> bool | None:
 def _merges(
     meta: dict[str, Json], mutated: list[dict[str, Json]] | None
 ) -> tuple[bool | None, bool | None, bool | None]:
-    """Say whether arguments were merged at all, into synthetic bases, and as duplicates.
+    """Return True if arguments were merged at all, into synthetic bases, and as duplicates.
 
     The text is written after merging and has no field for it. But whoever merges leaves `subclass_inp_meta` empty,
     merges bases only where data is mutated, and names a base in the tangent of a mutated input.

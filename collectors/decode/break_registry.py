@@ -78,5 +78,5 @@ def ids_of_type(gb_type: str) -> tuple[str, ...]:
 
 
 def page_url(gb_id: str) -> str:
-    """Give the public page of an id."""
+    """Return the public page of an id."""
     return f"{_SITE}/{gb_id.lower()}.html"

@@ -73,7 +73,7 @@ _LINE = re.compile(r"^(?=\[[a-z0-9]{20,128}\] \w+(?:\[[^\]\n]*\])?: ?)", re.ASCI
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Hold one component of a cache key: torch's hash of it decides, its text is for people.
+    """One component of a cache key: torch's hash of it decides, its text is for people.
 
     Where torch gave no hash, `digest` is empty and the text decides.
     """

@@ -207,7 +207,7 @@ class Decoder:
         }
 
     def _envelope(self, envelope: dict[str, Any]) -> dict[str, Any]:
-        """Name the stack's files as every stack's are; what is no stack stays as it came."""
+        """Return an envelope with its stack's files named as every stack's are; what is no stack stays as it came."""
         frames = parse_frames(envelope.get("stack"))
         return {**envelope, "stack": named_stack(frames, self._namer)} if frames else envelope
 

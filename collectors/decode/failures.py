@@ -68,7 +68,7 @@ def parse_raised(
 
 
 def _is_wrapper(frames: list[Frame]) -> bool:
-    """Tell whether AOTAutograd's code around a graph raised, or torch's that it called: not the graph, nor an op."""
+    """Return True if AOTAutograd's code around a graph raised, or torch's that it called: not the graph, nor an op."""
     if not frames or not is_torch(frames[-1].path):
         return False
     around = [it for it in frames if _WRAPPER.search(it.path) and it.name != "__torch_dispatch__"]  # that is an op's

@@ -66,7 +66,7 @@ _VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 @dataclass
 class BreakMessage:
-    """Hold what an `Unsupported` message says."""
+    """Parts of an `Unsupported` message."""
 
     head: list[str] = field(default_factory=list)  # paragraphs before the explanation
     explanation: str | None = None
@@ -76,7 +76,7 @@ class BreakMessage:
 
     @property
     def reason(self) -> str:
-        """Give the paragraph that names what broke, without torch's wrapping around it."""
+        """Return the paragraph that names what broke, without torch's wrapping around it."""
         inner = [part for part in self.head if not _WRAPPED.match(part)]
         for part in reversed(inner):
             if break_registry.ids_of_type(part):

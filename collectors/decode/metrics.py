@@ -88,12 +88,12 @@ def _runtime_phases(metrics: Mapping[str, Any], total: int) -> dict[str, int]:
 
 
 def duration_us(metrics: Mapping[str, Any]) -> int | None:
-    """Give how long the record's outermost context took, by what its version of torch has of that."""
+    """Return how long the record's outermost context took, by what its version of torch has of that."""
     return _find_duration(metrics)[0]
 
 
 def duration_source(metrics: Mapping[str, Any]) -> str | None:
-    """Name torch's fields that the duration is of; None where there is none."""
+    """Return torch's fields that the duration is of; None where there is none."""
     return _find_duration(metrics)[1]
 
 
@@ -111,12 +111,12 @@ def _find_duration(metrics: Mapping[str, Any]) -> tuple[int | None, str | None]:
 
 
 def start_us(metrics: Mapping[str, Any]) -> int | None:
-    """Give when the record's context began; None where torch did not say."""
+    """Return when the record's context began; None where torch did not say."""
     return _first(_us(metrics, "start_time_us"), _seconds(metrics, "start_time"))
 
 
 def end_us(metrics: Mapping[str, Any]) -> int | None:
-    """Give when it ended: torch's own time, else start plus duration."""
+    """Return when it ended: torch's own time, else start plus duration."""
     end = _us(metrics, "end_time_us")
     if end is not None:
         return end
@@ -174,7 +174,7 @@ _COMPILE_ID = re.compile(r"^(?:!(\d{1,9})/?)?(?:(\d{1,9})(?:/(\d{1,9}))?)?$")
 
 
 def outcome(metrics: Mapping[str, Any], kind: str) -> str:
-    """Say how a compile ended: compiled, empty, failed, skipped or recompile_limit."""
+    """Return how a compile ended: compiled, empty, failed, skipped or recompile_limit."""
     fail_type, fail_reason = metrics.get("fail_type"), metrics.get("fail_reason")
     reason = fail_reason.strip() if isinstance(fail_reason, str) else ""
     if fail_type in _LIMIT_TYPES or _LIMIT.match(reason):

@@ -30,7 +30,7 @@ def slashed(path: str) -> str:
 
 
 class PathNamer:
-    """Name files by where they lie in a repository, a package or the standard library."""
+    """Names of files by where they lie in a repository, a package or the standard library."""
 
     def __init__(self, roots: Sequence[str] = ()) -> None:
         cleaned = {slashed(root).rstrip("/") for root in roots if root}
@@ -39,7 +39,7 @@ class PathNamer:
         self._names: dict[str, str] = {}
 
     def name(self, path: str) -> str:
-        """Name a file; never an absolute path."""
+        """Return a file's name; never an absolute path."""
         name = self._names.get(path)
         if name is None:
             name = self._names[path] = self._name(slashed(path))
@@ -74,14 +74,14 @@ class PathNamer:
 
 
 def is_torch(path: str) -> bool:
-    """Say whether a file (absolute or named) is torch's own."""
+    """Return True if a file (absolute or named) is torch's own."""
     path = slashed(path)
     below = _PACKAGES.search(path)
     return bool(_TORCH.match(below.group(1) if below else path)) or path.startswith("<eval_with_key>")
 
 
 def is_library(path: str) -> bool:
-    """Say whether an absolute path is Python's standard library or generated code: no place a person edits."""
+    """Return True if an absolute path is Python's standard library or generated code, which no person edits."""
     path = slashed(path)
     if _PACKAGES.search(path):
         return False
@@ -105,7 +105,7 @@ def function_name(code_name: str | None) -> tuple[str | None, int | None]:
 
 
 def qualified_name(qualify: Qualify | None, path: str, line: int | None, name: str | None) -> str | None:
-    """Give a function's name its class, where the caller's index of sources knows the line.
+    """Return a function's name with its class, where the caller's index of sources knows the line.
 
     An index that finds another function there says nothing: the file may have changed.
     """

@@ -22,7 +22,7 @@ from compileboard.collectors.contract.record_names import (
 
 @dataclass(slots=True)
 class Logged:
-    """Hold what a record was in its log."""
+    """What a record was in its log."""
 
     md5: str | None = None  # torch's own, of the text
     size_bytes: int | None = None
@@ -32,7 +32,7 @@ class Logged:
 
 @dataclass(slots=True)
 class Captured:
-    """Hold what torch handed over.
+    """One record as torch handed it over.
 
     `name` is torch's event name ("dynamo_start", "bwd_compilation_metrics") or, for artifacts, "artifact:" and the
     artifact's name ("artifact:recompile_reasons").
@@ -69,12 +69,12 @@ _READ = EVENTS | GUARDS | {SPAN, AOT_METADATA}
 
 
 def is_event(name: str) -> bool:
-    """Say whether a record becomes an event; every other one is an artifact, a span or a symbol of its log."""
+    """Return True if a record becomes an event; every other one is an artifact, a span or a symbol of its log."""
     return name in EVENTS
 
 
 def needs_payload(name: str) -> bool:
-    """Say whether more is made of a record's text than keeping it."""
+    """Return True if more is made of a record's text than keeping it."""
     return name in _READ
 
 

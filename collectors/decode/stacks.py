@@ -17,7 +17,7 @@ _METRIC = re.compile(r"^Line: (?P<line>\d+), Name: (?P<name>.*?), Filename: (?P<
 
 @dataclass(frozen=True)
 class Frame:
-    """Hold one frame as torch gave it, with its path still absolute."""
+    """One frame as torch gave it, with its path still absolute."""
 
     path: str
     line: int | None = None

@@ -31,7 +31,7 @@ def decode_logged(captured: Captured, logged: Logged, context: dict[str, Any], n
 
 
 def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -> events.ArtifactSeen:
-    """Keep a record under its own name, with its text, and sum up guards and AOTAutograd's metadata."""
+    """Return a record as an artifact with its text; guards and AOTAutograd's metadata are summed up."""
     metadata = captured.metadata if isinstance(captured.metadata, dict) else {}
     if captured.metadata is not None and not isinstance(captured.metadata, dict):
         metadata = {"value": captured.metadata}  # of others than torch, which writes objects

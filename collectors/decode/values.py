@@ -23,7 +23,7 @@ _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # how Python keeps a byte that is
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Give a JSON value with every text encodable as UTF-8, every number finite and in 64 bits, and a bounded depth.
+    """Return a JSON value with every text encodable as UTF-8, every number finite and in 64 bits, and a bounded depth.
 
     What is so already is returned itself, not a copy.
     """
@@ -68,7 +68,7 @@ def _clean_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Say quickly whether a value is surely clean: nearly all are, and a compile's metrics have a hundred."""
+    """Return True if a value is surely clean: nearly all are, and a compile's metrics have a hundred."""
     kind = type(value)
     if kind is str:
         return str.isascii(value)
@@ -103,11 +103,11 @@ Kind = TypeVar("Kind")
 
 
 class OddValueError(ValueError):
-    """Say what was expected."""
+    """A value is not what was expected."""
 
 
 def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, Notes]:
-    """Give an event whose fields all fit, and a note of each that did not; None where one it must have does not.
+    """Return an event whose fields all fit, and a note of each that did not; None where one it must have does not.
 
     `cleaned` names fields of free JSON that are known to be clean: a compile's metrics have a hundred entries.
     """
@@ -146,7 +146,7 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
 
 
 def fit_metrics(metrics: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    """Give a CompilationMetrics record whose known fields have their types; what had not is under `odd_values`."""
+    """Return a CompilationMetrics record whose known fields have their types; what had not is under `odd_values`."""
     changes: dict[str, Any] = {}
     odd: dict[str, Any] = {}
     for name, value in metrics.items():

@@ -20,7 +20,7 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", 
 
 @dataclass(frozen=True)
 class CsvRow:
-    """Hold one row: what each column says, and the line that it begins at."""
+    """One row: its cells by column, and the line that it begins at."""
 
     line: int
     cells: dict[str, str]

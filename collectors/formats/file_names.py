@@ -37,7 +37,7 @@ _RAW_TIMINGS = re.compile(r"^(?P<stem>.*)-raw_timings-(?P<model>.+)-(?P<device>[
 
 @dataclass(frozen=True)
 class FileNameInfo:
-    """Hold what a file's name tells; none is what it does not."""
+    """What a file's name tells; None is what it does not."""
 
     suite: str | None = None
     dtype: str | None = None
@@ -77,7 +77,7 @@ def read_name(name: str) -> FileNameInfo:
 
 
 class _Words:
-    """Hold a name's words; those that were understood are taken out, and the others keep their places."""
+    """A name's words; those that were understood are removed, and the others keep their positions."""
 
     def __init__(self, words: list[str]) -> None:
         self._words: list[str | None] = [*words]
@@ -88,7 +88,7 @@ class _Words:
         return [word for word in self._words if word is not None]
 
     def take(self, names: Iterable[str]) -> str | None:
-        """Take out the first of the names that is there, of one word or several."""
+        """Remove the first of the names that is there, of one word or several."""
         for name in names:
             parts = name.split("_")
             for at in range(len(self._words) - len(parts) + 1):
@@ -99,7 +99,7 @@ class _Words:
         return None
 
     def label(self, end: int, is_full: bool) -> str | None:
-        """Take out the backend and write it with its label: known flags in their order, then words of nobody's.
+        """Remove the backend and return it with its label: known flags in their order, then unknown words.
 
         The latter stand between the backend and the suite, at `end`; in a name of the full form before the suite.
         """

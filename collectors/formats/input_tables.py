@@ -176,7 +176,7 @@ def _count(text: str | None) -> int | None:
 
 
 def _judge(kind: str, result: BenchMeasured, cells: dict[str, tuple[str, str]]) -> BenchMeasured:
-    """Give a result its status: what upstream wrote as 0 is no measurement."""
+    """Return a result with its status: what upstream wrote as 0 is no measurement."""
     accuracy = cells["accuracy"][1] if "accuracy" in cells else ""
     status: str
     reason: str | None

@@ -22,7 +22,7 @@ _DIGITS = re.compile(r"\d{9,17}(?:\.\d+)?")
 
 @dataclass
 class Merged:
-    """Hold what the files of a folder say, each result once, with the file that it is first in."""
+    """The results of a folder's files, each once, with the file that it is first in."""
 
     results: list[tuple[ResultFile, BenchMeasured]] = field(default_factory=list)
     _places: dict[Any, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ def _series(result: BenchMeasured) -> tuple[Any, ...]:
 
 
 def _complete(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -> None:
-    """Give phases and timings to the results that they belong to."""
+    """Add phases and timings to the results that they belong to."""
     named = read_timings_name(file.stem)
     stem = named[0] if named else file.stem.replace(METRICS_FILE, "")
     for addition in file.additions:
@@ -92,7 +92,7 @@ def _complete(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -
 
 
 def _name_failures(merged: Merged) -> None:
-    """Give a failed measurement the word that the accuracy of the same model has: its own file has none."""
+    """Set a failed measurement's reason from the accuracy of the same model: its own file has none."""
     reasons = {
         (it.model, *_series(it)[:-1]): it.reason
         for _file, it in merged.results

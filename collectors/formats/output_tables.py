@@ -34,7 +34,7 @@ _ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not co
 
 @dataclass
 class OutputTable:
-    """Hold one file's results."""
+    """One file's results."""
 
     stem: str
     experiment: str
@@ -42,7 +42,7 @@ class OutputTable:
 
 
 def is_written(result: BenchMeasured) -> bool:
-    """Say whether upstream has a row for such a result: it has none for what was not run."""
+    """Return True if upstream has a row for such a result: it has none for what was not run."""
     if result.experiment == "accuracy":
         return result.accuracy is not None or result.status == "failed"
     return result.experiment in EXPERIMENTS and result.status in ("measured", "failed")

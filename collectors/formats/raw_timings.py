@@ -17,7 +17,7 @@ _ALIGNED_BYTES = 64
 
 
 def is_npy(head: bytes) -> bool:
-    """Say whether a file begins as NumPy's do."""
+    """Return True if a file begins as NumPy's do."""
     return head.startswith(_MAGIC)
 
 

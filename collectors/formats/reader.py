@@ -34,7 +34,7 @@ def read_break(file: ResultFile, row: CsvRow) -> None:
 
 
 def _unquote(cell: str) -> str:
-    """Take off the second pair of quotes that upstream puts around a text."""
+    """Remove the second pair of quotes that upstream puts around a text."""
     return cell[1:-1] if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
 
 
@@ -56,7 +56,7 @@ _RECORD = re.compile(rb'(?:\xef\xbb\xbf)?[\s\[]*\{[\s\S]*"(?:benchmark|metric|he
 
 
 def is_results(head: bytes, name: str) -> bool:
-    """Say whether a file that is named and begins so holds benchmark results."""
+    """Return True if a file that is named and begins so holds benchmark results."""
     if is_npy(head):
         return read_timings_name(stem_of(name)) is not None
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) and _SUFFIX.search(name):
@@ -65,7 +65,7 @@ def is_results(head: bytes, name: str) -> bool:
 
 
 def has_results_name(name: str) -> bool:
-    """Say whether a file is named as files of results are: one that was given is then read as such."""
+    """Return True if a file is named as files of results are: one that was given is then read as such."""
     return bool(_SUFFIX.search(name))
 
 

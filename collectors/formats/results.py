@@ -21,7 +21,7 @@ _LONG_RECORD = 256  # characters: a longer record is remembered by its digest
 
 @dataclass(frozen=True)
 class BreakRow:
-    """Hold one row of a graph-breaks file."""
+    """One row of a graph-breaks file."""
 
     model: str
     reason: str
@@ -31,7 +31,7 @@ class BreakRow:
 
 @dataclass(frozen=True)
 class Addition:
-    """Hold what one file says of a result that another file has: phases, or repeats."""
+    """What one file has of a result that another file has: phases, or repeats."""
 
     model: str
     tag: str | None
@@ -41,7 +41,7 @@ class Addition:
 
 @dataclass
 class ResultFile:
-    """Hold what a file of results says."""
+    """The results of a file, and what could not be read of it."""
 
     name: str
     kind: str  # performance | accuracy | … | graph_breaks | compilation_metrics | raw_timings | summary | unknown
@@ -66,7 +66,7 @@ class ResultFile:
         return read_name(self.name)
 
     def has_room(self, line: int) -> bool:
-        """Say whether another row is read; the first that is not is counted with its line, and none after it."""
+        """Return True if another row is read; the first that is not is counted with its line, and none after it."""
         most = MOST_ROWS * (_RECORDS_OF_RESULT if self.is_full else 1)
         if self.row_count >= most:
             self.rejects.add("too_many_rows", line, f"{self.name}: more than {most:,}")
@@ -89,7 +89,7 @@ class ResultFile:
             self.results.append(result)
 
     def keys(self, salt: str = "", *, every: bool = False) -> list[str]:
-        """Name the file by all its records; then what it was named while it had fewer.
+        """Return the file's key of all its records; then those that it had while it was shorter.
 
         Without a salt only records that hold a measured time name a file, unless `every` is asked for: two nights on
         which every model passed write the same verdicts, and are not the same night. None if there are none.
@@ -105,7 +105,7 @@ class ResultFile:
 
 
 def digest(*parts: str) -> str:
-    """Name a content: 32 hexadecimal digits."""
+    """Return a content's name: 32 hexadecimal digits."""
     return blake2b("\x1e".join(parts).encode(*_ENCODING), digest_size=16).hexdigest()
 
 
@@ -118,7 +118,7 @@ def _is_timed(value: Any) -> bool:
 
 
 def task_of(stem: str, model: str, tag: str | None = None) -> str:
-    """Name the task of a result: its table and its model."""
+    """Return the task of a result: its table and its model."""
     return "/".join((stem, model, tag) if tag else (stem, model))
 
 

@@ -95,7 +95,7 @@ def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
 
 
 def _labels(result: BenchMeasured) -> Iterable[str]:
-    """Give names for a backend's configuration, each telling more, until one is free."""
+    """Yield names for a backend's configuration, each telling more, until one is free."""
     tag = result.facts.get("tag")
     label = (result.backend or "").removesuffix(f":{tag}") if tag else result.backend or ""
     if result.dynamic and "dynamic" not in label:

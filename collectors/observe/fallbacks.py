@@ -1,4 +1,4 @@
-"""Stand in for the events that an older torch does not emit, from the lists it keeps.
+"""Events that an older torch does not emit, made of the lists it keeps.
 
 torch 2.4 and 2.5 have no graph-break event, 2.4 no recompile event (docs/compatibility.md). Both keep lists that only
 grow until reset(); what they gained since the last compile is written as the event that a newer torch would have

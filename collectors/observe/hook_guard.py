@@ -1,4 +1,4 @@
-"""Keep every hook harmless: an error in one is a counted loss, never the program's."""
+"""Harmless hooks: an error in one is a counted loss, never the program's."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _fork_hook_registered = False
 
 
 class Hooks:
-    """Hold what was put in place of what, so that it can be taken back."""
+    """The hooks of one process, and what they replaced, so that it can be put back."""
 
     def __init__(self, run_id: str, folder: str, config: RunConfig) -> None:
         self.run_id = run_id
@@ -57,7 +57,7 @@ class Hooks:
     # -- in and out
 
     def install(self) -> None:
-        """Put the hooks in place."""
+        """Install the hooks."""
         self._replace("metrics", self._metrics_hook)
         if torch_compat.trace_logger_in_use() or self.capabilities["events"] != "ok":
             self._handler = TapHandler(self._emit, self.guard)
@@ -77,7 +77,7 @@ class Hooks:
                 self._register_worker_end()  # this is such a worker, and torch._dynamo was loaded only now
 
     def uninstall(self) -> None:
-        """Take the hooks out, leaving alone what somebody else has put over them."""
+        """Remove the hooks, leaving alone what somebody else has put over them."""
         self.failures.end()
         self._snapshot(final=True)
         runtime_failures.watch(None)
@@ -115,7 +115,7 @@ class Hooks:
             self._skips_hooked = self._replace("cudagraph_skips", self._skip_hook)
 
     def _watch_compiled_code(self) -> None:
-        """See what compiled code raises, from the compiles on that are still to come."""
+        """Record what compiled code raises, from the next compile on."""
         with self.guard:
             if torch_compat.exclude_from_dynamo(runtime_failures.WATCHED_CODE):
                 self._replace("graph_calls", lambda original: runtime_failures.make_install(original, self.guard))
@@ -272,7 +272,7 @@ def _frame_name() -> dict[str, str] | None:
 
 
 def _resolve_names(metadata: Any) -> Any:
-    """Put file names where torch's stack has numbers for them."""
+    """Return the metadata with file names where torch's stack has numbers for them."""
     names: dict[int, str] = {}
     frames = []
     for frame in metadata.get("stack", []):
@@ -309,7 +309,7 @@ def _after_fork_in_child() -> None:
 
 
 def uninstall_hooks() -> bool:
-    """Take the hooks out; False if there were none."""
+    """Remove the hooks; False if there were none."""
     global _installed
     if _installed is None:
         return False

@@ -1,4 +1,4 @@
-"""See the exceptions that compiled code raises while it runs, and the one that ends the program.
+"""Exceptions that compiled code raises while it runs, and the one that ends the program.
 
 A compiled callable gets one Python frame around it, whose `try` costs nothing unless something is raised (docs/
 benchmarks.md has the frame's cost). That frame takes itself out of the traceback again: the program sees its own
@@ -41,7 +41,7 @@ _failures: RuntimeFailures | None = None
 
 
 class RepeatedFailure:
-    """Count one failure of this process."""
+    """One failure of this process and how often it came."""
 
     def __init__(self, position: int, phase: str, place: Place) -> None:
         self.position = position
@@ -138,7 +138,7 @@ class RuntimeFailures:
 
 
 def watch(failures: RuntimeFailures | None) -> None:
-    """Have the failures recorded from now on, or no more."""
+    """Record the failures of compiled code from now on, or no more."""
     global _failures
     _failures = failures
 

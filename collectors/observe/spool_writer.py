@@ -24,7 +24,7 @@ NOT_OPEN = -1  # as a descriptor: the system refuses it
 
 
 def _plain(value: Any) -> Any:
-    """Give JSON a stand-in for what it cannot write: sets become lists, the rest its text."""
+    """Return what JSON can write of a value: sets become lists, the rest its text."""
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
     return str(value)
@@ -84,7 +84,7 @@ class Spool:
         self._append(_ENCODER.encode(record).encode("utf-8", "backslashreplace"))
 
     def _is_ours(self) -> bool:
-        """Tell whether the descriptor is still our file, and the file still in its folder.
+        """Return True if the descriptor is still our file, and the file still in its folder.
 
         A daemon closes every descriptor it finds, and the next file it opens has our number; somebody may empty the
         spool's folder. Half a microsecond a record.
@@ -184,7 +184,7 @@ class Spool:
         return described, None, None, {"registry": described.pop("registry", None)}
 
     def _reserve(self) -> None:
-        """Take room on the disk for the losses now: when it is full, they still can be said."""
+        """Reserve room on the disk for the losses now: when it is full, they still can be written."""
         path = os.path.join(self.folder, self.process_id + LOSSES_SUFFIX)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

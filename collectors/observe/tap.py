@@ -1,4 +1,4 @@
-"""See torch's trace events without making torch build those that nobody wants.
+"""Torch's trace events, without making torch build those that nobody reads.
 
 `trace_structured` evaluates an event's functions only if its logger has a handler, and then for every event: graphs,
 code, guards, 57 KB a compile. The tap stands in front of it, looks at the names, evaluates the few wanted events once
@@ -55,7 +55,7 @@ def _returning(value: Any) -> Callable[[], Any]:
 
 
 class TapHandler(logging.Handler):
-    """See the same events where somebody else's handler has made torch build them."""
+    """A handler for the same events, where somebody else's handler has made torch build them."""
 
     def __init__(self, emit: Emit, guard: HookGuard) -> None:
         super().__init__(logging.DEBUG)

@@ -72,7 +72,7 @@ def owner(capability: str) -> Any:
 
 
 def probe() -> dict[str, str]:
-    """Say of each capability whether this torch has it: "ok", "later" (its module is not loaded yet), or why not."""
+    """Return whether this torch has each capability: "ok", "later" (its module is not loaded yet), or why not."""
     answers = {}
     for capability, (module_name, attribute, versions, instead) in NAMES.items():
         if lookup(capability) is not MISSING:
@@ -94,7 +94,7 @@ def holders(original: Any, attribute: str) -> list[ModuleType]:
 
 
 def trace_logger_in_use() -> bool:
-    """Tell whether somebody already reads torch's trace events: TORCH_TRACE, TORCH_COMPILE_DEBUG, a handler."""
+    """Return True if somebody already reads torch's trace events: TORCH_TRACE, TORCH_COMPILE_DEBUG, a handler."""
     internal = sys.modules.get("torch._logging._internal")
     logger = getattr(internal, "trace_log", None)
     idle = getattr(internal, "LazyTraceHandler", None)
@@ -139,7 +139,7 @@ def cache_info(payload_fn: Any) -> dict[str, Any] | None:
 
 
 def exclude_from_dynamo(code: CodeType) -> bool:
-    """Have dynamo never look at a function's frames; False where this torch has no way to."""
+    """Exclude a function's frames from dynamo; False where this torch has no way to."""
     skip = lookup("skip_code")
     if skip is MISSING:
         return False

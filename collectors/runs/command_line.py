@@ -12,7 +12,7 @@ OWN_MODULES = (("-m", "collectors"), ("-m", "compileboard.collectors"))
 
 
 def default_name(command: list[str]) -> str:
-    """Name a run after its script or module: train.py, torchrun's train.py, my.module, python -c."""
+    """Return a run's name of its script or module: train.py, torchrun's train.py, my.module, python -c."""
     inner = _observed_inside(command)
     if inner:
         return default_name(inner)
@@ -40,7 +40,7 @@ def _is_python(word: str) -> bool:
 
 
 def _python_names(words: list[str]) -> str | None:
-    """Name what python itself is told to run: a script, a module or a text; None for a launcher of something else."""
+    """Return what python itself is told to run: a script, a module or a text; None for a launcher of something else."""
     place = 0
     while place < len(words) and words[place].startswith("-") and words[place] != "-":
         word, place = words[place], place + 1
@@ -58,7 +58,7 @@ def _python_names(words: list[str]) -> str | None:
 
 
 def unreachable(command: list[str]) -> list[str]:
-    """Say which of a command's own switches keep the hooks out."""
+    """List which of a command's own switches keep the hooks out."""
     if not _is_python(command[0]):
         return []
     for word in _switches(command[1:]):

@@ -1,4 +1,4 @@
-"""Say what a run is: its repository, its machine, its GPUs. Asked from outside the observed process."""
+"""Facts of a run: its repository, its machine, its GPUs. Asked from outside the observed process."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def gpu_facts(environment: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def visible_gpus(gpus: list[dict[str, Any]], chosen: str | None) -> list[dict[str, Any]]:
-    """Keep the GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order."""
     if chosen is None:
         return gpus
     visible = []

@@ -94,7 +94,7 @@ def describe_run(
 
 
 def spool_folder(manifest: Manifest, environment: Mapping[str, str], *, shared: bool = False) -> Path:
-    """Name a run's spool folder; each node of a shared run has its own."""
+    """Return a run's spool folder; each node of a shared run has its own."""
     name = f"{manifest.run_id}-{manifest.recorder_process_id[:8]}" if shared else manifest.run_id
     return spool_root(environment) / name
 

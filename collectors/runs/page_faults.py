@@ -59,7 +59,7 @@ def read_counter(pid: int, proc: Path = Path("/proc")) -> FaultCounter | None:
 
 
 def writes_into(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
-    """Tell whether a process has a file of the spool open: its pid may be another's by now, or a container's."""
+    """Return True if a process has a file of the spool open: its pid may be another's by now, or a container's."""
     try:
         with os.scandir(proc / str(pid) / "fd") as entries:
             return any(os.readlink(entry.path).startswith(f"{folder}{os.sep}") for entry in entries)
@@ -165,13 +165,13 @@ class ProcessFaults:
 
     @property
     def is_suspect(self) -> bool:
-        """Tell whether the newest window has the faults of a program on the cliff, or of one that fills memory."""
+        """Return True if the newest window has the faults of a program on the cliff, or of one that fills memory."""
         if not self.windows or self.windows[-1].end_us != int(self.counted_s * 1e6):
             return False
         return self.windows[-1].faults_per_cpu_s >= SUSPECT_FAULTS_PER_CPU_S
 
     def count(self, counter: FaultCounter, now_s: float, tick_us: int) -> None:
-        """Take the counter's new reading; of a time with compiles nothing is kept."""
+        """Add the counter's new reading; a time with compiles is not counted."""
         if not self.open_compiles and self.busy_s + CALM_S <= self.counted_s:
             faults = counter.fault_count - self.counter.fault_count
             cpu_us = (counter.cpu_ticks - self.counter.cpu_ticks) * tick_us
@@ -181,7 +181,7 @@ class ProcessFaults:
         self.counter, self.counted_s = counter, now_s
 
     def sample_map(self, now_s: float, proc: Path) -> None:
-        """Look for a small range that comes and goes, then how often it does."""
+        """Search for a small range that comes and goes, then count how often it does."""
         anonymous = read_anonymous(self.pid, proc)
         if anonymous is not None and self.anonymous is not None:
             changed = changed_ranges(self.anonymous, anonymous)
@@ -201,7 +201,7 @@ class ProcessFaults:
             self.sample_after_s = now_s + PAUSE_S
 
     def reset_samples(self) -> None:
-        """Begin to look anew."""
+        """Start sampling anew."""
         self.anonymous, self.is_on_cliff = None, False
         self.sample_count = self.burst_count = 0
         self.mapping_count = self.burst_cpu_s = 0.0

@@ -1,4 +1,4 @@
-"""Tell a signal sent to the whole process group from one sent to us alone.
+"""Start a program, and tell a signal sent to the whole process group from one sent to us alone.
 
 `kill PID` to us must be passed on to the program; `kill -- -PGID` (a test harness, `timeout`, Jupyter) has reached the
 program already, and a second SIGINT would interrupt its clean-up. Linux does not say which it was. So a `cat` stands
@@ -23,7 +23,7 @@ SETTLE_S = 0.01  # the kernel signals a group's processes one after the other
 
 
 class GroupWatch:
-    """Hold the process that stands by. Start it with the signals in question blocked: it inherits the mask."""
+    """The process that stands by. Start it with the signals in question blocked: it inherits the mask."""
 
     def __init__(self) -> None:
         self._standing: subprocess.Popen[bytes] | None = None
@@ -37,7 +37,7 @@ class GroupWatch:
             self._standing = None
 
     def was_sent_to_all(self, number: int) -> bool:
-        """Tell whether a signal that reached us reached the group."""
+        """Return True if a signal that reached us reached the group."""
         if self._standing is None:
             return False
         time.sleep(SETTLE_S)
@@ -48,7 +48,7 @@ class GroupWatch:
         return bool(pending)
 
     def close(self) -> None:
-        """Send the standing process away."""
+        """End the standing process."""
         if self._standing is not None:
             self._standing.kill()
             self._standing.communicate()
@@ -78,7 +78,7 @@ AS_TYPED = "What follows `--` is a command as you would type it: -- python train
 
 @dataclass
 class ProgramExit:
-    """Say how the program ended: its exit code, or the signal that ended it."""
+    """How the program ended: its exit code, or the signal that ended it."""
 
     exit_code: int | None
     signal_number: int | None = None
@@ -147,7 +147,7 @@ def _start(
 
 
 def _become(command: list[str], environment: Mapping[str, str], why: OSError) -> NoReturn:
-    """Give this process to the program; what it writes into its spool is recorded by the next command.
+    """Replace this process by the program; what it writes into its spool is recorded by the next command.
 
     Raises: CannotRun if it cannot be started in any way.
     """
@@ -160,14 +160,14 @@ def _become(command: list[str], environment: Mapping[str, str], why: OSError) ->
 
 
 def _is_for_program(received: signal.struct_siginfo, group: GroupWatch) -> bool:
-    """Tell whether a signal has to be passed on: one from the terminal or to the group has reached the program."""
+    """Return True if a signal has to be passed on: one from the terminal or to the group has reached the program."""
     if received.si_signo == signal.SIGCHLD or received.si_code == SENT_BY_KERNEL:
         return False
     return not group.was_sent_to_all(received.si_signo)
 
 
 def signal_name(number: int) -> str:
-    """Name a signal: SIGTERM, or its number where it has no name."""
+    """Return a signal's name: SIGTERM, or its number where it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -22,7 +22,7 @@ def _dictionary() -> bytes:
 
 
 class _Zstd(threading.local):
-    """Hold a thread's own compressors: they are quick to use, slow to make, and not to be shared."""
+    """A thread's own compressors: they are quick to use, slow to make, and not to be shared."""
 
     def __init__(self) -> None:
         import zstandard  # by the recorder and by readers alone: the observed process never stores

@@ -111,7 +111,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
 
 
 def describe_missing(name: str) -> str:
-    """Say that there is no such file, and what to do."""
+    """Describe that there is no such file, and what to do."""
     return f"There is no database at {name}. `compileboard migrate --db {name}` makes an empty one."
 
 
@@ -151,7 +151,7 @@ def _check_version(connection: sqlite3.Connection, name: str, *, allow_older: bo
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Hold the write lock from the start; a deferred transaction fails half the time beside other writers."""
+    """Take the write lock from the start; a deferred transaction fails half the time beside other writers."""
     connection.execute("begin immediate")
     try:
         yield connection
@@ -173,5 +173,5 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 
 
 def set_patience(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
-    """Say how long a writer waits for another one."""
+    """Set how long a writer waits for another one."""
     connection.execute(f"pragma busy_timeout = {int(busy_timeout_ms)}")

@@ -10,7 +10,7 @@ FULL_BELOW_BYTES = 128 * 1024  # the write-ahead index grows by 32 KiB
 
 
 class StoreError(Exception):
-    """Say what came, what was expected and what to do."""
+    """An error of the store: what came, what was expected and what to do."""
 
 
 class StoreMissing(StoreError):
@@ -97,12 +97,12 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
 
 
 def _is_read_only(path: str) -> bool:
-    """Say whether a file is there, in a folder where the files beside it cannot be made."""
+    """Return True if a file is there, in a folder where the files beside it cannot be made."""
     return os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
 
 
 def _is_disk_full(path: str) -> bool:
-    """Say whether a disk has no room: SQLite calls a write-ahead index that cannot grow an input/output error."""
+    """Return True if a disk has no room: SQLite calls a write-ahead index that cannot grow an input/output error."""
     try:
         return shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free < FULL_BELOW_BYTES
     except OSError:
@@ -113,7 +113,7 @@ NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # of the co
 
 
 def may_pass(error: Exception) -> bool:
-    """Tell whether what keeps a run from being recorded can go away: a lock, a full disk, a package to be installed.
+    """Return True if what keeps a run from being recorded can go away: a lock, a full disk, a package to be installed.
 
     A file that is no database, what SQLite refuses for what it is, and every error of our own cannot.
     """

@@ -66,7 +66,7 @@ def migrate_connection(connection: sqlite3.Connection) -> int:
 
 @contextmanager
 def without_data_frames() -> Iterator[None]:
-    """Keep sqlite-utils from importing pandas and numpy: 0.4 s and 60 MB for data frames that nobody here hands it."""
+    """Stop sqlite-utils from importing pandas and numpy: 0.4 s and 60 MB for data frames that nobody here hands it."""
     absent = [name for name in ("pandas", "numpy") if name not in sys.modules]
     for name in absent:
         sys.modules[name] = None  # type: ignore[assignment]

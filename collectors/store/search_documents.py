@@ -22,7 +22,7 @@ _COMPONENT = re.compile(r'(?<!\\)"\[[a-z0-9]{1,128}\] (\w+(?:\[[^\]"]*\])?):')  
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Hold one text to be indexed; its text is a payload's, or else its own."""
+    """One text to be indexed; its text is a payload's, or else its own."""
 
     kind: str
     ref_id: int

@@ -22,7 +22,7 @@ Progress = Callable[[int], None]  # bytes of text so far
 
 @dataclass
 class Indexed:
-    """Say what was indexed; `complete` is false where time ran out or the run was deleted meanwhile."""
+    """What was indexed; `complete` is false where time ran out or the run was deleted meanwhile."""
 
     document_count: int = 0
     text_bytes: int = 0
@@ -52,7 +52,7 @@ def index_run(
     progress: Progress = lambda _bytes: None,
     most_s: float | None = None,
 ) -> Indexed:
-    """Put what is new of a run into the index, in transactions short enough for other writers.
+    """Index what is new of a run, in transactions short enough for other writers.
 
     May be called again at any time, also by two at once. With `most_s` it stops there and goes on when called again.
     Raises: StoreError in words; what was indexed before is kept.

@@ -1,4 +1,4 @@
-"""Name our own commands as the person can type them: in the form that was invoked, with the database quoted."""
+"""Our own commands as the person can type them: in the form that was invoked, with the database quoted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _write(script: str, words: tuple[str, ...], database: str, then: str) -> str
 
 
 def _program(script: str) -> str:
-    """Name the console script if one was invoked, or is on PATH beside a program of the person's own."""
+    """Return the console script if one was invoked, or is on PATH beside a program of the person's own."""
     invoked = sys.argv[0] if sys.argv else ""
     if os.path.basename(invoked) == "__main__.py":
         original = getattr(sys, "orig_argv", None) or ["python"]

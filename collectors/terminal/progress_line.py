@@ -30,7 +30,7 @@ MAKE_ROOM = "\x1bD\x1b[A"  # one line down, scrolling if there is none, and up a
 
 
 class ProgressLine:
-    """Keep the counts on the bottom row. Use it as a context: however that ends, the row is given back."""
+    """The counts on the bottom row. Use it as a context: however that ends, the row is cleared."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -80,7 +80,7 @@ class ProgressLine:
             self._text, self._rows, self._columns = text, rows, columns
 
     def clear(self) -> None:
-        """Give the row back, empty, and the whole screen to scroll."""
+        """Clear the row, and let the whole screen scroll again."""
         if self._reserved:
             size = _size(self._descriptor)
             rows = size[1] if size else self._rows
@@ -89,14 +89,14 @@ class ProgressLine:
             self._rows, self._text, self._reserved = 0, "", False
 
     def _suspend(self, number: int, frame: FrameType | None) -> None:
-        """Give the row back before Ctrl-Z stops us, and take it again afterwards."""
+        """Clear the row before Ctrl-Z stops us, and draw it again afterwards."""
         self.clear()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, self._suspend)
 
     def _is_ours(self) -> bool:
-        """Tell whether we are in the foreground of a terminal that is read line by line."""
+        """Return True if we are in the foreground of a terminal that is read line by line."""
         try:
             if os.tcgetpgrp(self._descriptor) != os.getpgrp():
                 return False

@@ -72,7 +72,7 @@ SAME_NAMES = (
 
 @dataclass(frozen=True)
 class CountedItem:
-    """Name one thing and how often it happened."""
+    """One thing and how often it happened."""
 
     text: str
     count: int
@@ -81,7 +81,7 @@ class CountedItem:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Hold what `show` prints."""
+    """What `show` prints."""
 
     id: str
     name: str
@@ -132,7 +132,7 @@ class RunSummary:
         return [*results, *pairs, ("compile time", time_text)]
 
     def ending(self) -> str:
-        """Say on one line how the run ended, when, for how long, and what it belongs to."""
+        """Describe on one line how the run ended, when, for how long, and what it belongs to."""
         end = self.signal or (None if self.exit_code is None else f"exit code {self.exit_code}")
         parts = [f"{self.state} ({end})" if end else self.state]
         began = f"{datetime.fromtimestamp(self.started_us / 1e6):%Y-%m-%d %H:%M:%S}"
@@ -202,7 +202,7 @@ class RunSummary:
 
 
 def printable(text: str) -> str:
-    """Take out what would move a terminal's cursor: names and reasons are other people's text."""
+    """Remove what would move a terminal's cursor: names and reasons are other people's text."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 

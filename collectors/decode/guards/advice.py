@@ -13,7 +13,7 @@ _STACK_VALUE = re.compile(r"\b___stack\d+")  # dynamo's name for what lay on the
 
 @dataclass(frozen=True)
 class GuardClassification:
-    """Hold what the classifier made of one guard expression."""
+    """What the classifier made of one guard expression."""
 
     category: str
     source: str | None = None

@@ -91,7 +91,7 @@ def _called(node: ast.AST) -> str | None:
 
 
 def _is_place(node: ast.AST) -> bool:
-    """Say whether a node is where a value is found: a name, an attribute or an item, nested at will."""
+    """Return True if a node is where a value is found: a name, an attribute or an item, nested at will."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     if isinstance(node, ast.Call):
@@ -116,7 +116,7 @@ def _is_shape(node: ast.AST) -> bool:
 
 
 def _sources(node: ast.AST) -> str | None:
-    """Name what a shape condition is about: its sizes, else its names, each once and in order."""
+    """Return what a shape condition is about: its sizes, else its names, each once and in order."""
     sizes = [p for p in ast.walk(node) if isinstance(p, ast.Subscript) and _called(p.value) and _is_shape(p.value)]
     sources = [_source(p) for p in sizes]
     if not sources:

@@ -29,7 +29,7 @@ NOT_RECORDED = "not recorded"
 
 @dataclass(frozen=True, slots=True)
 class GuardNode:
-    """Hold one line of torch's tree: a manager (where a value is found), a guard (what is checked) or other text.
+    """One line of torch's tree: a manager (where a value is found), a guard (what is checked) or other text.
 
     A guard's source is that of its manager; `remark` is what torch says beside a line, or where there is none of a
     user's. A guard without code is one that is printed elsewhere: it relates several sources.
@@ -52,7 +52,7 @@ class GuardNode:
 
 @dataclass(frozen=True, slots=True)
 class GuardTree:
-    """Hold the guards of one compile; those beside the root are checked last (shapes, aliasing).
+    """The guards of one compile; those beside the root are checked last (shapes, aliasing).
 
     Units: latency_us is of the whole set, once measured by torch; single guards are not timed.
     """
@@ -95,12 +95,12 @@ def walk(tree: GuardTree) -> Iterator[tuple[int, GuardNode]]:
 
 
 def is_check(node: GuardNode) -> bool:
-    """Say whether a node is a condition that torch evaluates, not a manager, a text or a reference to one."""
+    """Return True if a node is a condition that torch evaluates, not a manager, a text or a reference to one."""
     return node.kind == "guard" and node.code is not None
 
 
 def find_root(node: GuardNode) -> str:
-    """Name the input or global that a guard is about: L['x'], G['scale'], or the global state of torch."""
+    """Return the input or global that a guard is about: L['x'], G['scale'], or the global state of torch."""
     return _root_of(node.source or node.code or "")
 
 

@@ -41,7 +41,7 @@ def record_action(
     detail: str | None = None,
     now_us: int | None = None,
 ) -> None:
-    """Keep who did something."""
+    """Save who did something."""
     with write_transaction(connection):
         connection.execute(
             """

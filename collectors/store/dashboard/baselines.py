@@ -1,4 +1,4 @@
-"""Keep what people compare with: the one writer of the table `baselines`."""
+"""Baselines that people compare with: the one writer of the table `baselines`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def save_baseline(
     note: str | None = None,
     now_us: int | None = None,
 ) -> bool:
-    """Keep a new baseline; return False, and change nothing, if one has that name.
+    """Save a new baseline; return False, and change nothing, if one has that name.
 
     Raises: ValueError if the name or the note cannot be used.
     """

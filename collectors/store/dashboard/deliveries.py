@@ -1,4 +1,4 @@
-"""Keep what alerts send: queued, claimed, then sent or not. The one writer of alert_rules and alert_deliveries.
+"""Deliveries of alerts: queued, claimed, then sent or not. The one writer of alert_rules and alert_deliveries.
 
 A delivery is one finding, of one rule, to one channel. It is claimed in a transaction before anything is sent, so two
 senders never send it both, and one that dies in the middle leaves it claimed: nobody knows, and nobody sends it again.
@@ -59,13 +59,13 @@ where rule = :rule
 
 
 def start_rule(connection: sqlite3.Connection, rule: str, since_us: int, now_us: int) -> None:
-    """Keep when a rule first ran, and from when on findings are its business; a rule that ran before keeps its own."""
+    """Save when a rule first ran, and from when on it looks for findings; a rule that ran before keeps its own time."""
     with write_transaction(connection):
         connection.execute(START_RULE, {"rule": rule, "since_us": since_us, "now_us": now_us})
 
 
 def mark_rule_seen(connection: sqlite3.Connection, rule: str, now_us: int) -> None:
-    """Keep when a rule last looked for findings."""
+    """Save when a rule last looked for findings."""
     with write_transaction(connection):
         connection.execute(SEE_RULE, {"rule": rule, "now_us": now_us})
 
@@ -82,7 +82,7 @@ def queue_deliveries(
 def claim_deliveries(
     connection: sqlite3.Connection, rule: str, channel: str, finding_ids: Iterable[str], message_id: str, now_us: int
 ) -> list[str]:
-    """Take waiting deliveries for one message; return those that are ours now, none that somebody else took."""
+    """Claim waiting deliveries for one message; return those that are ours now, none that somebody else claimed."""
     shared = {"rule": rule, "channel": channel, "message_id": message_id, "now_us": now_us}
     with write_transaction(connection):
         return [it for it in finding_ids if connection.execute(CLAIM, shared | {"finding_id": it}).rowcount]
@@ -99,7 +99,7 @@ def settle_deliveries(
     error: str | None = None,
     due_us: int | None = None,
 ) -> None:
-    """Say how a message that was claimed ended: sent, failed, unknown, or waiting until `due_us`."""
+    """Save how a claimed message ended: sent, failed, unknown, or waiting until `due_us`."""
     values = {"rule": rule, "channel": channel, "message_id": message_id, "state": state, "now_us": now_us}
     values |= {"error": None if error is None else error[:ERROR_LIMIT], "due_us": due_us}
     with write_transaction(connection):
@@ -116,7 +116,7 @@ def abandon_deliveries(connection: sqlite3.Connection, before_us: int, error: st
 def drop_delivery(
     connection: sqlite3.Connection, rule: str, channel: str, finding_id: str, error: str, now_us: int
 ) -> None:
-    """Take a finding out that still waits, and say why."""
+    """Remove a finding that still waits, and save why."""
     values = {"rule": rule, "channel": channel, "finding_id": finding_id, "error": error, "now_us": now_us}
     with write_transaction(connection):
         connection.execute(DROP, values)

@@ -1,4 +1,4 @@
-"""Keep findings: what detection found of the series, and what people said of it. The one writer of these tables."""
+"""Series changes that detection found, and people's comments on them. The one writer of these tables."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ where f.first_run_id = o.first_run_id
   and (f.id = o.id or (:whole_range = 1 and f.before_run_id is o.before_run_id and f.state <> 'withdrawn'))
 order by f.id
 """
-SAY = """
+ADD_COMMENT = """
 insert into finding_words (finding_id, action, who, text, time_us)
 values (:id, :action, :who, nullif(:text, ''), :now_us)
 """
@@ -79,18 +79,18 @@ values (:id, :action, :who, nullif(:text, ''), :now_us)
 
 def save_findings(
     connection: sqlite3.Connection,
-    found: Iterable[Mapping[str, Any]],
-    gone: Iterable[str],
+    changes: Iterable[Mapping[str, Any]],
+    removed_ids: Iterable[str],
     *,
     seen: str,
     version: int,
     now_us: int | None = None,
 ) -> None:
-    """Keep what detection found, withdraw what it finds no longer, and say how far it came: all or nothing."""
+    """Save what detection found, withdraw what it finds no longer, and save how far it came: all or nothing."""
     now_us = _now() if now_us is None else now_us
     with write_transaction(connection):
-        connection.executemany(SAVE, [{**it, "now_us": now_us} for it in found])
-        for finding_id in gone:
+        connection.executemany(SAVE, [{**it, "now_us": now_us} for it in changes])
+        for finding_id in removed_ids:
             if not connection.execute(DROP, {"id": finding_id}).rowcount:
                 connection.execute(WITHDRAW, {"id": finding_id, "now_us": now_us})
         connection.execute(MARK, {"seen": seen, "version": version, "now_us": now_us})
@@ -106,7 +106,7 @@ def save_comment(
     whole_range: bool = False,
     now_us: int | None = None,
 ) -> bool:
-    """Keep what a person does with a finding, or says of it; return False if there is no such finding.
+    """Save a person's action on a finding or comment; return False if there is no such finding.
 
     With `whole_range` the same is kept of every finding that came between the same two runs, but for withdrawn ones.
 
@@ -118,7 +118,7 @@ def save_comment(
     with write_transaction(connection):
         findings = connection.execute(RANGE, {"id": finding_id, "whole_range": int(whole_range)}).fetchall()
         for (one,) in findings:
-            connection.execute(SAY, {"id": one, "action": action, "who": who, "text": text, "now_us": now_us})
+            connection.execute(ADD_COMMENT, {"id": one, "action": action, "who": who, "text": text, "now_us": now_us})
             if action in HANDLING:
                 handling = {"id": one, "handling": HANDLING[action]}
                 connection.execute("update findings set handling = :handling where id = :id", handling)

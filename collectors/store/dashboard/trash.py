@@ -51,7 +51,7 @@ DROP_TEXTS = (
 
 
 class CannotRestore(ValueError):
-    """Say why a deleted run cannot be put back."""
+    """Why a deleted run cannot be put back."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _drop_orphans(connection: sqlite3.Connection, tables: dict[str, TrashTable])
 
 
 def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Put a deleted run back; return False if no run of that id was deleted. Its words have to be indexed again.
+    """Restore a deleted run; return False if no run of that id was deleted. Its words have to be indexed again.
 
     Raises: CannotRestore if it is gone for good, was recorded again, or is of another version.
     """
@@ -315,7 +315,7 @@ def _open_trash(path: Path) -> sqlite3.Connection:
 
 
 def _is_whole(trash: sqlite3.Connection, run_id: str) -> bool:
-    """Say whether a file of the trash can be read to its end and has its run."""
+    """Return True if a file of the trash can be read to its end and has its run."""
     try:
         (state,) = trash.execute("pragma quick_check(1)").fetchone()
         return state == "ok" and trash.execute("select 1 from runs where id = ?", (run_id,)).fetchone() is not None
@@ -324,7 +324,7 @@ def _is_whole(trash: sqlite3.Connection, run_id: str) -> bool:
 
 
 class _Restoring:
-    """Put rows back, under new numbers where theirs were given to others meanwhile."""
+    """Rows put back, under new numbers where theirs were given to others meanwhile."""
 
     def __init__(self, connection: sqlite3.Connection, trash: sqlite3.Connection) -> None:
         self._connection = connection
@@ -376,7 +376,7 @@ class _Restoring:
             yield values
 
     def _put_shared(self, table: TrashTable) -> None:
-        """Put back what nothing else brought meanwhile, under its own number where that is free: links keep."""
+        """Insert what nothing else brought meanwhile, under its own number where that is free: links stay valid."""
         numbers: dict[int, int] = {}
         same = " and ".join(f"{name} is :{name}" for name in table.unique)
         find = f"select id from {table.name} where {same}"  # noqa: S608
@@ -406,7 +406,7 @@ class _Restoring:
 
 
 def _sweep(connection: sqlite3.Connection, database: str) -> None:
-    """Take away files of runs that are here, or were never deleted: of a deletion or a restoration that was cut off."""
+    """Remove files of runs that are here, or were never deleted: of a deletion or a restoration that was cut off."""
     folder = trash_path(database, "").parent
     waiting = connection.execute("select run_id from deleted_runs where expires_us is not null")
     known = {trash_path(database, row["run_id"]) for row in waiting}

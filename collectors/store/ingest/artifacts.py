@@ -13,7 +13,7 @@ from compileboard.collectors.store.ingest.spans import SpanRows
 
 
 class TraceRows:
-    """Hold what the rows of one connection's logs have in common: texts once by content, spans half written."""
+    """What the rows of one connection's logs have in common: texts once by content, spans half written."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -39,7 +39,7 @@ class TraceRows:
     def add_artifact(
         self, run_id: str, event: ArtifactSeen, compile_key: int | None, stack_id: int | None = None
     ) -> None:
-        """Take an artifact, with its text and what was summed up of it."""
+        """Add an artifact, with its text and what was summed up of it."""
         envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
         self._artifacts.append(
             {

@@ -38,5 +38,5 @@ def find_function(connection: sqlite3.Connection, file: str | None, name: str | 
 
 
 def pick(event: object, *names: str) -> dict[str, Any]:
-    """Take an event's fields by name, as bound values."""
+    """Return an event's fields by name, as bound values."""
     return {name: getattr(event, name) for name in names}

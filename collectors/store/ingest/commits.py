@@ -1,4 +1,4 @@
-"""Keep commits: the first-parent history of repositories, as far as anybody has told it. The one writer of `commits`.
+"""Commits: the first-parent history of repositories, as far as it was recorded. The one writer of `commits`.
 
 Commits belong to a repository, not to the run that told of them: they stay while any run has a commit.
 """
@@ -21,7 +21,7 @@ COUNT = "select count(*) from commits"
 
 
 class StoredCommit(NamedTuple):
-    """Hold one commit; `parent_hash` is its first parent, None of a first commit and where a clone is cut off."""
+    """One commit; `parent_hash` is its first parent, None of a first commit and where a clone is cut off."""
 
     hash: str
     parent_hash: str | None

@@ -111,7 +111,7 @@ def _write_record(
 def _settle_compile(
     batch: Batch, event: Compiled, compile_: Compile, function_id: int | None, outcome: str, restarts: int
 ) -> None:
-    """Give the compile its outcome, and its graph breaks theirs where the text did not tell."""
+    """Set the compile's outcome, and its graph breaks' where the text did not tell."""
     compile_.function_id = function_id
     name_recompiles(batch, compile_.key, function_id, event.line)
     batch.connection.execute(
@@ -144,7 +144,7 @@ def _settle_compile(
 
 
 def _outcome(connection: Connection, event: Compiled, compile_: Compile | None) -> str:
-    """Tell fullgraph=True from a skipped frame: the record reads the same, but it raised and broke no graph."""
+    """Return the outcome; fullgraph=True reads like a skipped frame, but it raised and broke no graph."""
     if event.outcome != "skipped" or compile_ is None:
         return event.outcome
     row = connection.execute(

@@ -58,7 +58,7 @@ class Process:
 
 
 class FrameIndex:
-    """Look compiles up and make them, remembering the current generation of each process."""
+    """Compiles by process and id, made where they are new; remembers the current generation of each process."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection

@@ -50,7 +50,7 @@ _NOT_OF_AN_EVENT = (StoreError, OSError, MemoryError, ImportError, sqlite3.Opera
 
 
 class _OddEventError(Exception):
-    """Say that an event of a batch cannot be written as it is."""
+    """An event of a batch cannot be written as it is."""
 
 
 class Ingestor:
@@ -181,7 +181,7 @@ class Ingestor:
             )
 
     def touch(self, run_id: str, *, now_us: int | None = None) -> None:
-        """Say that the run's recorder is alive."""
+        """Save that the run's recorder is alive."""
         now_us = time.time_ns() // 1000 if now_us is None else now_us
         with write_transaction(self.connection):
             self.connection.execute(
@@ -212,7 +212,7 @@ class Ingestor:
         return cursor.rowcount == 1
 
     def _is_clashing(self, event: Event) -> bool:
-        """Tell whether the event stored under this one's number is another."""
+        """Return True if the event stored under this one's number is another."""
         kind, time_us = self.connection.execute(
             "select kind, time_us from events where process_id = :process_id and sequence = :sequence",
             {"process_id": event.process_id, "sequence": event.sequence},
@@ -275,7 +275,7 @@ class Ingestor:
         )
 
     def _settle_state(self, run_id: str) -> None:
-        """Say how the run stands: running while a node that started it has not ended, then as its worst end."""
+        """Set how the run stands: running while a node that started it has not ended, then as its worst end."""
         key = {"id": run_id}
         (open_count,) = self.connection.execute(
             """
@@ -331,14 +331,14 @@ class Ingestor:
 
 
 def _is_of_an_event(error: Exception) -> bool:
-    """Say whether an error is about what an event holds: a value, its type, its size."""
+    """Return True if an error is about what an event holds: a value, its type, its size."""
     if isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError:
         return False  # malformed, not a database
     return not isinstance(error, _NOT_OF_AN_EVENT)
 
 
 def _reason(error: Exception) -> str:
-    """Say why an event was refused; SQLite's own words name its parameters by number."""
+    """Return why an event was refused; SQLite's own words name its parameters by number."""
     if isinstance(error, sqlite3.Error):
         return "a value that its column cannot hold"
     return f"{type(error).__name__}: {error}"[:200]

@@ -22,7 +22,7 @@ class _Packed:
 
 
 class Pending:
-    """Stand for a text's row until the batch is written."""
+    """A text's row that is not written before the batch ends."""
 
     __slots__ = ("_future", "_packed", "row_id")
 
@@ -40,7 +40,7 @@ class Pending:
 
 
 class PayloadRows:
-    """Take texts, and write at the batch's end those that are new."""
+    """Texts of a batch; those that are new are written at its end."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -54,7 +54,7 @@ class PayloadRows:
         self._pending.clear()
 
     def add(self, text: str) -> Pending:
-        """Take a text."""
+        """Add a text."""
         if len(text) < _AT_ONCE_BYTES:
             pending = Pending(self._pack(text), None)
         else:
@@ -65,7 +65,7 @@ class PayloadRows:
         return pending
 
     def flush(self) -> None:
-        """Give every text of the batch its row."""
+        """Write every text of the batch that has no row."""
         for pending in self._pending:
             packed = pending.packed()
             pending.row_id = self._known.get(packed.digest) or self._write(packed)

@@ -55,7 +55,7 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
 
 
 def name_recompiles(batch: Batch, compile_key: int, function_id: int | None, line: int | None) -> None:
-    """Give the function to those recompiles of a compile that came before it was known."""
+    """Set the function of those recompiles of a compile that came before it was known."""
     if function_id is None:
         return
     rows = batch.connection.execute(

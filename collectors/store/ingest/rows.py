@@ -1,4 +1,4 @@
-"""Write what compiled code raised while it ran, and what ended a program."""
+"""Write the rows of each kind of event; WRITERS has the function of each."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def write_losses(batch: Batch, event: RecordsLost) -> None:
 
 
 def _save_losses(batch: Batch, process_id: str, losses: dict[str, int]) -> None:
-    """Keep the largest count of each reason: a process counts up, and its spool's reader knows what it could not."""
+    """Save the largest count of each reason: a process counts up, and its spool's reader knows what it could not."""
     if not losses:
         return
     row = batch.connection.execute("select losses from processes where id = :id", {"id": process_id}).fetchone()

@@ -1,4 +1,4 @@
-"""Keep how far each log was read and what of it could not be: the reading of a log goes on where it stopped."""
+"""How far each log was read and what of it could not be: the next reading goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReadElsewhere(StoreError):
 
 @dataclass(frozen=True)
 class LogRow:
-    """Name a log that was read, and how far."""
+    """A log that was read, and how far."""
 
     process_id: str
     run_id: str
@@ -51,7 +51,7 @@ def find_last_us(connection: sqlite3.Connection, run_id: str) -> int | None:
 
 
 def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mapping[str, Any]) -> None:
-    """Say in a batch's own transaction how far a log is read now, so that no record is written twice.
+    """Save in a batch's own transaction how far a log is read now, so that no record is written twice.
 
     Raises: ReadElsewhere if another command has read on since.
     """
@@ -112,7 +112,7 @@ def save_rejects(
 def replace_rejects(
     connection: sqlite3.Connection, process_id: str, rejects: Iterable[tuple[str, int, int | None, str | None]]
 ) -> None:
-    """Say anew what could not be read of a file that is read whole each time."""
+    """Replace what could not be read of a file that is read whole each time."""
     connection.execute("delete from log_rejects where process_id = :process_id", {"process_id": process_id})
     save_rejects(connection, process_id, rejects)
 
@@ -120,7 +120,7 @@ def replace_rejects(
 def save_run_rejects(
     connection: sqlite3.Connection, run_id: str, rejects: Iterable[tuple[str, str, int, int | None, str | None]]
 ) -> None:
-    """Keep what of a run's spool could not be recorded: file, kind, count, first line, example.
+    """Save what of a run's spool could not be recorded: file, kind, count, first line, example.
 
     A spool that is read once more counts the same lines again: the largest count holds.
     """
@@ -150,7 +150,7 @@ LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_ver
 def complete_process(
     connection: sqlite3.Connection, process_id: str, run_id: str, facts: Mapping[str, Any], *, gpu_count: int = 1
 ) -> None:
-    """Say of a process and its run what its log did not tell yet when it was read first: of LEARNT_LATE."""
+    """Fill in of a process and its run what its log did not tell when it was read first: of LEARNT_LATE."""
     values = {name: facts.get(name) for name in LEARNT_LATE}
     values |= {"process_id": process_id, "run_id": run_id, "gpu_count": gpu_count if facts.get("gpu_name") else 0}
     connection.execute(
@@ -176,7 +176,7 @@ def complete_process(
 
 
 def name_run(connection: sqlite3.Connection, run_id: str, name: str, label: str) -> None:
-    """Give a run that is called by its `label` its name."""
+    """Set the name of a run that is called by its `label`."""
     connection.execute(
         "update runs set name = :name where id = :run_id and name = :label",
         {"run_id": run_id, "name": name, "label": label},
@@ -219,7 +219,7 @@ def save_trace_file(connection: sqlite3.Connection, run_id: str, path: Path) -> 
 def add_result_file(
     connection: sqlite3.Connection, run_id: str, *, content_hash: str, name: str, kind: str, row_count: int
 ) -> None:
-    """Say in an import's own transaction that a run has a file."""
+    """Save in an import's own transaction that a run has a file."""
     connection.execute(
         """
         insert or ignore into result_files (run_id, content_hash, name, kind, row_count)

@@ -1,4 +1,4 @@
-"""What the phases of a lane took, by name: kept up as spans end, so that no page adds up all of them."""
+"""Spans of a trace log: begins and ends become rows, and what each name took in total is kept up as spans end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compileboard.collectors.store.ingest.payloads import Pending
 
 @dataclass
 class SpanTotal:
-    """Hold what a batch adds to a name's totals.
+    """What a batch adds to a name's totals.
 
     Units: microseconds.
     """
@@ -29,7 +29,7 @@ class SpanTotal:
     longest_begin_us: int | None = None
 
     def end(self, begin_us: int, duration_us: int, inner_us: int) -> None:
-        """Take a phase that ended; `inner_us` of it were phases inside it."""
+        """Add a phase that ended; `inner_us` of it were phases inside it."""
         self.ended_count += 1
         self.total_us += duration_us
         self.exclusive_us += max(0, duration_us - inner_us)
@@ -110,7 +110,7 @@ class SpanRows:
         self._closed.clear()
 
     def add(self, run_id: str, event: SpanSeen, compile_key: int | None) -> None:
-        """Take one event: it opens a span, ends one, or is one."""
+        """Add one event: it opens a span, ends one, or is one."""
         lane = self._lane(run_id, event.process_id, event.thread)
         args = {**event.args, "envelope": event.envelope} if event.envelope else event.args
         lane.first_us = min(event.at_us, lane.first_us or event.at_us)
@@ -264,7 +264,7 @@ def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
 
 
 def _take_open(spans: list[_Span], name_id: int, compile_id: str | None) -> _Span | None:
-    """Take the innermost open span of that name; torch writes all threads into one lane, so it need not be the last."""
+    """Remove the innermost open span of a name; torch writes all threads into one lane, so it may not be the last."""
     for compile_matters in (True, False):
         for place in range(len(spans) - 1, -1, -1):
             span = spans[place]

@@ -1,4 +1,4 @@
-"""Keep where compiles were started from as one tree a run: stacks share their outer frames."""
+"""Where compiles were started from, as one tree a run: stacks share their outer frames."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class ResultFields:
-    """Hold a series, a status and its numbers; None is what was not said, and never 0.
+    """A series, a status and its numbers; None is what was not measured, and never 0.
 
     Units: time_us is since the epoch.
     """
@@ -73,7 +73,7 @@ class ResultFields:
 
 @dataclass(frozen=True)
 class ExperimentResult(ResultFields):
-    """Hold what one experiment said of one model."""
+    """What one experiment measured of one model."""
 
     experiment: str
     task: str | None
@@ -108,7 +108,7 @@ COLUMNS = f"""
 
 @dataclass(frozen=True)
 class ResultRow(ResultFields):
-    """Hold one model and metric set; `experiments` and `tasks` name what was merged into it, `judge` is its accuracy's.
+    """One model and metric set; `experiments` and `tasks` name what was merged into it, `judge` is its accuracy's.
 
     A model whose accuracy experiment failed has failed, whatever its speed: its numbers stay, and say so.
     """

@@ -38,7 +38,7 @@ Total = Callable[[Sequence["float | None"]], "float | None"]
 
 
 class Number(NamedTuple):
-    """Say how a definition sums up one number: of whom, what is taken of a row (None counts nowhere), and the sum."""
+    """How a definition sums up one number: of whom, what is taken of a row (None counts nowhere), and the sum."""
 
     of: Callable[[ResultRow], bool]
     take: Take
@@ -70,7 +70,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _mean_with_zeros(values: Sequence[float | None]) -> float | None:
-    """Take what is missing for 0, where anything was measured at all."""
+    """Return the mean with what is missing as 0, where anything was measured at all."""
     return _mean([it or 0.0 for it in values]) if any(it is not None for it in values) else None
 
 
@@ -93,7 +93,7 @@ def _at_least_one(row: ResultRow) -> float | None:
 
 
 def is_passing(row: ResultRow) -> bool:
-    """Say whether HUD takes a model's accuracy as passed."""
+    """Return True if HUD takes a model's accuracy as passed."""
     return row.backend in _EAGER or row.accuracy in HUD_PASSING
 
 
@@ -127,7 +127,7 @@ _COUNTED = {
 
 
 class Definition(NamedTuple):
-    """Name a way to sum up a suite, and say how it counts.
+    """A way to sum up a suite, by name, and how it counts.
 
     `passes` tells of a row whether its model passes, and is None where there is no pass rate.
     """
@@ -141,7 +141,7 @@ class Definition(NamedTuple):
 
     @property
     def has_pass_rate(self) -> bool:
-        """Say whether it knows a pass rate."""
+        """Return True if it knows a pass rate."""
         return self.passes is not None
 
 
@@ -193,7 +193,7 @@ DEFINITIONS = {it.name: it for it in (HUD, RUNNER, SUMMARIZE_PERF)}
 
 @dataclass(frozen=True)
 class SuiteSummary:
-    """Hold a suite's headline numbers by one definition; None where nothing of it was measured."""
+    """A suite's headline numbers by one definition; None where nothing of it was measured."""
 
     definition: Definition
     total_count: int
@@ -216,7 +216,7 @@ class SuiteSummary:
 
 
 def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    """Keep what the definitions know: performance and accuracy; a row of coverage, say, is no model of a headline."""
+    """Return what the definitions know: performance and accuracy; a row of coverage, say, is no model of a headline."""
     return [it for it in rows if not _HEADLINE.isdisjoint(it.experiments)]
 
 

@@ -1,4 +1,4 @@
-"""Keep the roll-ups per run, per run and function, per run and distinct break, per run and cause.
+"""Roll-ups per run, per run and function, per run and distinct break, per run and cause.
 
 A batch's increments are summed in memory and written once, so that trend pages cost what the number of runs costs.
 """
@@ -30,7 +30,7 @@ RUN_COLUMNS = (*RUN_COUNTS, "compile_us", "recompile_us")
 
 @dataclass(frozen=True)
 class Rollup:
-    """Name one roll-up table, its second key and its counters."""
+    """One roll-up table, its second key and its counters."""
 
     table: str
     key: str
