@@ -26,7 +26,7 @@ RECORDED_WITHIN_S = 10.0
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """Name a run and show what is recorded of it so far."""
+    """A run, and what is recorded of it so far."""
 
     id: str
     database: str
@@ -114,7 +114,7 @@ def _install(db: str | os.PathLike[str], name: str | None, **options: Any) -> tu
 
 
 def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
-    """Take the hooks out and wait until everything is recorded; None if they were not in.
+    """Remove the hooks and wait until everything is recorded; None if they were not installed.
 
     Units: wait_s is the longest wait, in seconds.
     """

@@ -26,13 +26,13 @@ HAS_CHUNKS = sys.implementation.name == "cpython" and sys.version_info >= (3, 11
 
 
 def widen(function: Any, frame_words: int = FRAME_WORDS) -> None:
-    """Give a Python function a large frame, in place: whatever runs below it has room."""
+    """Make a Python function's frame large, in place: whatever runs below it has room."""
     if HAS_CHUNKS:
         function.__code__ = function.__code__.replace(co_stacksize=frame_words)
 
 
 def widen_backward() -> None:
-    """Give room to every backward pass of compiled code, in whatever thread autograd runs it.
+    """Make room for every backward pass of compiled code, in whatever thread autograd runs it.
 
     Autograd starts threads in C++ (one for each GPU), which have no first Python function to widen; this is the one
     that they call for it. Needs torch.

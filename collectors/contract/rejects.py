@@ -110,7 +110,7 @@ class Rejects:
 
 @dataclass(frozen=True)
 class RefusedEvent:
-    """Name an event that the store could not take, and why."""
+    """An event that the store could not take, and why."""
 
     event: Event
     reason: str

@@ -64,14 +64,14 @@ class _Frame:
         self.value: Json = None
 
     def add(self, value: Json, start: int, end: int) -> None:
-        """Take one part of an element: several strings are one, other elements of several parts are kept as text."""
+        """Add one part of an element: several strings are one, other elements of several parts are kept as text."""
         if not self.part_count:
             self.start, self.value = start, value
         self.part_count += 1
         self.end = end
 
     def finish_element(self, text: str) -> None:
-        """Put the element that is being read where it belongs."""
+        """Add the element that is being read to what holds it."""
         if not self.part_count and self.key is None:
             return
         value = self.value if self.part_count else None

@@ -258,17 +258,12 @@ def _argv() -> list[str]:
 
 
 def _frame_name() -> dict[str, str] | None:
-    """Name the code that dynamo starts on with its class: a stack frame of torch's has it as `code`."""
-    frame = sys._getframe(1)
-    for _ in range(14):  # through logging, where torch's own trace is on
-        if frame is None:
-            return None
-        code = frame.f_locals.get("code") if frame.f_code.co_name == "log_dynamo_start" else None
-        if code is not None:
-            # Python 3.10 knows no qualified name: the recorder's index of sources names every frame alike.
-            return {"qualname": code.co_qualname} if hasattr(code, "co_qualname") else None
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+    """Return the qualified name of the function that dynamo starts on.
+
+    Python 3.10 has none: there the recorder's index of sources names every frame.
+    """
+    code = torch_compat.starting_code()
+    return {"qualname": code.co_qualname} if code is not None and hasattr(code, "co_qualname") else None
 
 
 def _resolve_names(metadata: Any) -> Any:

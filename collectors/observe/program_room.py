@@ -22,7 +22,7 @@ _interrupted: list[bool] = []
 
 
 def widen_program() -> None:
-    """Give room to this interpreter's `__main__` and to every thread it starts from now on."""
+    """Widen the frames of this interpreter's `__main__` and of every thread it starts from now on."""
     if not HAS_CHUNKS:
         return
     widen(threading.Thread._bootstrap)  # type: ignore[attr-defined]

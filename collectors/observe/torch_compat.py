@@ -7,7 +7,7 @@ shown on its page. Versions: what was read in the sources of 2.4 to 2.13, see do
 from __future__ import annotations
 
 import sys
-from types import CellType, CodeType, ModuleType
+from types import CellType, CodeType, FrameType, ModuleType
 from typing import Any
 
 MISSING = object()
@@ -54,6 +54,7 @@ CONFIG_MODULES = {
 
 # Modules that took `trace_structured` by name when they were imported, and would go on calling the original.
 HOLDERS_PREFIX = "torch."
+MOST_FRAMES_TO_START = 16  # between a hook and log_dynamo_start: logging's, where torch's own trace is on
 
 
 def lookup(capability: str) -> Any:
@@ -145,6 +146,23 @@ def exclude_from_dynamo(code: CodeType) -> bool:
         return False
     skip(code)
     return True
+
+
+def starting_code() -> CodeType | None:
+    """Return the code object that dynamo starts on, inside its dynamo_start event.
+
+    It is the argument of torch's log_dynamo_start, which emits the event and is therefore on the stack. The event
+    itself has the bare name. Standing in for that function would add a frame to the stack that it captures.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(MOST_FRAMES_TO_START):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == "log_dynamo_start":
+            code = frame.f_locals.get("code")
+            return code if isinstance(code, CodeType) else None
+        frame = frame.f_back
+    return None
 
 
 def interned_strings() -> dict[int, str]:

@@ -29,7 +29,7 @@ class _Finder:
 
 
 class _Loader:
-    """Stand in for torch._dynamo's loader for the moment of its execution."""
+    """torch._dynamo's loader while it is executed; installs the hooks at its end."""
 
     def __init__(self, loader, finder):
         self._loader = loader

@@ -32,7 +32,7 @@ class Generation:
     traced: set[str] = field(default_factory=set)  # by dynamo_start, or by a forward record whose start was not seen
 
     def trace(self, compile_id: str, attempt: int | None) -> bool:
-        """Take the start of a trace; return True if a reset() came before: the same id again, at its first attempt."""
+        """Count the start of a trace; return True if a reset() came before: the same id again, at its first attempt."""
         is_reset = compile_id in self.traced and not attempt
         if is_reset:
             self.number += 1
@@ -51,7 +51,7 @@ class Process:
     configs: set[tuple[str, str]] = field(default_factory=set)  # kind and hash of those that are stored
 
     def remember(self, compile_: Compile) -> None:
-        """Take a compile in."""
+        """Add a compile."""
         self.compiles[compile_.compile_id] = compile_
         if compile_.frame_id is not None:
             self.frames.setdefault(compile_.frame_id, []).append(compile_)
@@ -136,7 +136,7 @@ class FrameIndex:
     def _make(self, run_id: str, event: FrameContext, process: Process) -> tuple[Compile, bool]:
         sibling = self._sibling(process, event.frame_id)
         compile_id = event.compile_id or ""
-        cursor = self.connection.execute(
+        (key,) = self.connection.execute(
             """
             insert into compiles
               (run_id, process_id, generation, compile_id, frame_id, frame_compile_id, rank, function_id, line,
@@ -144,6 +144,7 @@ class FrameIndex:
             values
               (:run_id, :process_id, :generation, :compile_id, :frame_id, :frame_compile_id, :rank, :function_id, :line,
                'announced', :started_us)
+            returning id
             """,
             {
                 "run_id": run_id,
@@ -157,9 +158,9 @@ class FrameIndex:
                 "line": sibling.line if sibling else None,
                 "started_us": event.time_us,
             },
-        )
+        ).fetchone()
         compile_ = Compile(
-            key=int(cursor.lastrowid or 0),
+            key=key,
             compile_id=compile_id,
             frame_id=event.frame_id,
             function_id=sibling.function_id if sibling else None,

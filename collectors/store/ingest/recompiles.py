@@ -22,12 +22,13 @@ Connection = sqlite3.Connection
 def write_recompile(batch: Batch, event: Recompiled) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
     function_id = compile_.function_id if compile_ else None
-    cursor = batch.connection.execute(
+    (recompile_id,) = batch.connection.execute(
         """
         insert into recompiles
           (run_id, process_id, sequence, compile_key, compile_id, function_id, line, recompiled_from, time_us)
         values
           (:run_id, :process_id, :sequence, :compile_key, :compile_id, :function_id, :line, :recompiled_from, :time_us)
+        returning id
         """,
         {
             "run_id": batch.run_id,
@@ -36,8 +37,7 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
             "line": compile_.line if compile_ else None,
             **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
         },
-    )
-    recompile_id = int(cursor.lastrowid or 0)
+    ).fetchone()
     _write_guards(batch.connection, recompile_id, event, function_id)
     _count_guards(batch, recompile_id, 1)
     if compile_:

@@ -207,7 +207,7 @@ def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
 
 
 def _add(values: dict[str, Any], others: Sequence[ExperimentResult], names: tuple[str, ...]) -> None:
-    """Take values from the first of the others that has any of them, where there is none yet."""
+    """Fill in values from the first of the others that has any of them, where there is none yet."""
     for name in names:
         if values[name] is not None:
             return
