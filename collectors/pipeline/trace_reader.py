@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.contract.events import ConfigSeen, Event, FrameContext
+from compileboard.collectors.contract.record_names import COMPILE_START
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.decode.values import clean_text
@@ -60,7 +61,7 @@ class HookedTrace(TraceSource):
     frames: LoggedFrames
 
     def decode(self, captured: Captured) -> list[Event]:
-        if captured.name == "dynamo_start":
+        if captured.name == COMPILE_START:
             self.frames.begin_logged(captured)
         events = super().decode(captured)
         return [event for event in events if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen)]
