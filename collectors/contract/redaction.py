@@ -59,22 +59,22 @@ def redact_source(value: Any) -> Any:
 def redact_code(argv: list[str]) -> list[str]:
     """Replace the program in a command line: what follows the `-c` of a Python or a shell."""
     redacted = list(argv)
-    for place, word in enumerate(argv):
+    for position, word in enumerate(argv):
         if _INTERPRETER.fullmatch(word.rsplit("/", 1)[-1]):
-            _redact_program(redacted, place + 1)
+            _redact_program(redacted, position + 1)
     return redacted
 
 
-def _redact_program(words: list[str], place: int) -> None:
-    while place < len(words) and words[place].startswith("-") and words[place] != "-m":
-        option = _CODE_OPTION.fullmatch(words[place])
+def _redact_program(words: list[str], position: int) -> None:
+    while position < len(words) and words[position].startswith("-") and words[position] != "-m":
+        option = _CODE_OPTION.fullmatch(words[position])
         if option and option["code"]:
-            words[place] = option["option"] + _redacted(option["code"])
+            words[position] = option["option"] + _redacted(option["code"])
             return
         if option:
-            words[place + 1 : place + 2] = map(_redacted, words[place + 1 : place + 2])
+            words[position + 1 : position + 2] = map(_redacted, words[position + 1 : position + 2])
             return
-        place += 2 if words[place] in _VALUE_OPTIONS else 1
+        position += 2 if words[position] in _VALUE_OPTIONS else 1
 
 
 def _redacted(code: str) -> str:

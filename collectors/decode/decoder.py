@@ -119,10 +119,10 @@ class Decoder:
         if context["compile_id"] is None:
             context.update(metrics.context_of(captured.metadata))
         made: list[events.Event] = [events.Compiled(**context, **fields)]
-        for place, (config_kind, digest, body) in enumerate(configs, start=1):
+        for number, (config_kind, digest, body) in enumerate(configs, start=1):
             made.append(
                 events.ConfigSeen(
-                    captured.process_id, captured.sequence + place, captured.time_us, digest, config_kind, body
+                    captured.process_id, captured.sequence + number, captured.time_us, digest, config_kind, body
                 )
             )
         return made

@@ -24,14 +24,14 @@ def parse_error(text: str) -> tuple[str | None, str | None]:
     lines = text.split("\n")
     start = None
     in_traceback = False
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.startswith(_TRACEBACK):
             in_traceback = True
         elif in_traceback and line and not line.startswith((" ", "\t")):
             # The first line after a traceback's frames that is not indented names what was raised.
             in_traceback = False
             if _RAISED.match(line):
-                start = place
+                start = index
     if start is None:
         start = next((i for i, line in enumerate(lines) if _RAISED.match(line) and ":" in line), None)
     if start is None:

@@ -130,7 +130,7 @@ def _parse_one(text: str) -> BreakMessage:
 
 
 def _cut(text: str, start: int, *ends: str) -> str:
-    stops = [place for end in ends if (place := text.find(end, start)) >= 0]
+    stops = [stop for end in ends if (stop := text.find(end, start)) >= 0]
     return text[start : min(stops)] if stops else text[start:]
 
 

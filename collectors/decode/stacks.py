@@ -49,11 +49,11 @@ def parse_traceback(text: str) -> list[Frame]:
     """Read the frames of a traceback's text, outermost first; what is no frame is passed over."""
     frames: list[Frame] = []
     lines = text.split("\n")
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         match = _FILE.match(line)
         if match is None:
             continue
-        after = lines[place + 1] if place + 1 < len(lines) else ""
+        after = lines[index + 1] if index + 1 < len(lines) else ""
         indented = len(after) - len(after.lstrip()) > len(match["indent"])
         is_code = indented and after.strip() and not _FILE.match(after) and not _MARKS.match(after)
         frames.append(Frame(match["path"], _number(match["line"]), match["name"], after.strip() if is_code else None))

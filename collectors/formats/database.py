@@ -110,8 +110,8 @@ def _extra(record: dict[str, Any]) -> dict[str, Any]:
 
 def _values(metric: dict[str, Any]) -> list[Any]:
     # A text is no number, so it stands in extra_info.
-    for place in (metric, _part(metric, "extra_info")):
-        values = place.get("benchmark_values")
+    for part in (metric, _part(metric, "extra_info")):
+        values = part.get("benchmark_values")
         if isinstance(values, list) and values:
             return values
         if isinstance(values, _PLAIN):

@@ -109,7 +109,7 @@ def _padding(cells: Sequence[str], names: Sequence[str]) -> set[str]:
     while start and cells[start - 1].strip() == "0":
         start -= 1
     tail = list(names[start:])
-    first = next((place for place, name in enumerate(tail) if name in upstream_status.FLOATS), None)
+    first = next((index for index, name in enumerate(tail) if name in upstream_status.FLOATS), None)
     if first is None and {"calls_captured", "unique_graphs"} <= set(tail):
         first = min(tail.index("calls_captured"), tail.index("unique_graphs"))
     return set(tail[first:]) if first is not None else set()

@@ -40,8 +40,8 @@ def merge(files: Sequence[ResultFile]) -> Merged:
         for result in file.results:
             _put(merged, file, result)
     by_task: dict[str, list[int]] = {}
-    for place, (_file, result) in enumerate(merged.results):
-        by_task.setdefault(result.task or "", []).append(place)
+    for index, (_file, result) in enumerate(merged.results):
+        by_task.setdefault(result.task or "", []).append(index)
     for file in sorted(files, key=lambda it: (not it.is_full, it.name)):
         _complete(merged, by_task, file)
     _name_failures(merged)
@@ -53,11 +53,11 @@ def _put(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
     about = (facts.get("commit"), facts.get("timestamp"), facts.get("tag"))
     # Of one table a model is there once; of a dump of the database it is there in every configuration.
     key = (result.task, result.experiment, *about, _series(result) if facts.get("commit") else None)
-    place = merged._places.setdefault(key, len(merged.results))
-    if place == len(merged.results):
+    index = merged._places.setdefault(key, len(merged.results))
+    if index == len(merged.results):
         merged.results.append((file, result))
         return
-    first_file, first = merged.results[place]
+    first_file, first = merged.results[index]
     if first_file is file:
         merged.results.append((file, result))
         return
@@ -65,7 +65,7 @@ def _put(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
         name: value for name, value in result.__dict__.items() if value is not None and getattr(first, name) is None
     }
     values = {**result.values, **first.values} if first.status == result.status else first.values
-    merged.results[place] = first_file, replace(first, **absent, values=values, facts={**facts, **first.facts})
+    merged.results[index] = first_file, replace(first, **absent, values=values, facts={**facts, **first.facts})
 
 
 def _series(result: BenchMeasured) -> tuple[Any, ...]:
@@ -77,18 +77,18 @@ def _complete(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -
     named = read_timings_name(file.stem)
     stem = named[0] if named else file.stem.replace(METRICS_FILE, "")
     for addition in file.additions:
-        places = by_task.get(task_of(stem, addition.model, addition.tag), [])
-        if not places:
+        indices = by_task.get(task_of(stem, addition.model, addition.tag), [])
+        if not indices:
             file.rejects.add("no_result", None, f"{file.name}: {addition.model}")
-        for place in places:
-            of_file, result = merged.results[place]
+        for index in indices:
+            of_file, result = merged.results[index]
             changes: dict[str, Any] = {}
             if addition.phases_s and "phases_s" not in result.facts:
                 changes["facts"] = {**result.facts, "phases_s": addition.phases_s}
             if addition.repeats.get("eager"):
                 changes["repeats"] = addition.repeats
                 changes["values"] = {"eager_latency": median(addition.repeats["eager"]), **result.values}
-            merged.results[place] = of_file, replace(result, **changes)
+            merged.results[index] = of_file, replace(result, **changes)
 
 
 def _name_failures(merged: Merged) -> None:
@@ -98,10 +98,10 @@ def _name_failures(merged: Merged) -> None:
         for _file, it in merged.results
         if it.experiment == "accuracy" and it.status == "failed"
     }
-    for place, (file, it) in enumerate(merged.results):
+    for index, (file, it) in enumerate(merged.results):
         reason = reasons.get((it.model, *_series(it)[:-1]))
         if it.status == "failed" and it.reason == upstream_status.UNKNOWN_FAILURE and reason:
-            merged.results[place] = file, replace(it, reason=reason)
+            merged.results[index] = file, replace(it, reason=reason)
 
 
 def build_break_table(file: ResultFile, stems: Iterable[str]) -> str:

@@ -119,7 +119,7 @@ def write_rows(rows: Sequence[dict[str, Any]]) -> bytes:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        last = max((place for place, name in enumerate(columns) if name in row), default=0)
+        last = max((index for index, name in enumerate(columns) if name in row), default=0)
         cells = [_absent(name) if name not in row else _cell(row[name]) for name in columns[: last + 1]]
         writer.writerow([*cells, *["0"] * (len(columns) - last - 1)])
     return buffer.getvalue().encode("utf-8", "replace")

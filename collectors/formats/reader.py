@@ -41,9 +41,9 @@ def _unquote(cell: str) -> str:
 def break_event(row: BreakRow, namer: PathNamer, process_id: str, sequence: int, time_us: int) -> GraphBroke:
     """Make an event of a row; the file does not tell the compile, the source line or what became of the frame."""
     innermost = row.stack[-1] if row.stack else None
-    place = f"Graph break in user code at {innermost[0]}:{innermost[1]}\n" if innermost else ""
+    headline = f"Graph break in user code at {innermost[0]}:{innermost[1]}\n" if innermost else ""
     frames = "".join(f'  File "{file}", line {line}, in {name}\n' for file, line, name in row.stack)
-    text = f"{place}Graph Break Reason: {row.reason}\n" + (f"User code traceback:\n{frames}" if frames else "")
+    text = f"{headline}Graph Break Reason: {row.reason}\n" + (f"User code traceback:\n{frames}" if frames else "")
     return GraphBroke(process_id, sequence, time_us, **parse_break(text, namer))
 
 

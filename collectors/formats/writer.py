@@ -46,16 +46,16 @@ def write_directory(
 
     Raises: OSError.
     """
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
     files = render_files(results, breaks, raw_timings=raw_timings)
     for name, data in files.items():
-        handle, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", dir=place)
+        handle, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", dir=target)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             os.chmod(temporary, 0o644)
-            os.replace(temporary, place / name)
+            os.replace(temporary, target / name)
         except BaseException:
             os.unlink(temporary)
             raise

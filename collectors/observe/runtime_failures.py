@@ -26,14 +26,14 @@ MOST_FAILURES = 100  # of a process; what comes then is a counted loss
 OUTER_FRAMES = 64  # of the program's stack around the compiled code
 FRAMES_COMPARED = 3  # the innermost ones tell failures apart; those around differ between the first call and the next
 MESSAGE_CHARS, TEXT_CHARS = 8_000, 64_000
-MARK = "__compileboard__"  # on an exception: a Mark; on a watched function: its Place
+MARK = "__compileboard__"  # on an exception: a Mark; on a watched function: its Origin
 COMPILE = -1  # the position of what dynamo itself reports: the failure of a compile
 # Raised on purpose through compiled code and caught by torch itself.
 CONTROL_FLOW = frozenset({"_StopRecomputationError"})
 GRAPH_PREFIX = "__compiled_fn"
 
 Context = list[int | None] | None
-Place = tuple[Context, int]  # the compile, and when it was
+Origin = tuple[Context, int]  # the compile, and when it was
 Mark = tuple[int, int, Context]  # the process, the failure's position there, its compile
 Write = Callable[[dict[str, Any], str | None, Context], None]
 
@@ -43,10 +43,10 @@ _failures: RuntimeFailures | None = None
 class RepeatedFailure:
     """One failure of this process and how often it came."""
 
-    def __init__(self, position: int, phase: str, place: Place) -> None:
+    def __init__(self, position: int, phase: str, origin: Origin) -> None:
         self.position = position
         self.phase = phase
-        self.place = place
+        self.origin = origin
         self.numbers = itertools.count(2)  # the first is written with the failure
         self.count = self.written_count = 1
 
@@ -64,15 +64,17 @@ class RuntimeFailures:
         """Begin as a new process."""
         self._known.clear()
 
-    def add(self, error: BaseException, phase: str, place: Place, outer: FrameType | None, ended: bool = False) -> None:
+    def add(
+        self, error: BaseException, phase: str, origin: Origin, outer: FrameType | None, ended: bool = False
+    ) -> None:
         """Record an exception, unless it was when it passed an inner callable; never raises."""
         with self._guard:
             if not isinstance(error, Exception) or type(error).__name__ in CONTROL_FLOW or find_mark(error) is not None:
                 return
-            key = (phase, place[1], tuple(place[0] or ()), type(error), _innermost(error.__traceback__))
+            key = (phase, origin[1], tuple(origin[0] or ()), type(error), _innermost(error.__traceback__))
             known = self._known.get(key)
             if known is None:
-                self._add_new(key, error, phase, place, outer, ended)
+                self._add_new(key, error, phase, origin, outer, ended)
                 return
             mark(error, known.position)
             known.count = next(known.numbers)
@@ -80,12 +82,12 @@ class RuntimeFailures:
                 self._update(known)
 
     def _add_new(
-        self, key: Any, error: BaseException, phase: str, place: Place, outer: FrameType | None, ended: bool
+        self, key: Any, error: BaseException, phase: str, origin: Origin, outer: FrameType | None, ended: bool
     ) -> None:
         if len(self._known) >= MOST_FAILURES:
             self._guard.losses[f"failures beyond the first {MOST_FAILURES} of this process"] += 1
             return
-        known = self._known[key] = RepeatedFailure(len(self._known), phase, place)
+        known = self._known[key] = RepeatedFailure(len(self._known), phase, origin)
         mark(error, known.position)
         fields = {
             "position": known.position,
@@ -93,9 +95,9 @@ class RuntimeFailures:
             "error_type": type(error).__name__,
             "message": self._clean(_text_of(error), MESSAGE_CHARS),
             "ended_program": ended,
-            "compiled_us": place[1],
+            "compiled_us": origin[1],
         }
-        self._write(fields, self._clean(write_traceback(error, outer), TEXT_CHARS), place[0])
+        self._write(fields, self._clean(write_traceback(error, outer), TEXT_CHARS), origin[0])
 
     def end(self, error: BaseException | None = None) -> None:
         """Write the last counts, and which failure ended the program."""
@@ -109,7 +111,7 @@ class RuntimeFailures:
     def _end_by(self, error: BaseException) -> None:
         marked = find_mark(error)
         if marked is None:
-            self.add(error, "program", find_place(error.__traceback__), None, ended=True)
+            self.add(error, "program", find_origin(error.__traceback__), None, ended=True)
             return
         pid, position, context = marked
         if pid != os.getpid():  # a worker's, which has recorded it
@@ -127,9 +129,9 @@ class RuntimeFailures:
             "phase": known.phase,
             "occurrence_count": known.count,
             "ended_program": ended_program,
-            "compiled_us": known.place[1],
+            "compiled_us": known.origin[1],
         }
-        self._write(fields, None, known.place[0])
+        self._write(fields, None, known.origin[0])
 
     def _clean(self, text: str, most: int) -> str:
         if len(text) > most:  # a C++ compiler's words can be 100 KB; what was raised stands at the end
@@ -143,7 +145,7 @@ def watch(failures: RuntimeFailures | None) -> None:
     _failures = failures
 
 
-def make_watched(compiled: Callable[..., Any], phase: str, place: Place) -> Callable[..., Any]:
+def make_watched(compiled: Callable[..., Any], phase: str, origin: Origin) -> Callable[..., Any]:
     """Return a function that calls `compiled` and records what it raises."""
 
     def watched(*args: Any) -> Any:
@@ -153,10 +155,10 @@ def make_watched(compiled: Callable[..., Any], phase: str, place: Place) -> Call
             # Our own frame is the traceback's first; `raise` adds none. A class may forbid to set attributes.
             BaseException.with_traceback(error, error.__traceback__ and error.__traceback__.tb_next)
             if _failures is not None:
-                _failures.add(error, phase, place, sys._getframe().f_back)
+                _failures.add(error, phase, origin, sys._getframe().f_back)
             raise
 
-    watched.__compileboard__ = place  # type: ignore[attr-defined]
+    watched.__compileboard__ = origin  # type: ignore[attr-defined]
     watched.__name__ = getattr(compiled, "__name__", watched.__name__)
     return watched
 
@@ -164,8 +166,8 @@ def make_watched(compiled: Callable[..., Any], phase: str, place: Place) -> Call
 WATCHED_CODE: CodeType = make_watched(print, "", (None, 0)).__code__  # all that it makes have the same
 
 
-def now_at(context: list[int | None] | None) -> Place:
-    """Return the place of code that is compiled now."""
+def now_at(context: list[int | None] | None) -> Origin:
+    """Return the origin of code that is compiled now."""
     return context, time.time_ns() // 1000
 
 
@@ -219,17 +221,17 @@ def find_mark(error: BaseException) -> Mark | None:
     return None
 
 
-def find_place(trace: TracebackType | None) -> Place:
+def find_origin(trace: TracebackType | None) -> Origin:
     """Return the compile of a traceback's innermost frame that dynamo wrote: such a frame names its compiled graphs."""
-    place: Place = (None, 0)
+    origin: Origin = (None, 0)
     while trace is not None:
         code, names = trace.tb_frame.f_code, trace.tb_frame.f_globals
         for name in code.co_names:
             if name.startswith(GRAPH_PREFIX):
                 cell = torch_compat.disabled_cell(names.get(name))
-                place = getattr(cell.cell_contents, MARK, place) if cell is not None else place
+                origin = getattr(cell.cell_contents, MARK, origin) if cell is not None else origin
         trace = trace.tb_next
-    return place
+    return origin
 
 
 def find_end() -> BaseException | None:

@@ -41,20 +41,20 @@ def _is_python(word: str) -> bool:
 
 def _python_names(words: list[str]) -> str | None:
     """Return what python itself is told to run: a script, a module or a text; None for a launcher of something else."""
-    place = 0
-    while place < len(words) and words[place].startswith("-") and words[place] != "-":
-        word, place = words[place], place + 1
+    position = 0
+    while position < len(words) and words[position].startswith("-") and words[position] != "-":
+        word, position = words[position], position + 1
         if word.startswith("--"):
             continue
         letter, rest = next(((c, word[n + 1 :]) for n, c in enumerate(word) if n and c in "cmWX"), ("", ""))
         if letter == "c":
             return "python -c"
         if letter == "m":
-            module = rest or "".join(words[place : place + 1])
+            module = rest or "".join(words[position : position + 1])
             return None if module in LAUNCHERS else module or None
         if letter and not rest:  # -W and -X take the next word
-            place += 1
-    return os.path.basename(words[place]) if place < len(words) and words[place] != "-" else None
+            position += 1
+    return os.path.basename(words[position]) if position < len(words) and words[position] != "-" else None
 
 
 def unreachable(command: list[str]) -> list[str]:
@@ -78,7 +78,7 @@ def _switches(words: list[str]) -> Iterator[str]:
             return
         elif not word.startswith("--"):
             letters = word[1:]
-            ends = [place for letter in "cmWX" if (place := letters.find(letter)) >= 0]
+            ends = [position for letter in "cmWX" if (position := letters.find(letter)) >= 0]
             end = min(ends, default=len(letters))
             yield letters[:end]
             if letters[end : end + 1] in ("c", "m"):

@@ -18,12 +18,12 @@ def ask(command: list[str], cwd: str | None = None) -> str | None:
     """Return a command's output, or None if it is not there, fails or takes too long."""
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, cwd=cwd, env=environment, capture_output=True, timeout=ASK_TIMEOUT_S, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+    return completed.stdout.decode("utf-8", "replace").strip() if completed.returncode == 0 else None
 
 
 def git_facts(folder: str) -> dict[str, Any]:

@@ -60,10 +60,10 @@ def read_commits(folder: str, revision: str, *, limit: int, timeout_s: float) ->
     """
     # What a person has set for their own `git log` (signatures, another encoding) is not for us.
     options = ["--first-parent", "--no-show-signature", "--no-color", "--encoding=UTF-8", _FORMAT, "-n", str(limit)]
-    done = ask_git(["log", *options, "--end-of-options", revision, "--"], folder, timeout_s=timeout_s)
-    if done.returncode:
-        raise ValueError(done.stderr.strip() or f"git log ended with {done.returncode}")
-    lines = [line.split("\0") for line in done.stdout.split("\n")]
+    completed = ask_git(["log", *options, "--end-of-options", revision, "--"], folder, timeout_s=timeout_s)
+    if completed.returncode:
+        raise ValueError(completed.stderr.strip() or f"git log ended with {completed.returncode}")
+    lines = [line.split("\0") for line in completed.stdout.split("\n")]
     return [_read_commit(*parts) for parts in lines if len(parts) == 5 and _HASH.fullmatch(parts[0])]
 
 

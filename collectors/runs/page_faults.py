@@ -73,9 +73,9 @@ def read_anonymous(pid: int, proc: Path = Path("/proc")) -> frozenset[Range] | N
     try:
         with (proc / str(pid) / "maps").open(encoding="ascii", errors="replace") as lines:
             for line in lines:
-                words = line.split(None, 5)
-                if len(words) == 5 and words[1] == "rw-p" and words[4] == "0":
-                    start, _, end = words[0].partition("-")
+                fields = line.split(None, 5)
+                if len(fields) == 5 and fields[1] == "rw-p" and fields[4] == "0":
+                    start, _, end = fields[0].partition("-")
                     ranges.add((int(start, 16), int(end, 16)))
     except (OSError, ValueError):
         return None
@@ -185,11 +185,11 @@ class ProcessFaults:
         anonymous = read_anonymous(self.pid, proc)
         if anonymous is not None and self.anonymous is not None:
             changed = changed_ranges(self.anonymous, anonymous)
-            self.changes.update(place for place in changed if place[1] - place[0] in CHUNK_BYTES)
+            self.changes.update((start, end) for start, end in changed if end - start in CHUNK_BYTES)
         self.anonymous = anonymous
         self.sample_count += 1
-        for place, change_count in self.changes.most_common(1):
-            burst = count_mappings(self.pid, place[0], proc) if change_count >= CANDIDATE_CHANGES else None
+        for (start, _end), change_count in self.changes.most_common(1):
+            burst = count_mappings(self.pid, start, proc) if change_count >= CANDIDATE_CHANGES else None
             if burst is not None:
                 self.burst_count += 1
                 self.mapping_count += burst[0]

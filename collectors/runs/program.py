@@ -101,8 +101,8 @@ def check_program(command: list[str], environment: Mapping[str, str]) -> None:
     path = environment.get("PATH", os.defpath)
     if shutil.which(word, path=path):
         return
-    places = [word] if os.path.dirname(word) else [os.path.join(folder, word) for folder in path.split(os.pathsep)]
-    if word and any(os.path.exists(place) for place in places):
+    paths = [word] if os.path.dirname(word) else [os.path.join(folder, word) for folder in path.split(os.pathsep)]
+    if word and any(os.path.exists(candidate) for candidate in paths):
         raise CannotRun(f"{word!r} is not executable", NOT_EXECUTABLE)
     raise CannotRun(f"there is no program {word!r}", NOT_FOUND)
 

@@ -37,11 +37,11 @@ def open_writer(
     if os.path.basename(name) == ":memory:":
         raise NotAStore(f"{name} is SQLite's name for a database without a file, which keeps nothing; give --db FILE.")
     try:
-        place = name
+        uri = name
         if not create:
             # So that SQLite makes none where it went away since.
-            place = f"{Path(name).absolute().as_uri()}?mode=rw"
-        connection = sqlite3.connect(place, uri=not create, timeout=busy_timeout_ms / 1000, isolation_level=None)
+            uri = f"{Path(name).absolute().as_uri()}?mode=rw"
+        connection = sqlite3.connect(uri, uri=not create, timeout=busy_timeout_ms / 1000, isolation_level=None)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explain(error, name) from error
     try:

@@ -130,5 +130,5 @@ def describe_error(error: Exception) -> str:
             f"{NEEDED[error.name]} is not installed; pip install 'compileboard[collector]' brings what is needed here"
         )
     words = " ".join(str(error).split())  # one line, whatever a path or another's exception holds
-    told = words and isinstance(error, (StoreError, OSError, ValueError))
-    return words if told else f"{type(error).__name__}: {words}".removesuffix(": ")
+    is_told = words and isinstance(error, (StoreError, OSError, ValueError))
+    return words if is_told else f"{type(error).__name__}: {words}".removesuffix(": ")

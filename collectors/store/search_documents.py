@@ -167,8 +167,8 @@ def _read_symbols(connection: sqlite3.Connection, run_id: str) -> Iterator[Docum
         order by id
     """
     for row in _missing(connection, run_id, "symbol", sql):
-        place = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
-        text = _lines(row["expression"], row["value"], row["value_range"], row["source"], place, row["source_line"])
+        location = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
+        text = _lines(row["expression"], row["value"], row["value_range"], row["source"], location, row["source_line"])
         title = _title(" ".join(filter(None, (row["kind"], row["symbol"]))))
         yield Document("symbol", row["ref_id"], row["compile_key"], title, text)
 

@@ -71,7 +71,7 @@ class _Indexing:
         self._progress = progress
         self._until_s = None if most_s is None else time.monotonic() + most_s
         self._since_checkpoint = 0
-        self.done = Indexed()
+        self.indexed = Indexed()
 
     def run(self) -> Indexed:
         began_us = time.time_ns() // 1000
@@ -82,19 +82,19 @@ class _Indexing:
             size += len(document.text)
             if size >= BATCH_CHARACTERS or len(batch) >= BATCH_DOCUMENTS:
                 if not self._write(batch) or self._is_late():
-                    return self.done
+                    return self.indexed
                 batch, size = [], 0
         if self._write(batch, indexed_us=began_us):
-            self.done.complete = True
+            self.indexed.complete = True
             self._settle()
-        return self.done
+        return self.indexed
 
     def _is_late(self) -> bool:
         return self._until_s is not None and time.monotonic() >= self._until_s
 
     def _write(self, batch: list[Document], indexed_us: int | None = None) -> bool:
         """Write one batch; False if there is no such run any more."""
-        connection, before = self._connection, self.done.text_bytes
+        connection, before = self._connection, self.indexed.text_bytes
         with write_transaction(connection):
             if connection.execute("select 1 from runs where id = :run_id", self._key).fetchone() is None:
                 return False
@@ -107,13 +107,13 @@ class _Indexing:
                 on conflict (run_id) do update set
                   indexed_us = coalesce(:indexed_us, indexed_us), text_bytes = text_bytes + :text_bytes
                 """,
-                {**self._key, "indexed_us": indexed_us, "text_bytes": self.done.text_bytes - before},
+                {**self._key, "indexed_us": indexed_us, "text_bytes": self.indexed.text_bytes - before},
             )
-        self._since_checkpoint += self.done.text_bytes - before
+        self._since_checkpoint += self.indexed.text_bytes - before
         if self._since_checkpoint >= CHECKPOINT_CHARACTERS:
             checkpoint(connection)
             self._since_checkpoint = 0
-        self._progress(self.done.text_bytes)
+        self._progress(self.indexed.text_bytes)
         return True
 
     def _add(self, document: Document) -> None:
@@ -139,14 +139,14 @@ class _Indexing:
             return
         words = _words(row["id"], self._run_id, document.kind, document.title, document.text)
         self._connection.execute("insert into search_words (rowid, body, tags) values (:id, :body, :tags)", words)
-        self.done.document_count += 1
-        self.done.text_bytes += len(document.text.encode("utf-8", "replace"))
+        self.indexed.document_count += 1
+        self.indexed.text_bytes += len(document.text.encode("utf-8", "replace"))
 
     def _settle(self) -> None:
         """Fold the index's pieces together, a step a transaction."""
-        if self.done.text_bytes < BATCH_CHARACTERS:
+        if self.indexed.text_bytes < BATCH_CHARACTERS:
             return  # not worth it; FTS5 does some of it by itself
-        for _step in range(1 + self.done.text_bytes // BATCH_CHARACTERS):
+        for _step in range(1 + self.indexed.text_bytes // BATCH_CHARACTERS):
             before = self._connection.total_changes
             with write_transaction(self._connection):
                 self._connection.execute(

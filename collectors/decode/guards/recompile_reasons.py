@@ -46,10 +46,10 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
     body, _, stack = body.partition(_USER_STACK)
     code, comment, hint = split_verbose(body)
     guard = classify(code, f"{hint or ''} {comment}")
-    place = find_place(comment, stack)
+    frame = find_place(comment, stack)
     named = None
-    if place is not None:
-        named = (namer or PathNamer()).name(place.path)
+    if frame is not None:
+        named = (namer or PathNamer()).name(frame.path)
     return GuardFailure(
         cache_entry=entry["entry"] if entry else None,
         reason=code,
@@ -59,8 +59,8 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
         actual=guard.actual,
         suggestion=suggest(guard),
         file=named,
-        line=place.line if place else None,
-        source_line=place.code if place else None,
+        line=frame.line if frame else None,
+        source_line=frame.code if frame else None,
         fingerprint=_fingerprint(guard, code),
     )
 

@@ -241,12 +241,12 @@ def _read_check(text: str, comments: dict[str, tuple[Any, ...]]) -> dict[str, An
 
 
 def _read_comment(comment: str) -> tuple[str | None, str | None, int | None, str | None, str | None]:
-    place = find_place(comment) if 0 < len(comment) <= _COMMENT_MAXIMUM else None
-    if place is None:
+    frame = find_place(comment) if 0 < len(comment) <= _COMMENT_MAXIMUM else None
+    if frame is None:
         return None, None, None, None, comment or None
-    after = comment.rfind(f" in {place.name} (")
-    remark = comment[after + len(f" in {place.name} (") :].rstrip(")") if after >= 0 else None
-    return place.code, place.path, place.line, place.name, remark
+    after = comment.rfind(f" in {frame.name} (")
+    remark = comment[after + len(f" in {frame.name} (") :].rstrip(")") if after >= 0 else None
+    return frame.code, frame.path, frame.line, frame.name, remark
 
 
 def _build(read: list[tuple[int, dict[str, Any]]]) -> tuple[GuardNode, ...]:

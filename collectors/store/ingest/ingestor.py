@@ -120,10 +120,10 @@ class Ingestor:
     def _ingest_each(self, run_id: str, events: list[Event], now_us: int, result: IngestResult) -> None:
         """Write a batch event by event, leaving out those that cannot be written."""
         for event in events:
-            done = IngestResult()
+            single = IngestResult()
             self.connection.execute("savepoint event")
             try:
-                self._ingest_batch(run_id, [event], now_us, done)
+                self._ingest_batch(run_id, [event], now_us, single)
             except Exception as error:
                 if not _is_of_an_event(error):
                     raise
@@ -131,15 +131,15 @@ class Ingestor:
                 self._forget()
                 result.refused.append(RefusedEvent(event, _reason(error)))
             else:
-                result.new_count += done.new_count
-                result.known_count += done.known_count
-                result.clashing += done.clashing
+                result.new_count += single.new_count
+                result.known_count += single.known_count
+                result.clashing += single.clashing
             self.connection.execute("release event")
 
     def _forget(self) -> None:
         """Drop what is remembered of the database: it may have been rolled back."""
-        for book in (self.frames, self.stacks, self.traces):
-            book.forget()
+        for cache in (self.frames, self.stacks, self.traces):
+            cache.forget()
 
     def _ingest_batch(self, run_id: str, events: list[Event], now_us: int, result: IngestResult) -> None:
         totals = BatchTotals(self.connection, run_id)

@@ -266,8 +266,8 @@ def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
 def _take_open(spans: list[_Span], name_id: int, compile_id: str | None) -> _Span | None:
     """Remove the innermost open span of a name; torch writes all threads into one lane, so it may not be the last."""
     for compile_matters in (True, False):
-        for place in range(len(spans) - 1, -1, -1):
-            span = spans[place]
+        for index in range(len(spans) - 1, -1, -1):
+            span = spans[index]
             if span.name_id == name_id and (not compile_matters or span.compile_id == compile_id):
-                return spans.pop(place)
+                return spans.pop(index)
     return None

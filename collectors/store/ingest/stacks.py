@@ -70,7 +70,7 @@ def _text(value: Any) -> str:
 
 def grow_stacks(connection: sqlite3.Connection) -> None:
     """Make the trees of compiles that were recorded before there were any (database version 1)."""
-    book = StackIndex(connection)
+    index = StackIndex(connection)
     starts = connection.execute(
         """
         select run_id, process_id, body
@@ -92,7 +92,7 @@ def grow_stacks(connection: sqlite3.Connection) -> None:
             where process_id = :process_id and generation = :generation and compile_id = :compile_id
             """,
             {
-                "stack_id": book.find(row["run_id"], event.stack),
+                "stack_id": index.find(row["run_id"], event.stack),
                 "process_id": event.process_id,
                 "generation": generation.number,
                 "compile_id": event.compile_id,

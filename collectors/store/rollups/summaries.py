@@ -314,8 +314,8 @@ def _sum_up(run_id: str, rows: list[ResultRow]) -> list[dict[str, Any]]:
 
 
 def _find_set(row: ResultRow) -> tuple[Any, ...]:
-    words = tuple(getattr(row, name) or "" for name in SET[:-2])
-    return (*words, int(row.dynamic), row.world_size)
+    texts = tuple(getattr(row, name) or "" for name in SET[:-2])
+    return (*texts, int(row.dynamic), row.world_size)
 
 
 def _number(summary: SuiteSummary) -> dict[str, Any]:

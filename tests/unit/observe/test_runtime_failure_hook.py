@@ -13,7 +13,7 @@ import pytest
 from compileboard.collectors.observe import runtime_failures
 from compileboard.collectors.observe.hook_guard import HookGuard
 
-PLACE: runtime_failures.Place = ([None, 0, 0, 0, None], 5)
+PLACE: runtime_failures.Origin = ([None, 0, 0, 0, None], 5)
 
 
 class Recorder:
@@ -186,5 +186,5 @@ def test_a_traceback_finds_the_compile_of_a_frame_that_dynamo_wrote() -> None:
     scope = {"__compiled_fn_1_ab": graph}
     exec("def frame(x):\n    y = __compiled_fn_1_ab(x)\n    raise ValueError(y)", scope)
     error = call(scope["frame"], "abc")
-    assert runtime_failures.find_place(error.__traceback__) == PLACE
-    assert runtime_failures.find_place(call(fail, ValueError()).__traceback__) == (None, 0)
+    assert runtime_failures.find_origin(error.__traceback__) == PLACE
+    assert runtime_failures.find_origin(call(fail, ValueError()).__traceback__) == (None, 0)
