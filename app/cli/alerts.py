@@ -93,14 +93,16 @@ def check(db: str, rules_path: str) -> Answer:
     lines = [f"{rules.path}: {format_plural(len(rules.rules), 'rule')}, no mistake"]
     if not rules.base_url:
         lines.append("no base_url: messages have no links to the dashboard")
-    lines += [f"channel {name}: {describe_channel(it, os.environ)}" for name, it in rules.channels.items()]
-    unset = {name: said for name, it in rules.channels.items() if (said := it.describe_unset(os.environ))}
-    lines += [f"channel {name}: {said} here" for name, said in unset.items()]
+    lines += [f"channel {name}: {describe_channel(channel, os.environ)}" for name, channel in rules.channels.items()]
+    unset = {
+        name: problem for name, channel in rules.channels.items() if (problem := channel.describe_unset(os.environ))
+    }
+    lines += [f"channel {name}: {problem} here" for name, problem in unset.items()]
     with closing(open_reader(db)) as reader:
         for rule in rules.rules:
             lines += ["", f"rule {rule.name}: {describe_filters(rule)}", f"  {describe_when(rule)}"]
             lines += [f"  {describe_start(reader, rule)}", *_preview(reader, rules, rule, now_us)]
-            lines += [f"  note: {it}" for it in list_unmatched_patterns(reader, rule)]
+            lines += [f"  note: {note}" for note in list_unmatched_patterns(reader, rule)]
     return lines, NOT_DONE if unset else DONE
 
 
@@ -133,12 +135,14 @@ def list_all(db: str, rules_path: str, state: str | None, rule: str | None, limi
     with closing(open_reader(db)) as reader:
         if rule is not None:
             _check_rule(reader, rule, rules_path)
-        found = list_deliveries(reader, state, rule, limit=limit)
+        deliveries = list_deliveries(reader, state, rule, limit=limit)
     lines = [
-        clean(f"{format_time(it.changed_us)} {it.state} {it.rule} → {it.channel} {it.finding_id} {it.error or ''}")
-        for it in found.rows
+        clean(
+            f"{format_time(one.changed_us)} {one.state} {one.rule} → {one.channel} {one.finding_id} {one.error or ''}"
+        )
+        for one in deliveries.rows
     ]
-    if found.next:
+    if deliveries.next:
         lines.append(f"these are the newest {limit}; --limit lists more")
     return lines or [_format_nothing(rule, state)], DONE
 
@@ -177,10 +181,10 @@ def test(name: str, db: str, rules_path: str) -> Answer:
             unset = channel.describe_unset(os.environ)
             if unset:
                 raise DeliveryFailed(unset)
-            said = send_message(
+            reply = send_message(
                 lambda: make_test_message(rule.name, rules.base_url, now_us), channel, rules.base_url, os.environ
             )
-            lines.append(f"{channel.name}: sent{f', {said}' if said else ''}")
+            lines.append(f"{channel.name}: sent{f', {reply}' if reply else ''}")
         except (DeliveryFailed, DeliveryUnknown) as problem:
             lines.append(
                 f"{channel.name}: {'not sent' if isinstance(problem, DeliveryFailed) else 'unknown'}: {problem}"
@@ -203,9 +207,9 @@ def describe_report(report: SendReport) -> list[str]:
         ("failed", report.failed_count),
         ("unknown", report.unknown_count),
     )
-    said = ", ".join(f"{count} {word}" for word, count in counts if count) or "nothing was due"
+    text = ", ".join(f"{count} {word}" for word, count in counts if count) or "nothing was due"
     waiting = f"; {format_plural(report.waiting_count, 'finding')} wait" if report.waiting_count else ""
-    return [*report.notes, f"messages: {said}{waiting}"]
+    return [*report.notes, f"messages: {text}{waiting}"]
 
 
 def _preview(reader: sqlite3.Connection, rules: Rules, rule: AlertRule, now_us: int) -> Iterator[str]:

@@ -107,32 +107,32 @@ def update(
     reader: sqlite3.Connection, path: str, name: str, run: str, note: str | None, models: tuple[str, ...]
 ) -> Iterator[str]:
     """Put a run's results in place of those kept, and say what changed."""
-    kept = _get(reader, name)
+    stored = _get(reader, name)
     side, run_id = _load(reader, run)
-    before = load_baseline(kept.body, f"baseline {kept.name}")
+    before = load_baseline(stored.body, f"baseline {stored.name}")
     after = merge(before, side, list(models))
     changes = list_changes(before, after)
     try:
         with closing(open_writer(path)) as writer:
-            replace_baseline(writer, kept.name, dump_baseline(after), run_id=run_id, note=note)
-            record_action(writer, "baseline.update", kept.name, command_origin())
+            replace_baseline(writer, stored.name, dump_baseline(after), run_id=run_id, note=note)
+            record_action(writer, "baseline.update", stored.name, command_origin())
             checkpoint(writer)
     except ValueError as error:
         raise BaselineRefused(str(error)) from None
-    for it in changes:
-        yield f"{it.word:8} {one_line(it.model)}" + (f": {one_line(it.detail)}" if it.detail else "")
-    yield f"baseline {kept.name}: {len(changes) or 'nothing'} changed, {_count(after)}"
+    for change in changes:
+        yield f"{change.word:8} {one_line(change.model)}" + (f": {one_line(change.detail)}" if change.detail else "")
+    yield f"baseline {stored.name}: {len(changes) or 'nothing'} changed, {_count(after)}"
 
 
 @action
 @name_argument
 def show(reader: sqlite3.Connection, _path: str, name: str) -> Iterator[str]:
     """Show what a baseline keeps."""
-    kept = _get(reader, name)
-    side = load_baseline(kept.body, kept.name)
-    yield f"baseline {kept.name}: {_count(side)} of run {kept.run_id}, changed {format_time(kept.changed_us)}"
-    if kept.note:
-        yield one_line(kept.note)
+    stored = _get(reader, name)
+    side = load_baseline(stored.body, stored.name)
+    yield f"baseline {stored.name}: {_count(side)} of run {stored.run_id}, changed {format_time(stored.changed_us)}"
+    if stored.note:
+        yield one_line(stored.note)
     for name, value in side.environment.items():
         yield f"{name}: {one_line(value)}"
     for row in side.rows:
@@ -146,12 +146,12 @@ def show(reader: sqlite3.Connection, _path: str, name: str) -> Iterator[str]:
 @action
 def list_all(reader: sqlite3.Connection, _path: str) -> Iterator[str]:
     """List the baselines."""
-    found = list_baselines(reader).rows
-    for it in found:
-        yield f"{it.name}  run {it.run_id}  changed {format_time(it.changed_us)}" + (
-            f"  {one_line(it.note)}" if it.note else ""
+    baselines = list_baselines(reader).rows
+    for stored in baselines:
+        yield f"{stored.name}  run {stored.run_id}  changed {format_time(stored.changed_us)}" + (
+            f"  {one_line(stored.note)}" if stored.note else ""
         )
-    if not found:
+    if not baselines:
         yield "no baseline yet; compileboard baseline save NAME --run ID"
 
 
@@ -196,11 +196,11 @@ def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
 
 
 def _get(reader: sqlite3.Connection, name: str) -> Baseline:
-    found = get_baseline(reader, name)
-    if found is None:
+    stored = get_baseline(reader, name)
+    if stored is None:
         known = ", ".join(it.name for it in list_baselines(reader, limit=10).rows) or "none yet"
         raise BaselineRefused(f"there is no baseline {name[:80]!r}; known: {known}")
-    return found
+    return stored
 
 
 def _count(side: Side) -> str:

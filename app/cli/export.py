@@ -204,10 +204,10 @@ def _compare(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
 
     try:
         base, new = name_runs(reader, *arguments.compare)
-        found = read_comparison(reader, base, new, anyway=arguments.anyway, suite=arguments.suite)
+        comparison = read_comparison(reader, base, new, anyway=arguments.anyway, suite=arguments.suite)
     except FilterError as error:
         return fail(f"--compare {error}")
-    return write_output(arguments.output, write_comparison(found, arguments.format, time.time_ns() // 1000))
+    return write_output(arguments.output, write_comparison(comparison, arguments.format, time.time_ns() // 1000))
 
 
 def _export(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
@@ -218,10 +218,10 @@ def _export(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     # Imported here: templates and charts, which no other command needs.
     from compileboard.app.reports.run.formats import write_report
 
-    found = _find(reader, arguments.run)
-    if len(found) > 1:
-        return fail(f"--run {arguments.run!r} fits several runs, give more of the id: {', '.join(found[:3])}, …")
-    detail = get_run(reader, found[0]) if found else None
+    run_ids = _find(reader, arguments.run)
+    if len(run_ids) > 1:
+        return fail(f"--run {arguments.run!r} fits several runs, give more of the id: {', '.join(run_ids[:3])}, …")
+    detail = get_run(reader, run_ids[0]) if run_ids else None
     if detail is None:
         known = "compileboard-collect list"
         return fail(f"there is no run {arguments.run!r} in this database; `{known}` lists the runs")
@@ -279,13 +279,13 @@ def export_suite(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
             dynamic=None if arguments.dynamic is None else arguments.dynamic == "yes",
             world_size=arguments.world_size,
         )
-        found = read_suite_period(reader, wanted, period, arguments.definition)
+        suite_period = read_suite_period(reader, wanted, period, arguments.definition)
     except FilterError as error:
         return fail(f"--{error}")
     code = write_output(
-        arguments.output, write_suite(found, arguments.format, now_us, arguments.table or SUITE_TABLES[0])
+        arguments.output, write_suite(suite_period, arguments.format, now_us, arguments.table or SUITE_TABLES[0])
     )
-    for note in () if code else found.notes:
+    for note in () if code else suite_period.notes:
         sys.stderr.write(f"compileboard: {note}\n")
     return code
 
@@ -303,7 +303,7 @@ def _export_site(arguments: SimpleNamespace) -> int:
     from compileboard.app.site.folder import FolderError
 
     settings = load_settings(os.environ, {"db": arguments.db})
-    wishes = ExportOptions(
+    options = ExportOptions(
         arguments.site,
         runs=arguments.runs or DEFAULT_RUNS,
         pages=arguments.pages or DEFAULT_PAGES,
@@ -313,7 +313,7 @@ def _export_site(arguments: SimpleNamespace) -> int:
     )
     try:
         with closing(open_reader(settings.db)) as reader:
-            written = export_site(reader, settings, wishes, _print_progress if sys.stderr.isatty() else None)
+            written = export_site(reader, settings, options, _print_progress if sys.stderr.isatty() else None)
     except FolderError as error:
         return fail(str(error))
     except OSError as error:

@@ -98,10 +98,11 @@ def list_changes(
     )
     with closing(open_reader(db)) as reader:
         page = list_findings(reader, wanted, limit=limit)
-    for it in page.rows:
-        if everything or state or it.state != "withdrawn":
-            _print_line(f"{it.id}  {format_time(it.first_us)[:10]}  {_name_state(it):<10} {describe_finding(it)}")
-            sys.stdout.write(f"{'':18}{one_line(describe_series(it))}\n")
+    for change in page.rows:
+        if everything or state or change.state != "withdrawn":
+            day, state_name = format_time(change.first_us)[:10], _name_state(change)
+            _print_line(f"{change.id}  {day}  {state_name:<10} {describe_finding(change)}")
+            sys.stdout.write(f"{'':18}{one_line(describe_series(change))}\n")
     if not page.rows:
         _print_line("nothing got worse that nobody has taken up; --all lists all" if is_plain else "nothing found")
     elif page.next:
@@ -128,20 +129,23 @@ def show(finding_id: str, db: str) -> int:
     )
 
     with closing(open_reader(db)) as reader:
-        it, said = get_finding(reader, finding_id), list_finding_words(reader, finding_id)
-    if it is None:
+        change, comments = get_finding(reader, finding_id), list_finding_words(reader, finding_id)
+    if change is None:
         return _no_such(finding_id)
     for line in (
-        describe_finding(it),
-        describe_series(it),
-        describe_commit_range(it),
-        f"{it.state}: {describe_state(it)}; {it.handling}; {format_confidence(it)}",
-        *(f"environment: {one['word']} {one['before']} → {one['now']}" for one in it.evidence["environment"]),
-        *(f"commit: {one['hash'][:10]} {one['author']}: {one['subject']}" for one in it.evidence["commits"]["listed"]),
-        *(f"suspected cause: {describe_cause(one)}" for one in it.evidence["causes"]),
+        describe_finding(change),
+        describe_series(change),
+        describe_commit_range(change),
+        f"{change.state}: {describe_state(change)}; {change.handling}; {format_confidence(change)}",
+        *(f"environment: {one['word']} {one['before']} → {one['now']}" for one in change.evidence["environment"]),
+        *(
+            f"commit: {one['hash'][:10]} {one['author']}: {one['subject']}"
+            for one in change.evidence["commits"]["listed"]
+        ),
+        *(f"suspected cause: {describe_cause(one)}" for one in change.evidence["causes"]),
         *(
             f"{format_time(one.time_us)[:16]} {one.who}: {one.action}{f': {one.text}' if one.text else ''}"
-            for one in said
+            for one in comments
         ),
     ):
         _print_line(line)

@@ -114,10 +114,10 @@ def _write_all(reader: sqlite3.Connection, arguments: SimpleNamespace, period: P
 
 def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[ModelSet]) -> int:
     """Print that there is nothing to write, and where the runs are if that is today."""
-    said = f"no suite has a run from {period.text} (UTC); nothing was written"
-    if arguments.until is None and any(it.newest_us >= period.until_us for it in chosen):
-        said += ". A report ends with yesterday: --until today takes today's runs"
-    return fail(said, 3)
+    message = f"no suite has a run from {period.text} (UTC); nothing was written"
+    if arguments.until is None and any(one.newest_us >= period.until_us for one in chosen):
+        message += ". A report ends with yesterday: --until today takes today's runs"
+    return fail(message, 3)
 
 
 def _write_one(reader: sqlite3.Connection, arguments: SimpleNamespace, period: Period, one: ModelSet, name: str) -> int:
@@ -125,16 +125,18 @@ def _write_one(reader: sqlite3.Connection, arguments: SimpleNamespace, period: P
     from compileboard.app.reports.suite import write_suite
 
     code = 0
-    found = read_suite_period(reader, TrendFilter(branch=arguments.branch).narrow(one), period, arguments.definition)
+    suite_period = read_suite_period(
+        reader, TrendFilter(branch=arguments.branch).narrow(one), period, arguments.definition
+    )
     for format in dict.fromkeys(arguments.formats or ("html",)):
         path = os.path.join(arguments.folder, f"{name}-{'-'.join(period.days)}.{format}")
         try:
-            write_file(path, write_suite(found, format, time.time_ns() // 1000, SUITE_TABLES[0]))
+            write_file(path, write_suite(suite_period, format, time.time_ns() // 1000, SUITE_TABLES[0]))
         except OSError as error:
             code = fail(f"cannot write {path}: {error.strerror or error}")
             continue
         if arguments.verbose:
-            sys.stdout.write(f"{path}: {format_plural(found.run_count, 'run')}, {os.path.getsize(path)} bytes\n")
+            sys.stdout.write(f"{path}: {format_plural(suite_period.run_count, 'run')}, {os.path.getsize(path)} bytes\n")
     return code
 
 

@@ -132,19 +132,20 @@ def make_output(folder: str | None) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        found = "it is a file" if os.path.isfile(folder) else error.strerror or str(error)
+        problem = "it is a file" if os.path.isfile(folder) else error.strerror or str(error)
         raise ValueError(
-            f"--output-directory {folder}: expected a folder that files can be written to; {found}"
+            f"--output-directory {folder}: expected a folder that files can be written to; {problem}"
         ) from error
 
 
-def make_job(arguments: BenchRequest, place: Checkout, tags: dict[str, str]) -> Job:
+def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) -> Job:
     """Make of the arguments what one run measures.
 
     Raises: ValueError in words for what cannot be asked for.
     """
     experiments = tuple(dict.fromkeys(arguments.experiments or ("performance",)))
-    chosen, settings = choose_models(arguments), for_experiments(settings_of(arguments, place.environment), experiments)
+    chosen = choose_models(arguments)
+    settings = for_experiments(settings_of(arguments, checkout.environment), experiments)
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
     if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
         check_backend(settings.backend)
@@ -152,7 +153,7 @@ def make_job(arguments: BenchRequest, place: Checkout, tags: dict[str, str]) -> 
     make_output(arguments.output_directory)
     identity = "" if tags else plan_hash(chosen, experiments, settings)  # a comparison is not gone on with
     config = config_of(arguments, chosen, tags)
-    return Job(plan, settings, config, identity, place, read_baseline(arguments.baseline))
+    return Job(plan, settings, config, identity, checkout, read_baseline(arguments.baseline))
 
 
 def choose_models(arguments: BenchRequest) -> list[ModelRef]:
@@ -164,7 +165,7 @@ def choose_models(arguments: BenchRequest) -> list[ModelRef]:
     only = arguments.only or ""
     user = ":" in only  # a file of one's own
     models = parse_only(only, suite=arguments.suite[0] if arguments.suite else None) if user else None
-    found = select(
+    chosen = select(
         suites.list_models(names) if models is None else models,
         filter=arguments.filter,
         exclude=arguments.exclude,
@@ -173,11 +174,11 @@ def choose_models(arguments: BenchRequest) -> list[ModelRef]:
         total_partitions=arguments.total_partitions,
         partition_id=arguments.partition_id,
     )
-    if not found and arguments.total_partitions == 1:
+    if not chosen and arguments.total_partitions == 1:
         raise ValueError(
             f"no model of {', '.join(names)} is chosen; `{collector_command('bench', '--list')}` names them all"
         )
-    return found
+    return chosen
 
 
 def list_models(models: list[ModelRef]) -> int:
@@ -198,30 +199,30 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
 
     Raises: ValueError where two of them cannot go together.
     """
-    given = dict(arguments.given)
-    device = given["device"] or ("cuda" if _has_gpu() else "cpu")
-    if given["freezing"] and given["mode"] == "training":
+    values = dict(arguments.given)
+    device = values["device"] or ("cuda" if _has_gpu() else "cpu")
+    if values["freezing"] and values["mode"] == "training":
         raise ValueError("--freezing inlines the weights, which training changes; it goes with --inference")
-    if given["nopython"] and given["mode"] == "training":
+    if values["nopython"] and values["mode"] == "training":
         raise ValueError(
             "--nopython makes the break at backward() an error, which every training step has, as upstream's"
         )
-    if given["compile_mode"] and given["backend"] != "inductor":
-        raise ValueError(f"--mode is inductor's; the backend is {given['backend']}")
-    if given["compile_mode"] and given["disable_cudagraphs"] and device == "cuda":
+    if values["compile_mode"] and values["backend"] != "inductor":
+        raise ValueError(f"--mode is inductor's; the backend is {values['backend']}")
+    if values["compile_mode"] and values["disable_cudagraphs"] and device == "cuda":
         raise ValueError(
-            f"--mode {given['compile_mode']} says itself whether there are CUDA graphs; expected it without"
+            f"--mode {values['compile_mode']} says itself whether there are CUDA graphs; expected it without"
             " --disable-cudagraphs, or --mode max-autotune-no-cudagraphs"
         )
-    for pair in given["inductor_config"]:
+    for pair in values["inductor_config"]:
         if not re.match(r"[^=\s]+=", pair):
             raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
-    given["device"] = device
-    if given["quick"]:
-        given["repeat"] = 3
+    values["device"] = device
+    if values["quick"]:
+        values["repeat"] = 3
     if arguments.output_directory:
-        given["output_directory"] = os.path.abspath(arguments.output_directory)
-    return BenchSettings(**given, environment=list_torch_variables(environment))
+        values["output_directory"] = os.path.abspath(arguments.output_directory)
+    return BenchSettings(**values, environment=list_torch_variables(environment))
 
 
 def _has_gpu() -> bool:

@@ -140,8 +140,8 @@ def _torch_checks() -> list[Check]:
     if numbers < OLDEST_TORCH:
         return [Check("fails", "torch", f"{version} is too old; CompileBoard records torch 2.4 and newer")]
     newer = numbers > NEWEST_TORCH
-    said = f"{version} is newer than what was tested (2.13)" if newer else version
-    return [Check("note" if newer else "ok", "torch", said), *_probe_checks()]
+    text = f"{version} is newer than what was tested (2.13)" if newer else version
+    return [Check("note" if newer else "ok", "torch", text), *_probe_checks()]
 
 
 def _probe_checks() -> list[Check]:
@@ -178,12 +178,12 @@ def build_check(facts: dict[str, Any]) -> Check:
 
 def capability_checks(answers: dict[str, str]) -> list[Check]:
     """Describe what this torch lets be recorded."""
-    said = {"ok": "recorded", "later": "recorded once inductor is loaded"}
+    texts = {"ok": "recorded", "later": "recorded once inductor is loaded"}
     return [
         Check(
-            "ok" if answer in said else "note",
+            "ok" if answer in texts else "note",
             RECORDED.get(capability, capability.replace("_", " ")),
-            said.get(answer, answer),
+            texts.get(answer, answer),
         )
         for capability, answer in answers.items()
     ]

@@ -38,23 +38,23 @@ def index_runs(database: str, run_ids: Sequence[str], *, say: Say) -> int:
     """
     open_reader(database).close()  # refuses a missing or older one before a writer could make it
     with closing(open_writer(database)) as connection:
-        wanted = [_find(connection, given, database) for given in run_ids] or list_pending(connection)
-        if not wanted:
+        chosen = [_find(connection, given, database) for given in run_ids] or list_pending(connection)
+        if not chosen:
             say(f"{database}: every run is in the search index")
-        for place, run_id in enumerate(wanted, 1):
-            where = f"{place} of {len(wanted)}: " if len(wanted) > 1 else ""
+        for number, run_id in enumerate(chosen, 1):
+            where = f"{number} of {len(chosen)}: " if len(chosen) > 1 else ""
             say(index_one(connection, run_id, where=where) or f"{where}run {run_id}: nothing new")
         checkpoint(connection)
     return 0
 
 
 def _find(connection: sqlite3.Connection, given: str, database: str) -> str:
-    found = find_run(connection, given)
-    if found is None:
+    run_id = find_run(connection, given)
+    if run_id is None:
         raise ValueError(
             f"there is no run {given!r} in {database}; `{collector_command('list', database=database)}` names them"
         )
-    return found
+    return run_id
 
 
 def index_one(connection: sqlite3.Connection, run_id: str, *, where: str = "") -> str | None:
@@ -76,8 +76,8 @@ def index_one(connection: sqlite3.Connection, run_id: str, *, where: str = "") -
 def index_after(connection: sqlite3.Connection, run_id: str, say: Say) -> None:
     """Index a run that was just imported, and say so if there was anything; what goes wrong is for a later command."""
     try:
-        said = index_one(connection, run_id)
+        message = index_one(connection, run_id)
     except StoreError as error:
-        said = f"not in the search index yet: {error}"
-    if said:
-        say(said)
+        message = f"not in the search index yet: {error}"
+    if message:
+        say(message)

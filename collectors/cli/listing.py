@@ -75,7 +75,7 @@ def list_text(
 
     Raises: StoreError if the database cannot be read.
     """
-    suite, wanted = clean(suite), clean(list(tags))
+    suite, wanted_tags = clean(suite), clean(list(tags))
     connection = open_reader(database)
     try:
         rows = connection.execute(
@@ -100,11 +100,11 @@ def list_text(
             order by started_us desc, id desc
             limit :limit
             """,
-            {"limit": limit, "suite": suite, "tags": json.dumps(wanted)},
+            {"limit": limit, "suite": suite, "tags": json.dumps(wanted_tags)},
         ).fetchall()
     finally:
         connection.close()
-    if not rows and (suite is not None or wanted):
+    if not rows and (suite is not None or wanted_tags):
         return f"{database} has no runs of that suite and tags."
     if not rows:
         example = collector_command("run", database=database, then="-- python train.py")
@@ -146,8 +146,8 @@ def _laid_out(table: list[list[str]], columns: int | None) -> str:
     widths = _widths(lines)
     return "\n".join(
         GAP.join(
-            cell.rjust(width) if place >= COMPILES else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(line, widths))
+            cell.rjust(width) if column_number >= COMPILES else cell.ljust(width)
+            for column_number, (cell, width) in enumerate(zip(line, widths))
         ).rstrip()
         for line in lines
     )

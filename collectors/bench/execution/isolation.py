@@ -89,8 +89,8 @@ def caches(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
 
 def cache_folder(folder: Path, environment: Mapping[str, str]) -> Path:
     """Return the folder of a task's caches: one that was given to it, or its own."""
-    given = environment.get(CACHE_VARIABLE)
-    return Path(given) if given else folder / "cache"
+    shared = environment.get(CACHE_VARIABLE)
+    return Path(shared) if shared else folder / "cache"
 
 
 def _wait(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[], None]) -> bool:

@@ -39,7 +39,7 @@ class BenchRunWriter:
     run_id: str | None = None  # of a run that is gone on with
     plan: str = ""  # what `--resume` knows it by
     cwd: str | None = None  # where the models' code is, if not here
-    unsaid: list[BenchMeasured] = field(default_factory=list)  # results that the spool did not take yet
+    unwritten: list[BenchMeasured] = field(default_factory=list)  # results that the spool did not take yet
 
     def open(self) -> None:
         """Make the spool and open the database.
@@ -119,19 +119,19 @@ class BenchRunWriter:
             duration_us=done.duration_us,
             command=command,
         )
-        self.unsaid.append(event)
-        self._say_events()
+        self.unwritten.append(event)
+        self._write_events()
         self.recording.step()
         return event
 
-    def _say_events(self) -> None:
+    def _write_events(self) -> None:
         """Write results to the spool; what a full disk refuses waits for the next time: a task's caches may go."""
         try:
-            while self.unsaid:
-                append_event(self.folder, self.unsaid[0])
-                self.unsaid.pop(0)
+            while self.unwritten:
+                append_event(self.folder, self.unwritten[0])
+                self.unwritten.pop(0)
         except OSError as error:
-            self.say(f"{count_text(len(self.unsaid), 'result')} cannot be kept yet: {error}")
+            self.say(f"{count_text(len(self.unwritten), 'result')} cannot be kept yet: {error}")
 
     def _tag(self) -> dict[str, str]:
         """Return upstream's tag, which is a column of its files."""
@@ -153,5 +153,5 @@ class BenchRunWriter:
             "interrupted": {"signal": "SIGINT"},
             "failed": {"exit_code": 1},
         }
-        self._say_events()
+        self._write_events()
         self.recording.end(state, **ends[state])

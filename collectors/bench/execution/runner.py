@@ -60,7 +60,7 @@ class Job:
     settings: BenchSettings
     config: RunConfig
     identity: str  # of the plan: what `--resume` goes on with has the same
-    place: Checkout = field(default_factory=Checkout)
+    checkout: Checkout = field(default_factory=Checkout)
     baseline: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -79,14 +79,14 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, say: 
 
     Raises: StoreError if the database can never take the run.
     """
-    place = job.place
+    checkout = job.checkout
     run = BenchRunWriter(
         job.config,
         say,
-        environment=place.environment,
+        environment=checkout.environment,
         run_id=before.run_id if before else None,
         plan=job.identity,
-        cwd=place.cwd,
+        cwd=checkout.cwd,
     )
     run.open()
     measured = BenchReport(run.manifest.run_id, list(before.results) if before else [])
@@ -124,7 +124,7 @@ def _install_signal_handlers() -> None:
 
 def _one(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchMeasured:
     """Do one task and record its result."""
-    command = job.place.say(repeat_command(planned, job.settings, collector_command("bench")))
+    command = job.checkout.say(repeat_command(planned, job.settings, collector_command("bench")))
     settings = settings_for(planned.experiment, job.settings)
     why_not = planned.left_out or suites.missing(planned.ref.suite)
     if why_not:
@@ -139,9 +139,9 @@ def _one(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchMeasured:
         return {**caches, **run.child_environment(planned.name + suffix), **suites.environment(planned.ref.suite)}
 
     try:
-        done = run_task(task, folder, environment(), cwd=job.place.cwd, beat=run.beat)
+        done = run_task(task, folder, environment(), cwd=job.checkout.cwd, beat=run.beat)
         if wants_warm_start(task):
-            done = measure_warm_starts(done, task, folder, environment, cwd=job.place.cwd, beat=run.beat)
+            done = measure_warm_starts(done, task, folder, environment, cwd=job.checkout.cwd, beat=run.beat)
         compare_with(job.baseline, planned, done.outcome)
         return run.keep(planned, settings, done, command)
     finally:
@@ -160,14 +160,14 @@ def finish(measured: BenchReport, arguments: BenchRequest, say: Say, part: str =
         write_upstream_files(arguments, measured.run_id, part, say)
     except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool
         say(f"the graph breaks or the files in upstream's formats are missing: {error}")
-    kept = "recorded" if measured.trouble is None else "not recorded yet:"
+    state = "recorded" if measured.trouble is None else "not recorded yet:"
     if measured.interrupted:
         words = [word for word in sys.argv[1:] if word != "--resume"]
         say(
-            f"interrupted; {kept} {count_text(len(results), 'result')}. "
+            f"interrupted; {state} {count_text(len(results), 'result')}. "
             f"To go on: {collector_command(*words, '--resume')}"
         )
         return INTERRUPTED
     show = collector_command("show", measured.run_id, database=arguments.db)
-    say(f"{kept} {count_text(len(results), 'result')}; {show}")
-    return FAILED if results and all(it.status == "failed" for it in results) else 0
+    say(f"{state} {count_text(len(results), 'result')}; {show}")
+    return FAILED if results and all(result.status == "failed" for result in results) else 0

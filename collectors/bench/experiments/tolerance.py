@@ -35,16 +35,16 @@ def run(bench: Workbench) -> ExperimentOutcome:
         result = _compiled(bench)
     bench.stage("compare")
     with failing_as("fail_accuracy"):
-        found = torch.cat([torch.zeros(0), *distances(reference, result)])
-    if not len(found):
+        errors = torch.cat([torch.zeros(0), *distances(reference, result)])
+    if not len(errors):
         return ExperimentOutcome(status="skipped", reason="its result has no tensor to compare")
-    missed = int((~found.isfinite()).sum())
+    missed = int((~errors.isfinite()).sum())
     if missed:
-        message = f"{missed} of {len(found)} numbers are finite in one of eager and compiled, and not in the other"
+        message = f"{missed} of {len(errors)} numbers are finite in one of eager and compiled, and not in the other"
         return ExperimentOutcome(status="failed", reason="fail_accuracy", message=message, values=counted_since(start))
-    spread = float(found.std()) if len(found) > 1 else 0.0
-    values = {"max": float(found.max()), "mean": float(found.mean()), "std": spread}
-    return ExperimentOutcome(values={**values, **counted_since(start)}, facts={"compared_count": len(found)})
+    spread = float(errors.std()) if len(errors) > 1 else 0.0
+    values = {"max": float(errors.max()), "mean": float(errors.mean()), "std": spread}
+    return ExperimentOutcome(values={**values, **counted_since(start)}, facts={"compared_count": len(errors)})
 
 
 def _reference(bench: Workbench) -> Any:

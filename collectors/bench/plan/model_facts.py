@@ -57,8 +57,8 @@ class ModelFacts:
 
     def find(self, fact: str, **run: Any) -> Fact | None:
         """Return the first fact of this kind that holds in a run."""
-        said = {"machine": platform.machine(), "freezing": False, **run}
-        return next((it for it in self.facts if it.fact == fact and it.holds(said)), None)
+        known = {"machine": platform.machine(), "freezing": False, **run}
+        return next((it for it in self.facts if it.fact == fact and it.holds(known)), None)
 
     def reason(self, fact: str, **run: Any) -> str | None:
         """Return why a fact holds in a run, or none where it does not."""

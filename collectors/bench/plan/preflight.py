@@ -81,6 +81,6 @@ def check_settings(settings: BenchSettings) -> None:
     Raises: ValueError in words for a device, a mode or an inductor setting that is not there.
     """
     if needs_asking(settings):
-        said = _ask(shared_command(f"{__name__}:answer", settings.dump()))
-        if isinstance(said, dict) and said.get("error") is not None:
-            raise ValueError(said["error"])
+        reply = _ask(shared_command(f"{__name__}:answer", settings.dump()))
+        if isinstance(reply, dict) and reply.get("error") is not None:
+            raise ValueError(reply["error"])

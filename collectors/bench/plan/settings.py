@@ -64,7 +64,7 @@ def declare(group: str) -> Callable[..., Any]:
 
 def list_declared(kind: type) -> dict[str, tuple[Declaration, Any]]:
     """Return the declaration and the default of each declared field."""
-    found: dict[str, tuple[Declaration, Any]] = {}
+    declarations: dict[str, tuple[Declaration, Any]] = {}
     one: Field[Any]
     for one in fields(kind):
         if "of" in one.metadata:
@@ -72,8 +72,8 @@ def list_declared(kind: type) -> dict[str, tuple[Declaration, Any]]:
             flags = declared.flags or (() if declared.constants else (f"--{one.name.replace('_', '-')}",))
             of_name = one.name if isinstance(one.default, bool) else f"{one.name}={{}}"
             label = None if declared.unlabelled else declared.label or of_name
-            found[one.name] = replace(declared, flags=flags, label=label), one.default
-    return found
+            declarations[one.name] = replace(declared, flags=flags, label=label), one.default
+    return declarations
 
 
 COMPILED, MEASURED = declare("what is compiled"), declare("how it is measured")

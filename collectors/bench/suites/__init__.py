@@ -67,11 +67,10 @@ def list_models(suites: Iterable[str]) -> list[ModelRef]:
 
     Raises: UnknownSuite.
     """
-    found: list[ModelRef] = []
+    models: list[ModelRef] = []
     for name in dict.fromkeys(suites):
-        models: tuple[ModelRef, ...] = importlib.import_module(find_suite(name).catalogue).MODELS
-        found += models
-    return found
+        models += importlib.import_module(find_suite(name).catalogue).MODELS
+    return models
 
 
 def missing(suite: str) -> str | None:

@@ -88,9 +88,9 @@ def _answer(path: str) -> dict[str, Any]:
     try:
         functions = marked_functions(import_file(path))
     except (Exception, SystemExit) as error:
-        said = traceback.format_exception(error)
-        first = next((number for number, line in enumerate(said) if path in line), len(said))  # before it is ours
-        return {"error": traceback.format_exception_only(error)[-1].strip(), "traceback": "".join(said[first:])}
+        lines = traceback.format_exception(error)
+        first = next((number for number, line in enumerate(lines) if path in line), len(lines))  # before it is ours
+        return {"error": traceback.format_exception_only(error)[-1].strip(), "traceback": "".join(lines[first:])}
     return {"marked": [asdict(Marked(name, words["batch_size"], words["trains"])) for name, _, words in functions]}
 
 
@@ -118,8 +118,8 @@ def check_class(path: str, name: str) -> None:
             tree = ast.parse(Path(path).read_bytes(), path)
     except (SyntaxError, ValueError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        said = error.msg if isinstance(error, SyntaxError) else error
-        raise OnlyError(f"{path} cannot be imported: {type(error).__name__}{line}: {said}") from None
+        message = error.msg if isinstance(error, SyntaxError) else error
+        raise OnlyError(f"{path} cannot be imported: {type(error).__name__}{line}: {message}") from None
     except (RecursionError, MemoryError):
         return
     names = frozenset(_names(tree))
@@ -163,17 +163,17 @@ def marked_functions(module: ModuleType) -> list[tuple[str, Callable[..., Any], 
 
     Raises: ValueError if two have one name.
     """
-    found: dict[str, tuple[Any, dict[str, Any]]] = {}
+    functions: dict[str, tuple[Any, dict[str, Any]]] = {}
     for value in vars(module).values():
         # Statically: asking some objects for an attribute makes it.
         words = inspect.getattr_static(value, MARK, None) if callable(value) else None
         if not isinstance(words, dict):
             continue
         name = words["name"]
-        if name in found and found[name][0] is not value:
+        if name in functions and functions[name][0] is not value:
             raise ValueError(f"two functions are marked as {name!r}; give one another name: @model(name=...)")
-        found[name] = value, words
-    return [(name, function, words) for name, (function, words) in found.items()]
+        functions[name] = value, words
+    return [(name, function, words) for name, (function, words) in functions.items()]
 
 
 BUILD = "compileboard.collectors.bench.suites.user_build:build"
@@ -226,38 +226,38 @@ def parse_only(text: str, suite: str | None = None, *, timeout_s: float = LIST_T
     Units: timeout_s seconds.
     Raises: OnlyError in words for what cannot be read, found or imported.
     """
-    asked = read_only(text)
-    _check_file(asked, text)
-    if asked.kind == "class":
-        check_class(asked.path, asked.name)
-        return [ModelRef(suite or LOCAL, asked.name, BUILD, asked.text, "local")]
-    marked = list_marked(asked.path, timeout_s)
+    target = read_only(text)
+    _check_file(target, text)
+    if target.kind == "class":
+        check_class(target.path, target.name)
+        return [ModelRef(suite or LOCAL, target.name, BUILD, target.text, "local")]
+    marked = list_marked(target.path, timeout_s)
     if not marked:
         raise OnlyError(
-            f"{asked.path} marks no function with @compileboard.bench.model; mark one, or name a class: "
-            f"--only path:{asked.path},class:Name"
+            f"{target.path} marks no function with @compileboard.bench.model; mark one, or name a class: "
+            f"--only path:{target.path},class:Name"
         )
-    if asked.kind == "model":
-        marked = [it for it in marked if it.name == asked.name] or _no_such(asked, marked)
-    return [_refer(asked.path, it, suite or LOCAL) for it in marked]
+    if target.kind == "model":
+        marked = [one for one in marked if one.name == target.name] or _no_such(target, marked)
+    return [_refer(target.path, one, suite or LOCAL) for one in marked]
 
 
-def _check_file(asked: OnlyTarget, text: str) -> None:
-    path = Path(asked.path)
+def _check_file(target: OnlyTarget, text: str) -> None:
+    path = Path(target.path)
     try:
         if path.is_file():
             return
-        found = "is a folder" if path.is_dir() else "does not exist"
+        problem = "is a folder" if path.is_dir() else "does not exist"
     except (OSError, ValueError) as error:  # no permission; a null byte
-        found = f"cannot be read ({error})"
-    if asked.kind is None and re.search(r",\w+:", asked.path):
+        problem = f"cannot be read ({error})"
+    if target.kind is None and re.search(r",\w+:", target.path):
         raise OnlyError(f"--only {text}: cannot be read; expected {FORMS}")
-    raise OnlyError(f"--only {text}: {asked.path} {found}; expected a Python file")
+    raise OnlyError(f"--only {text}: {target.path} {problem}; expected a Python file")
 
 
-def _no_such(asked: OnlyTarget, marked: list[Marked]) -> list[Marked]:
-    names = ", ".join(it.name for it in marked)
-    raise OnlyError(f"{asked.path} has no function marked as {asked.name!r}; there are {names}")
+def _no_such(target: OnlyTarget, marked: list[Marked]) -> list[Marked]:
+    names = ", ".join(one.name for one in marked)
+    raise OnlyError(f"{target.path} has no function marked as {target.name!r}; there are {names}")
 
 
 def _refer(path: str, marked: Marked, suite: str) -> ModelRef:

@@ -18,14 +18,14 @@ def build(batch_size: int, only: str) -> Loaded:
 
     Raises: OnlyError in words if the file has no such thing or it is not a model; whatever the file raises.
     """
-    asked = read_only(only)
-    module = import_file(asked.path)
-    if asked.kind == "class":
-        return _from_class(module, asked.path, asked.name)
+    target = read_only(only)
+    module = import_file(target.path)
+    if target.kind == "class":
+        return _from_class(module, target.path, target.name)
     for name, function, _ in marked_functions(module):
-        if name == asked.name:
-            return _from_result(function(batch_size), f"{asked.path}: {name}({batch_size})")
-    raise OnlyError(f"{asked.path} has no function marked as {asked.name!r}")
+        if name == target.name:
+            return _from_result(function(batch_size), f"{target.path}: {name}({batch_size})")
+    raise OnlyError(f"{target.path} has no function marked as {target.name!r}")
 
 
 def _from_class(module: ModuleType, path: str, name: str) -> Loaded:

@@ -16,8 +16,10 @@ _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux's
 
 def available_bytes(root: Path = Path("/")) -> int | None:
     """Return what can still be taken without swapping: of the machine, or of this container if that is less."""
-    found = [it for it in (_of_the_machine(root / "proc/meminfo"), _of_the_container(root / "sys/fs/cgroup")) if it]
-    return min(found, default=None)
+    limits = [
+        limit for limit in (_of_the_machine(root / "proc/meminfo"), _of_the_container(root / "sys/fs/cgroup")) if limit
+    ]
+    return min(limits, default=None)
 
 
 def _of_the_machine(path: Path) -> int | None:

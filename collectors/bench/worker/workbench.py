@@ -233,7 +233,7 @@ def batch_dimension(tensor: torch.Tensor, batch_size: int) -> int | None:
 
     Source: detect_and_mark_batch of upstream's benchmarks/dynamo/common.py.
     """
-    return next((place for place, size in enumerate(tensor.shape) if size == batch_size), None)
+    return next((dimension for dimension, size in enumerate(tensor.shape) if size == batch_size), None)
 
 
 def mark_batch(bench: Workbench) -> None:
