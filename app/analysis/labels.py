@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -103,6 +104,13 @@ def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, 
 def is_capable(said: str) -> bool:
     """Say whether a capability was there; "ok (…)" is, with a remark."""
     return said == "ok" or said.startswith("ok ")
+
+
+def split_capabilities(capabilities: Mapping[str, str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the capabilities that were missing, with the reason, and the remarks on those that were there."""
+    told = sorted(capabilities.items())
+    missing = [(name, text) for name, text in told if not is_capable(text)]
+    return missing, [(name, text) for name, text in told if is_capable(text) and text != "ok"]
 
 
 def describe_outcome(outcome: str, running: bool = True) -> Word:

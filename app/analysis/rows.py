@@ -5,7 +5,6 @@ Nothing is left out because it is None: what torch did not record is null.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,32 +12,16 @@ from compileboard.app.analysis.aot.report import GraphReport
 from compileboard.app.analysis.artifacts.labels import describe_name, describe_state
 from compileboard.app.analysis.compiles import label_category
 from compileboard.app.analysis.labels import gb_url
-from compileboard.app.analysis.ranks.comparison import (
-    AlignedRow,
-    Divergence,
-    RankComparison,
-    RankSummary,
-    read_comparison,
-)
-from compileboard.app.analysis.ranks.divergence import describe_divergence, describe_times, explain_groups
 from compileboard.app.analysis.shapes import ShapeGuard, ShapesView, ShapeSymbol, describe_reason
-from compileboard.app.analysis.stacks import StackTree, StackTreeNode, build_tree, is_library_name
+from compileboard.app.analysis.stacks import StackTreeNode, build_tree, is_library_name
 from compileboard.app.queries.fleet.graph_breaks import DistinctBreak
 from compileboard.app.queries.fleet.recompiles import RecompileCause
 from compileboard.app.queries.fleet.runs import RunRow
-from compileboard.app.queries.run import artifacts, guards, stacks
+from compileboard.app.queries.run import artifacts, guards
 from compileboard.app.queries.run.compiles import PHASES, Compilation, CompileRow, Phases
-from compileboard.app.queries.run.failures import CacheLookup, CudagraphSkip, FailureRow
 from compileboard.app.queries.run.graph_breaks import GraphBreakRow
 from compileboard.app.queries.run.graph_breaks import RunDistinctBreak as RunBreak
-from compileboard.app.queries.run.ranks import list_names
-from compileboard.app.queries.run.recompiles import (
-    FailedGuard,
-    LimitHit,
-    RecompileRow,
-    RunCause,
-    list_compile_recompiles,
-)
+from compileboard.app.queries.run.recompiles import FailedGuard, RecompileRow, RunCause
 from compileboard.app.queries.run.run import ProcessRow, RunDetail
 from compileboard.app.queries.run.shapes import SymbolRecord
 from compileboard.app.queries.run.stacks import StackCompile, StackNode
@@ -121,26 +104,6 @@ def cause_row(it: RecompileCause | RunCause) -> Row:
     return plain_row(it) | {"label": category.label, "meaning": category.meaning}
 
 
-def limit_hit_row(it: LimitHit) -> Row:
-    """Return one compile that dynamo gave up on."""
-    return plain_row(it)
-
-
-def failure_row(it: FailureRow) -> Row:
-    """Return one exception that a compile raised."""
-    return plain_row(it)
-
-
-def cache_lookup_row(it: CacheLookup) -> Row:
-    """Return one look-up in a cache."""
-    return plain_row(it)
-
-
-def cudagraph_skip_row(it: CudagraphSkip) -> Row:
-    """Return one CUDA graph that was not used."""
-    return plain_row(it)
-
-
 def process_row(it: ProcessRow) -> Row:
     """Return one process with its capabilities, counters and losses."""
     return plain_row(it) | {"label": it.label}
@@ -201,18 +164,6 @@ def _guard_row(it: ShapeGuard) -> dict[str, Any]:
     return said | {"by_user": bool(it.record.stack)} | _place_row(it.record)
 
 
-MOST_ALIGNED = 1000
-_NO_RANKS: dict[str, Any] = {
-    "ranks": [],
-    "aspects": {},
-    "divergence": None,
-    "times": None,
-    "columns": [],
-    "rows": [],
-    "row_count": 0,
-}
-
-
 def artifact_row(it: artifacts.ArtifactRow) -> dict[str, Any]:
     """Return one artifact without its text."""
     row = dict(vars(it))
@@ -225,16 +176,6 @@ def guard_set_row(it: guards.GuardSet) -> dict[str, Any]:
     """Return one set of guards as it was summed up."""
     roots = [{"root": root, "guard_count": count} for root, count in it.roots]
     return dict(vars(it)) | {"kinds": dict(it.kinds), "roots": roots}
-
-
-def read_stack_tree(connection: sqlite3.Connection, run_id: str) -> StackTree:
-    """Read the tree of a run's stacks with every frame of it, also of records outside any compile."""
-    return build_tree(
-        stacks.list_nodes(connection, run_id),
-        stacks.list_stack_compiles(connection, run_id),
-        stacks.list_loose_records(connection, run_id),
-        library=True,
-    )
 
 
 def stack_row(it: StackTreeNode, code: str | None) -> dict[str, Any]:
@@ -268,74 +209,6 @@ def graph_row(it: GraphReport) -> dict[str, Any]:
     """Return one graph with its metadata summed up, what its wrappers do and what is not told."""
     row = plain_row(it.graph) | {"summary": dict(it.summary), "trained": it.trained, "wrappers": list(it.wrappers)}
     return row | {"findings": [plain_row(found) for found in it.findings], "unknown": list(it.unknown)}
-
-
-def ranks_row(connection: sqlite3.Connection, run_id: str, *, every_row: bool = False) -> dict[str, Any]:
-    """Return how a run's ranks differ: compile by compile what differs, or with `every_row` all."""
-    found = read_comparison(connection, run_id)
-    if found is None:
-        return dict(_NO_RANKS)
-    shown = found.rows if every_row else [it for it in found.rows if it.differs]
-    return {
-        "ranks": [_rank_row(it) for it in found.ranks],
-        "aspects": found.aspects,
-        "divergence": _divergence_row(connection, found),
-        "times": describe_times(found.ranks),
-        "columns": [list(ranks) for ranks in found.columns],
-        "rows": [_aligned_row(it) for it in shown[:MOST_ALIGNED]],
-        "row_count": len(shown),
-    }
-
-
-def _rank_row(it: RankSummary) -> dict[str, Any]:
-    return {
-        "rank": it.rank,
-        "pids": list(it.pids),
-        "compile_count": it.compile_count,
-        "recompile_count": it.recompile_count,
-        "total_us": it.total_us or None,
-        "phases_us": {phase: it.get(phase) for phase in PHASES},
-        "slowest_key": it.slowest.key if it.slowest else None,
-        "verdicts": it.verdicts,
-    }
-
-
-def _divergence_row(reader: sqlite3.Connection, found: RankComparison) -> dict[str, Any] | None:
-    it: Divergence | None = found.divergence
-    if it is None:
-        return None
-    names = list_names(reader, {one.compile.function_id or 0 for one in it.groups if one.compile})
-    said = describe_divergence(it, names)
-    return {
-        "aspect": it.aspect,
-        "shared_count": it.shared_count,
-        "sentence": said.sentence,
-        "groups": [
-            {
-                "ranks": list(one.ranks),
-                "compile_key": one.compile.key if one.compile else None,
-                "compile_id": one.compile.place.compile_id if one.compile else None,
-                "function": names.get(one.compile.function_id or 0, (None,))[0] if one.compile else None,
-                "outcome": one.compile.outcome if one.compile else None,
-            }
-            for one in it.groups
-        ],
-        "recompiles": [recompile_row(one) for one in list_compile_recompiles(reader, explain_groups(it)[:100])],
-    }
-
-
-def _aligned_row(it: AlignedRow) -> dict[str, Any]:
-    return {
-        "process": it.place.process,
-        "generation": it.place.generation,
-        "compile_id": it.place.compile_id,
-        "differs": list(it.differs),
-        "rank_count": it.rank_count,
-        "least_us": it.least_us,
-        "most_us": it.most_us,
-        "slowest_rank": it.slowest_rank,
-        "compile_keys": [cell.key if cell else None for cell in it.cells],
-    }
 
 
 def span_name_row(it: NameTotal) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import json
 import re
-import sqlite3
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -123,7 +122,7 @@ def name_processes(lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:
         yield place | {"name": "thread_name", "args": {"name": f"thread {lane.thread}"}}
 
 
-def make_events(rows: Iterable[sqlite3.Row], pid: int, tid: int) -> Iterator[dict[str, Any]]:
+def make_events(rows: Iterable[Mapping[str, Any]], pid: int, tid: int) -> Iterator[dict[str, Any]]:
     """Make the trace events of a lane's spans: X is a phase, i a moment, B a phase whose end was not recorded."""
     for row in rows:
         event: dict[str, Any] = {"name": row["name"], "ts": row["begin_us"], "pid": pid, "tid": tid}

@@ -228,8 +228,9 @@ def _export(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     if arguments.format in FOLDERS:
         return _export_folder(reader, detail.run.id, arguments)
     table, source = arguments.table or DEFAULT_TABLE, not arguments.no_source
-    now_us, payloads = time.time_ns() // 1000, arguments.payloads
-    pieces = write_report(reader, detail, arguments.format, table, source, now_us, payloads=payloads)
+    now_us, stale_after_s = time.time_ns() // 1000, load_settings(os.environ, {"db": arguments.db}).stale_after_s
+    more = {"stale_after_s": stale_after_s, "payloads": arguments.payloads}
+    pieces = write_report(reader, detail, arguments.format, table, source, now_us, **more)
     return write_output(arguments.output, pieces)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from compileboard.app.analysis.metrics import METRICS, PASSES, RUN_METRICS, SUMMARY_METRICS, Metric
 from compileboard.app.analysis.regression.noise import Floats
-from compileboard.app.analysis.run_cache import cached_ancestry
 from compileboard.app.analysis.trends.commit_order import Parents, order_commits
 from compileboard.app.queries.fleet.series import (
     ModelPoints,
@@ -22,6 +21,7 @@ from compileboard.app.queries.fleet.series import (
     list_suite_points,
 )
 from compileboard.app.queries.fleet.trends import find_usual, is_incomplete
+from compileboard.app.queries.run_cache import cached_ancestry
 from compileboard.collectors.store.dashboard.series_changes import SERIES
 from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
 

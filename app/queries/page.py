@@ -82,6 +82,18 @@ def check_limit(value: str | None, default: int, most: int = 1000) -> int:
     return int(value)
 
 
+def check_whole(name: str, value: str | None, default: int, least: int = 0, most: int = 1 << 60) -> int:
+    """Read a whole number of an address; `name` is the parameter's.
+
+    Raises: FilterError if it is none, or not within its limits.
+    """
+    if not value:
+        return default
+    if not value.isascii() or not value.isdigit() or len(value) > 18 or not least <= int(value) <= most:
+        raise FilterError(f"{name}: {value[:40]!r} is not a whole number from {least} to {most}")
+    return int(value)
+
+
 def recorded_us(time_us: str, count: str) -> str:
     """Write a sum of durations that is null where `count` things were summed and none has a duration.
 

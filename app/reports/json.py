@@ -8,13 +8,15 @@ from typing import Any
 
 import orjson
 
-from compileboard.app.analysis.rows import ranks_row, run_detail_row
+from compileboard.app.analysis.rows import run_detail_row
+from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.format import format_iso_time
 from compileboard.app.json_text import dump_json
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.reports.redaction import clean_row
 from compileboard.app.reports.run.tables import TABLES, read_rows
 from compileboard.app.resources import __version__
+from compileboard.app.screens.run.ranks import build_ranks, serialize_ranks
 
 SCHEMA = "compileboard.report"
 VERSION = 1
@@ -26,11 +28,13 @@ def dump(value: Any) -> bytes:
     return dump_json(value, orjson.OPT_NON_STR_KEYS)
 
 
-def write_json(connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int) -> Iterator[bytes]:
+def write_json(
+    connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int, stale_after_s: int
+) -> Iterator[bytes]:
     """Yield the report in pieces of some size, a row a line."""
     pieces: list[bytes] = []
     size = 0
-    for piece in _write(connection, detail, source, written_us):
+    for piece in _write(connection, detail, source, written_us, stale_after_s):
         pieces.append(piece)
         size += len(piece)
         if size >= _CHUNK_BYTES:
@@ -39,8 +43,11 @@ def write_json(connection: sqlite3.Connection, detail: RunDetail, source: bool, 
     yield b"".join(pieces)
 
 
-def _write(connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int) -> Iterator[bytes]:
-    run = run_detail_row(detail)
+def _write(
+    connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int, stale_after_s: int
+) -> Iterator[bytes]:
+    state = describe_state(detail.run, written_us, stale_after_s)
+    run = run_detail_row(detail) | {"shown_state": state.word}
     head = {
         "schema": SCHEMA,
         "version": VERSION,
@@ -57,6 +64,6 @@ def _write(connection: sqlite3.Connection, detail: RunDetail, source: bool, writ
         for number, row in enumerate(read_rows(connection, detail.run.id, table, source)):
             yield (b",\n  " if number else b"\n  ") + dump(row)
         yield b"\n]"
-    ranks = ranks_row(connection, detail.run.id)
+    ranks = serialize_ranks(build_ranks(connection, detail.run.id))
     yield b',\n"ranks": ' + dump(ranks if source else clean_row(ranks))
     yield b"\n}\n"

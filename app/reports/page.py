@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from compileboard.app import format
 from compileboard.app.resources import resource_folder
+from compileboard.app.screens.template_names import TEMPLATE_NAMES
 
 STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css", "css/print.css")
 # For what comes from torch's own logs; other reports are as small as they were.
@@ -51,6 +52,7 @@ def make_environment() -> Environment:
     for name, write in _FORMATS.items():
         environment.filters[name] = _mark_missing(write)
     environment.filters["recorded"] = lambda value: _MISSING if value is None or value == "" else value
+    environment.globals.update(TEMPLATE_NAMES)
     environment.filters["iso_time"] = format.format_iso_time
     environment.filters["plural"] = format.format_plural
     # |tojson escapes < > & ' for us, and json.dumps every character beyond ASCII, U+2028 and U+2029 among them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from compileboard.collectors.contract.redaction import redact_source
@@ -18,11 +17,6 @@ def without_source(row: Row) -> Row:
     """Copy a dataclass with its source lines taken out; everything else stays."""
     changes = {it.name: _clean(it.name, getattr(row, it.name)) for it in dataclasses.fields(row)}  # type: ignore[arg-type]
     return dataclasses.replace(row, **changes)  # type: ignore[type-var]
-
-
-def select_source(rows: Iterable[Row], source: bool) -> Sequence[Row]:
-    """Return rows as they are, or without the user's source lines."""
-    return tuple(rows) if source else tuple(without_source(row) for row in rows)
 
 
 def clean_row(row: dict[str, Any]) -> dict[str, Any]:

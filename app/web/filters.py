@@ -13,6 +13,7 @@ from markupsafe import Markup
 from compileboard.app import format
 from compileboard.app.db import get_settings
 from compileboard.app.resources import __version__
+from compileboard.app.screens.template_names import TEMPLATE_NAMES
 
 NAVIGATION = (
     ("Overview", "overview.index"),
@@ -83,7 +84,7 @@ def init_app(app: Flask) -> None:
     app.add_template_filter(format.format_plural, "plural")
     app.jinja_env.undefined = StrictUndefined  # a misspelt name is a failing test, not a hole in a page
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    app.jinja_env.globals.update(has_charts=False, live=False)  # what a page does not set
+    app.jinja_env.globals.update(TEMPLATE_NAMES, has_charts=False, live=False)  # what a page does not set
     app.jinja_env.globals["site_copy"] = None  # app.site says which copy the pages are of
     app.jinja_env.globals.update(
         navigation=main_navigation, url_with=url_with, run_url=run_url, version=__version__, settings=get_settings

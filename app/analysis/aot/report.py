@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from compileboard.app.analysis.aot.labels import PLAIN, WrapperCost
 from compileboard.app.analysis.aot.wrappers import explain_graph, list_unknown
-from compileboard.app.queries.run.aot import AotGraph, list_summaries, list_wrappers, read_configs
+from compileboard.app.queries.run.aot import AotGraph
 from compileboard.collectors.store.payloads import add_wrappers
 
 _EXAMPLES = 5
@@ -69,11 +68,10 @@ class RunReport:
     findings: tuple[RunWrapperCost, ...]
 
 
-def explain_graphs(connection: sqlite3.Connection, run_id: str, graphs: Sequence[AotGraph]) -> list[GraphReport]:
-    """Explain graphs with all that is kept of them: metadata, wrappers that torch wrote, its configuration."""
-    wrappers = list_wrappers(connection, run_id)
-    unsure = {it.compile_key for it in graphs if it.compile_key and it.summary.get("rng_functionalized") is None}
-    configs = read_configs(connection, sorted(unsure))
+def explain_graphs(
+    graphs: Sequence[AotGraph], wrappers: Mapping[int, frozenset[str]], configs: Mapping[int, dict[str, Any]]
+) -> list[GraphReport]:
+    """Explain graphs by their metadata, the wrappers that torch wrote and its configuration, both by compile."""
     return [_explain(it, wrappers, configs) for it in graphs]
 
 
@@ -91,10 +89,13 @@ def _explain(
     return GraphReport(graph, summary, tuple(explain_graph(summary)), tuple(list_unknown(summary)))
 
 
-def report_run(connection: sqlite3.Connection, run_id: str) -> RunReport:
-    """Find what the wrappers of a run's graphs do, each thing once, that of the most graphs first."""
-    rows = list_summaries(connection, run_id)
-    wrappers = list_wrappers(connection, run_id)
+def sum_up_graphs(
+    rows: Sequence[tuple[int, int | None, str | None, str]], wrappers: Mapping[int, frozenset[str]]
+) -> RunReport:
+    """Find what the wrappers of a run's graphs do, each thing once, that of the most graphs first.
+
+    `rows` are id, compile, compile id and summary (JSON) of each graph.
+    """
     counts = Counter(key for _id, key, _compile_id, _text in rows)
     explained: dict[tuple[str, frozenset[str]], tuple[dict[str, Any], list[WrapperCost]]] = {}
     found: dict[str, list[tuple[int, str | None, WrapperCost]]] = {}

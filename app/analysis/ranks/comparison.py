@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
-from compileboard.app.analysis.run_cache import cached_for_run
 from compileboard.app.analysis.text.diff import NOISE
-from compileboard.app.queries.run.ranks import TEXTS, CompilePosition, RankCompile, RankSequence, list_ranks, read_texts
+from compileboard.app.queries.run.ranks import TEXTS, CompilePosition, RankCompile, RankSequence
 
 
 class Aspect(NamedTuple):
@@ -378,21 +376,3 @@ def _summarize(sequence: RankSequence, verdicts: dict[str, str]) -> RankSummary:
         slowest=max(sequence.compiles, key=lambda it: it.total_us, default=None),
         verdicts=verdicts,
     )
-
-
-_MOST_TEXT_BYTES = 600_000  # of texts that differ as they are; reading and normalising them takes ≈ 0.15 s
-
-
-def read_comparison(connection: sqlite3.Connection, run_id: str) -> RankComparison | None:
-    """Compare a run's ranks, 64 with 500 compiles each in a second, and keep it; None where it has fewer than two."""
-    return cached_for_run(connection, run_id, _compare)
-
-
-def _compare(connection: sqlite3.Connection, run_id: str) -> RankComparison | None:
-    sequences = list_ranks(connection, run_id)
-    if len(sequences) < 2:
-        return None
-    unclear = list_unclear(sequences)
-    texts = read_texts(connection, (number for _aspect, number in unclear), _MOST_TEXT_BYTES)
-    digests = {number: normalize(texts[number], aspect) for aspect, number in unclear if number in texts}
-    return compare_ranks(sequences, digests)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from dataclasses import dataclass
 from compileboard.app.analysis.labels import describe_outcome
 from compileboard.app.analysis.ranks.comparison import ASPECTS, Divergence, RankComparison, RankGroup, RankSummary
 from compileboard.app.format import format_duration, format_plural
-from compileboard.app.queries.run.ranks import RankCompile, list_names
-from compileboard.app.queries.run.recompiles import RecompileRow, list_compile_recompiles
+from compileboard.app.queries.run.ranks import RankCompile
 
 _MOST_RANGES = 10
 BY_ASPECT = {it.name: it for it in ASPECTS}
@@ -145,34 +143,3 @@ def describe_differences(found: RankComparison) -> str:
         return f"All {len(found.ranks)} ranks compiled alike, as far as it was recorded."
     listed = odd[0] if len(odd) == 1 else f"{', '.join(odd[:-1])} and {odd[-1]}"
     return f"The ranks differ in {listed}."
-
-
-REASONS = 8
-
-
-@dataclass(frozen=True)
-class DivergenceReport:
-    """Hold where ranks part and why; `said` is None where they do not.
-
-    `why` are the recompiles that part them, `partial` others that not every rank has, of `partial_count`.
-    """
-
-    said: DivergenceText | None
-    why: Sequence[RecompileRow]
-    partial: Sequence[RecompileRow]
-    partial_count: int
-
-
-def read_divergence(connection: sqlite3.Connection, found: RankComparison, most: int = REASONS) -> DivergenceReport:
-    """Read the names and guards of what parts a run's ranks."""
-    groups = found.divergence.groups if found.divergence else ()
-    functions = {it.compile.function_id for it in groups if it.compile and it.compile.function_id is not None}
-    names = list_names(connection, functions)
-    parted = explain_groups(found.divergence)[:most]
-    partial = [it.key for it in found.partial[:most] if it.key not in parted]
-    return DivergenceReport(
-        describe_divergence(found.divergence, names) if found.divergence else None,
-        list_compile_recompiles(connection, parted),
-        list_compile_recompiles(connection, partial),
-        len(found.partial),
-    )

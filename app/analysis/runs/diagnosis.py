@@ -5,7 +5,6 @@ What ends in eager code, or never ended, comes first; the rest is ordered by com
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,22 +13,16 @@ from compileboard.app.analysis.compiles import label_category
 from compileboard.app.analysis.labels import describe_failure_phase
 from compileboard.app.analysis.timeline import find_phase
 from compileboard.app.format import format_count, format_duration, format_plural
-from compileboard.app.queries.fleet.runs import RunRow
-from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles
-from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.run.failures import (
     CacheResult,
     CudagraphSkip,
     FailureGroup,
     FailureRow,
     Unfinished,
-    list_unfinished,
 )
 from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
 from compileboard.app.queries.run.recompiles import LimitHit, RunCause
 from compileboard.app.queries.run.run import StackCliff
-
-FIRST_FINDINGS = 5  # shown at once; the others are named, and one click away
 
 # Hints of torch's that say how things are, and not what to do.
 _NO_ADVICE = ("This graph break is fundamental", "Please report an issue", "This is likely to be a Dynamo bug")
@@ -310,23 +303,3 @@ def _cudagraph_fixes(skips: Sequence[CudagraphSkip]) -> list[Fix]:
             Fix("cudagraph", "warn", title, number, first.function, first.file, first.line, fix, "caches", None, reason)
         )
     return found
-
-
-def read_evidence(connection: sqlite3.Connection, run: RunRow) -> RunFacts:
-    """Read what a run's diagnosis is made from; what its totals say there is none of is not asked for."""
-    phases = compiles.get_phases(connection, run.id)
-    below = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
-    return RunFacts(
-        compile_us=run.compile_us,
-        unfinished=list_unfinished(connection, run),
-        failures=failures.count_failed(connection, run.id) if run.failure_count else (),
-        raised=failures.list_runtime_failures(connection, run.id) if run.runtime_failure_count else (),
-        limit_hits=recompiles.list_limit_hits(connection, run.id) if run.recompile_limit_count else (),
-        causes=recompiles.list_causes(connection, run.id, limit=500),
-        breaks=graph_breaks.list_distinct_breaks(connection, run.id, limit=500).rows,
-        caches=failures.count_cache_results(connection, run.id) if run.cache_bypass_count else (),
-        skips=failures.list_cudagraph_skips(connection, run.id, limit=200).rows if run.cudagraph_skip_count else (),
-        changed=[settings for _process, settings in run_detail.list_changed_configs(connection, run.id)],
-        cliffs=run_detail.list_stack_cliffs(connection, run.id),
-        cacheable_us=sum(below) if below else None,
-    )

@@ -78,6 +78,10 @@ def _describe_program(run: HasRunState, now_us: int, stale_after_s: int) -> RunS
     return RunState("interrupted", "warn", "The recorder ended before the program said that it had.")
 
 
-def describe_recorded_state(run: HasRunState) -> RunState:
-    """Describe a run as it was when a report was written, whose reader's clock says nothing of its recorder."""
-    return describe_state(run, run.heartbeat_us, 0)
+def describe_raised(run: HasRunState, raised_count: int) -> str:
+    """Describe what a run's exceptions are of: failed compiles, running code, frames that dynamo skipped."""
+    skipped_count = raised_count - run.failure_count - run.runtime_failure_count
+    parts = [format_plural(run.failure_count, "failed compile")] if run.failure_count else []
+    parts += [f"{run.runtime_failure_count} while code ran"] if run.runtime_failure_count else []
+    parts += [f"{format_plural(skipped_count, 'frame')} left to run eagerly"] if skipped_count > 0 else []
+    return ", ".join(parts)

@@ -15,7 +15,6 @@ from compileboard.app.analysis.models.labels import ModelFailure, list_failures
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.analysis.models.summaries import SummaryDelta, filter_set, find_newest, list_eligible_sets
 from compileboard.app.analysis.models.summaries import compare as compare_headlines
-from compileboard.app.analysis.run_cache import cached_for_run
 from compileboard.app.analysis.trends.lines import Axis, lay_out
 from compileboard.app.format import format_plural, format_time, format_times
 from compileboard.app.queries.fleet.incidents import IncidentFilter, SeriesChange, list_findings
@@ -33,6 +32,7 @@ from compileboard.app.queries.fleet.trends import (
 )
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_results
+from compileboard.app.queries.run_cache import cached_for_run
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS, Definition
 

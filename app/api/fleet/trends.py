@@ -10,7 +10,6 @@ from flask import request
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.analysis.models.summaries import list_eligible_sets
 from compileboard.app.analysis.rows import plain_row
-from compileboard.app.analysis.run_cache import cached_ancestry
 from compileboard.app.analysis.trends.commit_order import Parents
 from compileboard.app.analysis.trends.lines import (
     AXES,
@@ -42,6 +41,7 @@ from compileboard.app.queries.fleet.trends import (
     read_trend_filter,
 )
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_cache import cached_ancestry
 from compileboard.collectors.contract.categories import CATEGORIES
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS, Definition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compileboard.app.analysis.aot.report import RunWrapperCost, explain_graphs, report_run
+from compileboard.app.analysis.aot.report import RunWrapperCost
 from compileboard.app.analysis.rows import graph_row, plain_row
 from compileboard.app.api.answers import Answer, Operation, find_run, read_cursor, read_limit
 from compileboard.app.api.parameters import PAGE
@@ -25,7 +25,7 @@ from compileboard.app.api.schema import (
     whole,
 )
 from compileboard.app.db import get_reader
-from compileboard.app.queries.run.aot import list_aot_graphs
+from compileboard.app.screens.run.aot import build_aot
 
 _FINDING = record(
     "One thing that a wrapper does.",
@@ -81,17 +81,16 @@ SCHEMAS: dict[str, Schema] = {
 def get_aot(run_id: str) -> Answer:
     """Return the findings of a run's graphs, and a page of graphs."""
     find_run(run_id)
-    reader = get_reader()
-    page = list_aot_graphs(reader, run_id, read_cursor(), read_limit())
-    report = report_run(reader, run_id)
+    screen = build_aot(get_reader(), run_id, read_cursor(), read_limit())
+    report = screen.report
     return Answer(
         {
             "graph_count": report.graph_count,
             "trained_count": report.trained_count,
             "plain_count": report.plain_count,
-            "findings": [_finding_row(it) for it in report.findings],
-            "graphs": [graph_row(it) for it in explain_graphs(reader, run_id, page.rows)],
-            "next": page.next,
+            "findings": [_finding_row(cost) for cost in report.findings],
+            "graphs": [graph_row(graph) for graph in screen.graphs],
+            "next": screen.next,
         }
     )
 

@@ -7,7 +7,6 @@ from typing import Any
 from flask import request
 
 from compileboard.app.analysis.artifacts.changes import compare_artifacts
-from compileboard.app.analysis.artifacts.labels import describe_state
 from compileboard.app.analysis.rows import artifact_row
 from compileboard.app.analysis.text.diff import Fold
 from compileboard.app.api.answers import (
@@ -45,6 +44,7 @@ from compileboard.app.api.schema import (
 from compileboard.app.db import get_reader
 from compileboard.app.queries.page import FilterError, check_limit
 from compileboard.app.queries.run import artifacts
+from compileboard.app.screens.run.artifacts import build_artifact, read_artifact
 
 ARTIFACT = record(
     "One record that torch or another program wrote into a log under a name.",
@@ -126,22 +126,21 @@ def list_artifacts(run_id: str) -> Answer:
 def get_artifact(run_id: str, artifact_id: str) -> Answer:
     """Return one artifact with its text."""
     detail, number = find_run(run_id), read_number(artifact_id)
-    it = None if number is None else artifacts.get_artifact(get_reader(), run_id, number)
-    if it is None:
+    screen = None if number is None else build_artifact(get_reader(), run_id, number)
+    if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no artifact number {artifact_id[:40]}.")
-    state = describe_state(it.state, it.unreadable)
-    return Answer(artifact_row(it) | {"state_meaning": state.meaning, "text": it.text})
+    text = screen.artifact.text
+    return Answer(artifact_row(screen.artifact) | {"state_meaning": screen.state.meaning, "text": text})
 
 
-def read_artifact(run_id: str, name: str) -> artifacts.Artifact:
-    """Read the artifact that a parameter names, of this run or of any.
+def find_artifact(run_id: str, name: str) -> artifacts.Artifact:
+    """Return the artifact that a parameter names, of this run or of any, or answer that there is none.
 
     Raises: FilterError if it is not a number.
     """
     number = artifacts.check_artifact_id(name, request.args.get(name, ""))
-    reader = get_reader()
-    it = artifacts.get_artifact(reader, run_id, number) or artifacts.find_artifact(reader, number)
-    return it if it is not None else refuse(f"{name}: there is no artifact number {number}.")
+    artifact = read_artifact(get_reader(), run_id, number)
+    return artifact if artifact is not None else refuse(f"{name}: there is no artifact number {number}.")
 
 
 def get_diff(run_id: str) -> Answer:
@@ -152,7 +151,7 @@ def get_diff(run_id: str) -> Answer:
         raise FilterError(f"ignore: {ignore[:40]!r} is not addresses")
     context = check_limit(request.args.get("context"), 3, MOST_CONTEXT)
     found = compare_artifacts(
-        read_artifact(run_id, "a"), read_artifact(run_id, "b"), ignore=bool(ignore), context=context
+        find_artifact(run_id, "a"), find_artifact(run_id, "b"), ignore=bool(ignore), context=context
     )
     diff = found.diff
     sides = {"a": artifact_row(found.a), "b": artifact_row(found.b), "remark": found.remark}

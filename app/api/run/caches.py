@@ -7,8 +7,7 @@ from typing import Any
 from flask import request
 
 from compileboard.app.analysis.caches.keys import ComponentChange
-from compileboard.app.analysis.caches.lookups import LookupReport, read_lookup, summarize_diff
-from compileboard.app.analysis.rows import cache_lookup_row, plain_row
+from compileboard.app.analysis.rows import plain_row
 from compileboard.app.api.answers import Answer, Operation, find_run, read_cursor, read_limit, read_number, refuse
 from compileboard.app.api.parameters import PAGE
 from compileboard.app.api.run.compiles import CACHE_LOOKUP
@@ -33,8 +32,7 @@ from compileboard.app.api.schema import (
 )
 from compileboard.app.db import get_reader
 from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.run import failures
-from compileboard.app.queries.run.caches import get_lookup
+from compileboard.app.screens.run.caches import MOST_EXPLAINED, CacheLookupScreen, build_caches, build_lookup
 
 _DIFFERS = maybe(text("What differs from the nearest earlier key, in a line; null where it was not compared."))
 _VALUE = maybe(text("Its text; null where it is not there, or bytes."))
@@ -108,7 +106,6 @@ SCHEMAS: dict[str, Schema] = {
 
 
 _RUN = "/runs/<run_id>/caches"
-MOST_COMPARED = 20  # misses of one answer; each is compared with hundreds of keys
 
 
 def get_caches(run_id: str) -> Answer:
@@ -117,22 +114,13 @@ def get_caches(run_id: str) -> Answer:
     wanted, limit = request.args.get("differs", ""), read_limit()
     if wanted not in ("", "yes"):
         raise FilterError(f"differs: {wanted[:40]!r} is not yes")
-    if wanted:
-        limit = min(limit, MOST_COMPARED)
-    reader = get_reader()
-    page = failures.list_cache_lookups(reader, run_id, read_cursor(), limit)
-    results = [plain_row(it) for it in failures.count_cache_results(reader, run_id)]
-    lookups = [
-        cache_lookup_row(it) | {"differs": _summarize(run_id, it.id) if wanted and it.result == "miss" else None}
-        for it in page.rows
-    ]
-    return Answer({"results": results, "lookups": lookups, "next": page.next})
-
-
-def _summarize(run_id: str, lookup_id: int) -> str | None:
-    lookup = get_lookup(get_reader(), run_id, lookup_id)
-    diff = read_lookup(get_reader(), lookup).diff if lookup is not None else None
-    return None if diff is None else summarize_diff(diff)
+    explain_count = MOST_EXPLAINED if wanted else 0
+    screen = build_caches(
+        get_reader(), run_id, read_cursor(), min(limit, explain_count or limit), explain_count=explain_count
+    )
+    lookups = [plain_row(row) | {"differs": screen.differences.get(row.id)} for row in screen.page.rows]
+    results = [plain_row(row) for row in screen.results]
+    return Answer({"results": results, "lookups": lookups, "next": screen.page.next})
 
 
 def get_one(run_id: str, lookup_id: str) -> Answer:
@@ -141,13 +129,13 @@ def get_one(run_id: str, lookup_id: str) -> Answer:
     runs, number = request.args.get("runs", ""), read_number(lookup_id)
     if runs not in ("", "before"):
         raise FilterError(f"runs: {runs[:40]!r} is not before")
-    lookup = None if number is None else get_lookup(get_reader(), run_id, number)
-    if lookup is None:
+    screen = None if number is None else build_lookup(get_reader(), run_id, number, across=runs == "before")
+    if screen is None:
         refuse(f"Run {run_id[:80]} has no look-up in a cache with the number {lookup_id[:40]}.")
-    return Answer(lookup_report_row(read_lookup(get_reader(), lookup, across=runs == "before")))
+    return Answer(lookup_report_row(screen))
 
 
-def lookup_report_row(report: LookupReport) -> dict[str, Any]:
+def lookup_report_row(report: CacheLookupScreen) -> dict[str, Any]:
     """Return one look-up with the components of its key and what differs from the nearest earlier one."""
     row = plain_row(report.lookup)
     for name in ("text", "sequence", "function_id", "run_id", "state"):
@@ -157,7 +145,7 @@ def lookup_report_row(report: LookupReport) -> dict[str, Any]:
     if near is not None:
         del near["payload_id"], near["function_id"]
     return row | {
-        "differs": None if diff is None else summarize_diff(diff),
+        "differs": report.difference,
         "traceback": report.traceback,
         "key_remark": report.key_remark,
         "components": [{"name": it.name, "digest": it.digest, "value": it.value} for it in report.components],

@@ -306,35 +306,37 @@ def list_chains(run_id: str) -> Answer:
 def list_causes(run_id: str) -> Answer:
     """List what the run was recompiled for."""
     find_run(run_id)
-    return build_page_answer(run.list_causes(get_reader(), run_id, read_cursor(), read_limit()), rows.cause_row)
+    return build_page_answer(
+        recompiles.list_causes(get_reader(), run_id, read_cursor(), read_limit(), of_older_entries=True), rows.cause_row
+    )
 
 
 def list_limit_hits(run_id: str) -> Answer:
     """List compiles that dynamo gave up on."""
     find_run(run_id)
-    return build_page_answer(run.list_limit_hits(get_reader(), run_id, read_cursor(), read_limit()), rows.limit_hit_row)
+    return build_page_answer(
+        recompiles.list_limit_hits(get_reader(), run_id, read_cursor(), read_limit()), rows.plain_row
+    )
 
 
 def list_failures(run_id: str) -> Answer:
     """List exceptions that compiles raised."""
     find_run(run_id)
-    return build_page_answer(
-        failures.list_failures(get_reader(), run_id, read_cursor(), read_limit()), rows.failure_row
-    )
+    return build_page_answer(failures.list_failures(get_reader(), run_id, read_cursor(), read_limit()), rows.plain_row)
 
 
 def list_cache_lookups(run_id: str) -> Answer:
     """List look-ups in caches."""
     find_run(run_id)
     page = failures.list_cache_lookups(get_reader(), run_id, read_cursor(), read_limit())
-    return build_page_answer(page, rows.cache_lookup_row)
+    return build_page_answer(page, rows.plain_row)
 
 
 def list_cudagraph_skips(run_id: str) -> Answer:
     """List CUDA graphs that were not used."""
     find_run(run_id)
     page = failures.list_cudagraph_skips(get_reader(), run_id, read_cursor(), read_limit())
-    return build_page_answer(page, rows.cudagraph_skip_row)
+    return build_page_answer(page, rows.plain_row)
 
 
 def list_processes(run_id: str) -> Answer:

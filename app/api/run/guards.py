@@ -6,8 +6,7 @@ from typing import Any
 
 from flask import request
 
-from compileboard.app.analysis.guards.breakdown import advise, list_origins, sum_guards
-from compileboard.app.analysis.guards.diff import GuardChange, compare_guards
+from compileboard.app.analysis.guards.diff import GuardChange
 from compileboard.app.analysis.rows import guard_set_row
 from compileboard.app.api.answers import (
     Answer,
@@ -43,8 +42,9 @@ from compileboard.app.api.schema import (
 )
 from compileboard.app.db import get_reader
 from compileboard.app.queries.run import guards
-from compileboard.app.queries.run.artifacts import check_artifact_id, get_artifact
-from compileboard.collectors.store.payloads import GuardNode, GuardTree, parse_guards, walk
+from compileboard.app.queries.run.artifacts import check_artifact_id
+from compileboard.app.screens.run.guards import GuardSetScreen, build_guard_set, build_guards, compare_guard_sets
+from compileboard.collectors.store.payloads import GuardNode, walk
 
 _KINDS = mapping({"type": "integer"}, "Guards by torch's name of their kind, the most frequent first.")
 _ROOTS = array_of(
@@ -184,17 +184,16 @@ def list_guard_sets(run_id: str) -> Answer:
 def get_sums(run_id: str) -> Answer:
     """Return what a run's guards come to."""
     find_run(run_id)
-    totals = guards.get_totals(get_reader(), run_id)
-    sums = sum_guards(guards.list_summaries(get_reader(), run_id))
-    origins = list_origins(sums)
+    screen = build_guards(get_reader(), run_id, limit=1)
+    sums = screen.sums
     return Answer(
-        dict(vars(totals))
+        dict(vars(screen.totals))
         | {
             "kinds": dict(sums.kinds),
             "roots": [{"root": root, "guard_count": count} for root, count in sums.roots],
             "other_root_count": sums.other_root_count,
-            "origins": [dict(vars(it)) for it in origins],
-            "advice": [dict(vars(it)) for it in advise(origins, totals.median_us)],
+            "origins": [dict(vars(origin)) for origin in screen.origins],
+            "advice": [dict(vars(fix)) for fix in screen.advice],
         }
     )
 
@@ -203,22 +202,21 @@ def _node_row(node: GuardNode) -> dict[str, Any]:
     return {name: getattr(node, name) for name in NODE_FIELDS}
 
 
-def _read(run_id: str | None, number: int | None, said: str) -> tuple[guards.GuardSet, GuardTree | None]:
-    it = None if number is None else guards.get_guard_set(get_reader(), run_id, number)
-    if it is None:
-        refuse(f"{f'Run {run_id[:80]}' if run_id else 'This database'} has no guards with the number {said[:40]}.")
-    artifact = get_artifact(get_reader(), it.run_id, it.artifact_id)
-    return it, parse_guards(artifact.text) if artifact is not None and artifact.text is not None else None
+def _read(run_id: str | None, number: int | None, given: str) -> GuardSetScreen:
+    screen = None if number is None else build_guard_set(get_reader(), run_id, number)
+    if screen is None:
+        refuse(f"{f'Run {run_id[:80]}' if run_id else 'This database'} has no guards with the number {given[:40]}.")
+    return screen
 
 
 def get_guards(run_id: str, guards_id: str) -> Answer:
     """Return the guards of one compile."""
     find_run(run_id)
-    it, tree = _read(run_id, read_number(guards_id), guards_id)
-    previous = guards.get_previous_set(get_reader(), it.compile_key)
+    screen = _read(run_id, read_number(guards_id), guards_id)
+    previous, tree = screen.previous, screen.tree
     nodes = None if tree is None else [{"depth": depth} | _node_row(node) for depth, node in walk(tree)]
     more = {"previous_artifact_id": previous.artifact_id if previous else None, "nodes": nodes}
-    return Answer(guard_set_row(it) | more)
+    return Answer(guard_set_row(screen.guard_set) | more)
 
 
 def get_diff(run_id: str) -> Answer:
@@ -228,17 +226,17 @@ def get_diff(run_id: str) -> Answer:
     for name in ("a", "b"):
         given = request.args.get(name, "")
         sides.append(_read(None, check_artifact_id(name, given), given))
-    (before, old), (after, new) = sides
-    found: dict[str, Any] = {"a": guard_set_row(before), "b": guard_set_row(after)}
-    if old is None or new is None:
-        return Answer(found | dict.fromkeys(("added", "removed", "changed", "same_count", "identity_count")))
-    diff = compare_guards(old, new)
+    screen = compare_guard_sets(*sides)
+    both: dict[str, Any] = {"a": guard_set_row(screen.before), "b": guard_set_row(screen.after)}
+    diff = screen.diff
+    if diff is None:
+        return Answer(both | dict.fromkeys(("added", "removed", "changed", "same_count", "identity_count")))
     return Answer(
-        found
+        both
         | {
-            "added": [_node_row(it) for it in diff.added],
-            "removed": [_node_row(it) for it in diff.removed],
-            "changed": [_change_row(it) for it in diff.changed],
+            "added": [_node_row(node) for node in diff.added],
+            "removed": [_node_row(node) for node in diff.removed],
+            "changed": [_change_row(change) for change in diff.changed],
             "same_count": diff.same_count,
             "identity_count": len(diff.identities),
         }

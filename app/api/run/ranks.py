@@ -5,7 +5,6 @@ from __future__ import annotations
 from flask import request
 
 from compileboard.app.analysis.ranks.comparison import ASPECTS, DIFFERS, NOT_COMPARED, NOT_RECORDED, SAME
-from compileboard.app.analysis.rows import ranks_row
 from compileboard.app.api.answers import Answer, Operation, find_run
 from compileboard.app.api.schema import (
     COMPILE_ID,
@@ -27,6 +26,7 @@ from compileboard.app.api.schema import (
 )
 from compileboard.app.db import get_reader
 from compileboard.app.queries.page import FilterError
+from compileboard.app.screens.run.ranks import build_ranks, serialize_ranks
 
 _RANK = whole("A rank.")
 _RANKS = array_of(_RANK, "Ranks.")
@@ -102,7 +102,7 @@ def get_ranks(run_id: str) -> Answer:
     given = request.args.get("rows", "")
     if given not in ("", "all"):
         raise FilterError(f"rows: {given[:40]!r} is not all")
-    return Answer(ranks_row(get_reader(), run_id, every_row=given == "all"))
+    return Answer(serialize_ranks(build_ranks(get_reader(), run_id), every_row=given == "all"))
 
 
 OPERATIONS = (

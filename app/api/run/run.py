@@ -7,8 +7,6 @@ import time
 from flask import request
 
 from compileboard.app.analysis import rows
-from compileboard.app.analysis.comparison import environment
-from compileboard.app.analysis.runs.diagnosis import rank_fixes, read_evidence
 from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.api.answers import Answer, find_run, read_cursor, read_limit, read_number, refuse
 from compileboard.app.api.fleet.imports import LOG, REJECT
@@ -38,9 +36,11 @@ from compileboard.app.db import get_reader, get_settings
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import STATES, RunRow
 from compileboard.app.queries.fleet.scope import read_run_filter
-from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
+from compileboard.app.queries.run import compiles, failures
 from compileboard.app.queries.run import run as run_detail
-from compileboard.app.queries.run.trace_files import list_trace_files
+from compileboard.app.screens.run.compiles import build_compile
+from compileboard.app.screens.run.environment import build_config, build_environment, build_processes
+from compileboard.app.screens.run.run import MOST_FIXES, build_summary
 
 _TEXTS = mapping({"type": "string"}, "Text by name.")
 
@@ -139,7 +139,7 @@ RUN_DETAIL = extend(
     keep_source=flag("Whether lines of the user's code were kept."),
     stack_room=maybe(flag("Whether `run --stack-room` started it.")),
     facts=mapping(JSON, "argv, git, host, gpus and environment as the collector wrote them."),
-    findings=array_of(FINDING, "What to do, the most costly first: at most 5."),
+    findings=array_of(FINDING, f"What to do, the most costly first: at most {MOST_FIXES}."),
     phases_us=PHASES,
     outcomes=mapping(count("Compiles."), "Compiles by outcome."),
     distinct_break_count=count("Distinct graph breaks."),
@@ -227,48 +227,44 @@ def list_runs() -> Answer:
 def get_run(run_id: str) -> Answer:
     """Return one run."""
     detail, reader = find_run(run_id), get_reader()
-    changed = run_detail.list_changed_configs(reader, run_id)
+    summary, environment = build_summary(reader, detail.run), build_environment(reader, run_id)
+    files = build_processes(reader, run_id)
     return Answer(
         rows.run_detail_row(detail)
         | {
             "shown_state": shown_state(detail.run),
-            "findings": [rows.plain_row(it) for it in rank_fixes(read_evidence(reader, detail.run))],
-            "phases_us": rows.phases_row(compiles.get_phases(reader, run_id)),
+            "findings": [rows.plain_row(fix) for fix in summary.fixes],
+            "phases_us": rows.phases_row(summary.phases),
             "outcomes": compiles.count_outcomes(reader, run_id),
-            "distinct_break_count": graph_breaks.count_distinct_breaks(reader, run_id),
-            "cache_results": [rows.plain_row(it) for it in failures.count_cache_results(reader, run_id)],
-            "configs": [rows.plain_row(it) for it in run_detail.list_configs(reader, run_id)],
-            "changed_settings": [rows.plain_row(it) for it in environment.list_changes(changed)],
-            "trace_files": [rows.plain_row(it) for it in list_trace_files(reader, run_id)],
-            "logs": [rows.plain_row(it) for it in trace_files.list_logs(reader, run_id)],
-            "rejects": [
-                {"kind": it.kind, "count": it.count, "first_line": it.first_line}
-                for it in trace_files.sum_rejects(reader, run_id)
-            ],
+            "distinct_break_count": summary.distinct_break_count,
+            "cache_results": [rows.plain_row(row) for row in failures.count_cache_results(reader, run_id)],
+            "configs": [rows.plain_row(use) for use in run_detail.list_configs(reader, run_id)],
+            "changed_settings": [rows.plain_row(change) for change in environment.changes],
+            "trace_files": [rows.plain_row(file) for file in files.trace_files],
+            "logs": [rows.plain_row(log) for log in files.logs],
+            "rejects": [{"kind": row.kind, "count": row.count, "first_line": row.first_line} for row in files.rejects],
         }
     )
 
 
 def get_compile(run_id: str, key: str) -> Answer:
     """Return one compile with all that belongs to it."""
-    detail, reader, number = find_run(run_id), get_reader(), read_number(key)
-    it = None if number is None else compiles.get_compile(reader, run_id, number)
-    if it is None:
-        refuse(f"Run {detail.run.shown_name[:80]} has no compile number {key[:40]}.")
-    records = compiles.list_records(reader, it.id)
-    chain = compiles.list_chain(reader, it.process_id, it.generation, it.frame_id)
+    run, number = find_run(run_id).run, read_number(key)
+    screen = None if number is None else build_compile(get_reader(), run, number)
+    if screen is None:
+        refuse(f"Run {run.shown_name[:80]} has no compile number {key[:40]}.")
     return Answer(
-        rows.compile_row(it)
+        rows.compile_row(screen.compile)
         | {
-            "stack": trace_files.list_stack(compiles.get_start(reader, it, records)),
-            "chain": [{"id": other.id, "compile_id": other.compile_id, "outcome": other.outcome} for other in chain],
-            "restart_reasons": [why for record in records for why in record.metrics.get("restart_reasons") or []],
-            "compilations": [rows.compilation_row(record) for record in records],
-            "recompiles": [rows.recompile_row(row) for row in recompiles.list_compile_recompiles(reader, [it.id])],
-            "graph_breaks": [rows.graph_break_row(row) for row in graph_breaks.list_compile_breaks(reader, it.id)],
-            "failures": [rows.failure_row(row) for row in failures.list_compile_failures(reader, it.id)],
-            "cache_lookups": [rows.cache_lookup_row(row) for row in failures.list_compile_lookups(reader, it.id)],
-            "cudagraph_skips": [rows.cudagraph_skip_row(row) for row in failures.list_compile_skips(reader, it.id)],
+            "stack": screen.stack,
+            "chain": [{"id": row.id, "compile_id": row.compile_id, "outcome": row.outcome} for row in screen.chain],
+            "restart_reasons": screen.restart_reasons,
+            "compilations": [rows.compilation_row(record) for record in screen.records],
+            "recompiles": [rows.recompile_row(row) for row in screen.recompiles],
+            "graph_breaks": [rows.graph_break_row(row) for row in screen.graph_breaks],
+            "failures": [rows.plain_row(row) for row in screen.failures],
+            "cache_lookups": [rows.plain_row(row) for row in screen.cache_lookups],
+            "cudagraph_skips": [rows.plain_row(row) for row in screen.cudagraph_skips],
         }
     )
 
@@ -276,7 +272,7 @@ def get_compile(run_id: str, key: str) -> Answer:
 def get_config(run_id: str, config_hash: str) -> Answer:
     """Return one configuration text."""
     detail = find_run(run_id)
-    text = run_detail.get_config(get_reader(), run_id, config_hash)
-    if text is None:
+    screen = build_config(get_reader(), run_id, config_hash)
+    if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no configuration text {config_hash[:40]}.")
-    return Answer(rows.plain_row(text) | {"values": text.values})
+    return Answer(rows.plain_row(screen.text) | {"values": screen.values})

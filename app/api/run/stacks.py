@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from compileboard.app.analysis.compiles import ENDINGS
-from compileboard.app.analysis.rows import no_stack_row, read_stack_tree, stack_row
+from compileboard.app.analysis.rows import no_stack_row, stack_row
 from compileboard.app.api.answers import Answer, Operation, find_run, read_cursor, read_limit
 from compileboard.app.api.parameters import PAGE
 from compileboard.app.api.schema import Schema, array_of, count, duration_us, flag, mapping, maybe, record, text, whole
 from compileboard.app.db import get_reader
 from compileboard.app.queries.page import decode_cursor, encode_cursor
 from compileboard.app.queries.run.stacks import list_codes
+from compileboard.app.screens.run.stacks import read_stack_tree
 
 FRAME = record(
     "One frame of the stacks of compiles and of records outside them, shared by all that came through it.",

@@ -10,7 +10,6 @@ from itertools import islice
 import orjson
 from flask import Response, request
 
-from compileboard.app.analysis.timeline import make_events, name_processes, number_processes
 from compileboard.app.api.answers import Answer, Operation, find_run
 from compileboard.app.api.schema import (
     Schema,
@@ -26,11 +25,11 @@ from compileboard.app.api.schema import (
     whole,
 )
 from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.page import FilterError, check_whole
 from compileboard.app.queries.run import timeline
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.run.timeline import Lane
-from compileboard.app.web.run.timeline import read_idle, read_lanes, read_whole, read_window
+from compileboard.app.screens.run.timeline import DEFAULT_COLUMNS, choose_window, iterate_events, read_window
 from compileboard.collectors.store.connection import open_reader
 
 _NUMBERS = {"type": "integer"}
@@ -133,30 +132,30 @@ def get_timeline(run_id: str) -> Response:
 def get_window(run_id: str) -> Answer:
     """Return what of a window is wide enough to be seen."""
     find_run(run_id)
-    lanes = timeline.list_lanes(get_reader(), run_id)
-    width, idle = read_whole("width", 1200, 1, MOST_COLUMNS), read_idle()
+    reader, args = get_reader(), request.args
+    lanes = timeline.list_lanes(reader, run_id)
+    width = check_whole("width", args.get("width"), DEFAULT_COLUMNS, 1, MOST_COLUMNS)
+    if args.get("idle", "") not in ("", "1"):
+        raise FilterError(f"idle: {args['idle'][:40]!r} is not 1; leave it out to keep idle time")
     if not lanes:
         nothing = dict.fromkeys(("first_us", "last_us", "from_us", "to_us"))
         return Answer({**nothing, "names": [], "compiles": {}, "lanes": [], "is_coarse": False, "busy": []})
-    from_us, to_us = read_window(lanes)
-    return Answer(read_lanes(run_id, lanes, from_us, to_us, width, idle=idle))
+    from_us, to_us = (check_whole(name, args[name], 0) if args.get(name) else None for name in ("from_us", "to_us"))
+    window = choose_window(lanes, from_us, to_us, width)
+    return Answer(read_window(reader, run_id, lanes, window, with_busy=bool(args.get("idle"))))
 
 
 def _write_document(database: str, detail: RunDetail, lanes: list[Lane]) -> Iterator[bytes]:
     run = detail.run
     about = {"run": run.id, "name": run.shown_name, "torch": run.torch_version, "writer": "CompileBoard"}
     yield b'{"displayTimeUnit":"ms","otherData":' + orjson.dumps(about) + b',"traceEvents":['
-    names = list(name_processes(lanes))
-    numbers = number_processes(lanes)
-    if names:
-        yield b",".join(map(orjson.dumps, names))
     # A connection of its own: the request's is closed before the last piece is sent.
     with closing(open_reader(database)) as reader:
-        for lane in lanes:
-            rows = timeline.iterate_spans(reader, lane.id)
-            events = make_events(rows, numbers[lane.process_id], lane.thread)
-            while chunk := b",".join(map(orjson.dumps, islice(events, _CHUNK))):
-                yield b"," + chunk
+        events = iterate_events(reader, lanes)
+        separator = b""
+        while chunk := b",".join(map(orjson.dumps, islice(events, _CHUNK))):
+            yield separator + chunk
+            separator = b","
     yield b"]}"
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, decode_cursor, make_page, recorded_us
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,19 @@ having (sum(c.total_us), min(c.id)) < (:after_us, :after_id)
 order by compile_us desc, first_id desc
 limit :limit
 """
-CAUSES_SQL = """
+CAUSES_SQL = f"""
 select
   r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file, r.guard_failure_count,
-  r.recompile_count, nullif(r.compile_us, 0) as compile_us
+  r.recompile_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
 from run_causes as r
 join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = u.function_id
 where r.run_id = :run_id
-  and r.recompile_count > 0
-order by r.compile_us desc, r.recompile_count desc, r.cause_id
+  and r.recompile_count >= :least
+  and (r.compile_us, r.recompile_count, r.cause_id) < (:after_us, :after_count, :after_id)
+order by r.compile_us desc, r.recompile_count desc, r.cause_id desc
 limit :limit
-"""
+"""  # noqa: S608  own texts only
 LIMITS_SQL = """
 select
   c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line,
@@ -154,6 +155,7 @@ left join functions as f on f.id = c.function_id
 left join processes as p on p.id = c.process_id
 where c.run_id = :run_id
   and c.outcome = 'recompile_limit'
+  and (c.started_us, c.id) > (:after_us, :after_id)
 order by c.started_us, c.id
 limit :limit
 """
@@ -227,11 +229,34 @@ def list_chains(connection: sqlite3.Connection, run_id: str, cursor: str | None 
     return Page(tuple(chain for chain, _first in page.rows), page.next)
 
 
-def list_causes(connection: sqlite3.Connection, run_id: str, limit: int = 50) -> list[RunCause]:
-    """List what a run's recompiles were for, the most compile time first."""
-    return [RunCause(**dict(row)) for row in connection.execute(CAUSES_SQL, {"run_id": run_id, "limit": limit})]
+def list_causes(
+    connection: sqlite3.Connection,
+    run_id: str,
+    cursor: str | None = None,
+    limit: int = 50,
+    *,
+    of_older_entries: bool = False,
+) -> Page[RunCause]:
+    """List what a run's recompiles were for, the most compile time first.
+
+    With `of_older_entries` also what failed on older cache entries alone, which costs no recompile of its own.
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int, int) or (2**62, 2**62, 2**62)
+    keys = {"after_us": after[0], "after_count": after[1], "after_id": after[2]}
+    values = {"run_id": run_id, "least": 0 if of_older_entries else 1, "limit": limit + 1, **keys}
+    rows = [RunCause(**dict(row)) for row in connection.execute(CAUSES_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.recompile_count, row.cause_id))
 
 
-def list_limit_hits(connection: sqlite3.Connection, run_id: str, limit: int = 100) -> list[LimitHit]:
-    """List the compiles that hit the recompile limit, with their functions."""
-    return [LimitHit(**dict(row)) for row in connection.execute(LIMITS_SQL, {"run_id": run_id, "limit": limit})]
+def list_limit_hits(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[LimitHit]:
+    """List the compiles that hit the recompile limit, by start.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = decode_cursor(cursor, int, int) or (-(2**62), 0)
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    rows = [LimitHit(**dict(row)) for row in connection.execute(LIMITS_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.started_us, row.compile_key))

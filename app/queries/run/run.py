@@ -9,8 +9,7 @@ from typing import Any
 
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import RunRow
-from compileboard.app.queries.page import Page, decode_cursor, make_page, recorded_us
-from compileboard.app.queries.run.recompiles import LimitHit, RunCause
+from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.trace_files import load_body
 from compileboard.collectors.store.codec import unpack
 
@@ -260,37 +259,6 @@ where run_id = :run_id
 order by started_us, id
 limit :limit
 """
-CAUSES_SQL = f"""
-select
-  r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file, r.guard_failure_count,
-  r.recompile_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
-from run_causes as r
-join recompile_causes as u on u.id = r.cause_id
-left join functions as f on f.id = u.function_id
-where r.run_id = :run_id
-  and (r.compile_us, r.cause_id) < (:after_us, :after_id)
-order by r.compile_us desc, r.cause_id desc
-limit :limit
-"""  # noqa: S608  own texts only
-LIMITS_SQL = """
-select
-  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line,
-  c.recompile_category, c.recompiled_from, c.started_us,
-  (select k.fail_reason
-   from compilations as k
-   where k.compile_key = c.id
-     and k.fail_reason is not null
-   order by k.id
-   limit 1) as fail_reason
-from compiles as c
-left join functions as f on f.id = c.function_id
-left join processes as p on p.id = c.process_id
-where c.run_id = :run_id
-  and c.outcome = 'recompile_limit'
-  and (c.started_us, c.id) > (:after_us, :after_id)
-order by c.started_us, c.id
-limit :limit
-"""
 NOTES_SQL = """
 select rowid as id, process_id, time_us, body
 from events
@@ -325,32 +293,6 @@ def list_process_page(
     values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
     rows = [to_process(row) for row in connection.execute(PROCESS_PAGE_SQL, values)]
     return make_page(rows, limit, lambda row: (row.started_us, row.id))
-
-
-def list_causes(
-    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
-) -> Page[RunCause]:
-    """List what failed in a run's recompiles, the most compile time first; older cache entries' causes as well.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
-    after = decode_cursor(cursor, int, int) or (2**62, 2**62)
-    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
-    rows = [RunCause(**dict(row)) for row in connection.execute(CAUSES_SQL, values)]
-    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.cause_id))
-
-
-def list_limit_hits(
-    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
-) -> Page[LimitHit]:
-    """List the compiles that hit the recompile limit, by start.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
-    after = decode_cursor(cursor, int, int) or (-(2**62), 0)
-    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
-    rows = [LimitHit(**dict(row)) for row in connection.execute(LIMITS_SQL, values)]
-    return make_page(rows, limit, lambda row: (row.started_us, row.compile_key))
 
 
 def list_notes(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 LANES = 64
 DRAWN = 4000  # spans of one window, all lanes together
@@ -387,9 +388,9 @@ def list_busy(reader: sqlite3.Connection, lanes: Sequence[Lane], gap_us: int) ->
     return joined
 
 
-def iterate_spans(reader: sqlite3.Connection, lane_id: int) -> Iterator[sqlite3.Row]:
+def iterate_spans(reader: sqlite3.Connection, lane_id: int) -> Iterator[dict[str, Any]]:
     """Give every span of a lane: name, compile_id, begin_us, duration_us, depth, instant, args; parents first."""
-    yield from reader.execute(LIST_SQL, {"lane_id": lane_id})
+    yield from map(dict, reader.execute(LIST_SQL, {"lane_id": lane_id}))
 
 
 def _json_list(numbers: Sequence[int]) -> str:

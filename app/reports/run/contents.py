@@ -1,77 +1,89 @@
-"""What a report for people says of a run: read once, bounded, the same for HTML and Markdown."""
+"""What a report for people shows of a run: the pages' own screens, bounded, the same for HTML and Markdown."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from compileboard.app.analysis.comparison import environment
-from compileboard.app.analysis.compiles import ChainLink, build_steps, shorten_steps
-from compileboard.app.analysis.runs.diagnosis import Fix, rank_fixes, read_evidence
-from compileboard.app.queries.run import compiles, graph_breaks, recompiles
-from compileboard.app.queries.run import failures as run_events
-from compileboard.app.queries.run import run as run_detail
-from compileboard.app.queries.run.failures import count_unfinished
-from compileboard.app.queries.run.run import RunDetail, RunFeatures, get_run_features
-from compileboard.app.reports.redaction import select_source, without_source
-from compileboard.app.reports.run.tables import ShownResults, read_shown
-from compileboard.app.reports.run.trace_sections import Section, read_sections
+from compileboard.app.analysis.timeline import StripLane
+from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.run.recompiles import RecompileRow
+from compileboard.app.queries.run.run import RunDetail, RunFeatures
+from compileboard.app.queries.run.trace_files import RejectSum, sum_rejects
+from compileboard.app.reports.redaction import without_source
+from compileboard.app.screens.run.aot import AotScreen, build_aot
+from compileboard.app.screens.run.caches import CachesScreen, build_caches
+from compileboard.app.screens.run.compiles import CompilesScreen, build_compiles
+from compileboard.app.screens.run.environment import EnvironmentScreen, build_environment
+from compileboard.app.screens.run.graph_breaks import RunGraphBreaksScreen, build_distinct_breaks
+from compileboard.app.screens.run.guards import RunGuardsScreen, build_guards
+from compileboard.app.screens.run.ranks import RanksScreen, build_ranks
+from compileboard.app.screens.run.recompiles import RunRecompilesScreen, build_recompiles
+from compileboard.app.screens.run.results import RunResultsScreen, build_results
+from compileboard.app.screens.run.run import (
+    FailuresScreen,
+    RunHeader,
+    RunSummaryScreen,
+    build_failures,
+    build_header,
+    build_summary,
+)
+from compileboard.app.screens.run.shapes import RunShapesScreen, build_run_shapes
+from compileboard.app.screens.run.stacks import StacksScreen, build_stacks
+from compileboard.app.screens.run.timeline import TimelineScreen, build_timeline, read_strips
 
+# How much of a page's list a report has; JSON and CSV have all of it.
 MOST_COMPILES = 200
-MOST_FINDINGS = 100
 MOST_BREAKS = 200
-MOST_CAUSES = 200
 MOST_CHAINS = 30
-MOST_STEPS = 20
 MOST_FAILURES = 20
-MOST_SKIPS = 200
-MOST_PROCESSES = 64
-
-
-@dataclass(frozen=True)
-class ShownChain:
-    """Hold one frame's recompiles and the steps that a report shows of them."""
-
-    chain: recompiles.Chain
-    steps: Sequence[ChainLink]
-    left_out: int
+MOST_LOOKUPS = 200
+MOST_EXPLAINED = 5
+MOST_BLOCKS = 60
+MOST_SETS = 40
+MOST_SHAPES = 8
+MOST_GRAPHS = 40
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Hold all that a report for people shows; each list has what costs most first and may be cut."""
+    """The screens of a report; None is a page that the run has nothing for."""
 
-    detail: RunDetail
+    header: RunHeader
     source: bool
     written_us: int
-    findings: Sequence[Fix]
-    raised_count: int
-    unfinished_count: int
-    phases: compiles.Phases
-    compiles: Sequence[compiles.CompileRow]
-    breaks: Sequence[graph_breaks.RunDistinctBreak]
-    distinct_count: int
-    causes: Sequence[recompiles.RunCause]
-    limits: Sequence[recompiles.LimitHit]
-    chains: Sequence[ShownChain]
-    more_chains: bool
-    failures: Sequence[run_events.FailureRow]
-    more_failures: bool
-    cache_results: Sequence[run_events.CacheResult]
-    skips: Sequence[run_events.CudagraphSkip]
-    changes: Sequence[environment.SettingChange]
-    changed_recorded: bool
-    processes: Sequence[run_detail.ProcessRow]
-    explored: RunFeatures
-    sections: Mapping[str, Section]
-    results: ShownResults | None
+    summary: RunSummaryScreen
+    compiles: CompilesScreen
+    breaks: RunGraphBreaksScreen
+    recompiles: RunRecompilesScreen
+    failures: FailuresScreen
+    caches: CachesScreen
+    environment: EnvironmentScreen
+    results: RunResultsScreen | None
+    ranks: RanksScreen | None
+    timeline: TimelineScreen | None
+    strips: Sequence[StripLane]
+    stacks: StacksScreen | None
+    guards: RunGuardsScreen | None
+    shapes: RunShapesScreen | None
+    aot: AotScreen | None
+    rejects: Sequence[RejectSum]
 
     @property
-    def run(self) -> Any:
+    def detail(self) -> RunDetail:
+        """Return the run with its surroundings."""
+        return self.header.detail
+
+    @property
+    def run(self) -> RunRow:
         """Return the run's row."""
-        return self.detail.run
+        return self.header.run
+
+    @property
+    def features(self) -> RunFeatures:
+        """Return which pages the run has."""
+        return self.header.features
 
     @property
     def source_note(self) -> str:
@@ -83,52 +95,53 @@ class Contents:
         return "This report has lines of the program's source code inside; --no-source (?source=0) leaves them out."
 
 
-def read_contents(connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int) -> Contents:
-    """Read what a report for people shows of a run."""
+def read_contents(
+    reader: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int, stale_after_s: int
+) -> Contents:
+    """Read what a report for people shows of a run; without `source` no screen has a line of the program."""
     run = detail.run
-    explored = get_run_features(connection, run.id)
-    changed = run_detail.list_changed_configs(connection, run.id)
-    phases = compiles.get_phases(connection, run.id)
-    evidence = read_evidence(connection, run)
-    evidence = evidence if source else without_source(evidence)
-    failures = run_events.list_failures(connection, run.id, limit=MOST_FAILURES)
-    cache_results = select_source(run_events.count_cache_results(connection, run.id), source)
-    chains, more_chains = _read_chains(connection, run.id, source)
-    return Contents(
-        detail=detail if source else without_source(detail),
+    header = build_header(reader, detail, written_us, stale_after_s)
+    has = header.features
+    explained = MOST_EXPLAINED if has.has_artifacts else 0
+    timeline = build_timeline(reader, run.id) if has.has_spans else None
+    contents = Contents(
+        header=header,
         source=source,
         written_us=written_us,
-        findings=rank_fixes(evidence)[:MOST_FINDINGS],
-        raised_count=run_events.count_failures(connection, run.id),
-        unfinished_count=count_unfinished(connection, run),
-        phases=phases,
-        compiles=compiles.list_compiles(connection, run.id, sort="time", limit=MOST_COMPILES).rows,
-        breaks=evidence.breaks[:MOST_BREAKS],
-        distinct_count=graph_breaks.count_distinct_breaks(connection, run.id),
-        causes=evidence.causes[:MOST_CAUSES],
-        limits=evidence.limit_hits,
-        chains=chains,
-        more_chains=more_chains,
-        failures=select_source(failures.rows, source),
-        more_failures=failures.next is not None,
-        cache_results=cache_results,
-        skips=evidence.skips[:MOST_SKIPS],
-        changes=select_source(environment.list_changes(changed), source),
-        changed_recorded=bool(changed),
-        processes=select_source(run_detail.list_processes(connection, run.id, limit=MOST_PROCESSES), source),
-        explored=explored,
-        sections=read_sections(connection, run.id, explored, source),
-        results=read_shown(connection, run.id, source),
+        summary=build_summary(reader, run),
+        compiles=build_compiles(reader, run, sort="time", limit=MOST_COMPILES),
+        breaks=build_distinct_breaks(reader, run.id, limit=MOST_BREAKS),
+        recompiles=build_recompiles(reader, run.id, limit=MOST_CHAINS),
+        failures=build_failures(reader, run.id, limit=MOST_FAILURES),
+        caches=build_caches(reader, run.id, limit=MOST_LOOKUPS, explain_count=explained),
+        environment=build_environment(reader, run.id),
+        results=build_results(reader, run.id),
+        ranks=build_ranks(reader, run.id) if has.has_ranks else None,
+        timeline=timeline,
+        strips=read_strips(reader, timeline) if timeline else (),
+        stacks=build_stacks(reader, run.id, most=MOST_BLOCKS) if has.has_stacks else None,
+        guards=build_guards(reader, run.id, limit=MOST_SETS) if has.has_guards else None,
+        shapes=build_run_shapes(reader, run.id, limit=MOST_SHAPES) if has.has_symbols else None,
+        aot=build_aot(reader, run.id, limit=MOST_GRAPHS) if has.has_aot else None,
+        rejects=sum_rejects(reader, run.id),
+    )
+    return contents if source else _leave_out_source(contents)
+
+
+def _leave_out_source(contents: Contents) -> Contents:
+    """Take the program's lines out; what has none (phases, guard counts, ranks' tables) is large and stays as it is."""
+    ranks, stacks = contents.ranks, contents.stacks
+    reduced = replace(contents, ranks=None, timeline=None, strips=(), stacks=None, guards=None, aot=None)
+    return replace(
+        without_source(reduced),
+        ranks=None if ranks is None else replace(ranks, reasons=_clean(ranks.reasons), partial=_clean(ranks.partial)),
+        timeline=contents.timeline,
+        strips=contents.strips,
+        stacks=None if stacks is None else replace(stacks, codes={}),
+        guards=contents.guards,
+        aot=contents.aot,
     )
 
 
-def _read_chains(connection: sqlite3.Connection, run_id: str, source: bool) -> tuple[list[ShownChain], bool]:
-    page = recompiles.list_chains(connection, run_id, limit=MOST_CHAINS)
-    found = []
-    for chain in page.rows:
-        members = compiles.list_chain(connection, chain.process_id, chain.generation, chain.frame_id)
-        kept, left_out = shorten_steps(build_steps(members, ()), MOST_STEPS)
-        reasons = recompiles.list_compile_recompiles(connection, [step.compile.id for step in kept])
-        steps = build_steps([step.compile for step in kept], select_source(reasons, source))
-        found.append(ShownChain(chain, steps, left_out))
-    return found, page.next is not None
+def _clean(rows: Sequence[RecompileRow]) -> list[RecompileRow]:
+    return [without_source(row) for row in rows]

@@ -23,11 +23,12 @@ def write_report(
     source: bool,
     written_us: int,
     *,
+    stale_after_s: int,
     payloads: bool = False,
 ) -> Iterator[bytes]:
     """Yield a run's report in one of FORMATS, in pieces; `table` is csv's and parquet's, `payloads` html's."""
     if format == "json":
-        yield from write_json(connection, detail, source, written_us)
+        yield from write_json(connection, detail, source, written_us, stale_after_s)
     elif format == "csv":
         yield from write_csv(connection, detail, table, source)
     elif format == "parquet":
@@ -36,7 +37,7 @@ def write_report(
 
         yield from write_run_parquet(connection, detail, table, source, written_us)
     else:
-        contents = read_contents(connection, detail, source, written_us)
+        contents = read_contents(connection, detail, source, written_us, stale_after_s)
         if format == "html":
             yield from write_html(connection, contents, payloads)
         else:

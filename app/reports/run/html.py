@@ -8,12 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.app.analysis import labels
-from compileboard.app.analysis.artifacts.labels import describe_name
-from compileboard.app.analysis.compiles import CompileEntry, build_entries, label_category
-from compileboard.app.analysis.labels import list_shares, sum_phases
+from compileboard.app.analysis.compiles import CompileEntry, build_entries
+from compileboard.app.analysis.labels import sum_phases
 from compileboard.app.analysis.models import labels as result_labels
-from compileboard.app.analysis.runs.states import describe_recorded_state
 from compileboard.app.charts.base import Chart
 from compileboard.app.charts.compiles import chart_compiles
 from compileboard.app.queries.run import artifacts, compiles, trace_files
@@ -27,7 +24,6 @@ from compileboard.app.reports.page import (
     make_policy,
     read_static,
 )
-from compileboard.app.reports.run import contents as limits
 from compileboard.app.reports.run.contents import Contents
 from compileboard.app.resources import __version__
 
@@ -108,13 +104,12 @@ def iterate_texts(connection: sqlite3.Connection, choice: TextChoice) -> Iterato
         yield it, read_text(connection, it.payload_id)
 
 
-CHARTED = 24
 _CHUNK_CHARACTERS = 64 * 1024
 
 
 def is_charted(contents: Contents) -> bool:
     """Say whether there is something to draw."""
-    return any(sum_phases(it.phases) for it in contents.compiles[:CHARTED])
+    return any(sum_phases(it.phases) for it in contents.summary.longest)
 
 
 def policy_of(contents: Contents) -> str:
@@ -138,32 +133,20 @@ def write_html(connection: sqlite3.Connection, contents: Contents, payloads: boo
 
 def _list_values(contents: Contents) -> dict[str, Any]:
     charted = is_charted(contents)
-    highest = max((sum_phases(it.phases) or 0 for it in contents.compiles), default=0)
     return {
         "it": contents,
         "run": contents.run,
         "detail": contents.detail,
-        "sections": contents.sections,
-        "state": describe_recorded_state(contents.run),
+        "header": contents.header,
+        "live": contents.header.is_live,
         "scripts": list_scripts(charted),
         "policy": make_policy(charted),
         "chart": _chart(contents) if charted else None,
-        "shares": list_shares(contents.phases),
-        "phases_us": sum_phases(contents.phases),
-        "compiles": [(row, list_shares(row.phases, highest)) for row in contents.compiles],
-        "environment": sorted({pair for it in contents.processes for pair in it.environment.items()}),
-        "ranked": contents.run.process_count > 1,
-        "most_ranks": limits.MOST_PROCESSES,
-        "first_steps": limits.MOST_STEPS // 4,
-        "words": labels,
         "describe_status": result_labels.describe_status,
         "describe_verdict": result_labels.describe_verdict,
         "describe_missing": result_labels.describe_missing,
         "describe_speedup": result_labels.describe_speedup,
-        "label_category": label_category,
-        "describe_name": describe_name,
         "version": __version__,
-        "live": False,
     }
 
 
@@ -172,14 +155,11 @@ def _list_directory(connection: sqlite3.Connection, contents: Contents, payloads
     run = contents.run
     choice = choose_texts(connection, run.id) if payloads else TextChoice(())
     most = MOST_ENTRIES_WITH_TEXTS if choice.texts else MOST_ENTRIES
-    listed = contents.explored.has_artifacts
+    listed = contents.features.has_artifacts
+    is_explored = listed or contents.features.has_ranks or bool(contents.rejects)
     return {
         "styles": read_static(
-            (
-                *STYLES,
-                *(EXPLORED_STYLES if listed or contents.sections else ()),
-                *(BENCH_STYLES if contents.results else ()),
-            )
+            (*STYLES, *(EXPLORED_STYLES if is_explored else ()), *(BENCH_STYLES if contents.results else ()))
         ),
         "listed": listed,
         "listed_count": min(most, run.compile_count),
@@ -191,12 +171,15 @@ def _list_directory(connection: sqlite3.Connection, contents: Contents, payloads
 
 
 def _chart(contents: Contents) -> Chart:
-    run = contents.run
-    chart = chart_compiles(contents.compiles[:CHARTED], run.id, run.compile_count)
+    run, longest = contents.run, contents.summary.longest
+    chart = chart_compiles(longest, run.id, run.compile_count)
     # A point's address leads to the dashboard, which is not there beside a file.
     traces: list[dict[str, Any]] = [
         {key: value for key, value in trace.items() if key != "customdata"} for trace in chart.figure["data"]
     ]
-    count = min(CHARTED, len(contents.compiles))
-    note = "by phase" if count >= run.compile_count else f"the {count} longest of {run.compile_count}, by phase"
+    note = (
+        "by phase"
+        if len(longest) >= run.compile_count
+        else f"the {len(longest)} longest of {run.compile_count}, by phase"
+    )
     return dataclasses.replace(chart, figure=chart.figure | {"data": traces}, note=note)

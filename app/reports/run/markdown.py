@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from compileboard.app.analysis import labels
 from compileboard.app.analysis.compiles import label_category
@@ -13,7 +13,6 @@ from compileboard.app.analysis.models.labels import (
     describe_verdict,
 )
 from compileboard.app.analysis.runs.diagnosis import Fix
-from compileboard.app.analysis.runs.states import list_problems
 from compileboard.app.format import (
     format_count,
     format_duration,
@@ -24,58 +23,61 @@ from compileboard.app.format import (
 )
 from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
+from compileboard.app.queries.run.trace_files import RejectSum
 from compileboard.app.reports.markdown import MOST_TABLE_ROWS, code, prose, table
 from compileboard.app.reports.run.contents import Contents
-from compileboard.app.reports.run.tables import ShownResults
-from compileboard.app.reports.run.trace_sections import Section
 from compileboard.app.resources import __version__
+from compileboard.app.screens.run.aot import AotScreen
+from compileboard.app.screens.run.guards import RunGuardsScreen
+from compileboard.app.screens.run.ranks import RanksScreen
+from compileboard.app.screens.run.results import RunResultsScreen
+from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import SuiteSummary
 
 
-def write_sections(sections: Mapping[str, Section]) -> Iterator[list[str]]:
+def write_sections(contents: Contents) -> Iterator[list[str]]:
     """Write the sections that fit a comment; each is short."""
-    if "ranks" in sections:
-        yield _ranks(sections["ranks"])
-    if "guards" in sections:
-        yield _guards(sections["guards"])
-    if "aot" in sections:
-        yield _aot(sections["aot"])
-    if "rejects" in sections:
-        yield _rejects(sections["rejects"])
+    if contents.ranks is not None:
+        yield _ranks(contents.ranks)
+    if contents.guards is not None:
+        yield _guards(contents.guards)
+    if contents.aot is not None:
+        yield _aot(contents.aot)
+    if contents.rejects:
+        yield _rejects(contents.rejects)
 
 
-def _ranks(section: Section) -> list[str]:
-    said = section["parting"]
+def _ranks(screen: RanksScreen) -> list[str]:
+    divergence = screen.divergence
     lines = ["### Ranks", ""]
-    lines += [f"**{prose(said.sentence, 500)}** {prose(said.before)}", ""] if said else []
-    lines.append(prose(section["summary"], 500))
-    for it in section["why"][:MOST_TABLE_ROWS]:
-        guard = code(it.guards[0].reason) if it.guards else "a guard that torch did not name"
-        lines += ["", f"Rank {it.rank} compiled {code(it.function)} again as {code(it.compile_id)} because {guard}"]
+    lines += [f"**{prose(divergence.sentence, 500)}** {prose(divergence.before)}", ""] if divergence else []
+    lines.append(prose(screen.summary, 500))
+    for row in screen.reasons[:MOST_TABLE_ROWS]:
+        guard = code(row.guards[0].reason) if row.guards else "a guard that torch did not name"
+        lines += ["", f"Rank {row.rank} compiled {code(row.function)} again as {code(row.compile_id)} because {guard}"]
     return lines
 
 
-def _guards(section: Section) -> list[str]:
-    totals = section["totals"]
+def _guards(screen: RunGuardsScreen) -> list[str]:
+    totals = screen.totals
     values = [format_count(totals.set_count), format_count(totals.guard_count)]
     values += [format_duration(totals.median_us), format_duration(totals.highest_us)]
     lines = table(["Guard sets>", "Guards>", "Median latency>", "Largest latency>"], [values])
     return ["### Guards", "", *lines]
 
 
-def _aot(section: Section) -> list[str]:
-    report = section["report"]
-    rows = [[prose(it.title), format_count(it.graph_count)] for it in report.findings[:MOST_TABLE_ROWS]]
+def _aot(screen: AotScreen) -> list[str]:
+    report = screen.report
+    rows = [[prose(cost.title), format_count(cost.graph_count)] for cost in report.findings[:MOST_TABLE_ROWS]]
     head = f"### What AOTAutograd's wrappers do ({format_plural(report.graph_count, 'graph')})"
     return [head, "", *table(["Finding", "Graphs>"], rows)]
 
 
-def _rejects(section: Section) -> list[str]:
-    kinds = section["kinds"]
+def _rejects(rejects: Sequence[RejectSum]) -> list[str]:
     rows = [
-        [prose(kinds.get(it.kind, it.kind)), format_count(it.count), code(it.log_name), format_count(it.first_line)]
-        for it in section["rows"][:MOST_TABLE_ROWS]
+        [prose(KINDS.get(it.kind, it.kind)), format_count(it.count), code(it.log_name), format_count(it.first_line)]
+        for it in rejects[:MOST_TABLE_ROWS]
     ]
     return ["### What could not be read", "", *table(["What", "Times>", "First in", "Line>"], rows)]
 
@@ -84,7 +86,7 @@ MOST_ROWS = 60
 _COLUMNS = ("Model", "Status", "Speedup>", "95 % interval>", "Compile time>", "Breaks>", "Recompiles>", "Ops>")
 
 
-def write_results(shown: ShownResults | None) -> list[str]:
+def write_results(shown: RunResultsScreen | None) -> list[str]:
     """Write the section; nothing for a run that measured none."""
     if shown is None:
         return []
@@ -143,26 +145,27 @@ def render_markdown(contents: Contents) -> str:
     parts = [
         _head(contents),
         write_results(contents.results),
-        _todo(contents.findings, contents.run),
+        _todo(contents.summary.fixes, contents.run),
     ]
     parts += [_breaks(contents), _recompiles(contents), _failures(contents)]
-    parts += [*write_sections(contents.sections), _foot(contents)]
+    parts += [*write_sections(contents), _foot(contents)]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
 def _head(contents: Contents) -> list[str]:
-    run, detail = contents.run, contents.detail
-    state = ", ".join((run.state, *list_problems(run)))
+    run, detail, header, summary = contents.run, contents.detail, contents.header, contents.summary
+    state = ", ".join((header.state.word, *header.state.problems))
     line = [state, f"{format_time(run.started_us or None)} UTC", format_duration(run.duration_us), prose(run.device)]
     line += [f"torch {prose(run.torch_version)}"]
     line += [prose(run.host)] if run.host else []
     line += [f"commit {code(run.git_commit[:9])}{' with changes' if run.git_dirty else ''}"] if run.git_commit else []
-    lookups = run.cache_hit_count + run.cache_miss_count + run.cache_bypass_count
     values = [format_count(run.count("compile_count")), format_duration(run.compile_us)]
     values += [format_count(run.count("graph_break_count"))]
     values += [format_count(run.count("recompile_count")), format_count(run.count("recompile_limit_count"))]
-    raised_count = contents.raised_count if contents.raised_count or run.is_observed else None
-    values += [format_count(raised_count), format_percent(run.cache_hit_count / lookups) if lookups else "–"]
+    values += [
+        format_count(header.failure_count),
+        "–" if summary.hit_ratio is None else format_percent(summary.hit_ratio),
+    ]
     names = ["Compiles>", "Compile time>", "Graph breaks>", "Recompiles>", "Limit hits>", "Failures>", "Cache hits>"]
     lines = [f"## torch.compile: {prose(run.shown_name)}", "", " · ".join(line), ""]
     if detail.tags:
@@ -206,7 +209,7 @@ def _break_name(it: RunDistinctBreak) -> str:
 
 
 def _breaks(contents: Contents) -> list[str]:
-    shown = contents.breaks[:MOST_TABLE_ROWS]
+    shown = contents.breaks.distinct[:MOST_TABLE_ROWS]
     if not shown:
         return []
     rows = []
@@ -217,11 +220,12 @@ def _breaks(contents: Contents) -> list[str]:
         cost = format_duration(it.compile_us)
         rows.append([_break_name(it), where, format_count(it.break_count), prose(", ".join(said)), cost])
     columns = ["Graph break", "Where", "Times>", "Outcome", "Compiles that had it took>"]
-    return [f"### Graph breaks{_of(len(shown), contents.distinct_count)}", "", *table(columns, rows)]
+    return [f"### Graph breaks{_of(len(shown), contents.breaks.distinct_count)}", "", *table(columns, rows)]
 
 
 def _recompiles(contents: Contents) -> list[str]:
-    shown = contents.causes[:MOST_TABLE_ROWS]
+    causes = contents.recompiles.causes.rows
+    shown = causes[:MOST_TABLE_ROWS]
     if not shown:
         return []
     rows = [
@@ -236,11 +240,12 @@ def _recompiles(contents: Contents) -> list[str]:
         for it in shown
     ]
     columns = ["Recompiled for", "Guard", "Function", "Recompiles>", "Compile time>", "What to do"]
-    return [f"### Recompiles{_of(len(shown), len(contents.causes))}", "", *table(columns, rows)]
+    return [f"### Recompiles{_of(len(shown), len(causes))}", "", *table(columns, rows)]
 
 
 def _failures(contents: Contents) -> list[str]:
-    shown = contents.failures[:MOST_TABLE_ROWS]
+    page = contents.failures.page
+    shown = page.rows[:MOST_TABLE_ROWS]
     if not shown:
         return []
     rows = [
@@ -251,7 +256,11 @@ def _failures(contents: Contents) -> list[str]:
         for it in shown
     ]
     columns = ["Exception", "Raised in", "Times>", "Where", "Message"]
-    return [f"### Failures{' (the first ones)' if contents.more_failures else ''}", "", *table(columns, rows)]
+    return [
+        f"### Failures{' (the first ones)' if page.next or len(page.rows) > len(shown) else ''}",
+        "",
+        *table(columns, rows),
+    ]
 
 
 def _of(shown: int, total: int) -> str:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 from compileboard.app.analysis import rows
-from compileboard.app.analysis.aot.report import explain_graphs
-from compileboard.app.analysis.models.table import cut_page, find_alike, list_comparable_sets
+from compileboard.app.analysis.models.table import cut_page
 from compileboard.app.analysis.rows import (
     artifact_row,
     graph_row,
     guard_set_row,
     no_stack_row,
     plain_row,
-    read_stack_tree,
     result_row,
     shapes_row,
     span_name_row,
@@ -38,11 +35,11 @@ from compileboard.app.queries.run import (
     timeline,
     trace_files,
 )
-from compileboard.app.queries.run.aot import list_aot_graphs
 from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured
-from compileboard.app.reports.redaction import clean_row, select_source
-from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_results
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, SuiteSummary, summarize
+from compileboard.app.reports.redaction import clean_row
+from compileboard.app.screens.run.aot import list_graph_reports
+from compileboard.app.screens.run.stacks import read_stack_tree
+from compileboard.collectors.store.rollups.results import ExperimentResult, merge_results
 
 Row = dict[str, Any]
 List = Callable[..., Page[Any]]
@@ -54,49 +51,6 @@ class ReportTable(NamedTuple):
     name: str
     list: List
     to_row: Callable[[Any], Row]
-
-
-MOST_SHOWN = 300
-MOST_FAILURES = 20
-
-
-@dataclass(frozen=True)
-class ShownResults:
-    """Hold what a report for people shows: what needs a look first, and the failures of single experiments."""
-
-    rows: Sequence[ResultRow]
-    count: int
-    summaries: Sequence[SuiteSummary]
-    failures: Sequence[tuple[ExperimentResult, ResultParts]]
-    failed_count: int
-    same: Mapping[str, Any]
-    alike: Sequence[str]
-
-
-def read_shown(connection: sqlite3.Connection, run_id: str, source: bool) -> ShownResults | None:
-    """Read what a report shows of a run's results, None where it has none."""
-    measured = list_measured(connection, run_id)
-    if not measured:
-        return None
-    rows = sorted(merge_results(measured), key=_urgency)
-    failed = [it for it in measured if it.status == "failed"]
-    parts = [(it, found) for it in failed[:MOST_FAILURES] if (found := get_result_parts(connection, it.id))]
-    shown, texts = zip(*parts) if parts else ((), ())
-    return ShownResults(
-        rows=select_source(rows[:MOST_SHOWN], source),
-        count=len(rows),
-        summaries=[summarize(rows, it) for it in DEFINITIONS.values()],
-        failures=list(zip(select_source(shown, source), select_source(texts, source))),
-        failed_count=len(failed),
-        same=(same := find_alike(rows)),
-        alike=list_comparable_sets(same),
-    )
-
-
-def _urgency(it: ResultRow) -> tuple[object, ...]:
-    """Put what failed first, then wrong answers, then the slowest."""
-    wrong = it.accuracy is not None and not it.accuracy.startswith("pass")
-    return (it.status != "failed", not wrong, it.status != "measured", it.speedup or 0.0, it.suite, it.model)
 
 
 def _list_results(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
@@ -132,11 +86,6 @@ def _list_stacks(connection: sqlite3.Connection, run_id: str, **_page: Any) -> P
     return Page((*found, *(stack_row(it, codes.get(it.id)) for it in places)), None)
 
 
-def _list_aot(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
-    page = list_aot_graphs(connection, run_id, cursor, limit)
-    return Page(tuple(explain_graphs(connection, run_id, page.rows)), page.next)
-
-
 def _list_rejects(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
     return Page(tuple(trace_files.sum_rejects(connection, run_id)), None)
 
@@ -151,7 +100,7 @@ EXPLORED_TABLES = (
     ReportTable("stacks", _list_stacks, dict),
     ReportTable("guards", _list_guards, guard_set_row),
     ReportTable("symbols", shapes.list_shape_compiles, lambda it: shapes_row(build_shapes(it))),
-    ReportTable("aot", _list_aot, graph_row),
+    ReportTable("aot", list_graph_reports, graph_row),
     ReportTable("rejects", _list_rejects, plain_row),
 )
 
@@ -179,13 +128,13 @@ TABLES: tuple[ReportTable, ...] = (
     ReportTable("compilations", compiles.list_compilations, rows.compilation_row),
     ReportTable("distinct_graph_breaks", graph_breaks.list_distinct_breaks, rows.distinct_break_row),
     ReportTable("graph_breaks", graph_breaks.list_graph_breaks, rows.graph_break_row),
-    ReportTable("recompile_causes", partial(_list_all, recompiles.list_causes), rows.cause_row),
+    ReportTable("recompile_causes", recompiles.list_causes, rows.cause_row),
     ReportTable("recompiles", recompiles.list_recompiles, rows.recompile_row),
-    ReportTable("recompile_limit_hits", partial(_list_all, recompiles.list_limit_hits), rows.limit_hit_row),
-    ReportTable("failures", failures.list_failures, rows.failure_row),
-    ReportTable("cache_lookups", failures.list_cache_lookups, rows.cache_lookup_row),
+    ReportTable("recompile_limit_hits", recompiles.list_limit_hits, rows.plain_row),
+    ReportTable("failures", failures.list_failures, rows.plain_row),
+    ReportTable("cache_lookups", failures.list_cache_lookups, rows.plain_row),
     ReportTable("caches", _list_caches, rows.plain_row),
-    ReportTable("cudagraph_skips", failures.list_cudagraph_skips, rows.cudagraph_skip_row),
+    ReportTable("cudagraph_skips", failures.list_cudagraph_skips, rows.plain_row),
     *BENCH_TABLES,
     *EXPLORED_TABLES,
 )

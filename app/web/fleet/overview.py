@@ -23,7 +23,6 @@ from compileboard.app.analysis.models.summaries import (
     format_number,
     list_eligible_sets,
 )
-from compileboard.app.analysis.run_cache import cached_ancestry, cached_for_run
 from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.analysis.trends.lines import AXES, ENVIRONMENT, Axis, build_suite_line, lay_out
 from compileboard.app.charts import overview as charts
@@ -56,6 +55,7 @@ from compileboard.app.queries.fleet.trends import (
 )
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_results
+from compileboard.app.queries.run_cache import cached_ancestry, cached_for_run
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS, Definition
 

@@ -110,19 +110,19 @@ def download(run_id: str, format: str) -> Response:
     if payloads and not source:
         raise FilterError("payloads: graphs and code have lines of the program inside; leave out source=0 or payloads")
     detail = find_run(run_id)
-    now_us = time.time_ns() // 1000
+    now_us, stale_after_s = time.time_ns() // 1000, get_settings().stale_after_s
     if format == "html":
-        contents = read_contents(get_reader(), detail, source, now_us)
+        contents = read_contents(get_reader(), detail, source, now_us, stale_after_s)
         if payloads:
             response = Response(_stream_html(get_settings().db, contents), content_type=FORMATS[format])
         else:
             response = pack_html(b"".join(write_html(get_reader(), contents)))
         response.headers["Content-Security-Policy"] = f"{policy_of(contents)}; frame-ancestors 'none'"
     elif format == "md":
-        body = b"".join(write_report(get_reader(), detail, format, table, source, now_us))
+        body = b"".join(write_report(get_reader(), detail, format, table, source, now_us, stale_after_s=stale_after_s))
         response = Response(body, content_type=FORMATS[format])
     else:
-        pieces = _stream(get_settings().db, detail, format, table, source, now_us)
+        pieces = _stream(get_settings().db, detail, format, table, source, now_us, stale_after_s)
         response = Response(pieces, content_type=FORMATS[format])
     response.headers.set("Content-Disposition", "attachment", filename=file_name(detail, format, table))
     response.headers["Cache-Control"] = "no-store"
@@ -160,7 +160,9 @@ def _stream_html(database: str, contents: Contents) -> Iterator[bytes]:
         yield from write_html(reader, contents, payloads=True)
 
 
-def _stream(database: str, detail: RunDetail, format: str, table: str, source: bool, now_us: int) -> Iterator[bytes]:
+def _stream(
+    database: str, detail: RunDetail, format: str, table: str, source: bool, now_us: int, stale_after_s: int
+) -> Iterator[bytes]:
     # A connection of its own: the request's is closed before the last piece is sent.
     with closing(open_reader(database)) as reader:
-        yield from write_report(reader, detail, format, table, source, now_us)
+        yield from write_report(reader, detail, format, table, source, now_us, stale_after_s=stale_after_s)

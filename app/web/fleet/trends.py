@@ -13,7 +13,6 @@ from compileboard.app.analysis.incidents.messages import describe_finding
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.analysis.models.summaries import list_eligible_sets
-from compileboard.app.analysis.run_cache import cached_ancestry
 from compileboard.app.analysis.trends.lines import (
     AXES,
     CHOICES,
@@ -53,6 +52,7 @@ from compileboard.app.queries.fleet.trends import (
     read_trend_filter,
 )
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_cache import cached_ancestry
 from compileboard.app.web.run.shell import REPORTS
 from compileboard.collectors.contract.categories import CATEGORIES
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS

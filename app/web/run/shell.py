@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from flask import abort, current_app, render_template, url_for
 
-from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.db import get_reader, get_settings
 from compileboard.app.queries.fleet.activity import describe_absence
-from compileboard.app.queries.run import failures, trace_files
 from compileboard.app.queries.run import run as run_detail
-from compileboard.app.queries.run.run import RunDetail, RunFeatures, get_run_features
+from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.reports.parquet import is_available
+from compileboard.app.screens.run.run import RunHeader, build_header
 
 REPORTS: tuple[tuple[str, str], ...] = (("html", "HTML"), ("json", "JSON"), ("csv", "CSV"), ("md", "Markdown"))
 if is_available():
@@ -75,9 +73,10 @@ def list_reports(run_id: str, has_texts: bool) -> list[tuple[str, str]]:
     return found
 
 
-def list_tabs(detail: RunDetail, explored: RunFeatures, counts: Mapping[str, int]) -> list[TabGroup]:
-    """List the tabs of a run: what happened, and what there is to explore; `counts` are those that no total has."""
-    run = detail.run
+def list_tabs(header: RunHeader) -> list[TabGroup]:
+    """List the tabs of a run: what happened, and what there is to explore."""
+    run = header.run
+    counts = {"failures": header.failure_count}
     happened: list[Tab] = [
         (
             label,
@@ -92,29 +91,25 @@ def list_tabs(detail: RunDetail, explored: RunFeatures, counts: Mapping[str, int
     explore: list[Tab] = [
         (label, url_for(endpoint, run_id=run.id), None, key)
         for key, label, endpoint, needed in MORE_TABS
-        if endpoint in current_app.view_functions and getattr(explored, needed)
+        if endpoint in current_app.view_functions and getattr(header.features, needed)
     ]
     groups = [TabGroup("What happened", happened), TabGroup("Explore", explore)]
     return [group for group in groups if group.tabs]
 
 
 def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) -> str:
-    """Render one page of a run; the template extends run_shell.html and fills its block `tab`."""
-    run, settings = detail.run, get_settings()
-    explored = get_run_features(get_reader(), run.id)
-    raised_count = failures.count_failures(get_reader(), run.id)
+    """Render one page of a run; the template extends run/_shell.html and fills its block `tab`."""
+    run = detail.run
+    header = build_header(get_reader(), detail, time.time_ns() // 1000, get_settings().stale_after_s)
     return render_template(
         template,
         detail=detail,
         run=run,
-        state=describe_state(run, time.time_ns() // 1000, settings.stale_after_s),
+        header=header,
         tab=tab,
-        raised_count=raised_count,
-        tabs=list_tabs(detail, explored, {"failures": raised_count} if raised_count or run.is_observed else {}),
-        explored=explored,
-        reject_count=trace_files.count_rejects(get_reader(), run.id),
-        reports=list_reports(run.id, explored.has_texts),
+        tabs=list_tabs(header),
+        reports=list_reports(run.id, header.features.has_texts),
         compare_url=url_for("compare.index", new=run.id) if "compare.index" in current_app.view_functions else None,
-        live=run.state == "running",
+        live=header.is_live,
         **context,
     )

@@ -7,12 +7,11 @@ from contextlib import closing
 
 from flask import Blueprint, Response, abort, current_app, request
 
-from compileboard.app.analysis import labels
-from compileboard.app.analysis.artifacts.labels import describe_name
-from compileboard.app.analysis.compiles import ENDINGS, LEGEND, build_entries
+from compileboard.app.analysis.compiles import ENDINGS, LEGEND
 from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.run import artifacts, compiles, trace_files
+from compileboard.app.queries.run.compiles import CompileFilter
 from compileboard.app.queries.run.trace_files import get_trace_file, read_trace_file
+from compileboard.app.screens.run.artifacts import build_directory
 from compileboard.app.web.run.shell import find_run, render_run
 from compileboard.collectors.store.connection import open_reader
 
@@ -24,29 +23,20 @@ PAGE_SIZE = 20  # compiles, each with all that it wrote
 @blueprint.get("/runs/<run_id>/directory")
 def show(run_id: str) -> str:
     """Show a page of a run's compiles with what happened in each."""
-    detail, reader = find_run(run_id), get_reader()
+    detail = find_run(run_id)
     given = {name: request.args.get(name, "").strip()[:200] for name in ("outcome", "q", "artifact")}
-    wanted = compiles.CompileFilter(text=given["q"], ending=given["outcome"], artifact=given["artifact"])
-    cursor = request.args.get("cursor")
-    page = compiles.list_compiles(reader, run_id, wanted, cursor=cursor, limit=PAGE_SIZE)
-    steps = trace_files.list_steps(reader, [it.id for it in page.rows])
-    filtered = any(given.values())
+    wanted = CompileFilter(text=given["q"], ending=given["outcome"], artifact=given["artifact"])
+    screen = build_directory(get_reader(), detail.run, wanted, request.args.get("cursor"), PAGE_SIZE)
     return render_run(
         detail,
         "trace_files/index.html",
         tab="directory",
+        screen=screen,
         given=given,
-        filtered=filtered,
-        count=compiles.count_compiles(reader, run_id, wanted),
-        listing=page,
-        entries=build_entries(page.rows, steps, detail.run.state == "running"),
-        cut=len(steps) >= trace_files.MOST_STEPS,
-        loose=[] if filtered or cursor else artifacts.list_loose(reader, run_id),
-        names=[(name, f"{name} ({count:,})") for name, count in artifacts.count_names(reader, run_id).items()],
+        filtered=any(given.values()),
+        names=[(name, f"{name} ({count:,})") for name, count in screen.artifact_counts.items()],
         endings=[(key, word.word) for key, word in ENDINGS.items()],
         legend=LEGEND,
-        words=labels,
-        describe_name=describe_name,
         has_shapes="shapes.show" in current_app.view_functions,
     )
 

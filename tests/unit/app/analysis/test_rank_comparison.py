@@ -16,7 +16,6 @@ from compileboard.app.analysis.ranks.comparison import (
     list_outliers,
     list_unclear,
     normalize,
-    read_comparison,
 )
 from compileboard.app.analysis.ranks.divergence import (
     describe_caches,
@@ -26,6 +25,7 @@ from compileboard.app.analysis.ranks.divergence import (
     name_ranks,
 )
 from compileboard.app.queries.run.ranks import TEXTS, CompilePosition, RankCompile, RankSequence
+from compileboard.app.screens.run.ranks import build_ranks
 from tests.unit.app.hostile import BAD
 from tests.unit.app.recorded import RUN, record_run
 
@@ -77,9 +77,10 @@ def test_every_cell_leads_to_its_compile(explored_client: FlaskClient, ddp: str)
 
 
 def test_a_comparison_is_kept_until_more_is_recorded(explored_reader: sqlite3.Connection, ddp: str) -> None:
-    first = read_comparison(explored_reader, ddp)
+    first, second = (build_ranks(explored_reader, ddp) for _time in range(2))
     assert first is not None
-    assert read_comparison(explored_reader, ddp) is first
+    assert second is not None
+    assert second.comparison is first.comparison
 
 
 def test_more_of_a_run_is_compared_anew(client: FlaskClient, store: sqlite3.Connection) -> None:

@@ -16,6 +16,7 @@ from flask.testing import FlaskClient
 from compileboard.app import create_app
 from compileboard.app.api.operations import OPERATIONS
 from compileboard.app.api.parameters import PARAMETERS
+from compileboard.app.queries.run import recompiles
 from compileboard.app.queries.run import run as run_pages
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.codec import unpack
@@ -159,11 +160,11 @@ def test_a_record_has_every_metric_under_its_own_name(client: FlaskClient, reade
     assert checked > 50 * len(LOGS)
 
 
-PLANS = [run_pages.PROCESS_PAGE_SQL, run_pages.CAUSES_SQL, run_pages.LIMITS_SQL, run_pages.NOTES_SQL]
+PLANS = [run_pages.PROCESS_PAGE_SQL, recompiles.CAUSES_SQL, recompiles.LIMITS_SQL, run_pages.NOTES_SQL]
 
 
 @pytest.mark.parametrize("sql", PLANS)
 def test_queries_of_a_run_scan_no_table_and_sort_little(reader: sqlite3.Connection, sql: str) -> None:
-    values = {"run_id": RUN, "after_us": 0, "after_id": 0, "limit": 5}
+    values = {"run_id": RUN, "least": 0, "after_us": 0, "after_count": 0, "after_id": 0, "limit": 5}
     steps = [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
     assert [step for step in steps if step.startswith("SCAN")] == []

@@ -6,9 +6,9 @@ import sqlite3
 
 import pytest
 
-from compileboard.app.analysis.run_cache import cached_ancestry
 from compileboard.app.queries import commits
 from compileboard.app.queries.commits import list_commit_range
+from compileboard.app.queries.run_cache import cached_ancestry
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from tests.unit.app.plan import list_scans
 

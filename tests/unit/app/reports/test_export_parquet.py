@@ -63,8 +63,8 @@ def test_a_run_has_the_csvs_values_with_types(explored_reader: sqlite3.Connectio
     run_id = explored_reader.execute("select id from runs where name = 'zoo_recompiles'").fetchone()["id"]
     detail = get_run(explored_reader, run_id)
     assert detail is not None
-    written = b"".join(write_report(explored_reader, detail, "csv", table, True, START_US)).decode()
-    found = load(write_report(explored_reader, detail, "parquet", table, True, START_US))
+    written = b"".join(write_report(explored_reader, detail, "csv", table, True, START_US, stale_after_s=30)).decode()
+    found = load(write_report(explored_reader, detail, "parquet", table, True, START_US, stale_after_s=30))
     same(found, written)
     assert found[REST].null_count == found.num_rows
     assert json.loads(found.schema.metadata[b"compileboard.what"])["run_id"] == run_id
@@ -74,7 +74,7 @@ def test_types_are_told_by_the_columns_and_not_by_what_a_run_has(store: sqlite3.
     record_run(store)
     detail = get_run(store, RUN)
     assert detail is not None
-    schema = load(write_report(store, detail, "parquet", "compilations", True, START_US)).schema
+    schema = load(write_report(store, detail, "parquet", "compilations", True, START_US, stale_after_s=30)).schema
     said = {
         "duration_us": "int64",
         "start_us": "timestamp[us, tz=UTC]",

@@ -10,11 +10,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.analysis.comparison.sides import load_side
-from compileboard.app.analysis.runs.diagnosis import rank_fixes, read_evidence
-from compileboard.app.analysis.runs.states import describe_recorded_state
+from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.queries.fleet.sides import find_side
 from compileboard.app.queries.run import failures
 from compileboard.app.queries.run import run as run_detail
+from compileboard.app.screens.run.run import build_summary
 from compileboard.collectors.cli.run import closing_line
 from compileboard.collectors.contract.events import RuntimeFailed
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -54,7 +54,7 @@ def get(client: FlaskClient, address: str) -> str:
 def test_a_run_in_which_compiled_code_raised_is_not_plain_green(reader: sqlite3.Connection) -> None:
     detail = run_detail.get_run(reader, RUN)
     assert detail is not None
-    state = describe_recorded_state(detail.run)
+    state = describe_state(detail.run, detail.run.heartbeat_us, 30)
     assert (state.word, state.kind) == ("finished", "warn")
     assert state.problems[0] == "3 failures"
 
@@ -62,7 +62,7 @@ def test_a_run_in_which_compiled_code_raised_is_not_plain_green(reader: sqlite3.
 def test_what_to_do_names_what_was_raised(reader: sqlite3.Connection) -> None:
     detail = run_detail.get_run(reader, RUN)
     assert detail is not None
-    found = {it.title: it for it in rank_fixes(read_evidence(reader, detail.run)) if it.kind == "failure"}
+    found = {it.title: it for it in build_summary(reader, detail.run).fixes if it.kind == "failure"}
     assert list(found) == [
         *("Compile failed: BackendCompilerFailed", "The program ended: ValueError"),
         "Raised in backward: RuntimeError",

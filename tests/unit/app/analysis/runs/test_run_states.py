@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.analysis.models.labels import describe_status
-from compileboard.app.analysis.runs.states import describe_recorded_state
+from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.collectors.store.rollups.results import ExperimentResult, fill
 from tests.unit.app.seed import add_distinct_break, add_run, insert
@@ -33,7 +33,8 @@ def test_state_names_what_failed_in_a_run(
     add_run(store, "R1", state=state, totals=totals)
     run = get_run(store, "R1")
     assert run is not None
-    assert describe_recorded_state(run) == (word, kind, describe_recorded_state(run).explanation, problems)
+    described = describe_state(run, run.heartbeat_us, 30)
+    assert described == (word, kind, described.explanation, problems)
     for page in ("/", "/runs", "/runs/R1"):
         text = client.get(page).text
         assert all(f'<span class="badge badge--bad">{problem}</span>' in text for problem in problems), page

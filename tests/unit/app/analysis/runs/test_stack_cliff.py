@@ -7,10 +7,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.analysis.comparison.environment import FIELDS
-from compileboard.app.analysis.runs.diagnosis import rank_fixes, read_evidence
 from compileboard.app.analysis.trends.lines import find_changes
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.app.queries.fleet.trends import list_trend_runs
+from compileboard.app.screens.run.run import build_summary
 from compileboard.collectors.contract.events import PageFaultsCounted, ProcessStarted, RunStarted
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.terminal.run_summary import summarize
@@ -31,7 +31,7 @@ def counted(time_us: int, fault_count: int, is_on_cliff: bool) -> PageFaultsCoun
 def findings(store: sqlite3.Connection) -> list[object]:
     run = get_run(store, RUN)
     assert run is not None
-    return rank_fixes(read_evidence(store, run))
+    return build_summary(store, run).fixes
 
 
 def test_the_newest_count_of_faults_stands_whatever_its_order(store: sqlite3.Connection) -> None:

@@ -102,9 +102,9 @@ def test_recompiles_have_the_guards_of_every_cache_entry(reader: sqlite3.Connect
     assert [[guard.cache_entry for guard in row.guards] for row in rows] == [["0/0"], ["0/1", "0/0"]]
     chain = recompiles.list_chains(reader, RUN).rows[0]
     assert (chain.function, chain.recompile_count, chain.limit_count) == ("f", 2, 1)
-    limit = recompiles.list_limit_hits(reader, RUN)[0]
+    limit = recompiles.list_limit_hits(reader, RUN).rows[0]
     assert (limit.function, limit.fail_reason) == ("f", "limit reached")
-    cause = recompiles.list_causes(reader, RUN)[0]
+    cause = recompiles.list_causes(reader, RUN).rows[0]
     assert (cause.recompile_count, cause.guard_failure_count, cause.compile_us) == (2, 3, 201_000)
 
 
@@ -138,6 +138,7 @@ def test_a_damaged_event_shows_what_the_columns_have(store: sqlite3.Connection, 
 def _plan(reader: sqlite3.Connection, sql: str) -> list[str]:
     names = {"run_id": RUN, "limit": 5, "after_us": 0, "after_id": 0, "after_key": START_US}
     others = ("outcome", "text", "recompiled", "distinct_id", "key", "process_id", "generation", "frame_id", "sequence")
+    others += ("least", "after_count")
     values = dict.fromkeys((*others, "ending", "artifact")) | {f"key{n}": n for n in range(3)} | names
     return [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
 

@@ -9,9 +9,9 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.aot.report import explain_graphs, report_run
 from compileboard.app.analysis.aot.wrappers import explain_graph
 from compileboard.app.queries.run.aot import list_aot_graphs
+from compileboard.app.screens.run.aot import build_aot
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.traced import RUN, aot_text, record_traced_run
 
@@ -23,8 +23,8 @@ def _run(reader: sqlite3.Connection, name: str) -> str:
 @pytest.mark.parametrize("name", ["zoo_recompiles", "zoo_graph_breaks"])
 def test_findings_of_a_run_are_those_of_its_graphs(explored_reader: sqlite3.Connection, name: str) -> None:
     run_id = _run(explored_reader, name)
-    report = report_run(explored_reader, run_id)
-    graphs = explain_graphs(explored_reader, run_id, list_aot_graphs(explored_reader, run_id).rows)
+    screen = build_aot(explored_reader, run_id)
+    report, graphs = screen.report, screen.graphs
     titles = {it.title.partition(":")[0] for graph in graphs for it in graph.findings}
     assert {it.title for it in report.findings} == titles != set()
     assert report.graph_count == len(graphs) > 0
@@ -35,7 +35,7 @@ def test_a_graph_is_explained_with_torchs_own_configuration(explored_reader: sql
     run_id = _run(explored_reader, "zoo_recompiles")
     rows = list_aot_graphs(explored_reader, run_id).rows
     assert {it.summary["rng_functionalized"] for it in rows} == {None}
-    for it in explain_graphs(explored_reader, run_id, rows):
+    for it in build_aot(explored_reader, run_id).graphs:
         assert it.summary["rng_functionalized"] is False
         assert not any("random" in sentence for sentence in it.unknown)
 
@@ -63,13 +63,13 @@ def test_wrappers_that_torch_wrote_are_used_for_single_graphs_only(store: sqlite
             (RUN, "b" * 32, sequence, key, name),
         )
     store.execute("commit")
-    one, other = explain_graphs(store, RUN, list_aot_graphs(store, RUN).rows)
+    one, other = build_aot(store, RUN).graphs
     assert "AOTDedupeWrapper" in one.wrappers
     assert "AOTDedupeWrapper" not in other.wrappers
     store.execute("begin immediate")
     store.execute("update aot_graphs set compile_key = ?", (key,))
     store.execute("commit")
-    apart = explain_graphs(store, RUN, list_aot_graphs(store, RUN).rows)
+    apart = build_aot(store, RUN).graphs
     assert [(it.graph.place, it.graph.graph_count) for it in apart] == [(1, 2), (2, 2)]
     assert not any("AOTDedupeWrapper" in it.wrappers for it in apart)
 

@@ -15,10 +15,10 @@ from compileboard.app.analysis.caches.lookups import (
     group_components,
     measure_likeness,
     read_lines,
-    read_lookup,
     summarize_diff,
 )
 from compileboard.app.queries.run.caches import get_lookup, list_runs_before
+from compileboard.app.screens.run.caches import build_lookup
 from compileboard.collectors.store.payloads import parse_components
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.traced import RUN, record_traced_run
@@ -39,9 +39,8 @@ def _key(parts: dict[str, str]) -> str:
 
 def test_a_recorded_miss_differs_in_the_input_that_grew(explored_reader: sqlite3.Connection) -> None:
     run_id, number, compile_id = _misses(explored_reader)[1]
-    lookup = get_lookup(explored_reader, run_id, number)
-    assert lookup is not None
-    report = read_lookup(explored_reader, lookup)
+    report = build_lookup(explored_reader, run_id, number)
+    assert report is not None
     assert report.nearest is not None
     assert report.diff is not None
     assert (compile_id, report.nearest.compile_id) == ("0/1", "0/0")
@@ -139,9 +138,8 @@ def test_a_bypass_says_why_and_where(recorded_client: FlaskClient, recorded_read
 def test_a_key_that_is_not_kept_says_why(client: FlaskClient, store: sqlite3.Connection, recorded_client) -> None:
     record_traced_run(store, payloads=False)
     number = store.execute("select max(id) from cache_lookups").fetchone()[0]
-    lookup = get_lookup(store, RUN, number)
-    assert lookup is not None
-    report = read_lookup(store, lookup)
+    report = build_lookup(store, RUN, number)
+    assert report is not None
     assert report.diff is None
     assert report.key_remark is not None
     assert "Not recorded by this torch" in report.key_remark

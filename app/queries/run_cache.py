@@ -1,4 +1,4 @@
-"""Keep what is slow to read or work out for as long as nothing more of it is recorded."""
+"""Cache what is slow to read or work out until the run has changed."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""One frozen dataclass a screen: pages, API, reports, commands and the static site render the same object."""

@@ -1,0 +1,50 @@
+"""What AOTAutograd found out about a run's graphs, and what its wrappers do around them at each call."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compileboard.app.analysis.aot.report import GraphReport, RunReport, explain_graphs, sum_up_graphs
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.run import aot
+from compileboard.app.queries.run.aot import AotGraph
+
+
+@dataclass(frozen=True)
+class AotScreen:
+    """What a run's graphs have in common, and one page of them."""
+
+    report: RunReport
+    graphs: Sequence[GraphReport]
+    next: str | None
+
+
+def build_aot(reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25) -> AotScreen:
+    """Read what a run's graphs have in common, and explain one page of them.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    wrappers = aot.list_wrappers(reader, run_id)
+    page = aot.list_aot_graphs(reader, run_id, cursor, limit)
+    report = sum_up_graphs(aot.list_summaries(reader, run_id), wrappers)
+    return AotScreen(report, _explain(reader, page.rows, wrappers), page.next)
+
+
+def list_graph_reports(
+    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25
+) -> Page[GraphReport]:
+    """List a run's graphs as they were compiled, each explained.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    page = aot.list_aot_graphs(reader, run_id, cursor, limit)
+    return Page(tuple(_explain(reader, page.rows, aot.list_wrappers(reader, run_id))), page.next)
+
+
+def _explain(
+    reader: sqlite3.Connection, graphs: Sequence[AotGraph], wrappers: Mapping[int, frozenset[str]]
+) -> list[GraphReport]:
+    unsure = {row.compile_key for row in graphs if row.compile_key and row.summary.get("rng_functionalized") is None}
+    return explain_graphs(graphs, wrappers, aot.read_configs(reader, sorted(unsure)))

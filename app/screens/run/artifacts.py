@@ -1,0 +1,195 @@
+"""The artifacts of a run: the directory of its compiles, one artifact, two side by side, what a recompile changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.analysis.artifacts.changes import (
+    COMPARED,
+    ArtifactDiff,
+    Section,
+    compare_artifacts,
+    compare_pairs,
+    list_missing,
+)
+from compileboard.app.analysis.artifacts.labels import TextView, describe_state, list_metadata, view_text
+from compileboard.app.analysis.compiles import CompileEntry, build_entries
+from compileboard.app.analysis.labels import Word
+from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.run import artifacts, compiles, recompiles, trace_files
+from compileboard.app.queries.run.artifacts import Artifact, ArtifactRow, Neighbours
+from compileboard.app.queries.run.compiles import CompileFilter, CompileRow
+
+_ALL = 1_000_000  # equal lines around a changed one: the whole text
+_MOST_CHOICES = 500  # compiles that the chooser offers
+
+
+@dataclass(frozen=True)
+class DirectoryScreen:
+    """One page of a run's compiles with what their logs say. `loose` is what the logs hold outside any compile."""
+
+    page: Page[CompileRow]
+    count: int
+    entries: Sequence[CompileEntry]
+    is_cut: bool
+    loose: Sequence[ArtifactRow]
+    artifact_counts: Mapping[str, int]
+
+
+def build_directory(
+    reader: sqlite3.Connection, run: RunRow, wanted: CompileFilter, cursor: str | None = None, limit: int = 20
+) -> DirectoryScreen:
+    """Read one page of a run's compiles with what happened in each.
+
+    Raises: FilterError if the filter or the cursor cannot be used.
+    """
+    page = compiles.list_compiles(reader, run.id, wanted, cursor=cursor, limit=limit)
+    steps = trace_files.list_steps(reader, [row.id for row in page.rows])
+    is_first = not (cursor or wanted.text or wanted.ending or wanted.artifact)
+    return DirectoryScreen(
+        page=page,
+        count=compiles.count_compiles(reader, run.id, wanted),
+        entries=build_entries(page.rows, steps, run.state == "running"),
+        is_cut=len(steps) >= trace_files.MOST_STEPS,
+        loose=artifacts.list_loose(reader, run.id) if is_first else (),
+        artifact_counts=artifacts.count_names(reader, run.id),
+    )
+
+
+@dataclass(frozen=True)
+class ArtifactScreen:
+    """One artifact with its text. `counterparts` are the same of the cache entries before and after, with their ids."""
+
+    artifact: Artifact
+    compile: CompileRow | None
+    neighbours: Neighbours
+    counterparts: Sequence[tuple[str, str, ArtifactRow]]
+
+    @property
+    def state(self) -> Word:
+        """Return whether its text is there."""
+        return describe_state(self.artifact.state, self.artifact.unreadable)
+
+    @property
+    def view(self) -> TextView | None:
+        """Return its text laid out for reading."""
+        artifact = self.artifact
+        return None if artifact.text is None else view_text(artifact.name, artifact.text, artifact.encoding)
+
+    @property
+    def metadata(self) -> list[tuple[str, Any]]:
+        """List what torch said beside the text."""
+        return list_metadata({**self.artifact.envelope, **self.artifact.metadata})
+
+
+def build_artifact(reader: sqlite3.Connection, run_id: str, artifact_id: int) -> ArtifactScreen | None:
+    """Read one artifact, None where the run has no such artifact."""
+    artifact = artifacts.get_artifact(reader, run_id, artifact_id)
+    if artifact is None:
+        return None
+    key = artifact.compile_key
+    compile = None if key is None else compiles.get_compile(reader, run_id, key)
+    neighbours = artifacts.get_neighbours(reader, artifact)
+    return ArtifactScreen(artifact, compile, neighbours, _list_counterparts(reader, artifact, compile))
+
+
+def _list_counterparts(
+    reader: sqlite3.Connection, artifact: ArtifactRow, compile: CompileRow | None
+) -> list[tuple[str, str, ArtifactRow]]:
+    if compile is None:
+        return []
+    chain = compiles.list_chain(reader, compile.process_id, compile.generation, compile.frame_id)
+    position = next((number for number, other in enumerate(chain) if other.id == compile.id), None)
+    if position is None:
+        return []
+    counterparts = []
+    for which, at in (("previous", position - 1), ("next", position + 1)):
+        same = artifacts.find_counterpart(reader, artifact, chain[at].id) if 0 <= at < len(chain) else None
+        if same is not None:
+            counterparts.append((which, chain[at].compile_id, same))
+    return counterparts
+
+
+@dataclass(frozen=True)
+class ArtifactDiffScreen:
+    """Two artifacts side by side. `missing` says why there is no second one, `choices` what may be chosen."""
+
+    a: Artifact
+    b: Artifact | None
+    diff: ArtifactDiff | None
+    missing: str
+    chosen_key: int | None
+    compiles: Sequence[CompileRow]
+    choices: Sequence[ArtifactRow]
+
+
+def build_artifact_diff(
+    reader: sqlite3.Connection,
+    a: Artifact,
+    b: Artifact | None,
+    against: CompileRow | None = None,
+    *,
+    is_exact: bool = False,
+    is_whole: bool = False,
+) -> ArtifactDiffScreen:
+    """Compare two artifacts, or one with the same of another compile."""
+    missing = ""
+    if against is not None and b is None:
+        same = artifacts.find_counterpart(reader, a, against.id)
+        b = None if same is None else artifacts.get_artifact(reader, same.run_id, same.id)
+        missing = "" if b else f"Compile {against.compile_id} has no {a.name} that stands for this one."
+    chosen_key = against.id if against else b.compile_key if b else a.compile_key
+    return ArtifactDiffScreen(
+        a=a,
+        b=b,
+        diff=compare_artifacts(a, b, ignore=not is_exact, context=_ALL if is_whole else 3) if b else None,
+        missing=missing,
+        chosen_key=chosen_key,
+        compiles=compiles.list_compiles(reader, a.run_id, limit=_MOST_CHOICES).rows,
+        choices=[] if chosen_key is None else artifacts.list_texts(reader, chosen_key),
+    )
+
+
+def read_artifact(reader: sqlite3.Connection, run_id: str, artifact_id: int) -> Artifact | None:
+    """Read an artifact of a run, or of any run."""
+    return artifacts.get_artifact(reader, run_id, artifact_id) or artifacts.find_artifact(reader, artifact_id)
+
+
+@dataclass(frozen=True)
+class CompileChangesScreen:
+    """What changed in a compile against another of its frame, `older`; None where there is none to compare with."""
+
+    compile: CompileRow
+    older: CompileRow | None
+    others: Sequence[CompileRow]
+    recompiles: Sequence[recompiles.RecompileRow]
+    sections: Sequence[Section]
+
+    @property
+    def missing(self) -> list[str]:
+        """List what could not be compared because not both compiles have its text."""
+        return list_missing(self.sections)
+
+
+def build_changes(
+    reader: sqlite3.Connection, run_id: str, key: int, older_id: str | None = None
+) -> CompileChangesScreen | None:
+    """Compare a compile with the cache entry it was recompiled from, or another; None where the run has no such."""
+    row = compiles.get_compile(reader, run_id, key)
+    if row is None:
+        return None
+    chain = compiles.list_chain(reader, row.process_id, row.generation, row.frame_id)
+    others = [other for other in chain if other.id != row.id]
+    older = next((other for other in others if other.compile_id == (older_id or row.recompiled_from)), None)
+    pairs = [] if older is None else artifacts.list_pairs(reader, older.id, row.id, COMPARED)
+    return CompileChangesScreen(
+        compile=row,
+        older=older,
+        others=others,
+        recompiles=recompiles.list_compile_recompiles(reader, [row.id]),
+        sections=compare_pairs(pairs),
+    )

@@ -1,0 +1,139 @@
+"""A run's compile caches: what they answered, and one look-up against the nearest earlier key."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.app.analysis.caches.keys import ComponentChange, KeyDiff
+from compileboard.app.analysis.caches.lookups import ComponentGroup, find_nearest, group_components, summarize_diff
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.run import failures
+from compileboard.app.queries.run.caches import (
+    RUNS_BACK,
+    Earlier,
+    Lookup,
+    get_detail,
+    get_lookup,
+    list_earlier,
+    list_runs_before,
+    read_texts,
+)
+from compileboard.app.queries.run.failures import CacheLookup, CacheResult, CudagraphSkip
+from compileboard.app.screens.run.run import MOST_SKIPS
+from compileboard.collectors.store.payloads import Component, parse_components
+
+MOST_EXPLAINED = 20  # misses of one page; each is compared with hundreds of keys
+
+
+@dataclass(frozen=True)
+class CachesScreen:
+    """What a run's caches answered. `differences` says, by look-up, what sets a miss apart from the nearest key."""
+
+    results: Sequence[CacheResult]
+    page: Page[CacheLookup]
+    skips: Page[CudagraphSkip]
+    differences: Mapping[int, str]
+
+
+def build_caches(
+    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50, *, explain_count: int = 0
+) -> CachesScreen:
+    """Read what a run's caches answered, a page of look-ups, and why the first `explain_count` misses of it missed.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    page = failures.list_cache_lookups(reader, run_id, cursor, limit)
+    misses = [row for row in page.rows if row.result == "miss"][:explain_count]
+    differences = {row.id: text for row in misses if (text := explain_miss(reader, run_id, row.id)) is not None}
+    return CachesScreen(
+        results=failures.count_cache_results(reader, run_id),
+        page=page,
+        skips=failures.list_cudagraph_skips(reader, run_id, limit=MOST_SKIPS),
+        differences=differences,
+    )
+
+
+def explain_miss(reader: sqlite3.Connection, run_id: str, lookup_id: int) -> str | None:
+    """Describe in a line what differs from the nearest earlier key; None where there is none to compare with."""
+    screen = build_lookup(reader, run_id, lookup_id)
+    return screen.difference if screen is not None else None
+
+
+@dataclass(frozen=True)
+class CacheLookupScreen:
+    """One look-up with its key; for a miss the nearest earlier key, and how this one differs from it.
+
+    `looked_at_count` is how many earlier look-ups there were to choose from in `run_count` runs, of the `most_runs`
+    that are looked at.
+    """
+
+    lookup: Lookup
+    detail: dict[str, Any]
+    components: tuple[Component, ...] = field(repr=False)
+    nearest: Earlier | None = None
+    diff: KeyDiff | None = None
+    looked_at_count: int = 0
+    run_count: int = 1
+    most_runs: int = RUNS_BACK
+
+    @property
+    def difference(self) -> str | None:
+        """Describe in a line what differs, None where nothing was compared."""
+        return None if self.diff is None else summarize_diff(self.diff)
+
+    @property
+    def changes(self) -> tuple[ComponentChange, ...]:
+        """List the components that differ, what matters most first."""
+        diff = self.diff
+        return () if diff is None else (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)
+
+    @property
+    def groups(self) -> list[ComponentGroup]:
+        """List the components of the key by sort."""
+        return group_components(self.components)
+
+    @property
+    def traceback(self) -> str | None:
+        """Return the traceback of a bypass."""
+        value = self.detail.get("cache_bypass_traceback")
+        lines = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+        return "\n".join(str(line).rstrip("\n") for line in lines).strip() or None
+
+    @property
+    def key_remark(self) -> str | None:
+        """Explain why the key's components are not there; None where they are."""
+        if self.components:
+            return None
+        if self.lookup.result == "bypass":
+            return "No key was made: the graph cannot be cached."
+        if self.detail.get("component_count"):
+            return "The components are not kept: the log was imported with --no-payloads, or only the hooks recorded."
+        return "Not recorded by this torch: its record of this look-up lists no components."
+
+
+def build_lookup(
+    reader: sqlite3.Connection, run_id: str, lookup_id: int, across: bool = False
+) -> CacheLookupScreen | None:
+    """Read what a look-up's key is made of, and compare a miss with earlier keys of its run.
+
+    With `across`, they are compared with keys of the runs of the same name before it instead. None where the run has
+    no such look-up.
+    """
+    lookup = get_lookup(reader, run_id, lookup_id)
+    if lookup is None:
+        return None
+    components = tuple((parse_components(lookup.text) if lookup.text is not None else None) or ())
+    detail = get_detail(reader, lookup)
+    if lookup.result != "miss" or lookup.text is None or not components:
+        return CacheLookupScreen(lookup, detail, components)
+    run_ids = list_runs_before(reader, lookup.run_id) if across else [lookup.run_id]
+    earlier = list_earlier(reader, lookup, run_ids)
+    texts = (
+        (row, text, row.function_id is not None and row.function_id == lookup.function_id)
+        for row, text in read_texts(reader, earlier)
+    )
+    nearest, diff = find_nearest(components, lookup.text, texts) or (None, None)
+    return CacheLookupScreen(lookup, detail, components, nearest, diff, len(earlier), len(run_ids))

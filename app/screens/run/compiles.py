@@ -1,0 +1,135 @@
+"""A run's compiles: the list, and one compile with every field that torch recorded of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.analysis.compiles import CompileEntry, build_entries
+from compileboard.app.analysis.labels import PhaseShare, Word, describe_outcome, list_shares, sum_phases
+from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
+from compileboard.app.queries.run.compiles import Compilation, CompileFilter, CompileRow
+from compileboard.app.queries.run.failures import CacheLookup, CudagraphSkip, FailureRow, Unfinished
+from compileboard.app.queries.run.graph_breaks import GraphBreakRow
+from compileboard.app.queries.run.recompiles import RecompileRow
+from compileboard.app.screens.run.run import CHARTED
+
+
+@dataclass(frozen=True)
+class CompilesScreen:
+    """One page of a run's compiles. `longest` are the longest of all that the filter lets through."""
+
+    run: RunRow
+    page: Page[CompileRow]
+    count: int
+    longest: Sequence[CompileRow]
+    outcomes: Mapping[str, int]
+
+    @property
+    def highest_us(self) -> int:
+        """Return what a full bar stands for."""
+        return max((sum_phases(row.phases) or 0 for row in (*self.longest, *self.page.rows)), default=0)
+
+    @property
+    def rows(self) -> list[tuple[CompileRow, list[PhaseShare]]]:
+        """List the compiles with their bars."""
+        highest_us = self.highest_us
+        return [(row, list_shares(row.phases, highest_us)) for row in self.page.rows]
+
+    @property
+    def is_ranked(self) -> bool:
+        """Return True where it matters which process a compile is of."""
+        return self.run.process_count > 1 or any(row.rank is not None for row in self.page.rows)
+
+
+def build_compiles(
+    reader: sqlite3.Connection,
+    run: RunRow,
+    wanted: CompileFilter | None = None,
+    *,
+    sort: str = "started.asc",
+    cursor: str | None = None,
+    limit: int = 50,
+) -> CompilesScreen:
+    """Read one page of a run's compiles.
+
+    Raises: FilterError if the filter, the sort or the cursor cannot be used.
+    """
+    return CompilesScreen(
+        run=run,
+        page=compiles.list_compiles(reader, run.id, wanted, sort=sort, cursor=cursor, limit=limit),
+        count=compiles.count_compiles(reader, run.id, wanted),
+        longest=compiles.list_compiles(reader, run.id, wanted, sort="time", limit=CHARTED).rows,
+        outcomes=compiles.count_outcomes(reader, run.id),
+    )
+
+
+@dataclass(frozen=True)
+class CompileScreen:
+    """One compile with all that belongs to it.
+
+    `chain` are all compiles of its frame, `older` the one it was recompiled from, `before` and `after` its neighbours
+    in time. `stretch_us` is where it lies on the timeline.
+    """
+
+    compile: CompileRow
+    outcome: Word
+    unfinished: Unfinished | None
+    records: Sequence[Compilation]
+    chain: Sequence[CompileRow]
+    before: CompileRow | None
+    after: CompileRow | None
+    entry: CompileEntry
+    recompiles: Sequence[RecompileRow]
+    graph_breaks: Sequence[GraphBreakRow]
+    failures: Sequence[FailureRow]
+    cache_lookups: Sequence[CacheLookup]
+    cudagraph_skips: Sequence[CudagraphSkip]
+    stack: Sequence[dict[str, Any]]
+    stretch_us: tuple[int, int] | None
+
+    @property
+    def older(self) -> CompileRow | None:
+        """Return the compile that this one was recompiled from."""
+        return next((other for other in self.chain if other.compile_id == self.compile.recompiled_from), None)
+
+    @property
+    def restart_reasons(self) -> list[str]:
+        """List why dynamo began its analysis again."""
+        return [reason for record in self.records for reason in record.metrics.get("restart_reasons") or []]
+
+    @property
+    def phases_us(self) -> int | None:
+        """Return the time of its records together."""
+        return sum_phases(self.compile.phases)
+
+
+def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileScreen | None:
+    """Read one compile with all that belongs to it, None where the run has no such compile."""
+    row = compiles.get_compile(reader, run.id, key)
+    if row is None:
+        return None
+    is_live = run.state == "running"
+    records = compiles.list_records(reader, row.id)
+    stretch = trace_files.get_stretch(reader, row.id)
+    return CompileScreen(
+        compile=row,
+        outcome=describe_outcome(row.outcome, is_live),
+        unfinished=next(iter(failures.list_unfinished(reader, run, row.id)), None),
+        records=records,
+        chain=compiles.list_chain(reader, row.process_id, row.generation, row.frame_id),
+        before=compiles.get_beside(reader, row, run.id, False),
+        after=compiles.get_beside(reader, row, run.id, True),
+        entry=build_entries([row], trace_files.list_steps(reader, [row.id]), is_live)[0],
+        recompiles=recompiles.list_compile_recompiles(reader, [row.id]),
+        graph_breaks=graph_breaks.list_compile_breaks(reader, row.id),
+        failures=failures.list_compile_failures(reader, row.id),
+        cache_lookups=failures.list_compile_lookups(reader, row.id),
+        cudagraph_skips=failures.list_compile_skips(reader, row.id),
+        stack=trace_files.list_stack(compiles.get_start(reader, row, records)),
+        stretch_us=stretch if stretch is not None and stretch[0] < stretch[1] else None,
+    )

@@ -1,0 +1,168 @@
+"""One run as a whole: its state, its headline numbers, what to do about it, and what raised in it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from compileboard.app.analysis.labels import PhaseShare, list_shares, sum_phases
+from compileboard.app.analysis.runs.diagnosis import Fix, RunFacts, rank_fixes
+from compileboard.app.analysis.runs.states import RunState, describe_raised, describe_state
+from compileboard.app.queries.fleet.incidents import (
+    DIRECTIONS,
+    NOT_IGNORED,
+    NOT_WITHDRAWN,
+    IncidentFilter,
+    count_ranges,
+)
+from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
+from compileboard.app.queries.run import run as run_detail
+from compileboard.app.queries.run.run import RunDetail, RunFeatures, get_run_features
+
+MOST_FIXES = 100
+FIRST_FIXES = 5  # shown at once; the others are one click away
+MOST_FACTS = 500  # distinct breaks and causes that the advice is made of
+MOST_SKIPS = 200
+CHARTED = 24
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """What every page of a run begins with. `failure_count` is None where nobody could have seen a failure."""
+
+    detail: RunDetail
+    state: RunState
+    features: RunFeatures
+    raised_count: int
+    reject_count: int
+
+    @property
+    def run(self) -> RunRow:
+        """Return the run's row."""
+        return self.detail.run
+
+    @property
+    def is_live(self) -> bool:
+        """Return True while more may be recorded."""
+        return self.run.state == "running"
+
+    @property
+    def failure_count(self) -> int | None:
+        """Return how many exceptions were recorded."""
+        return self.raised_count if self.raised_count or self.run.is_observed else None
+
+    @property
+    def failure_kinds(self) -> str:
+        """Describe what the exceptions are of."""
+        return describe_raised(self.run, self.raised_count)
+
+
+def build_header(reader: sqlite3.Connection, detail: RunDetail, now_us: int, stale_after_s: int) -> RunHeader:
+    """Read a run's state at a time, and which pages it has."""
+    run = detail.run
+    return RunHeader(
+        detail=detail,
+        state=describe_state(run, now_us, stale_after_s),
+        features=get_run_features(reader, run.id),
+        raised_count=failures.count_failures(reader, run.id),
+        reject_count=trace_files.count_rejects(reader, run.id),
+    )
+
+
+@dataclass(frozen=True)
+class RunSummaryScreen:
+    """A run's headline numbers and advice. `longest` are its longest compiles, `began` its incidents by direction."""
+
+    run: RunRow
+    facts: RunFacts
+    unfinished_count: int
+    distinct_break_count: int
+    phases: compiles.Phases
+    longest: Sequence[compiles.CompileRow]
+    began: Sequence[tuple[str, int]]
+
+    @cached_property
+    def fixes(self) -> list[Fix]:
+        """List what to do, the most costly first."""
+        return rank_fixes(self.facts)[:MOST_FIXES]
+
+    @property
+    def phases_us(self) -> int | None:
+        """Return compile time and first calls together."""
+        return sum_phases(self.phases)
+
+    @property
+    def shares(self) -> list[PhaseShare]:
+        """Split that time by phase."""
+        return list_shares(self.phases)
+
+    @property
+    def lookup_count(self) -> int:
+        """Return how often a cache was looked up."""
+        return self.run.cache_hit_count + self.run.cache_miss_count + self.run.cache_bypass_count
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """Return the share of look-ups that hit; None where there was none."""
+        return self.run.cache_hit_count / self.lookup_count if self.lookup_count else None
+
+    @property
+    def recompile_ratio(self) -> float | None:
+        """Return the share of compile time spent on recompiles."""
+        run = self.run
+        return run.recompile_us / run.compile_us if run.compile_us and run.recompile_us is not None else None
+
+
+def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
+    """Read a run's headline numbers and what its advice is made of."""
+    phases = compiles.get_phases(reader, run.id)
+    began = count_ranges(reader, IncidentFilter(state=NOT_WITHDRAWN, handling=NOT_IGNORED), [run.id])
+    return RunSummaryScreen(
+        run=run,
+        facts=read_facts(reader, run, phases),
+        unfinished_count=failures.count_unfinished(reader, run),
+        distinct_break_count=graph_breaks.count_distinct_breaks(reader, run.id),
+        phases=phases,
+        longest=compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows,
+        began=[(word, sum(row.finding_count for row in began if row.direction == word)) for word in DIRECTIONS],
+    )
+
+
+def read_facts(reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases) -> RunFacts:
+    """Read what a run's advice is made of; what its totals say there is none of is not asked for."""
+    cacheable = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
+    return RunFacts(
+        compile_us=run.compile_us,
+        unfinished=failures.list_unfinished(reader, run),
+        failures=failures.count_failed(reader, run.id) if run.failure_count else (),
+        raised=failures.list_runtime_failures(reader, run.id) if run.runtime_failure_count else (),
+        limit_hits=recompiles.list_limit_hits(reader, run.id, limit=100).rows if run.recompile_limit_count else (),
+        causes=recompiles.list_causes(reader, run.id, limit=MOST_FACTS).rows,
+        breaks=graph_breaks.list_distinct_breaks(reader, run.id, limit=MOST_FACTS).rows,
+        caches=failures.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
+        skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows if run.cudagraph_skip_count else (),
+        changed=[settings for _process, settings in run_detail.list_changed_configs(reader, run.id)],
+        cliffs=run_detail.list_stack_cliffs(reader, run.id),
+        cacheable_us=sum(cacheable) if cacheable else None,
+    )
+
+
+@dataclass(frozen=True)
+class FailuresScreen:
+    """What compiles and compiled code raised, and what ended the program."""
+
+    page: Page[failures.FailureRow]
+
+
+def build_failures(
+    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 20
+) -> FailuresScreen:
+    """Read one page of a run's exceptions as they came.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    return FailuresScreen(failures.list_failures(reader, run_id, cursor, limit))

@@ -1,0 +1,144 @@
+"""A run's timeline: every phase that torch timed, by rank and thread, and sums by name."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.analysis.timeline import (
+    StripLane,
+    build_lane_headers,
+    build_strips,
+    make_events,
+    name_processes,
+    number_processes,
+    write_window,
+)
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run import timeline
+from compileboard.app.queries.run.timeline import Lane, NameTotal
+from compileboard.app.queries.run_cache import cached_for_run
+
+DEFAULT_COLUMNS = 1200  # of the window that comes with the page
+MOST_STRIPS = 16
+_FINE_COLUMNS = 100_000  # so fine that the longest phases are chosen by their length alone; of 10 lanes are read 400
+
+
+@dataclass(frozen=True)
+class TimelineScreen:
+    """A run's threads, and what each phase took by its name."""
+
+    lanes: Sequence[Lane]
+    totals: Sequence[NameTotal]
+
+    @property
+    def headers(self) -> list[dict[str, Any]]:
+        """List label and rows of each thread."""
+        return build_lane_headers(self.lanes)
+
+    @property
+    def phase_totals(self) -> list[NameTotal]:
+        """List the names that are of phases, not of moments alone."""
+        return [total for total in self.totals if not total.is_moment]
+
+
+def build_timeline(reader: sqlite3.Connection, run_id: str) -> TimelineScreen:
+    """Read a run's threads, and its phases by name."""
+    return TimelineScreen(timeline.list_lanes(reader, run_id), timeline.list_totals(reader, run_id))
+
+
+@dataclass(frozen=True)
+class TimelineWindow:
+    """A stretch of a run's time, in so many columns.
+
+    Units: microseconds since 1970.
+    """
+
+    from_us: int
+    to_us: int
+    columns: int = DEFAULT_COLUMNS
+
+
+def choose_window(
+    lanes: Sequence[Lane],
+    from_us: int | None = None,
+    to_us: int | None = None,
+    columns: int = DEFAULT_COLUMNS,
+    names: tuple[str, str] = ("from_us", "to_us"),
+) -> TimelineWindow:
+    """Return a window of a run, the whole where an end is not given.
+
+    Raises: FilterError with the parameters' names if it ends before it begins.
+    """
+    first_us, last_us = _span(lanes)
+    from_us, to_us = first_us if from_us is None else from_us, last_us if to_us is None else to_us
+    if to_us <= from_us:
+        raise FilterError(f"{names[1]}: {to_us} is not behind {names[0]}, {from_us}")
+    return TimelineWindow(from_us, to_us, columns)
+
+
+def read_window(
+    reader: sqlite3.Connection, run_id: str, lanes: Sequence[Lane], window: TimelineWindow, *, with_busy: bool = False
+) -> dict[str, Any]:
+    """Read a window of every thread as the page draws it; `with_busy` also when any was busy."""
+    first_us, last_us = _span(lanes)
+    if window == TimelineWindow(first_us, last_us):
+        drawn = cached_for_run(reader, run_id, _write_whole)  # what everyone sees first, the slowest of a large run
+    else:
+        drawn = _write(reader, lanes, window)
+    busy = cached_for_run(reader, run_id, _list_busy) if with_busy else []
+    return drawn | {"busy": [at - first_us for stretch in busy for at in stretch]}
+
+
+def _write_whole(reader: sqlite3.Connection, run_id: str) -> dict[str, Any]:
+    lanes = timeline.list_lanes(reader, run_id)
+    return _write(reader, lanes, TimelineWindow(*_span(lanes)))
+
+
+def _list_busy(reader: sqlite3.Connection, run_id: str) -> list[tuple[int, int]]:
+    lanes = timeline.list_lanes(reader, run_id)
+    first_us, last_us = _span(lanes)
+    return timeline.list_busy(reader, lanes, (last_us - first_us) // 200)
+
+
+def _span(lanes: Sequence[Lane]) -> tuple[int, int]:
+    first_us = min(lane.first_us for lane in lanes)
+    return first_us, max(first_us + 1, *(lane.last_us for lane in lanes))
+
+
+def _write(reader: sqlite3.Connection, lanes: Sequence[Lane], window: TimelineWindow) -> dict[str, Any]:
+    windows = _read(reader, lanes, window)
+    return write_window(lanes, windows, _list_functions(reader, windows), window.from_us, window.to_us)
+
+
+def _read(reader: sqlite3.Connection, lanes: Sequence[Lane], window: TimelineWindow) -> list[timeline.LaneWindow]:
+    return [
+        timeline.get_window(reader, lane, window.from_us, window.to_us, window.columns, lane_count=len(lanes))
+        for lane in lanes
+    ]
+
+
+def _list_functions(
+    reader: sqlite3.Connection, windows: Sequence[timeline.LaneWindow]
+) -> Mapping[int, tuple[str, str | None]]:
+    keys = {span.compile_key for window in windows for span in window.spans if span.compile_key is not None}
+    return timeline.list_functions(reader, sorted(keys))
+
+
+def read_strips(reader: sqlite3.Connection, screen: TimelineScreen) -> list[StripLane]:
+    """Draw the longest phases of the first threads; time in which nothing ran is left out."""
+    drawn = screen.lanes[:MOST_STRIPS]
+    first_us, last_us = min(lane.first_us for lane in screen.lanes), max(lane.last_us for lane in screen.lanes) + 1
+    windows = _read(reader, drawn, TimelineWindow(first_us, last_us, _FINE_COLUMNS))
+    busy = timeline.list_busy(reader, drawn, (last_us - first_us) // 200) or [(first_us, last_us)]
+    return build_strips(drawn, windows, busy, _list_functions(reader, windows))
+
+
+def iterate_events(reader: sqlite3.Connection, lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:
+    """Yield a run as the events of a Chrome trace, names of processes and threads first."""
+    yield from name_processes(lanes)
+    numbers = number_processes(lanes)
+    for lane in lanes:
+        yield from make_events(timeline.iterate_spans(reader, lane.id), numbers[lane.process_id], lane.thread)

@@ -1,0 +1,33 @@
+"""Words that templates of pages and of reports look up, by the name they have there."""
+
+from __future__ import annotations
+
+from compileboard.app.analysis import labels
+from compileboard.app.analysis.artifacts.labels import describe_name
+from compileboard.app.analysis.compiles import label_category
+from compileboard.app.analysis.guards.breakdown import describe_kind
+from compileboard.app.analysis.ranks.comparison import ASPECTS
+from compileboard.app.analysis.ranks.divergence import describe_caches
+from compileboard.app.analysis.shapes import describe_guard, describe_range, describe_reason
+from compileboard.app.analysis.stacks import describe_ending, is_library_name, list_shares, name_ending
+from compileboard.app.analysis.timeline import LEGEND, find_phase
+from compileboard.collectors.contract.rejects import KINDS
+
+TEMPLATE_NAMES = {
+    "words": labels,
+    "aspects": ASPECTS,
+    "describe_caches": describe_caches,
+    "describe_ending": describe_ending,
+    "describe_guard": describe_guard,
+    "describe_kind": describe_kind,
+    "describe_name": describe_name,
+    "describe_range": describe_range,
+    "describe_reason": describe_reason,
+    "find_phase": find_phase,
+    "is_library_name": is_library_name,
+    "label_category": label_category,
+    "list_ending_shares": list_shares,
+    "name_ending": name_ending,
+    "phase_legend": LEGEND,
+    "reject_kinds": KINDS,
+}

@@ -1,0 +1,130 @@
+"""A run's page, its API, and its report as HTML, Markdown and JSON say the same of it."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Callable
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.screens.run.recompiles import MOST_CAUSES, MOST_STEPS
+from compileboard.app.screens.run.run import MOST_FIXES
+from compileboard.app.settings import Settings
+from tests.unit.app.seed import START_US, add_function, add_run, insert
+
+RUN, PROCESS = "R1", "p" * 32
+STALE_AFTER_US = Settings().stale_after_s * 1_000_000
+
+
+def add_observed_run(store: sqlite3.Connection, state: str = "finished", **totals: int) -> None:
+    add_run(store, RUN, state=state, heartbeat_us=START_US, torch_version="2.13.0", totals=totals)
+    times = {"started_us": START_US, "last_seen_us": START_US, "last_sequence": 1}
+    told = {"capabilities": '{"trace": "ok (read from its log)"}', "environment": "{}"}
+    insert(store, "processes", id=PROCESS, run_id=RUN, pid=7, **times, **told)
+
+
+def add_compile(store: sqlite3.Connection, number: int, function_id: int, **more: str | int) -> int:
+    values: dict[str, str | int] = {"outcome": "compiled", "total_us": 1000, "frame_id": 0, "frame_compile_id": number}
+    values |= {"run_id": RUN, "process_id": PROCESS, "generation": 0, "compile_id": f"0/{number}"}
+    return insert(store, "compiles", **(values | {"started_us": START_US + number, "function_id": function_id} | more))
+
+
+def add_causes(store: sqlite3.Connection, count: int) -> None:
+    function_id = add_function(store)
+    for number in range(count):
+        cause = {"category": "tensor_size", "source": f"L['x{number}']", "reason": f"size of x{number}"}
+        cause_id = insert(store, "recompile_causes", fingerprint=f"f{number}", function_id=function_id, **cause)
+        counts = {"guard_failure_count": 1, "recompile_count": 1, "compile_us": 1000 + number}
+        insert(store, "run_causes", run_id=RUN, cause_id=cause_id, **counts)
+
+
+@pytest.fixture
+def get(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    def answer(path: str, now_us: int = START_US) -> str:
+        monkeypatch.setattr(time, "time_ns", lambda: now_us * 1000)
+        found = client.get(path)
+        assert found.status_code == 200, found.text
+        return found.text
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("silent_us", "word"), [(0, "running"), (STALE_AFTER_US, "running"), (STALE_AFTER_US + 1, "interrupted?")]
+)
+def test_a_silent_recorders_run_has_one_state(
+    get: Callable[..., str], store: sqlite3.Connection, client: FlaskClient, silent_us: int, word: str
+) -> None:
+    add_observed_run(store, "running", compile_count=1)
+    now_us = START_US + silent_us
+    for path in (f"/runs/{RUN}", f"/runs/{RUN}/report.html"):
+        badge = re.search(r'class="run__line"[^<]*<span class="badge[^>]*>([^<]*)<', get(path, now_us))
+        assert badge is not None
+        assert badge[1] == word, path
+    assert f"\n{word} · " in get(f"/runs/{RUN}/report.md", now_us)
+    for path in (f"/api/v1/runs/{RUN}", f"/runs/{RUN}/report.json"):
+        assert re.findall(r'"shown_state": ?"([^"]*)"', get(path, now_us)) == [word], path
+
+
+def test_advice_has_one_limit(get: Callable[..., str], store: sqlite3.Connection, client: FlaskClient) -> None:
+    add_observed_run(store, compile_count=1)
+    add_causes(store, MOST_FIXES + 20)
+    listed = client.get(f"/api/v1/runs/{RUN}").json["data"]["findings"]
+    assert len(listed) == MOST_FIXES
+    titles = [fix["title"].replace("'", "&#39;") for fix in listed]
+    for path in (f"/runs/{RUN}", f"/runs/{RUN}/report.html"):
+        assert re.findall(r'<li class="finding [^>]*>\s*<h3>(.*?)</h3>', get(path)) == titles, path
+    assert f"And {MOST_FIXES - 10} more." in get(f"/runs/{RUN}/report.md")
+
+
+def test_causes_have_one_limit(get: Callable[..., str], store: sqlite3.Connection) -> None:
+    add_observed_run(store, compile_count=1, recompile_count=MOST_CAUSES + 5)
+    add_causes(store, MOST_CAUSES + 5)
+    for path in (f"/runs/{RUN}?tab=recompiles", f"/runs/{RUN}/report.html"):
+        text = get(path)
+        table = text[text.index("Causes of recompiles</caption>") :]
+        sources = re.findall(r"<code>L\[&#39;x(\d+)&#39;\]</code>", table[: table.index("</table>")])
+        assert sources == [str(number) for number in range(MOST_CAUSES + 4, 4, -1)], path
+        assert f"The first {MOST_CAUSES}." in table, path
+
+
+def test_a_long_chain_is_cut_alike(get: Callable[..., str], store: sqlite3.Connection) -> None:
+    count = MOST_STEPS + 15
+    add_observed_run(store, compile_count=count, recompile_count=count - 1)
+    function_id = add_function(store)
+    for number in range(count):
+        add_compile(store, number, function_id, **({"recompiled_from": f"0/{number - 1}"} if number else {}))
+    ends = [*range(MOST_STEPS // 4), *range(MOST_STEPS // 4 + 15, count)]
+    for path in (f"/runs/{RUN}?tab=recompiles", f"/runs/{RUN}/report.html"):
+        text = get(path)
+        chain = text[text.index('<ol class="chain">') :]
+        chain = chain[: chain.index("</ol>")]
+        ids = re.findall(r'class="chain__head"><(?:a|span) class="mono"[^>]*>0/(\d+)<', chain)
+        assert [int(number) for number in ids] == ends, path
+        assert "15 steps left out here" in chain, path
+        # A recompile that torch gave no reason for is no first compile.
+        assert chain.count("recompiled, without a reason from torch") == len(ends) - 1, path
+
+
+def test_a_compile_without_an_end_is_called_the_same_while_the_run_goes_on(
+    get: Callable[..., str], store: sqlite3.Connection
+) -> None:
+    add_observed_run(store, "running", compile_count=1)
+    key = add_compile(store, 0, add_function(store), outcome="started")
+    values = {"process_id": PROCESS, "compile_key": key, "compile_id": "0/0", "error_type": "E", "time_us": START_US}
+    insert(store, "failures", run_id=RUN, sequence=3, **values)
+    for path in (f"/runs/{RUN}?tab=compiles", f"/runs/{RUN}?tab=failures", f"/runs/{RUN}/report.html"):
+        text = get(path)
+        assert ">started</span>" in text, path
+        assert "not finished" not in text, path
+
+
+def test_what_could_be_recorded_is_told_alike(get: Callable[..., str], store: sqlite3.Connection) -> None:
+    add_observed_run(store, compile_count=1)
+    for path in (f"/runs/{RUN}?tab=processes", f"/runs/{RUN}/report.html"):
+        text = get(path)
+        assert "Everything could be recorded" in text, path
+        assert "What could not be recorded" not in text, path
