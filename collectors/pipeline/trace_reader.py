@@ -15,10 +15,11 @@ from compileboard.collectors.decode.values import clean_text
 from compileboard.collectors.pipeline.source import ImportedFile, pump
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
 from compileboard.collectors.pipeline.trace_source import TraceSource
-from compileboard.collectors.sources.log_head import HEAD_BYTES, read_head
+from compileboard.collectors.sources.log_blocks import Readable
+from compileboard.collectors.sources.log_head import HEAD_BYTES, Head, read_head
 from compileboard.collectors.store.ingest.frames import FrameIndex, Generation
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
-from compileboard.collectors.store.ingest.source_files import find_logs
+from compileboard.collectors.store.ingest.source_files import LogRow, find_logs
 
 
 class LoggedFrames(FrameIndex):
@@ -58,11 +59,21 @@ class LoggedFrames(FrameIndex):
 class HookedTrace(TraceSource):
     """The log of a process that the hooks recorded, for what they do not see."""
 
-    frames: LoggedFrames
+    def __init__(
+        self,
+        file: Readable,
+        imported: ImportedFile,
+        head: Head,
+        decoder: Decoder,
+        frames: LoggedFrames,
+        row: LogRow | None,
+    ) -> None:
+        super().__init__(file, imported, head.clock, decoder, offset_bytes=row.end_offset_bytes if row else 0)
+        self._frames = frames
 
     def decode(self, captured: Captured) -> list[Event]:
         if captured.name == COMPILE_START:
-            self.frames.begin_logged(captured)
+            self._frames.begin_logged(captured)
         events = super().decode(captured)
         return [event for event in events if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen)]
 
@@ -86,18 +97,12 @@ class TraceReader:
             process_id = self._find_process(head.pid, head.first_us)
             if process_id is None:
                 return False
-            known = find_logs(self.connection, [process_id]).get(process_id)
             file.seek(0)
-            name = clean_text(path.name)
-            source = HookedTrace(
-                file,
-                ImportedFile(process_id, name, name),
-                head.clock,
-                self.decoder,
-                offset_bytes=known.end_offset_bytes if known else 0,
-            )
-            source.frames = LoggedFrames(self.connection)
-            pump(source, SqliteSink(self.connection, self.database, self.run_id, source.frames))
+            row = find_logs(self.connection, [process_id]).get(process_id)
+            imported = ImportedFile(process_id, clean_text(path.name), clean_text(path.name))
+            frames = LoggedFrames(self.connection)
+            source = HookedTrace(file, imported, head, self.decoder, frames, row)
+            pump(source, SqliteSink(self.connection, self.database, self.run_id, frames))
         return True
 
     def _find_process(self, pid: int | None, first_us: int | None) -> str | None:
