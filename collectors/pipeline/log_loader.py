@@ -96,14 +96,14 @@ class ImportedTrace(TraceSource):
         self._run_id = run_id
         imported = ImportedFile(
             process_id=head.key or "",
-            label=source.label,
+            name=source.label,
             file_name=source.file_name,
             payloads="kept" if options.payloads and not (row and row.payloads == "left_out") else "left_out",
             redacted=options.redact_source,
             keep_examples=not options.redact_source,
             first_us=head.first_us,
         )
-        super().__init__(file, imported, head.clock, decoder, offset_bytes=row.end_offset_bytes if row else 0)
+        super().__init__(file, imported, head.clock, decoder, row)
         self._started: set[str] = set()
         self._facts: dict[str, Any] = {name: getattr(head, name) for name in LEARNT_LATE if name != "rank"}
         self._missing = {name for name, fact in self._facts.items() if fact is None}

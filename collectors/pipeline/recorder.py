@@ -24,7 +24,7 @@ from compileboard.collectors.decode.values import clean, clean_text
 from compileboard.collectors.pipeline.source import EventBatch, pump
 from compileboard.collectors.pipeline.spool_source import SpoolSource
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink, explained
-from compileboard.collectors.pipeline.trace_reader import TraceReader
+from compileboard.collectors.pipeline.trace_source import TraceReader
 from compileboard.collectors.runs.git import build_history_event
 from compileboard.collectors.runs.page_faults import FaultWatch
 from compileboard.collectors.spool.lock import writers_alive

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,8 +43,8 @@ def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryRepo
         return found
     for folder in folders:
         try:
-            with closing(_Held(folder)) as held:
-                if held.is_ours:
+            with _hold(folder) as is_ours:
+                if is_ours:
                     _try(folder, found)
         except OSError as error:
             if folder.exists():
@@ -52,20 +52,17 @@ def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryRepo
     return found
 
 
-class _Held:
-    """Hold a spool's lock, where there is a run to record."""
-
-    def __init__(self, folder: Path) -> None:
-        self._lock = None
-        # Else a run that is just about to begin, or never did.
-        if (folder / MANIFEST_NAME).exists() or any(folder.glob(f"*{RECORDS_SUFFIX}")):
-            self._lock = SpoolLock(folder)
-        self.is_ours = self._lock is not None and self._lock.take()
-
-    def close(self) -> None:
-        """Give the lock back."""
-        if self._lock is not None:
-            self._lock.release()
+@contextmanager
+def _hold(folder: Path) -> Iterator[bool]:
+    """Hold a spool's lock; yield False where another has it, or there is no run to record."""
+    if not (folder / MANIFEST_NAME).exists() and not any(folder.glob(f"*{RECORDS_SUFFIX}")):
+        yield False  # a run that is just about to begin, or never did
+        return
+    lock = SpoolLock(folder)
+    try:
+        yield lock.take()
+    finally:
+        lock.release()
 
 
 def _try(folder: Path, found: RecoveryReport) -> None:

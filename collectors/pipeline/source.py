@@ -32,7 +32,7 @@ class ImportedFile:
     """What a store lists of a file that is imported: its log, or its results with their content."""
 
     process_id: str
-    label: str
+    name: str
     file_name: str
     payloads: str = "kept"  # kept | left_out
     redacted: bool = False

@@ -88,34 +88,21 @@ class SqliteSink:
                 name_run(self.connection, self.run_id, late.run_name, late.run_label)
 
     def _save_file(self, batch: EventBatch, file: ImportedFile, result: IngestResult) -> None:
+        row = {**vars(file), "run_id": self.run_id}
         if file.content_hash is not None:
-            add_result_file(
-                self.connection,
-                self.run_id,
-                content_hash=file.content_hash,
-                name=file.label,
-                kind=file.kind,
-                row_count=file.row_count,
-            )
+            add_result_file(self.connection, row)
         if not file.is_log:
             return
         (position,) = batch.checkpoints
-        values = {
-            "process_id": file.process_id,
-            "run_id": self.run_id,
-            "name": file.label,
-            "file_name": file.file_name,
+        row |= {
             "size_bytes": position.end_bytes,
             "end_offset_bytes": position.end_bytes,
             "line_count": position.line_count,
             "record_count": batch.record_count,
-            "payloads": file.payloads,
-            "redacted": int(file.redacted),
-            "first_us": file.first_us,
             "last_us": batch.last_us,
             "read_us": time.time_ns() // 1000,
         }
-        advance_log(self.connection, position.begin_bytes, values)
+        advance_log(self.connection, position.begin_bytes, row)
         rejects = batch.rejects.copy()
         rejects.add_refused(result.refused, batch.line_of)
         save = save_rejects if file.content_hash is None else replace_rejects

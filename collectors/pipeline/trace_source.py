@@ -1,18 +1,29 @@
-"""A trace log of torch's as a source, from where it was last read."""
+"""A trace log of torch's as a source, from where it was last read; of a recorded run, what the hooks did not see."""
 
 from __future__ import annotations
 
+import sqlite3
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
-from compileboard.collectors.contract.events import CompileStarted, Event, Recompiled
+from compileboard.collectors.contract.events import CompileStarted, ConfigSeen, Event, FrameContext, Recompiled
+from compileboard.collectors.contract.record_names import COMPILE_START
 from compileboard.collectors.contract.rejects import OF_LAST_READING, IngestResult, Rejects
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.pipeline.source import Checkpoint, EventBatch, ImportedFile, LateFacts
+from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.pipeline.source import Checkpoint, EventBatch, ImportedFile, LateFacts, pump
+from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
 from compileboard.collectors.sources.log_blocks import Readable
 from compileboard.collectors.sources.log_clock import LogClock
+from compileboard.collectors.sources.log_head import HEAD_BYTES, read_head
 from compileboard.collectors.sources.streams import SourceDamaged
 from compileboard.collectors.sources.trace_log import ReadStats, TraceLog
+from compileboard.collectors.store.ingest.frames import FrameIndex, Generation
+from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
+from compileboard.collectors.store.ingest.source_files import LogRow, find_logs
 
 BATCH_EVENTS = 2_000
 BATCH_BYTES = 8 << 20  # of texts
@@ -23,10 +34,10 @@ class TraceSource:
     """Batches of one log's events. What becomes of a record is said by `decode`, which the two kinds of logs refine."""
 
     def __init__(
-        self, file: Readable, imported: ImportedFile, clock: LogClock, decoder: Decoder, *, offset_bytes: int
+        self, file: Readable, imported: ImportedFile, clock: LogClock, decoder: Decoder, row: LogRow | None
     ) -> None:
         self.file = imported
-        self.offset_bytes = offset_bytes
+        self.offset_bytes = row.end_offset_bytes if row else 0
         self.last_us: int | None = None
         self.rejects = Rejects()  # of all its readings; a torn end only of the last
         self.unread_beside = Rejects()  # files of which nothing could be read: counted with this one
@@ -36,7 +47,7 @@ class TraceSource:
             file,
             imported.process_id,
             clock,
-            start_offset=offset_bytes,
+            start_offset=self.offset_bytes,
             stats=self._stats,
             texts=imported.payloads == "kept",
         )
@@ -126,3 +137,92 @@ def _count_parts(event: Event) -> int:
     if isinstance(event, CompileStarted):
         return len(event.stack)
     return len(event.guards) if isinstance(event, Recompiled) else 0
+
+
+class LoggedFrames(FrameIndex):
+    """Find the compiles that the hooks recorded: a log of the same process counts its resets alike."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._resets: list[int] = []  # sequences of the starts that came after a reset()
+        self._generation = Generation()
+        self._keys: dict[tuple[int, str], int] = {}
+
+    def begin_logged(self, captured: Captured) -> None:
+        """Take a dynamo_start."""
+        if captured.compile_id is not None and self._generation.trace(captured.compile_id, captured.attempt):
+            self._resets.append(captured.sequence)
+
+    def key_of(self, event: FrameContext) -> int | None:
+        """Return the row of the compile that a record belongs to."""
+        if event.compile_id is None:
+            return None
+        place = (bisect_right(self._resets, event.sequence), event.compile_id)
+        if place not in self._keys:
+            row = self.connection.execute(
+                """
+                select id
+                from compiles
+                where process_id = :process_id and generation = :generation and compile_id = :compile_id
+                """,
+                {"process_id": event.process_id, "generation": place[0], "compile_id": place[1]},
+            ).fetchone()
+            if row is None:
+                return None
+            self._keys[place] = int(row["id"])
+        return self._keys[place]
+
+
+class HookedTrace(TraceSource):
+    """The log of a process that the hooks recorded, for what they do not see."""
+
+    frames: LoggedFrames
+
+    def decode(self, captured: Captured) -> list[Event]:
+        if captured.name == COMPILE_START:
+            self.frames.begin_logged(captured)
+        events = super().decode(captured)
+        return [event for event in events if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen)]
+
+
+@dataclass
+class TraceReader:
+    """Read the logs of one run's processes into its rows."""
+
+    connection: sqlite3.Connection
+    database: str
+    run_id: str
+    decoder: Decoder
+
+    def read(self, path: Path) -> bool:
+        """Read what is new of a log; False if no process of the run wrote it.
+
+        Raises: StoreError, OSError.
+        """
+        with path.open("rb") as file:
+            head = read_head(file.read(HEAD_BYTES), int(path.stat().st_mtime * 1e6))
+            process_id = self._find_process(head.pid, head.first_us)
+            if process_id is None:
+                return False
+            file.seek(0)
+            row = find_logs(self.connection, [process_id]).get(process_id)
+            imported = ImportedFile(process_id, clean_text(path.name), clean_text(path.name))
+            source = HookedTrace(file, imported, head.clock, self.decoder, row)
+            source.frames = LoggedFrames(self.connection)
+            pump(source, SqliteSink(self.connection, self.database, self.run_id, source.frames))
+        return True
+
+    def _find_process(self, pid: int | None, first_us: int | None) -> str | None:
+        """Find whose log it is: of the run's processes with that pid, the last that began before its first record."""
+        row = self.connection.execute(
+            """
+            select id
+            from processes
+            where run_id = :run_id
+              and (pid = :pid or (:pid is null and (select count(*) from processes where run_id = :run_id) = 1))
+            order by started_us <= :first_us desc, started_us desc, id
+            limit 1
+            """,
+            {"run_id": self.run_id, "pid": pid, "first_us": (first_us or 0) + 60_000_000},
+        ).fetchone()
+        return str(row["id"]) if row else None

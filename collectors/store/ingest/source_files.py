@@ -216,16 +216,14 @@ def save_trace_file(connection: sqlite3.Connection, run_id: str, path: Path) -> 
             position += 1
 
 
-def add_result_file(
-    connection: sqlite3.Connection, run_id: str, *, content_hash: str, name: str, kind: str, row_count: int
-) -> None:
+def add_result_file(connection: sqlite3.Connection, values: Mapping[str, Any]) -> None:
     """Save in an import's own transaction that a run has a file."""
     connection.execute(
         """
         insert or ignore into result_files (run_id, content_hash, name, kind, row_count)
         values (:run_id, :content_hash, :name, :kind, :row_count)
         """,
-        {"run_id": run_id, "content_hash": content_hash, "name": name, "kind": kind, "row_count": row_count},
+        values,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from compileboard.collectors.contract.events import Event, ProcessStarted, RunStarted
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.pipeline.trace_reader import TraceReader
+from compileboard.collectors.pipeline.trace_source import TraceReader
 from compileboard.collectors.sources.trace_log import read_trace_log
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE, Ingestor
