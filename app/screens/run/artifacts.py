@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from compileboard.app.analysis.artifacts.changes import (
@@ -74,13 +75,13 @@ class ArtifactScreen:
         """Return whether its text is there."""
         return describe_state(self.artifact.state, self.artifact.unreadable)
 
-    @property
+    @cached_property
     def view(self) -> TextView | None:
         """Return its text laid out for reading."""
         artifact = self.artifact
         return None if artifact.text is None else view_text(artifact.name, artifact.text, artifact.encoding)
 
-    @property
+    @cached_property
     def metadata(self) -> list[tuple[str, Any]]:
         """List what torch said beside the text."""
         return list_metadata({**self.artifact.envelope, **self.artifact.metadata})

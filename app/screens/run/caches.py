@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from compileboard.app.analysis.caches.keys import ComponentChange, KeyDiff
@@ -84,13 +85,13 @@ class CacheLookupScreen:
         """Describe in a line what differs, None where nothing was compared."""
         return None if self.diff is None else summarize_diff(self.diff)
 
-    @property
+    @cached_property
     def changes(self) -> tuple[ComponentChange, ...]:
         """List the components that differ, what matters most first."""
         diff = self.diff
         return () if diff is None else (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)
 
-    @property
+    @cached_property
     def groups(self) -> list[ComponentGroup]:
         """List the components of the key by sort."""
         return group_components(self.components)

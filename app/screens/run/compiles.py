@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
@@ -29,18 +30,18 @@ class CompilesScreen:
     longest: Sequence[CompileRow]
     outcomes: Mapping[str, int]
 
-    @property
+    @cached_property
     def highest_us(self) -> int:
         """Return what a full bar stands for."""
         return max((sum_phases(row.phases) or 0 for row in (*self.longest, *self.page.rows)), default=0)
 
-    @property
+    @cached_property
     def rows(self) -> list[tuple[CompileRow, list[PhaseShare]]]:
         """List the compiles with their bars."""
         highest_us = self.highest_us
         return [(row, list_shares(row.phases, highest_us)) for row in self.page.rows]
 
-    @property
+    @cached_property
     def is_ranked(self) -> bool:
         """Return True where it matters which process a compile is of."""
         return self.run.process_count > 1 or any(row.rank is not None for row in self.page.rows)
@@ -59,11 +60,16 @@ def build_compiles(
 
     Raises: FilterError if the filter, the sort or the cursor cannot be used.
     """
+    page = compiles.list_compiles(reader, run.id, wanted, sort=sort, cursor=cursor, limit=limit)
+    if sort == "time" and cursor is None and limit >= CHARTED:
+        longest = page.rows[:CHARTED]
+    else:
+        longest = compiles.list_compiles(reader, run.id, wanted, sort="time", limit=CHARTED).rows
     return CompilesScreen(
         run=run,
-        page=compiles.list_compiles(reader, run.id, wanted, sort=sort, cursor=cursor, limit=limit),
+        page=page,
         count=compiles.count_compiles(reader, run.id, wanted),
-        longest=compiles.list_compiles(reader, run.id, wanted, sort="time", limit=CHARTED).rows,
+        longest=longest,
         outcomes=compiles.count_outcomes(reader, run.id),
     )
 

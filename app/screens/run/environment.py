@@ -33,8 +33,8 @@ class EnvironmentScreen:
         return sorted({pair for process in self.processes for pair in process.environment.items()})
 
 
-def build_environment(reader: sqlite3.Connection, run_id: str) -> EnvironmentScreen:
-    """Read what a run ran in."""
+def build_environment(reader: sqlite3.Connection, run_id: str, *, compare: bool = False) -> EnvironmentScreen:
+    """Read what a run ran in; with `compare` also in which settings its processes differ, which takes longest."""
     changed = run.list_changed_configs(reader, run_id)
     by_kind: dict[str, list[ConfigUse]] = {}
     for use in run.list_configs(reader, run_id):
@@ -42,7 +42,7 @@ def build_environment(reader: sqlite3.Connection, run_id: str) -> EnvironmentScr
             by_kind.setdefault(use.kind, []).append(use)
     differences = []
     for kind, uses in by_kind.items():
-        if len(uses) > 1:
+        if compare and len(uses) > 1:
             texts = [run.get_config(reader, run_id, use.config_hash) for use in uses[:_MOST_TEXTS]]
             pairs = [(text.config_hash, text.values) for text in texts if text]
             differences.append((kind, environment.compare_texts(pairs)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from functools import cached_property
 
 from compileboard.app.analysis.guards.breakdown import (
     GuardBreakdown,
@@ -32,12 +33,12 @@ class RunGuardsScreen:
     sums: GuardBreakdown
     sets: Page[GuardSet]
 
-    @property
+    @cached_property
     def origins(self) -> list[GuardOrigin]:
         """List guards by what they are about."""
         return list_origins(self.sums)
 
-    @property
+    @cached_property
     def advice(self) -> list[GuardFix]:
         """List what would make checking cheaper."""
         return advise(self.origins, self.totals.median_us)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from compileboard.app.analysis.ranks.comparison import (
@@ -54,7 +55,7 @@ class RanksScreen:
     partial_count: int
     names: FunctionNames
 
-    @property
+    @cached_property
     def summary(self) -> str:
         """Describe in which aspects the ranks differ."""
         return describe_differences(self.comparison)
@@ -64,7 +65,7 @@ class RanksScreen:
         """Describe which rank compiled longest."""
         return describe_times(self.comparison.ranks)
 
-    @property
+    @cached_property
     def verdicts(self) -> list[tuple[str, tuple[int, ...], dict[str, str]]]:
         """List label, ranks and verdicts of ranks that are judged alike, those that differ most first."""
         return [(name_ranks(ranks), ranks, verdicts) for ranks, verdicts in list_verdicts(self.comparison)]
@@ -78,7 +79,7 @@ class RanksScreen:
         """List the compiles in which ranks differ, or all."""
         return self.comparison.rows if every else [row for row in self.comparison.rows if row.differs]
 
-    @property
+    @cached_property
     def spreads(self) -> list[AlignedRow]:
         """List the compiles whose slowest and quickest ranks are furthest apart."""
         shared = (row for row in self.comparison.rows if row.rank_count > 1)

@@ -95,7 +95,7 @@ class RunSummaryScreen:
         """Return compile time and first calls together."""
         return sum_phases(self.phases)
 
-    @property
+    @cached_property
     def shares(self) -> list[PhaseShare]:
         """Split that time by phase."""
         return list_shares(self.phases)

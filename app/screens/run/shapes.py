@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from compileboard.app.analysis.shapes import ShapesView, build_shapes
 from compileboard.app.queries.page import Page
@@ -21,7 +22,7 @@ class RunShapesScreen:
     lines: Sequence[ShapeLine]
     page: Page[ShapeCompile]
 
-    @property
+    @cached_property
     def views(self) -> list[ShapesView]:
         """List the compiles with their symbols, what fixed or guarded them, and what to do."""
         return [build_shapes(row) for row in self.page.rows]

@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from compileboard.app.analysis.compiles import ENDINGS
 from compileboard.app.analysis.labels import Word
@@ -66,7 +67,7 @@ class StacksScreen:
         """List the frames above, outermost first."""
         return list_callers(self.top)
 
-    @property
+    @cached_property
     def endings(self) -> list[tuple[str, Word, int]]:
         """List how compiles ended, and how many, in the order of the legend."""
         counts = Counter(map(name_ending, self.compiles))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from compileboard.app.analysis.timeline import (
@@ -38,7 +39,7 @@ class TimelineScreen:
         """List label and rows of each thread."""
         return build_lane_headers(self.lanes)
 
-    @property
+    @cached_property
     def phase_totals(self) -> list[NameTotal]:
         """List the names that are of phases, not of moments alone."""
         return [total for total in self.totals if not total.is_moment]

@@ -77,7 +77,7 @@ def _caches(run: RunRow) -> dict[str, Any]:
 
 
 def _environment(run: RunRow) -> dict[str, Any]:
-    return {"screen": build_environment(get_reader(), run.id)}
+    return {"screen": build_environment(get_reader(), run.id, compare=True)}
 
 
 def _processes(run: RunRow) -> dict[str, Any]:
