@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import orjson
+
+from compileboard.app.schema import get_row, is_model
 
 OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 _LARGEST = 2**63 - 1
@@ -14,10 +15,11 @@ _LARGEST = 2**63 - 1
 
 def dump_json(value: Any, option: int = OPTIONS) -> bytes:
     """Write a value as JSON; what JSON in UTF-8 does not have is replaced, a number that is too large is text."""
+    option |= orjson.OPT_PASSTHROUGH_DATACLASS
     try:
-        return orjson.dumps(value, option=option)
+        return orjson.dumps(value, get_row, option)
     except TypeError:
-        return orjson.dumps(_plain(value), option=option)
+        return orjson.dumps(_plain(value), get_row, option)
 
 
 def _plain(value: Any) -> Any:
@@ -27,10 +29,10 @@ def _plain(value: Any) -> Any:
         return value if -_LARGEST <= value <= _LARGEST else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {_plain(key): _plain(entry) for key, entry in value.items()}
+    if is_model(type(value)):
+        return _plain(get_row(value))
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return value

@@ -130,13 +130,6 @@ def describe_break_outcome(outcome: str) -> Word:
     return BREAK_OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
 
 
-def gb_url(gb_id: str | None) -> str | None:
-    """Return the public page of a graph break's id, None where it has none."""
-    if not gb_id or not gb_id[2:].isdigit():
-        return None
-    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html"
-
-
 class HasPhases(Protocol):
     """What is needed: app.queries.compiles.Phases and anything like it."""
 

@@ -10,19 +10,12 @@ from typing import Any
 
 from compileboard.app.analysis.aot.report import GraphReport
 from compileboard.app.analysis.artifacts.labels import describe_name, describe_state
-from compileboard.app.analysis.compiles import label_category
-from compileboard.app.analysis.labels import gb_url
 from compileboard.app.analysis.shapes import ShapeGuard, ShapesView, ShapeSymbol, describe_reason
 from compileboard.app.analysis.stacks import StackTreeNode, build_tree, is_library_name
-from compileboard.app.queries.fleet.graph_breaks import DistinctBreak
-from compileboard.app.queries.fleet.recompiles import RecompileCause
 from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.run import artifacts, guards
-from compileboard.app.queries.run.compiles import PHASES, Compilation, CompileRow, Phases
-from compileboard.app.queries.run.graph_breaks import GraphBreakRow
-from compileboard.app.queries.run.graph_breaks import RunDistinctBreak as RunBreak
-from compileboard.app.queries.run.recompiles import FailedGuard, RecompileRow, RunCause
-from compileboard.app.queries.run.run import ProcessRow, RunDetail
+from compileboard.app.queries.run.compiles import Compilation
+from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.run.shapes import SymbolRecord
 from compileboard.app.queries.run.stacks import StackCompile, StackNode
 from compileboard.app.queries.run.timeline import NameTotal
@@ -51,21 +44,6 @@ def run_detail_row(detail: RunDetail) -> Row:
     return run_row(detail.run, detail.tags) | more
 
 
-def phases_row(phases: Phases) -> dict[str, int | None]:
-    """Return the time of each phase.
-
-    Units: microseconds.
-    """
-    return {phase: phases.get(phase) for phase in PHASES}
-
-
-def compile_row(it: CompileRow) -> Row:
-    """Return one compile with its phases."""
-    row = plain_row(it)
-    row["phases_us"] = phases_row(row.pop("phases"))
-    return row
-
-
 def compilation_row(it: Compilation) -> Row:
     """Return one CompilationMetrics record, every metric under torch's own name at the top level.
 
@@ -76,37 +54,6 @@ def compilation_row(it: Compilation) -> Row:
     metrics: Mapping[str, Any] = row.pop("metrics")
     said = {name: value for name, value in metrics.items() if value is not None or name not in row}
     return row | {name: None for name in FIELDS if name not in row} | said
-
-
-def graph_break_row(it: GraphBreakRow) -> Row:
-    """Return one graph break with the public page of its id."""
-    return plain_row(it) | {"page_url": gb_url(it.gb_id)}
-
-
-def distinct_break_row(it: DistinctBreak | RunBreak) -> Row:
-    """Return one distinct graph break, of one run or across runs, with the public page of its id."""
-    return plain_row(it) | {"page_url": gb_url(it.gb_id)}
-
-
-def guard_row(it: FailedGuard) -> Row:
-    """Return one failed guard of one cache entry with its category in words."""
-    return plain_row(it) | {"label": label_category(it.category).label}
-
-
-def recompile_row(it: RecompileRow) -> Row:
-    """Return one recompile; its guards begin with the newest cache entry."""
-    return plain_row(it) | {"guards": [guard_row(guard) for guard in it.guards]}
-
-
-def cause_row(it: RecompileCause | RunCause) -> Row:
-    """Return one cause of recompiles, of one run or across runs, with its category in words."""
-    category = label_category(it.category)
-    return plain_row(it) | {"label": category.label, "meaning": category.meaning}
-
-
-def process_row(it: ProcessRow) -> Row:
-    """Return one process with its capabilities, counters and losses."""
-    return plain_row(it) | {"label": it.label}
 
 
 def result_row(it: ResultRow) -> Row:

@@ -1,71 +1,150 @@
-"""What every view of the API gives back, and how it reads its address."""
+"""Addresses of the API: a view declares its path; its signature says its parameters and its answer, its docstring what.
+
+`@operation("/runs/<run_id>/compiles")` over `def list_compiles(detail: RunDetail, wanted: CompileFilter) ->
+Page[CompileRow]` is all that routing, checks of parameters and the OpenAPI document need.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NoReturn, TypeVar
+import dataclasses
+from collections.abc import Callable
+from functools import cached_property
+from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from flask import Response, abort, request
 
-from compileboard.app.api.schema import Schema
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fleet.activity import describe_absence
-from compileboard.app.queries.page import FilterError, Page, check_limit
+from compileboard.app.queries.page import FilterError, Page
+from compileboard.app.queries.parameters import Parameter, ParameterField, list_parameters, read_filter
 from compileboard.app.queries.run import run
 from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.schema import Keywords, read_docstring
 
-DEFAULT_LIMIT = 100
-MOST = 1000
-
-Found = TypeVar("Found")
+View = TypeVar("View", bound=Callable[..., Any])
 
 
-class Answer(NamedTuple):
-    """Hold what was asked for, and the cursor of the next page."""
+@dataclasses.dataclass(frozen=True)
+class Cursor:
+    """Where a page begins."""
 
-    data: Any
-    next: str | None = None
+    cursor: Annotated[
+        str | None,
+        Parameter(most=0),
+        "Where the page begins: `next` of the page before. Keep the other parameters as they were.",
+    ] = None
 
 
-def build_page_answer(page: Page[Found], make: Callable[[Found], dict[str, Any]]) -> Answer:
-    """Turn a page of a query's rows into an answer."""
-    return Answer([make(row) for row in page.rows], page.next)
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """How long a page is."""
+
+    limit: Annotated[int, Keywords(minimum=1, maximum=1000), "Rows of one page."] = 100
 
 
-def read_limit() -> int:
-    """Read how many rows are wanted.
+@dataclasses.dataclass(frozen=True)
+class PageQuery(Cursor, Limit):
+    """Which page of a list."""
 
-    Raises: FilterError if it is not a whole number from 1 to MOST.
+
+class NoBody:
+    """The body of a POST that takes none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """One address. `body` is what a POST takes as JSON: NoBody is nothing; without one it takes an upload.
+
+    `unread` describes parameters that the view reads itself.
     """
-    return check_limit(request.args.get("limit"), DEFAULT_LIMIT, MOST)
+
+    path: str
+    view: Callable[..., Any]
+    method: str
+    status: int
+    body: type | None
+    unread: type | None
+
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        """The types of the view's arguments and of its answer."""
+        return get_type_hints(self.view, include_extras=True)
+
+    @property
+    def filters(self) -> dict[str, type]:
+        """The arguments that parameters of the address fill."""
+        return {
+            name: hint
+            for name, hint in self.hints.items()
+            if isinstance(hint, type) and dataclasses.is_dataclass(hint) and name not in ("detail", "return")
+        }
+
+    @cached_property
+    def parameters(self) -> tuple[ParameterField, ...]:
+        """The parameters of the address."""
+        models = (*self.filters.values(), *([self.unread] if self.unread else []))
+        return tuple(part for model in models for part in list_parameters(model) if part.description)
+
+    @property
+    def is_list(self) -> bool:
+        """Return True where the answer is a page of rows."""
+        return get_origin(self.hints["return"]) is Page
+
+    @property
+    def model(self) -> Any:
+        """The type of the answer, or of one row of it."""
+        hint = self.hints["return"]
+        if get_origin(hint) is Annotated and get_args(hint)[0] is Response:
+            return get_args(hint)[1]  # streamed
+        return get_args(hint)[0] if self.is_list else hint
+
+    @property
+    def name(self) -> str:
+        """The operation's id."""
+        return f"{self.view.__module__.rpartition('.')[2]}_{self.view.__name__}"
+
+    @property
+    def summary(self) -> str:
+        """What it answers, in a line."""
+        return read_docstring(self.view)
+
+    def answer(self, **path: str) -> Any:
+        """Find the run that the path names, read the parameters and call the view.
+
+        Raises: FilterError if a parameter is unknown or its value cannot be used.
+        """
+        check_query(tuple(part.name for part in self.parameters))
+        given: dict[str, Any] = dict(path)
+        if "detail" in self.hints:
+            given["detail"] = find_run(given.pop("run_id"))
+        given |= {name: read_filter(model, request.args) for name, model in self.filters.items()}
+        return self.view(**given)
 
 
-def read_cursor() -> str | None:
-    """Read where the page begins."""
-    return request.args.get("cursor")
+OPERATIONS: list[Operation] = []
 
 
-def read_word(name: str, most: int = 200) -> str | None:
-    """Read a filter's value, None where it is empty.
+def operation(
+    path: str, method: str = "GET", status: int = 200, body: type | None = None, parameters: type | None = None
+) -> Callable[[View], View]:
+    """Declare the address that a view answers."""
 
-    Raises: FilterError if it is too long.
-    """
-    value = request.args.get(name, "").strip()
-    if len(value) > most:
-        raise FilterError(f"{name}: at most {most} characters, this has {len(value)}")
-    return value or None
+    def declare(view: View) -> View:
+        OPERATIONS.append(Operation(path, view, method, status, body, parameters))
+        return view
+
+    return declare
 
 
-def check_query(known: Iterable[str]) -> None:
+def check_query(known: tuple[str, ...]) -> None:
     """Refuse a parameter that this address does not have: a mistyped filter would answer with everything.
 
     Raises: FilterError if there is one.
     """
-    names = tuple(known)
     for key in request.args:
-        if key not in names:
-            said = f"known are {', '.join(names)}" if names else "this address has none"
-            raise FilterError(f"{key[:40]}: there is no such parameter; {said}")
+        if key not in known:
+            expected = f"known are {', '.join(known)}" if known else "this address has none"
+            raise FilterError(f"{key[:40]}: there is no such parameter; {expected}")
 
 
 def read_number(text: str) -> int | None:
@@ -82,20 +161,3 @@ def find_run(run_id: str) -> RunDetail:
 def refuse(sentence: str) -> NoReturn:
     """Answer that what the address names is not there."""
     abort(404, sentence)
-
-
-class Operation(NamedTuple):
-    """Describe one address. `schema` names the schema of its data, or of one row where it is a list.
-
-    `body` is what a POST takes as JSON: nothing where it is empty; without one it takes an upload.
-    """
-
-    path: str
-    view: Callable[..., Answer | Response]
-    schema: str
-    is_list: bool
-    summary: str
-    parameters: tuple[str, ...] = ()
-    method: str = "GET"
-    status: int = 200
-    body: Schema | None = None

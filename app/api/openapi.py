@@ -1,29 +1,18 @@
-"""The OpenAPI 3.1 document, made of OPERATIONS, PARAMETERS and the schemas."""
+"""The OpenAPI 3.1 document, made of OPERATIONS: the types of their parameters and answers."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
-from compileboard.app.api.answers import Operation
-from compileboard.app.api.fleet import (
-    activity,
-    checks,
-    comparison,
-    imports,
-    incidents,
-    models,
-    overview,
-    search,
-    trends,
-)
+from compileboard.app.api.answers import NoBody, Operation
 from compileboard.app.api.fleet.imports import UPLOAD
 from compileboard.app.api.operations import OPERATIONS
-from compileboard.app.api.parameters import PARAMETERS, PATH_PARAMETERS
-from compileboard.app.api.run import aot, artifacts, caches, compiles, guards, ranks, run, shapes, stacks, timeline
-from compileboard.app.api.schema import Schema, array_of, record, ref, text, whole
+from compileboard.app.queries.parameters import ParameterField
 from compileboard.app.resources import __version__
+from compileboard.app.schema import Keywords, Schema, describe_type
 
 PREFIX = "/api/v1"
 _ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.
@@ -31,34 +20,40 @@ _ABOUT = """What torch.compile did on your machines: everything that a page of t
 Times are microseconds since 1970 (`…_us`), sizes bytes, counts whole numbers. What torch did not record is null.
 Every answer has an ETag: send it back as `If-None-Match`, and an answer that is still the same is 304 without a body.
 """
-ERROR = record(
-    "A failure.",
-    ok={"const": False},
-    error=text("What is wrong and what was expected, in one sentence."),
-    errors=array_of({"type": "string"}, "The same, one problem an entry."),
-    status=whole("The HTTP status."),
-)
-SCHEMAS: dict[str, Schema] = {
-    **run.SCHEMAS,
-    **compiles.SCHEMAS,
-    **overview.SCHEMAS,
-    **artifacts.SCHEMAS,
-    **search.SCHEMAS,
-    **guards.SCHEMAS,
-    **caches.SCHEMAS,
-    **aot.SCHEMAS,
-    **checks.SCHEMAS,
-    **comparison.SCHEMAS,
-    **incidents.SCHEMAS,
-    **imports.SCHEMAS,
-    **activity.SCHEMAS,
-    **models.SCHEMAS,
-    **ranks.SCHEMAS,
-    **stacks.SCHEMAS,
-    **shapes.SCHEMAS,
-    **timeline.SCHEMAS,
-    **trends.SCHEMAS,
-    "Error": ERROR,
+
+
+@dataclass(frozen=True)
+class Error:
+    """A failure."""
+
+    ok: Annotated[bool, Keywords(const=False), "Always false."]
+    error: Annotated[str, "What is wrong and what was expected, in one sentence."]
+    errors: Annotated[list[str], "The same, one problem an entry."]
+    status: Annotated[int, "The HTTP status."]
+
+
+@dataclass(frozen=True)
+class ApiAddress:
+    """An address."""
+
+    method: Annotated[str, "GET or POST."]
+    path: Annotated[str, "Its path; what stands in braces is a value."]
+    summary: Annotated[str, "What it answers."]
+
+
+PATH_PARAMETERS = {
+    "finding_id": "A finding's `id`.",
+    "run_id": "A run's id, in full.",
+    "key": "A compile's `id`.",
+    "config_hash": "A configuration text's hash.",
+    "distinct_id": "A distinct graph break's `id`.",
+    "cause_id": "A cause's `id`.",
+    "import_id": "An import's `id`.",
+    "artifact_id": "An artifact's `id`.",
+    "lookup_id": "The `id` of a look-up in a cache.",
+    "baseline_name": "A stored baseline's name.",
+    "guards_id": "The `artifact_id` of a set of guards.",
+    "name": "A model's name, whole.",
 }
 _FAILURES = {
     "400": ("BadRequest", "A parameter that is not known, or whose value cannot be used."),
@@ -79,9 +74,9 @@ _REFUSALS = {
 }
 
 
-def _describe_parameter(key: str) -> dict[str, Any]:
-    name, said, schema = PARAMETERS[key]
-    return {"name": name, "in": "query", "required": False, "description": said, "schema": schema}
+def _describe_parameter(part: ParameterField) -> dict[str, Any]:
+    about = {"name": part.name, "in": "query", "required": False}
+    return about | {"description": part.description, "schema": part.schema}
 
 
 def _describe_path(path: str) -> list[dict[str, Any]]:
@@ -98,48 +93,69 @@ def _describe_path(path: str) -> list[dict[str, Any]]:
     ]
 
 
-def _describe_answer(operation: Operation) -> Schema:
-    data = ref(operation.schema)
-    end: Schema = {"type": "null", "description": "There are no pages."}
-    if operation.is_list:
-        data = array_of(data, "One page.")
-        end = {"type": ["string", "null"], "description": "`cursor` of the next page, null on the last."}
-    return record("A success.", ok={"const": True}, data=data, next=end)
-
-
-def _describe(operation: Operation) -> dict[str, Any]:
-    name = operation.view.__name__
-    room = operation.view.__module__.rpartition(".")[2]
-    failures = {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _said) in _FAILURES.items()}
-    said: dict[str, Any] = {
-        "operationId": f"{room}_{name}",
-        "summary": operation.summary,
-        "parameters": [
-            *_describe_path(operation.path),
-            *({"$ref": f"#/components/parameters/{key}"} for key in operation.parameters),
-        ],
+def _describe_answer(data: Schema, end: Schema) -> Schema:
+    ok = {"const": True}
+    return {
+        "type": "object",
+        "description": "A success.",
+        "properties": {"ok": ok, "data": data, "next": end},
+        "required": ["ok", "data", "next"],
+        "additionalProperties": False,
     }
-    if operation.body == {}:
+
+
+def _describe_page(row: Schema, end: Schema) -> Schema:
+    return _describe_answer({"type": "array", "items": row, "description": "One page."}, end)
+
+
+def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
+    failures = {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _help) in _FAILURES.items()}
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "parameters": [*_describe_path(operation.path), *map(_describe_parameter, operation.parameters)],
+    }
+    if operation.body is NoBody:
         failures["409"] = {"$ref": "#/components/responses/Conflict"}
     elif operation.body is not None:
-        said["requestBody"] = {"required": True, "content": {"application/json": {"schema": operation.body}}}
+        described["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": describe_type(operation.body, schemas)}},
+        }
     elif operation.method == "POST":
-        said["requestBody"] = UPLOAD
+        described["requestBody"] = UPLOAD
         failures |= {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _) in _REFUSALS.items()}
     else:
         failures = {"304": {"description": "The same as the answer whose ETag was sent."}, **failures}
-    answer = {
-        "description": operation.summary,
-        "content": {"application/json": {"schema": _describe_answer(operation)}},
-    }
-    return said | {"responses": {str(operation.status): answer, **failures}}
+    data = describe_type(operation.model, schemas)
+    schema = _describe_page(data, _NEXT) if operation.is_list else _describe_answer(data, _NO_NEXT)
+    answer = {"description": operation.summary, "content": {"application/json": {"schema": schema}}}
+    return described | {"responses": {str(operation.status): answer, **failures}}
 
 
-def _describe_paths() -> dict[str, dict[str, Any]]:
+_NEXT: Schema = {"type": ["string", "null"], "description": "`cursor` of the next page, null on the last."}
+_NO_NEXT: Schema = {"type": "null", "description": "There are no pages."}
+
+
+def _describe_paths(schemas: dict[str, Schema]) -> dict[str, dict[str, Any]]:
     paths: dict[str, dict[str, Any]] = {}
-    for it in OPERATIONS:
-        paths.setdefault(write_path(PREFIX + it.path), {})[it.method.lower()] = _describe(it)
-    return paths | {f"{PREFIX}/": _INDEX, f"{PREFIX}/openapi.json": _ITSELF}
+    for operation in OPERATIONS:
+        path = paths.setdefault(write_path(PREFIX + operation.path), {})
+        path[operation.method.lower()] = _describe(operation, schemas)
+    addresses = _describe_page(describe_type(ApiAddress, schemas), _NO_NEXT)
+    return paths | {
+        f"{PREFIX}/": _describe_own("index", "Every address of this API.", addresses),
+        f"{PREFIX}/openapi.json": _describe_own(
+            "document",
+            "This document. It is the one answer that is not wrapped in `ok`, `data` and `next`.",
+            {"type": "object"},
+        ),
+    }
+
+
+def _describe_own(name: str, summary: str, schema: Schema) -> dict[str, Any]:
+    answer = {"description": summary, "content": {"application/json": {"schema": schema}}}
+    return {"get": {"operationId": name, "summary": summary, "parameters": [], "responses": {"200": answer}}}
 
 
 def write_path(rule: str) -> str:
@@ -147,54 +163,21 @@ def write_path(rule: str) -> str:
     return re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule)
 
 
-_ADDRESS = record(
-    "An address.",
-    method=text("GET or POST."),
-    path=text("Its path; what stands in braces is a value."),
-    summary=text("What it answers."),
-)
-_ADDRESSES = record(
-    "A success.",
-    ok={"const": True},
-    data=array_of(_ADDRESS, "All of them."),
-    next={"type": "null", "description": "One page."},
-)
-_INDEX = {
-    "get": {
-        "operationId": "index",
-        "summary": "Every address of this API.",
-        "parameters": [],
-        "responses": {
-            "200": {"description": "The addresses.", "content": {"application/json": {"schema": _ADDRESSES}}}
-        },
-    }
-}
-_ITSELF = {
-    "get": {
-        "operationId": "document",
-        "summary": "This document. It is the one answer that is not wrapped in `ok`, `data` and `next`.",
-        "parameters": [],
-        "responses": {
-            "200": {"description": "This document.", "content": {"application/json": {"schema": {"type": "object"}}}}
-        },
-    }
-}
-
-
 @cache
 def get_document() -> dict[str, Any]:
     """Return the document."""
-    failure = {"application/json": {"schema": ref("Error")}}
+    schemas: dict[str, Schema] = {}
+    failure = {"application/json": {"schema": describe_type(Error, schemas)}}
+    paths = _describe_paths(schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "CompileBoard", "version": __version__, "description": _ABOUT, "license": {"name": "MIT"}},
         "servers": [{"url": "/", "description": "This server."}],
-        "paths": _describe_paths(),
+        "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
-            "parameters": {key: _describe_parameter(key) for key in PARAMETERS},
+            "schemas": schemas,
             "responses": {
-                key: {"description": said, "content": failure} for key, said in (_FAILURES | _REFUSALS).values()
+                key: {"description": meaning, "content": failure} for key, meaning in (_FAILURES | _REFUSALS).values()
             },
         },
     }

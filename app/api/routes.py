@@ -9,20 +9,18 @@ from flask import Blueprint, Response, jsonify
 from compileboard.app.api.answers import Operation, check_query
 from compileboard.app.api.openapi import PREFIX, get_document
 from compileboard.app.api.operations import OPERATIONS
-from compileboard.app.api.parameters import name_parameter
+from compileboard.app.queries.page import Page
 
 blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
 
 
 def _serve(operation: Operation) -> Callable[..., Response]:
-    known = [name_parameter(key) for key in operation.parameters]
-
     def view(**path: str) -> Response:
-        check_query(known)
-        found = operation.view(**path)
+        found = operation.answer(**path)
         if isinstance(found, Response):  # streamed: it writes the envelope itself
             return found
-        answer = jsonify({"ok": True, "data": found.data, "next": found.next})
+        rows, end = (found.rows, found.next) if isinstance(found, Page) else (found, None)
+        answer = jsonify({"ok": True, "data": rows, "next": end})
         answer.status_code = operation.status
         return answer
 
@@ -48,9 +46,12 @@ def show_document() -> Response:
 
 
 for _operation in OPERATIONS:
-    _endpoint = f"{_operation.view.__module__.rpartition('.')[2]}_{_operation.view.__name__}"
     blueprint.add_url_rule(
-        _operation.path, _endpoint, _serve(_operation), methods=[_operation.method], provide_automatic_options=False
+        _operation.path,
+        _operation.name,
+        _serve(_operation),
+        methods=[_operation.method],
+        provide_automatic_options=False,
     )
 blueprint.add_url_rule("/", "index", list_addresses, methods=["GET"], provide_automatic_options=False)
 blueprint.add_url_rule("/openapi.json", "document", show_document, methods=["GET"], provide_automatic_options=False)

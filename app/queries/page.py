@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Row = TypeVar("Row")
+Other = TypeVar("Other")
 Key = str | int | float
 
 
@@ -23,6 +24,10 @@ class Page(Generic[Row]):
 
     rows: tuple[Row, ...]
     next: str | None
+
+    def map(self, convert: Callable[[Row], Other]) -> Page[Other]:
+        """Return the page with each row converted."""
+        return Page(tuple(map(convert, self.rows)), self.next)
 
 
 def encode_cursor(*key: Key) -> str:

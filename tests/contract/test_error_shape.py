@@ -11,13 +11,15 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from compileboard.app import create_app
-from compileboard.app.api.openapi import SCHEMAS
+from compileboard.app.api.openapi import get_document
 from compileboard.app.api.operations import OPERATIONS
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.json_schema import list_faults
 from tests.unit.app.recorded import RUN, record_run
+
+SCHEMAS = get_document()["components"]["schemas"]
 
 
 @pytest.fixture

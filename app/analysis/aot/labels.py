@@ -8,6 +8,7 @@ Source: torch/_functorch/_aot_autograd/runtime_wrappers.py, functional_utils.py 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 RUNTIME = "RuntimeWrapper"
 AUTOGRAD = "AOTDispatchAutograd"
@@ -15,13 +16,13 @@ AUTOGRAD = "AOTDispatchAutograd"
 
 @dataclass(frozen=True)
 class WrapperCost:
-    """Hold one thing that a wrapper does: its title, what it is, what it costs a call, how to avoid it."""
+    """One thing that a wrapper does."""
 
-    title: str
-    what: str
-    cost: str
-    avoid: str
-    wrapper: str
+    title: Annotated[str, "What, with the inputs or outputs that it concerns."]
+    what: Annotated[str, "What that is."]
+    cost: Annotated[str, "What it costs a call."]
+    avoid: Annotated[str, "How to avoid it."]
+    wrapper: Annotated[str, "torch's name of the wrapper."]
 
 
 PLAIN = WrapperCost(

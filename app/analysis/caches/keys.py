@@ -6,6 +6,7 @@ import re
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from compileboard.app.analysis.text.fields import FieldChange, compare_fields, read_fields
 from compileboard.collectors.store.payloads import Component
@@ -82,14 +83,14 @@ _NAMED = re.compile(r"^(?P<group>\w+)\[(?P<key>.*)\]$", re.DOTALL)
 
 @dataclass(frozen=True)
 class ComponentChange:
-    """Hold one component that differs: `summary` says how; a side that lacks it, or cannot be read, has no value."""
+    """One component of the key that differs."""
 
-    name: str
-    summary: str
-    explanation: str
-    before: str | None
-    after: str | None
-    fields: tuple[FieldChange, ...] = ()
+    name: Annotated[str, "torch's name of it."]
+    summary: Annotated[str, "How it differs."]
+    explanation: Annotated[str, "What it is and what changes it; empty where nobody knows."]
+    before: Annotated[str | None, "Its text; null where it is not there, or bytes."]
+    after: Annotated[str | None, "Its text; null where it is not there, or bytes."]
+    fields: Annotated[tuple[FieldChange, ...], "Fields that differ, where torch writes it with fields."] = ()
 
 
 @dataclass(frozen=True)

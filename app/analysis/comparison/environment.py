@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.analysis.comparison.model import ChangedSetting, CompareSide, EnvironmentDifference
+from compileboard.app.queries.fields import Count
 
 # In the order of the page. A number across another GPU says which is the faster GPU.
 REFUSES, WARNS, DIFFERS = "refuses", "warns", "differs"
@@ -73,13 +74,13 @@ def diff_settings(base: CompareSide, new: CompareSide) -> tuple[ChangedSetting, 
 
 @dataclass(frozen=True)
 class SettingChange:
-    """Hold one setting that differs from torch's default in some processes; values are text."""
+    """One setting that differs from torch's default."""
 
-    module: str
-    name: str
-    value: str
-    default: str
-    process_count: int
+    module: Annotated[str, "dynamo, inductor or functorch."]
+    name: Annotated[str, "Setting."]
+    value: Annotated[str, "Value."]
+    default: Annotated[str, "torch's default."]
+    process_count: Annotated[Count, "Processes that had it so."]
 
 
 @dataclass(frozen=True)

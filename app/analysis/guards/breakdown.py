@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.analysis.guards.diff import normalise_guard
 from compileboard.app.format import format_percent
+from compileboard.app.queries.fields import Count
 
 # Source: GuardBuilder in torch/_dynamo/guards.py and torch/csrc/dynamo/guards.cpp (2.5 to 2.13)
 _WORDS = {
@@ -81,24 +82,24 @@ class GuardBreakdown:
 
 @dataclass(frozen=True)
 class GuardOrigin:
-    """Hold how many guards are about one sort of place: `label` in words, `meaning` what that is."""
+    """Guards about one sort of place."""
 
-    key: str
-    label: str
-    meaning: str
-    guard_count: int
-    share_ratio: float
+    key: Annotated[str, "Its name."]
+    label: Annotated[str, "In words."]
+    meaning: Annotated[str, "What that is."]
+    guard_count: Annotated[Count, "Guards."]
+    share_ratio: Annotated[float, "Their part of all guards."]
 
 
 @dataclass(frozen=True)
 class GuardFix:
-    """Hold one thing to do about guards: what was seen, what to write, since which torch, and what it risks."""
+    """One thing to do."""
 
-    title: str
-    seen: str
-    code: str
-    since: str
-    risk: str
+    title: Annotated[str, "What to do."]
+    seen: Annotated[str, "Why it is said of this run."]
+    code: Annotated[str, "What to write."]
+    since: Annotated[str, "The first torch that has it."]
+    risk: Annotated[str, "What it gives up."]
 
 
 # Key, label and meaning, in the order of the page.

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.analysis.compiles import label_category
 from compileboard.app.analysis.labels import describe_failure_phase
 from compileboard.app.analysis.timeline import find_phase
 from compileboard.app.format import format_count, format_duration, format_plural
+from compileboard.app.queries.fields import Count, DurationUs, FileName, FunctionName, LineNumber
 from compileboard.app.queries.run.failures import (
     CacheResult,
     CudagraphSkip,
@@ -23,6 +24,7 @@ from compileboard.app.queries.run.failures import (
 from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
 from compileboard.app.queries.run.recompiles import LimitHit, RunCause
 from compileboard.app.queries.run.run import StackCliff
+from compileboard.app.schema import one_of
 
 # Hints of torch's that say how things are, and not what to do.
 _NO_ADVICE = ("This graph break is fundamental", "Please report an issue", "This is likely to be a Dynamo bug")
@@ -35,20 +37,20 @@ _DISABLED = (
 
 @dataclass(frozen=True)
 class Fix:
-    """Hold one thing to do. `cost_us` is compile time, None where it has none of its own; `tab` shows the details."""
+    """One thing to do about a run."""
 
-    kind: str
-    severity: str
-    title: str
-    number: str
-    function: str | None
-    file: str | None
-    line: int | None
-    fix: str
-    tab: str
-    cost_us: int | None
-    code: str | None = None
-    others: int = 0  # functions that have the same, beside the one named
+    kind: Annotated[str, "What it is about: unfinished, failure, limit, stack, recompile, break, cache or cudagraph."]
+    severity: Annotated[str, one_of(("bad", "warn")), "How grave it is."]
+    title: Annotated[str, "What happened."]
+    number: Annotated[str, "How often or how much, in words."]
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    fix: Annotated[str, "What to do."]
+    tab: Annotated[str, "The tab of the run's page that has the details."]
+    cost_us: Annotated[DurationUs | None, "Compile time that it cost."]
+    code: Annotated[str | None, "A line of code or a reason."] = None
+    others: Annotated[Count, "Functions that have the same, beside the one named."] = 0
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
 _TOKEN = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|[(\[{]|[)\]}]|, ", re.DOTALL)
 _FIELD = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
@@ -12,11 +13,11 @@ _CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)\s*\Z", re.DOTALL | re.ASCII)
 
 @dataclass(frozen=True)
 class FieldChange:
-    """Hold one field that differs; a side that lacks it has none."""
+    """A field that differs."""
 
-    name: str
-    before: str | None
-    after: str | None
+    name: Annotated[str, "Its name."]
+    before: Annotated[str | None, "Value before; null where it was not there."]
+    after: Annotated[str | None, "Value after; null where it is not there."]
 
 
 def split_arguments(text: str) -> list[str]:

@@ -1,221 +1,233 @@
-"""Schemas of comparisons."""
+"""Comparisons."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from flask import request
+from dataclasses import dataclass
+from typing import Annotated
 
 from compileboard.app.analysis.comparison.differences import WORDS
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.analysis.comparison.sides import read_comparison
-from compileboard.app.api.answers import Answer, Operation, read_word, refuse
-from compileboard.app.api.fleet.models import SERIES
-from compileboard.app.api.schema import (
-    FILE,
-    FUNCTION,
-    LINE,
-    Schema,
-    array_of,
-    count,
-    decimal,
-    duration_us,
-    flag,
-    mapping,
-    maybe,
-    record,
-    ref,
-    text,
-    time_us,
-    word,
-)
+from compileboard.app.api.answers import operation, refuse
+from compileboard.app.api.fleet.models import SeriesFields
 from compileboard.app.db import get_reader
-from compileboard.app.queries.fleet.sides import find_default
-from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.fields import Count, DurationUs, FileName, FunctionName, LineNumber, TimeUs
+from compileboard.app.queries.fleet.sides import FORMS, find_default
+from compileboard.app.queries.parameters import Parameter, SuiteName
+from compileboard.app.schema import one_of
 from compileboard.collectors.contract.verdicts import LABELS, METHODS
 
-_TEXTS: Schema = {"type": "string"}
-_RUNS = {
-    "base_run_id": maybe(text("The run that base's result is of; null for a stored baseline's.")),
-    "new_run_id": maybe(text("The run that new's result is of; null for a stored baseline's.")),
-}
-_MODEL = SERIES | {"model": text("The model's name.")}
-_CHANGE = {
-    "base": maybe(decimal("Base, in the metric's unit.")),
-    "new": maybe(decimal("New, in the metric's unit.")),
-    "change": maybe(decimal("New ÷ base − 1; null where base is not above 0.")),
-}
+
+@dataclass(frozen=True)
+class Change:
+    """A metric on both sides."""
+
+    base: Annotated[float | None, "Base, in the metric's unit."]
+    new: Annotated[float | None, "New, in the metric's unit."]
+    change: Annotated[float | None, "New ÷ base − 1; null where base is not above 0."]
 
 
-def _run(said: str) -> Schema:
-    return record(
-        said,
-        id=text("Its id."),
-        name=text("What it is called."),
-        started_us=time_us("When it started."),
-        state=text("Its state."),
-        commit=maybe(text("Its commit.")),
-        branch=maybe(text("Its branch.")),
-        subject=maybe(text("The commit's subject.")),
-    )
+@dataclass(frozen=True)
+class NamedSeries(SeriesFields):
+    """A model, and what it was measured as."""
+
+    model: Annotated[str, "The model's name."]
 
 
-def _side(said: str) -> Schema:
-    return record(
-        said,
-        asked=text("What names it."),
-        title=text("What it is called."),
-        runs=array_of(_run("A run of it."), "Its runs, the newest first; none of a stored baseline."),
-    )
+@dataclass(frozen=True)
+class CompareDelta(Change):
+    """One metric on both sides."""
+
+    verdict: Annotated[str, one_of(LABELS), "What it means."]
+    method: Annotated[str, one_of(METHODS), "What the verdict rests on."]
+    detail: Annotated[str, "How that came out."]
+    basis: Annotated[str, "What the verdict rests on: the samples a side, and how far they scatter."]
+    p_value: Annotated[float | None, "Of the Mann–Whitney U test."]
+    ratio_low: Annotated[float | None, "Where the interval of new ÷ base begins."]
+    ratio_high: Annotated[float | None, "Where it ends."]
 
 
-def _spent(said: str) -> Schema:
-    spent = {name: count(f"{name} of it.") for name in ("compile_count", "graph_break_count", "recompile_count")}
-    return maybe(record(said, **spent, compile_us=maybe(duration_us("Compile time."))))
+@dataclass(frozen=True)
+class DistinctChangeJson:
+    """One of them."""
+
+    fingerprint: Annotated[str, "What makes it the same in another run."]
+    kind: Annotated[str | None, "torch's id of a graph break, the category of a guard."]
+    reason: Annotated[str, "Why, in torch's words."]
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
+    word: Annotated[str, one_of(WORDS), "What became of it."]
+    base_count: Annotated[Count, "How often on base."]
+    new_count: Annotated[Count, "How often in new."]
 
 
-def _of_side(said: str) -> Schema:
-    return record(
-        said,
-        **_MODEL,
-        run_id=maybe(text("The run that its result is of.")),
-        status=text("What became of it."),
-        reason=maybe(text("Why it failed or was not run.")),
-    )
+@dataclass(frozen=True)
+class CompareDistinct:
+    """Distinct graph breaks or causes of recompiles."""
+
+    not_compared: Annotated[str | None, "Why they are not compared."]
+    left_out_count: Annotated[Count, "Those of models or experiments that only one side has."]
+    changes: Annotated[list[DistinctChangeJson], "What is new comes first."]
 
 
-_CHANGES: dict[str, Any] = {
-    "fingerprint": text("What makes it the same in another run."),
-    "kind": maybe(text("torch's id of a graph break, the category of a guard.")),
-    "reason": text("Why, in torch's words."),
-    "function": FUNCTION,
-    "file": FILE,
-    "line": LINE,
-    "model": maybe(text("The model that had it, null where only the whole side tells.")),
-    "word": word("What became of it.", WORDS),
-    "base_count": count("How often on base."),
-    "new_count": count("How often in new."),
-}
-SCHEMAS: dict[str, Schema] = {
-    "Compare": record(
-        "What changed from base to new, over what both sides have.",
-        base=_side("What was."),
-        new=_side("What is judged."),
-        anyway=flag("Whether numbers across machines are compared as well."),
-        refused=array_of(_TEXTS, "What makes the numbers lie, so that they are not compared."),
-        warnings=array_of(_TEXTS, "What makes the numbers doubtful."),
-        common_count=count("Models that both sides measured."),
-        metrics=array_of(
-            record(
-                "One metric over the models that have it on both sides.",
-                metric=text("Its name."),
-                label=text("Its label."),
-                unit=text("Its unit, empty for counts."),
-                direction=word("Which way is better.", ("up_is_good", "down_is_good", "neutral")),
-                mean=word("What base and new are.", ("sum", "geometric mean")),
-                count=count("Models in it; a wrong answer counts in no mean."),
-                **_CHANGE,
-                verdict=maybe(word("What the change over all models means; null where there is no mean.", LABELS)),
-                basis=maybe(text("What that rests on.")),
-                verdicts=mapping(count("Models."), "Models by verdict."),
-                methods=mapping(count("Models."), "Models by what the verdict rests on."),
-            ),
-            "Every metric.",
-        ),
-        models=array_of(
-            record(
-                "A model that both sides measured.",
-                **_MODEL,
-                **_RUNS,
-                base_accuracy=maybe(text("Upstream's verdict on base.")),
-                new_accuracy=maybe(text("Upstream's verdict in new.")),
-                accuracy_change=maybe(word("Whether its answers became wrong or right.", ("broke", "fixed"))),
-                warning=maybe(text("What makes its numbers doubtful.")),
-                metrics=mapping(ref("CompareDelta"), "Its metrics by name."),
-            ),
-            "By name.",
-        ),
-        only_base=array_of(_of_side("A model."), "Models that only base has."),
-        only_new=array_of(_of_side("A model."), "Models that only new has."),
-        excluded=array_of(
-            record("A model.", **_MODEL, **_RUNS, reason=text("Why it is not compared.")),
-            "Models that both sides know and that are not compared.",
-        ),
-        graph_breaks=ref("CompareDistinct"),
-        recompile_causes=ref("CompareDistinct"),
-        totals=mapping(ref("CompareDelta"), "Whole runs; empty where the sides have other runs or models."),
-        functions=array_of(
-            record(
-                "One function.",
-                file=text("Its file."),
-                function=text("Its name."),
-                base=_spent("What base spent on it, null where base has none."),
-                new=_spent("What new spent on it, null where new has none."),
-            ),
-            "Functions, the largest change of compile time first.",
-        ),
-        environment=array_of(
-            record(
-                "One thing of the surroundings.",
-                name=text("What it is."),
-                base=array_of(_TEXTS, "Base's values."),
-                new=array_of(_TEXTS, "New's values."),
-                weight=word("What that means.", ("refuses", "warns", "intended", "differs", "same")),
-            ),
-            "Surroundings.",
-        ),
-        settings=array_of(
-            record(
-                "A setting that differs from torch's default on a side.",
-                module=text("Its module."),
-                name=text("Its name."),
-                default=text("torch's default."),
-                base=maybe(text("Base's value, null for the default.")),
-                new=maybe(text("New's value, null for the default.")),
-                differs=flag("Whether the sides differ."),
-            ),
-            "Configuration, what differs first.",
-        ),
-    ),
-    "CompareDelta": record(
-        "One metric on both sides.",
-        **_CHANGE,
-        verdict=word("What it means.", LABELS),
-        method=word("What the verdict rests on.", METHODS),
-        detail=text("How that came out."),
-        basis=text("What the verdict rests on: the samples a side, and how far they scatter."),
-        p_value=maybe(decimal("Of the Mann–Whitney U test.")),
-        ratio_low=maybe(decimal("Where the interval of new ÷ base begins.")),
-        ratio_high=maybe(decimal("Where it ends.")),
-    ),
-    "CompareDistinct": record(
-        "Distinct graph breaks or causes of recompiles.",
-        not_compared=maybe(text("Why they are not compared.")),
-        left_out_count=count("Those of models or experiments that only one side has."),
-        changes=array_of(record("One of them.", **_CHANGES), "What is new comes first."),
-    ),
-}
+@dataclass(frozen=True)
+class ComparedRun:
+    """A run of it."""
+
+    id: Annotated[str, "Its id."]
+    name: Annotated[str, "What it is called."]
+    started_us: Annotated[TimeUs, "When it started."]
+    state: Annotated[str, "Its state."]
+    commit: Annotated[str | None, "Its commit."]
+    branch: Annotated[str | None, "Its branch."]
+    subject: Annotated[str | None, "The commit's subject."]
 
 
-def get_comparison() -> Answer:
-    """Compare two sides; what is not given is the newest benchmark and the one before it."""
-    anyway = request.args.get("anyway", "")
-    if anyway not in ("", "1"):
-        raise FilterError(f"anyway: {anyway[:40]!r} is not 1, the one value that it has")
+@dataclass(frozen=True)
+class ComparedSide:
+    """One side."""
+
+    asked: Annotated[str, "What names it."]
+    title: Annotated[str, "What it is called."]
+    runs: Annotated[list[ComparedRun], "Its runs, the newest first; none of a stored baseline."]
+
+
+@dataclass(frozen=True)
+class MetricMean(Change):
+    """One metric over the models that have it on both sides."""
+
+    metric: Annotated[str, "Its name."]
+    label: Annotated[str, "Its label."]
+    unit: Annotated[str, "Its unit, empty for counts."]
+    direction: Annotated[str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."]
+    mean: Annotated[str, one_of(("sum", "geometric mean")), "What base and new are."]
+    count: Annotated[Count, "Models in it; a wrong answer counts in no mean."]
+    verdict: Annotated[
+        str | None, one_of(LABELS), "What the change over all models means; null where there is no mean."
+    ]
+    basis: Annotated[str | None, "What that rests on."]
+    verdicts: Annotated[dict[str, Count], "Models by verdict."]
+    methods: Annotated[dict[str, Count], "Models by what the verdict rests on."]
+
+
+@dataclass(frozen=True)
+class ComparedModel(NamedSeries):
+    """A model that both sides measured."""
+
+    base_run_id: Annotated[str | None, "The run that base's result is of; null for a stored baseline's."]
+    new_run_id: Annotated[str | None, "The run that new's result is of; null for a stored baseline's."]
+    base_accuracy: Annotated[str | None, "Upstream's verdict on base."]
+    new_accuracy: Annotated[str | None, "Upstream's verdict in new."]
+    accuracy_change: Annotated[str | None, one_of(("broke", "fixed")), "Whether its answers became wrong or right."]
+    warning: Annotated[str | None, "What makes its numbers doubtful."]
+    metrics: Annotated[dict[str, CompareDelta], "Its metrics by name."]
+
+
+@dataclass(frozen=True)
+class UnpairedModel(NamedSeries):
+    """A model."""
+
+    run_id: Annotated[str | None, "The run that its result is of."]
+    status: Annotated[str, "What became of it."]
+    reason: Annotated[str | None, "Why it failed or was not run."]
+
+
+@dataclass(frozen=True)
+class ExcludedModel(NamedSeries):
+    """A model."""
+
+    base_run_id: Annotated[str | None, "The run that base's result is of; null for a stored baseline's."]
+    new_run_id: Annotated[str | None, "The run that new's result is of; null for a stored baseline's."]
+    reason: Annotated[str, "Why it is not compared."]
+
+
+@dataclass(frozen=True)
+class FunctionCost:
+    """What a side spent on a function."""
+
+    compile_count: Annotated[Count, "Compiles."]
+    graph_break_count: Annotated[Count, "Graph breaks."]
+    recompile_count: Annotated[Count, "Recompiles."]
+    compile_us: Annotated[DurationUs | None, "Compile time."]
+
+
+@dataclass(frozen=True)
+class ComparedFunction:
+    """One function."""
+
+    file: Annotated[str, "Its file."]
+    function: Annotated[str, "Its name."]
+    base: Annotated[FunctionCost | None, "What base spent on it, null where base has none."]
+    new: Annotated[FunctionCost | None, "What new spent on it, null where new has none."]
+
+
+@dataclass(frozen=True)
+class EnvironmentJson:
+    """One thing of the surroundings."""
+
+    name: Annotated[str, "What it is."]
+    base: Annotated[list[str], "Base's values."]
+    new: Annotated[list[str], "New's values."]
+    weight: Annotated[str, one_of(("refuses", "warns", "intended", "differs", "same")), "What that means."]
+
+
+@dataclass(frozen=True)
+class SettingJson:
+    """A setting that differs from torch's default on a side."""
+
+    module: Annotated[str, "Its module."]
+    name: Annotated[str, "Its name."]
+    default: Annotated[str, "torch's default."]
+    base: Annotated[str | None, "Base's value, null for the default."]
+    new: Annotated[str | None, "New's value, null for the default."]
+    differs: Annotated[bool, "Whether the sides differ."]
+
+
+@dataclass(frozen=True)
+class ComparisonJson:
+    """What changed from base to new, over what both sides have."""
+
+    base: Annotated[ComparedSide, "What was."]
+    new: Annotated[ComparedSide, "What is judged."]
+    anyway: Annotated[bool, "Whether numbers across machines are compared as well."]
+    refused: Annotated[list[str], "What makes the numbers lie, so that they are not compared."]
+    warnings: Annotated[list[str], "What makes the numbers doubtful."]
+    common_count: Annotated[Count, "Models that both sides measured."]
+    metrics: Annotated[list[MetricMean], "Every metric."]
+    models: Annotated[list[ComparedModel], "By name."]
+    only_base: Annotated[list[UnpairedModel], "Models that only base has."]
+    only_new: Annotated[list[UnpairedModel], "Models that only new has."]
+    excluded: Annotated[list[ExcludedModel], "Models that both sides know and that are not compared."]
+    graph_breaks: CompareDistinct
+    recompile_causes: CompareDistinct
+    totals: Annotated[dict[str, CompareDelta], "Whole runs; empty where the sides have other runs or models."]
+    functions: Annotated[list[ComparedFunction], "Functions, the largest change of compile time first."]
+    environment: Annotated[list[EnvironmentJson], "Surroundings."]
+    settings: Annotated[list[SettingJson], "Configuration, what differs first."]
+
+
+@dataclass(frozen=True)
+class SidesQuery:
+    """What is compared."""
+
+    base: Annotated[str | None, f"What was: {FORMS}. The run before new where it is not given."] = None
+    new: Annotated[str | None, f"What is judged: {FORMS}. The newest benchmark where it is not given."] = None
+    anyway: Annotated[
+        bool,
+        Parameter(choices=("1",), expected="1, the one value that it has"),
+        "`1`: compare numbers across machines too.",
+    ] = False
+    suite: SuiteName = None
+
+
+@operation("/compare")
+def get_comparison(wanted: SidesQuery) -> ComparisonJson:
+    """Return what changed from base to new: every metric of every model with its verdict, graph breaks, recompiles."""
     reader = get_reader()
-    both = find_default(reader, read_word("base"), read_word("new"))
+    both = find_default(reader, wanted.base, wanted.new)
     if both is None:
         refuse("There is nothing to compare with: name both sides, base and new.")
-    return Answer(comparison_row(read_comparison(reader, *both, anyway=anyway == "1", suite=read_word("suite"))))
-
-
-OPERATIONS = (
-    Operation(
-        "/compare",
-        get_comparison,
-        "Compare",
-        False,
-        "What changed from base to new: every metric of every model with its verdict, graph breaks, recompiles.",
-        ("base", "new", "anyway", "suite_model"),
-    ),
-)
+    found = read_comparison(reader, *both, anyway=wanted.anyway, suite=wanted.suite)
+    return ComparisonJson(**comparison_row(found))

@@ -1,169 +1,149 @@
-"""Schemas of benchmark results."""
+"""Benchmark results."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
-from flask import request
-
-from compileboard.app.analysis import rows
 from compileboard.app.analysis.models.series import ModelSeries, read_name, split_series
-from compileboard.app.analysis.models.table import DEFAULT_ORDER, cut_page, sort_results
-from compileboard.app.api.answers import (
-    Answer,
-    Operation,
-    build_page_answer,
-    find_run,
-    read_cursor,
-    read_limit,
-    read_word,
-    refuse,
-)
-from compileboard.app.api.parameters import MODELS, PAGE
-from compileboard.app.api.schema import (
-    Schema,
-    array_of,
-    count,
-    decimal,
-    flag,
-    maybe,
-    record,
-    ref,
-    text,
-    time_us,
-    whole,
-    word,
-)
+from compileboard.app.analysis.models.table import DEFAULT_ORDER, ORDERS, cut_page, sort_results
+from compileboard.app.analysis.rows import result_row
+from compileboard.app.api.answers import PageQuery, find_run, operation, refuse
 from compileboard.app.db import get_reader
-from compileboard.app.queries.fleet.models import STATUSES, list_history, list_models, read_model_filter
+from compileboard.app.queries.fields import SORT_HELP, Count, TimeUs
+from compileboard.app.queries.fleet.models import STATUSES, ModelFilter, list_history, list_models
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.parameters import SuiteName, order_by
 from compileboard.app.queries.run.models import list_results as read_results
-
-SERIES = {
-    "suite": text("The suite that the model is of."),
-    "mode": maybe(text("`inference` or `training`.")),
-    "dtype": maybe(text("`float32`, `float16`, `bfloat16` or `amp`.")),
-    "device": maybe(text("`cpu` or `cuda`.")),
-    "hardware": maybe(text("The GPU's model, or the processor's.")),
-    "backend": maybe(text("The backend with its config label: `inductor`.")),
-    "dynamic": flag("Whether shapes are dynamic."),
-    "batch_size": maybe(whole("Batch size.")),
-    "world_size": whole("Ranks that it ran on."),
-}
+from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.schema import one_of
+from compileboard.collectors.store.rollups.results import ResultRow
 
 
-def _number(said: str) -> Schema:
-    return maybe(decimal(said))
+@dataclass(frozen=True)
+class SetFields:
+    """What models were measured as."""
+
+    suite: Annotated[str, "The suite that the model is of."]
+    mode: Annotated[str | None, "`inference` or `training`."]
+    dtype: Annotated[str | None, "`float32`, `float16`, `bfloat16` or `amp`."]
+    device: Annotated[str | None, "`cpu` or `cuda`."]
+    hardware: Annotated[str | None, "The GPU's model, or the processor's."]
+    backend: Annotated[str | None, "The backend with its config label: `inductor`."]
+    dynamic: Annotated[bool, "Whether shapes are dynamic."]
+    world_size: Annotated[int, "Ranks that it ran on."]
 
 
-def _count(said: str) -> Schema:
-    return maybe(count(said))
+@dataclass(frozen=True)
+class SeriesFields(SetFields):
+    """What a model was measured as."""
+
+    batch_size: Annotated[int | None, "Batch size."]
 
 
-RESULT = record(
-    "What was measured of one model in one run. null is what was not measured, and never 0.",
-    **SERIES,
-    model=text("The model's name."),
-    gpu=maybe(text("The GPU's model; null for what no GPU made.")),
-    status=word("What became of it.", STATUSES),
-    reason=maybe(text("Of a failure upstream's word for it (`OOM`, `timeout`); of `skipped` and `not_run` why.")),
-    accuracy=maybe(text("Upstream's verdict: `pass`, `fail_accuracy`, …")),
-    speedup=_number("Median eager latency ÷ median compiled latency, over interleaved repeats."),
-    speedup_low=_number("Where its 95 % interval begins."),
-    speedup_high=_number("Where its 95 % interval ends; an interval that spans 1 is no clear difference."),
-    abs_latency_ms=_number("Median latency compiled. Milliseconds."),
-    eager_latency_ms=_number("Median latency in eager mode. Milliseconds."),
-    compilation_latency_s=_number("Compile time with cold caches, of the performance experiment. Seconds."),
-    warm_compilation_latency_s=_number("Compile time with warm caches. Seconds."),
-    compression_ratio=_number("Peak memory in eager mode ÷ compiled."),
-    eager_peak_mem_gb=_number("Peak memory in eager mode. GB of 10^9 bytes."),
-    dynamo_peak_mem_gb=_number("Peak memory compiled. GB of 10^9 bytes."),
-    cache_lookup_latency_us=_number("dynamo's look-up of the compiled code, a call. Microseconds."),
-    calls_captured=_count("Operations in the captured graphs."),
-    unique_graphs=_count("Graphs."),
-    graph_breaks=_count("Graph breaks as torch's counters have them."),
-    unique_graph_breaks=_count("Distinct reasons among them."),
-    recompiles=_count("Recompiles."),
-    fallbacks_to_eager=_count("Frames that were left to run eagerly."),
-    autograd_captures=_count("Graphs that compiled autograd captured."),
-    autograd_compiles=_count("Graphs that compiled autograd compiled."),
-    cudagraph_skips=_count("CUDA graphs that inductor could not use."),
-    message=maybe(text("The exception's own line.")),
-    command=maybe(text("The command that makes it again.")),
-    experiments=array_of({"type": "string"}, "The experiments that it is made of, the leading one first."),
-    tasks=array_of({"type": "string"}, "The benchmark's tasks: `task` of the processes that worked on it."),
-    time_us=time_us("When it was measured."),
-    run_id=text("The run that it is of."),
-    id=whole("Number of the leading experiment's result in this database."),
-)
-MODEL = record(
-    "One model over time.",
-    model=text("Its name."),
-    suites=array_of({"type": "string"}, "The suites that have a model of this name."),
-    series=array_of(
-        record(
-            "Results that can be compared with each other.",
-            **SERIES,
-            points=array_of(ref("Result"), "A result a run, the oldest first."),
-        ),
-        "The series that was measured last comes first.",
-    ),
-)
-SCHEMAS: dict[str, Schema] = {"Result": RESULT, "Model": MODEL}
+@dataclass(frozen=True)
+class ResultJson(SeriesFields):
+    """What was measured of one model in one run. null is what was not measured, and never 0."""
+
+    model: Annotated[str, "The model's name."]
+    gpu: Annotated[str | None, "The GPU's model; null for what no GPU made."]
+    status: Annotated[str, one_of(STATUSES), "What became of it."]
+    reason: Annotated[
+        str | None, "Of a failure upstream's word for it (`OOM`, `timeout`); of `skipped` and `not_run` why."
+    ]
+    accuracy: Annotated[str | None, "Upstream's verdict: `pass`, `fail_accuracy`, …"]
+    speedup: Annotated[float | None, "Median eager latency ÷ median compiled latency, over interleaved repeats."]
+    speedup_low: Annotated[float | None, "Where its 95 % interval begins."]
+    speedup_high: Annotated[
+        float | None, "Where its 95 % interval ends; an interval that spans 1 is no clear difference."
+    ]
+    abs_latency_ms: Annotated[float | None, "Median latency compiled. Milliseconds."]
+    eager_latency_ms: Annotated[float | None, "Median latency in eager mode. Milliseconds."]
+    compilation_latency_s: Annotated[
+        float | None, "Compile time with cold caches, of the performance experiment. Seconds."
+    ]
+    warm_compilation_latency_s: Annotated[float | None, "Compile time with warm caches. Seconds."]
+    compression_ratio: Annotated[float | None, "Peak memory in eager mode ÷ compiled."]
+    eager_peak_mem_gb: Annotated[float | None, "Peak memory in eager mode. GB of 10^9 bytes."]
+    dynamo_peak_mem_gb: Annotated[float | None, "Peak memory compiled. GB of 10^9 bytes."]
+    cache_lookup_latency_us: Annotated[float | None, "dynamo's look-up of the compiled code, a call. Microseconds."]
+    calls_captured: Annotated[Count | None, "Operations in the captured graphs."]
+    unique_graphs: Annotated[Count | None, "Graphs."]
+    graph_breaks: Annotated[Count | None, "Graph breaks as torch's counters have them."]
+    unique_graph_breaks: Annotated[Count | None, "Distinct reasons among them."]
+    recompiles: Annotated[Count | None, "Recompiles."]
+    fallbacks_to_eager: Annotated[Count | None, "Frames that were left to run eagerly."]
+    autograd_captures: Annotated[Count | None, "Graphs that compiled autograd captured."]
+    autograd_compiles: Annotated[Count | None, "Graphs that compiled autograd compiled."]
+    cudagraph_skips: Annotated[Count | None, "CUDA graphs that inductor could not use."]
+    message: Annotated[str | None, "The exception's own line."]
+    command: Annotated[str | None, "The command that makes it again."]
+    experiments: Annotated[list[str], "The experiments that it is made of, the leading one first."]
+    tasks: Annotated[list[str], "The benchmark's tasks: `task` of the processes that worked on it."]
+    time_us: Annotated[TimeUs, "When it was measured."]
+    run_id: Annotated[str, "The run that it is of."]
+    id: Annotated[int, "Number of the leading experiment's result in this database."]
 
 
-def list_results(run_id: str) -> Answer:
-    """List a run's results."""
-    find_run(run_id)
-    page = cut_page(read_results(get_reader(), run_id), read_cursor(), read_limit())
-    return build_page_answer(page, rows.result_row)
+@dataclass(frozen=True)
+class ModelSeriesJson(SeriesFields):
+    """Results that can be compared with each other."""
+
+    points: Annotated[list[ResultJson], "A result a run, the oldest first."]
 
 
-def list_newest() -> Answer:
-    """List the newest result of each model and metric set."""
-    wanted = read_model_filter(request.args)
+@dataclass(frozen=True)
+class ModelHistory:
+    """One model over time."""
+
+    model: Annotated[str, "Its name."]
+    suites: Annotated[list[str], "The suites that have a model of this name."]
+    series: Annotated[list[ModelSeriesJson], "The series that was measured last comes first."]
+
+
+@dataclass(frozen=True)
+class ModelSort:
+    """The order of a list of results."""
+
+    sort: Annotated[str, order_by(ORDERS), SORT_HELP] = DEFAULT_ORDER
+
+
+@dataclass(frozen=True)
+class SuiteQuery:
+    """Which suite."""
+
+    suite: SuiteName = None
+
+
+@operation("/runs/<run_id>/results")
+def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultJson]:
+    """List a run's benchmark results, one row a model and metric set, by suite and model."""
+    return cut_page(read_results(get_reader(), detail.run.id), page.cursor, page.limit).map(_make_result)
+
+
+@operation("/models")
+def list_newest(wanted: ModelFilter, order: ModelSort, page: PageQuery) -> Page[ResultJson]:
+    """List the newest benchmark result of each model and metric set, or those of one run."""
     if wanted.run:
         find_run(wanted.run)
-    found = sort_results(list_models(get_reader(), wanted), request.args.get("sort") or DEFAULT_ORDER)
-    return build_page_answer(cut_page(found, read_cursor(), read_limit()), rows.result_row)
+    found = sort_results(list_models(get_reader(), wanted), order.sort)
+    return cut_page(found, page.cursor, page.limit).map(_make_result)
 
 
-def get_model(name: str) -> Answer:
-    """Return the history of a model."""
+@operation("/models/<path:name>")
+def get_model(name: str, wanted: SuiteQuery) -> ModelHistory:
+    """Return one model's benchmark results over time: its series, each with its points, the oldest first."""
     name = read_name(name)
-    history = list_history(get_reader(), name, read_word("suite"))
+    history = list_history(get_reader(), name, wanted.suite)
     if not history:
         refuse(f"There is no model {name[:80]}; /api/v1/models lists those that were benchmarked.")
-    series = [_describe(it) for it in split_series(history)]
-    return Answer({"model": name, "suites": sorted({it["suite"] for it in series}), "series": series})
+    series = [_make_series(one) for one in split_series(history)]
+    return ModelHistory(name, sorted({one.suite for one in series}), series)
 
 
-def _describe(it: ModelSeries) -> dict[str, Any]:
-    return it.fields | {"points": [rows.result_row(point.row) for point in it.points]}
+def _make_result(row: ResultRow) -> ResultJson:
+    return ResultJson(**result_row(row))
 
 
-OPERATIONS = (
-    Operation(
-        "/runs/<run_id>/results",
-        list_results,
-        "Result",
-        True,
-        "A run's benchmark results, one row a model and metric set, by suite and model.",
-        PAGE,
-    ),
-    Operation(
-        "/models",
-        list_newest,
-        "Result",
-        True,
-        "The newest benchmark result of each model and metric set, or those of one run.",
-        MODELS,
-    ),
-    Operation(
-        "/models/<path:name>",
-        get_model,
-        "Model",
-        False,
-        "One model's benchmark results over time: its series, each with its points, the oldest first.",
-        ("suite_model",),
-    ),
-)
+def _make_series(series: ModelSeries) -> ModelSeriesJson:
+    return ModelSeriesJson(**series.fields, points=[_make_result(point.row) for point in series.points])

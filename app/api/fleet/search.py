@@ -1,128 +1,124 @@
-"""Schemas of what a search finds."""
+"""What a search finds."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
-from flask import request
-
-from compileboard.app.analysis.search import find_lines
-from compileboard.app.api.answers import Answer, Operation, find_run, read_cursor, read_limit
-from compileboard.app.api.schema import (
-    COMPILE_ID,
-    COMPILE_KEY,
-    FUNCTION,
-    Schema,
-    array_of,
-    count,
-    flag,
-    maybe,
-    record,
-    ref,
-    text,
-    whole,
-    word,
-)
+from compileboard.app.analysis.search import MatchedLine, find_lines
+from compileboard.app.api.answers import PageQuery, find_run, operation
 from compileboard.app.db import get_reader
+from compileboard.app.queries.fields import CompileId, CompileKey, Count, FunctionName, RunId
 from compileboard.app.queries.fleet import search
-from compileboard.app.queries.fleet.search import Terms, read_terms
+from compileboard.app.queries.fleet.search import Hit, read_terms
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.parameters import Parameter
+from compileboard.app.schema import one_of
 from compileboard.collectors.store.search_documents import KINDS
 
-KIND = word("What kind of text it is.", KINDS)
-SCHEMAS: dict[str, Schema] = {
-    "SearchHit": record(
-        "One text that has every word.",
-        run_id=text("The run's id."),
-        run_name=text("The run's title, or its name."),
-        kind=KIND,
-        ref_id=whole("`id` of what it is the text of: the artifact, distinct graph break, recompile, failure."),
-        compile_key=COMPILE_KEY,
-        compile_id=COMPILE_ID,
-        function=FUNCTION,
-        title=text("What it is called."),
-        lines=array_of(
-            record(
-                "A line that has some of the words, cut where it is long.",
-                line=maybe(
-                    whole("Its number in the artifact's text, from 1; null where the text is not one of lines.")
-                ),
-                text=text("The line."),
-                found=array_of({"type": "string"}, "What of it was sought."),
-            ),
-            "The three best lines; none where only its title has the words.",
-        ),
-    ),
-    "SearchGroup": record(
-        "What was found of one kind.",
-        kind=KIND,
-        count=count("Texts that were found; at most 500 are counted."),
-        is_more=flag("Whether there are more than that."),
-        next=maybe(text("`cursor` of the next page of the kind that was asked for.")),
-        hits=array_of(
-            ref("SearchHit"), "Those put into the index last come first; none of a kind that was not asked for."
-        ),
-    ),
-    "Search": record(
-        "What a search found.",
-        groups=array_of(ref("SearchGroup"), "Kinds of which something was found."),
-        run_count=count("Runs that were looked in."),
-        pending_run_count=count("Those of them that have something not indexed yet."),
-    ),
-}
-
-
-_HIT = ("run_id", "run_name", "kind", "ref_id", "compile_key", "compile_id", "function", "title")
+KindOfText = Annotated[str, one_of(KINDS), "What kind of text it is."]
 MOST = 100  # texts of one page: each is read and looked through
 
 
-def get_search() -> Answer:
-    """Find texts that have every word."""
-    run_id, kind = request.args.get("run") or None, search.check_kind(request.args.get("kind"))
-    if run_id is not None:
-        find_run(run_id)
-    if read_cursor() and not kind:
+@dataclass(frozen=True)
+class SearchQuery:
+    """What is looked for, and where."""
+
+    q: Annotated[
+        str,
+        Parameter(most=0),
+        "Words that a text must all have; quotes keep words together, `-word` leaves texts out.",
+    ] = ""
+    run: Annotated[str | None, Parameter(most=0), "Only in this run: its id."] = None
+    kind: Annotated[str | None, Parameter(choices=tuple(KINDS)), "Only this kind of texts, page by page."] = None
+
+
+@dataclass(frozen=True)
+class SearchLine:
+    """A line that has some of the words, cut where it is long."""
+
+    line: Annotated[int | None, "Its number in the artifact's text, from 1; null where the text is not one of lines."]
+    text: Annotated[str, "The line."]
+    found: Annotated[list[str], "What of it was sought."]
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """One text that has every word."""
+
+    run_id: RunId
+    run_name: Annotated[str, "The run's title, or its name."]
+    kind: KindOfText
+    ref_id: Annotated[int, "`id` of what it is the text of: the artifact, distinct graph break, recompile, failure."]
+    compile_key: CompileKey
+    compile_id: CompileId
+    function: FunctionName
+    title: Annotated[str, "What it is called."]
+    lines: Annotated[list[SearchLine], "The three best lines; none where only its title has the words."]
+
+
+@dataclass(frozen=True)
+class SearchGroupJson:
+    """What was found of one kind."""
+
+    kind: KindOfText
+    count: Annotated[Count, "Texts that were found; at most 500 are counted."]
+    is_more: Annotated[bool, "Whether there are more than that."]
+    next: Annotated[str | None, "`cursor` of the next page of the kind that was asked for."]
+    hits: Annotated[list[SearchHit], "Those put into the index last come first; none of a kind that was not asked for."]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found."""
+
+    groups: Annotated[list[SearchGroupJson], "Kinds of which something was found."]
+    run_count: Annotated[Count, "Runs that were looked in."]
+    pending_run_count: Annotated[Count, "Those of them that have something not indexed yet."]
+
+
+@operation("/search")
+def get_search(wanted: SearchQuery, page: PageQuery) -> SearchResult:
+    """Return texts of all runs, or of one, that have every word of `q`: some of each kind, or the pages of one kind."""
+    if wanted.run is not None:
+        find_run(wanted.run)
+    if page.cursor and not wanted.kind:
         raise FilterError("cursor: only the texts of one kind have further pages; give kind as well")
-    reader, terms = get_reader(), read_terms(request.args.get("q", ""))
-    groups = search.search(reader, terms, run_id=run_id, kind=kind, cursor=read_cursor(), limit=min(read_limit(), MOST))
-    state = search.get_index_state(reader, run_id)
-    data = {
-        "groups": [_group(group, terms) for group in groups],
-        "run_count": state.run_count,
-        "pending_run_count": state.pending_count,
-    }
-    return Answer(data)
+    reader, terms, limit = get_reader(), read_terms(wanted.q), min(page.limit, MOST)
+    groups = search.search(reader, terms, run_id=wanted.run, kind=wanted.kind, cursor=page.cursor, limit=limit)
+    state = search.get_index_state(reader, wanted.run)
+    return SearchResult(
+        groups=[
+            SearchGroupJson(
+                kind=group.kind,
+                count=group.count,
+                is_more=group.is_more,
+                next=group.next,
+                hits=[_make_hit(hit, find_lines(hit.text, terms)) for hit in group.hits],
+            )
+            for group in groups
+        ],
+        run_count=state.run_count,
+        pending_run_count=state.pending_count,
+    )
 
 
-def _group(group: search.SearchGroup, terms: Terms) -> dict[str, Any]:
-    return {
-        "kind": group.kind,
-        "count": group.count,
-        "is_more": group.is_more,
-        "next": group.next,
-        "hits": [_hit(hit, terms) for hit in group.hits],
-    }
-
-
-def _hit(hit: search.Hit, terms: Terms) -> dict[str, Any]:
-    lines = [
-        {
-            "line": line.number if hit.has_lines else None,
-            "text": "".join(text for text, _marked in line.pieces),
-            "found": [text for text, marked in line.pieces if marked],
-        }
-        for line in find_lines(hit.text, terms)
-    ]
-    return {name: getattr(hit, name) for name in _HIT} | {"lines": lines}
-
-
-OPERATIONS = (
-    Operation(
-        "/search",
-        get_search,
-        "Search",
-        False,
-        "Texts of all runs, or of one, that have every word of `q`: some of each kind, or the pages of one kind.",
-        ("q_search", "run", "kind_search", "limit", "cursor"),
-    ),
-)
+def _make_hit(hit: Hit, lines: list[MatchedLine]) -> SearchHit:
+    return SearchHit(
+        run_id=hit.run_id,
+        run_name=hit.run_name,
+        kind=hit.kind,
+        ref_id=hit.ref_id,
+        compile_key=hit.compile_key,
+        compile_id=hit.compile_id,
+        function=hit.function,
+        title=hit.title,
+        lines=[
+            SearchLine(
+                line=line.number if hit.has_lines else None,
+                text="".join(text for text, _marked in line.pieces),
+                found=[text for text, marked in line.pieces if marked],
+            )
+            for line in lines
+        ],
+    )

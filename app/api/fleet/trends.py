@@ -1,18 +1,16 @@
-"""Schemas of summaries and trends."""
+"""Summaries and trends."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
-from flask import request
-
-from compileboard.app.analysis.metrics import Metric
 from compileboard.app.analysis.models.summaries import list_eligible_sets
-from compileboard.app.analysis.rows import plain_row
 from compileboard.app.analysis.trends.commit_order import Parents
 from compileboard.app.analysis.trends.lines import (
     AXES,
+    CHOICES,
     ENVIRONMENT,
     TrendLine,
     build_count_line,
@@ -21,11 +19,11 @@ from compileboard.app.analysis.trends.lines import (
     find_metric,
     lay_out,
 )
-from compileboard.app.api.answers import Answer, Operation, find_run, read_word, refuse
-from compileboard.app.api.fleet.models import SERIES
-from compileboard.app.api.parameters import SETS
-from compileboard.app.api.schema import Schema, array_of, count, decimal, flag, maybe, record, text, time_us, word
+from compileboard.app.api.answers import find_run, operation, refuse
+from compileboard.app.api.fleet.models import SetFields
 from compileboard.app.db import get_reader
+from compileboard.app.queries.fields import Count, TimeUs
+from compileboard.app.queries.fleet.models import STATUSES
 from compileboard.app.queries.fleet.series import count_guard_failures, count_runs
 from compileboard.app.queries.fleet.trends import (
     MOST_RUNS,
@@ -35,174 +33,224 @@ from compileboard.app.queries.fleet.trends import (
     TrendRun,
     list_model_rows,
     list_trend_runs,
-    read_choice,
     read_ids,
     read_last,
-    read_trend_filter,
 )
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run_cache import cached_ancestry
-from compileboard.collectors.contract.categories import CATEGORIES
+from compileboard.app.schema import Keywords, one_of
+from compileboard.collectors.contract.categories import BY_NAME, describe
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS, Definition
 
-_SET = {name: schema for name, schema in SERIES.items() if name != "batch_size"}
-_RUN = {
-    "name": text("The run's title, or its name."),
-    "state": text("The run's state."),
-    "started_us": time_us("When it started."),
-    "git_commit": maybe(text("Its commit.")),
-    "git_branch": maybe(text("Its branch.")),
-    "git_subject": maybe(text("The first line of the commit's message.")),
-    "git_dirty": maybe(flag("Whether files differed from the commit.")),
-    "torch_version": maybe(text("Its version of torch.")),
-    "gpu_name": maybe(text("Its GPU.")),
-    "driver_version": maybe(text("The GPU driver's version.")),
-    "triton_version": maybe(text("Its version of triton.")),
-    "python_version": maybe(text("Its version of Python.")),
-}
+DefinitionName = Annotated[
+    str | None,
+    Parameter(choices=tuple(DEFINITIONS)),
+    "How a suite is summed up; where it is not given `hud`, or `summarize_perf` where nobody checked accuracy.",
+]
 
 
-def _mean(said: str) -> Schema:
-    return maybe(decimal(said))
+@dataclass(frozen=True)
+class SummaryDefinition:
+    """How it counts."""
+
+    name: Annotated[str, one_of(DEFINITIONS), "Its name."]
+    label: Annotated[str, "Whose it is."]
+    pass_rate: Annotated[str, "What its pass rate is."]
+    geomean: Annotated[str, "What its geomean is over."]
 
 
-SUMMARY = record(
-    "What a run's benchmark results come to, by one definition.",
-    run=record("The run.", id=text("Its id."), **_RUN),
-    definition=record(
-        "How it counts.",
-        name=word("Its name.", DEFINITIONS),
-        label=text("Whose it is."),
-        pass_rate=text("What its pass rate is."),
-        geomean=text("What its geomean is over."),
-    ),
-    summaries=array_of(
-        record(
-            "What the models that were measured alike come to. null is what was not measured, and never 0.",
-            **_SET,
-            total_count=count("Models."),
-            measured_count=count("Models that were measured."),
-            failed_count=count("Models that failed."),
-            passed_count=maybe(count("Models that pass; null where nothing tells.")),
-            pass_ratio=_mean("Models that pass ÷ models."),
-            speedup_count=count("Models that the geomean is over."),
-            geomean_speedup=_mean("Geometric mean of the speedups."),
-            compilation_latency_s=_mean("Mean compile time, cold. Seconds."),
-            abs_latency_ms=_mean("Mean latency, compiled. Milliseconds."),
-            compression_ratio=_mean("Peak memory eager ÷ compiled, over the models."),
-            dynamo_peak_mem_gb=_mean("Mean peak memory, compiled. GB of 10^9 bytes."),
-            graph_breaks_per_model=_mean("Mean of the models that were counted; alike by every definition."),
-            recompiles_per_model=_mean("Mean of the models that were counted; alike by every definition."),
-            is_incomplete=flag("Whether models failed that a usual run measures: its means are of the others."),
-        ),
+@dataclass(frozen=True)
+class SetSummaryJson(SetFields):
+    """What the models that were measured alike come to. null is what was not measured, and never 0."""
+
+    total_count: Annotated[Count, "Models."]
+    measured_count: Annotated[Count, "Models that were measured."]
+    failed_count: Annotated[Count, "Models that failed."]
+    passed_count: Annotated[Count | None, "Models that pass; null where nothing tells."]
+    pass_ratio: Annotated[float | None, "Models that pass ÷ models."]
+    speedup_count: Annotated[Count, "Models that the geomean is over."]
+    geomean_speedup: Annotated[float | None, "Geometric mean of the speedups."]
+    compilation_latency_s: Annotated[float | None, "Mean compile time, cold. Seconds."]
+    abs_latency_ms: Annotated[float | None, "Mean latency, compiled. Milliseconds."]
+    compression_ratio: Annotated[float | None, "Peak memory eager ÷ compiled, over the models."]
+    dynamo_peak_mem_gb: Annotated[float | None, "Mean peak memory, compiled. GB of 10^9 bytes."]
+    graph_breaks_per_model: Annotated[float | None, "Mean of the models that were counted; alike by every definition."]
+    recompiles_per_model: Annotated[float | None, "Mean of the models that were counted; alike by every definition."]
+    is_incomplete: Annotated[bool, "Whether models failed that a usual run measures: its means are of the others."]
+
+
+@dataclass(frozen=True)
+class SummaryJson:
+    """What a run's benchmark results come to, by one definition."""
+
+    run: Annotated[TrendRun, "The run."]
+    definition: Annotated[SummaryDefinition, "How it counts."]
+    summaries: Annotated[
+        list[SetSummaryJson],
         "One for each suite, mode, dtype, device, hardware, backend, dynamic or not, and world size.",
-    ),
-)
-TREND = record(
-    "A metric over time.",
-    metric=record(
-        "What is drawn.",
-        name=text("Its name."),
-        label=text("Its name in words."),
-        unit=text("Its unit; a `%` is written as a share of one; empty for a count."),
-        direction=word("Which way is better.", ("up_is_good", "down_is_good", "neutral")),
-    ),
-    axis=word("What the points are ordered by.", [name for name, _label in AXES]),
-    definition=maybe(word("By which definition a suite was summed up.", DEFINITIONS)),
-    notes=array_of({"type": "string"}, "What is left out, in words."),
-    series=array_of(
-        record(
-            "Points that can be compared with each other.",
-            label=text("What it is of."),
-            **{name: schema if isinstance(schema["type"], list) else maybe(schema) for name, schema in _SET.items()},
-            model=maybe(text("The model; null for a suite.")),
-            points=array_of(
-                record(
-                    "One run. A point that is missing is not there; nothing is interpolated.",
-                    run_id=text("The run."),
-                    **_RUN,
-                    environment_changes=array_of(
-                        word("What differs from the point before, in time.", [name for name, _field in ENVIRONMENT]),
-                        "What of the environment is new at this point.",
-                    ),
-                    value=_mean("The value; null where none was measured."),
-                    low=_mean("Where its 95 % interval begins."),
-                    high=_mean("Where its 95 % interval ends."),
-                    status=word("What became of it.", ("measured", "failed", "skipped", "not_run")),
-                    reason=maybe(text("Why it has no value.")),
-                    is_incomplete=flag("Whether models failed that a usual run measures: the value is of the others."),
-                ),
-                "In the order of the axis.",
-            ),
-        ),
-        "The newest first.",
-    ),
-)
-SCHEMAS: dict[str, Schema] = {"Summary": SUMMARY, "Trend": TREND}
+    ]
+
+
+@dataclass(frozen=True)
+class TrendMetric:
+    """What is drawn."""
+
+    name: Annotated[str, "Its name."]
+    label: Annotated[str, "Its name in words."]
+    unit: Annotated[str, "Its unit; a `%` is written as a share of one; empty for a count."]
+    direction: Annotated[str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."]
+
+
+@dataclass(frozen=True)
+class TrendPointJson:
+    """One run. A point that is missing is not there; nothing is interpolated."""
+
+    run_id: Annotated[str, "The run."]
+    name: Annotated[str, "The run's title, or its name."]
+    state: Annotated[str, "The run's state."]
+    started_us: Annotated[TimeUs, "When it started."]
+    git_commit: Annotated[str | None, "Its commit."]
+    git_branch: Annotated[str | None, "Its branch."]
+    git_subject: Annotated[str | None, "The first line of the commit's message."]
+    git_dirty: Annotated[bool | None, "Whether files differed from the commit."]
+    torch_version: Annotated[str | None, "Its version of torch."]
+    gpu_name: Annotated[str | None, "Its GPU."]
+    driver_version: Annotated[str | None, "The GPU driver's version."]
+    triton_version: Annotated[str | None, "Its version of triton."]
+    python_version: Annotated[str | None, "Its version of Python."]
+    environment_changes: Annotated[
+        list[Annotated[str, one_of(name for name, _field in ENVIRONMENT)]],
+        "What of the environment is new at this point.",
+    ]
+    value: Annotated[float | None, "The value; null where none was measured."]
+    low: Annotated[float | None, "Where its 95 % interval begins."]
+    high: Annotated[float | None, "Where its 95 % interval ends."]
+    status: Annotated[str, one_of(STATUSES), "What became of it."]
+    reason: Annotated[str | None, "Why it has no value."]
+    is_incomplete: Annotated[bool, "Whether models failed that a usual run measures: the value is of the others."]
+
+
+@dataclass(frozen=True)
+class TrendSeries:
+    """Points that can be compared with each other."""
+
+    label: Annotated[str, "What it is of."]
+    suite: Annotated[str | None, "The suite that the model is of."]
+    mode: Annotated[str | None, "`inference` or `training`."]
+    dtype: Annotated[str | None, "`float32`, `float16`, `bfloat16` or `amp`."]
+    device: Annotated[str | None, "`cpu` or `cuda`."]
+    hardware: Annotated[str | None, "The GPU's model, or the processor's."]
+    backend: Annotated[str | None, "The backend with its config label: `inductor`."]
+    dynamic: Annotated[bool | None, "Whether shapes are dynamic."]
+    world_size: Annotated[int | None, "Ranks that it ran on."]
+    model: Annotated[str | None, "The model; null for a suite."]
+    points: Annotated[list[TrendPointJson], "In the order of the axis."]
+
+
+@dataclass(frozen=True)
+class TrendJson:
+    """A metric over time."""
+
+    metric: Annotated[TrendMetric, "What is drawn."]
+    axis: Annotated[str, one_of(name for name, _label in AXES), "What the points are ordered by."]
+    definition: Annotated[str | None, one_of(DEFINITIONS), "By which definition a suite was summed up."]
+    notes: Annotated[list[str], "What is left out, in words."]
+    series: Annotated[list[TrendSeries], "The newest first."]
+
+
+@dataclass(frozen=True)
+class SummaryQuery:
+    """Whose summary, by which definition."""
+
+    run: Annotated[str | None, "A run's id."] = None
+    commit: Annotated[
+        str | None, Keywords(pattern="^[0-9a-fA-F]*$"), "The beginning of the hash of a run's commit."
+    ] = None
+    torch: Annotated[str | None, "A run's version of torch, whole."] = None
+    definition: DefinitionName = None
+
+
+@dataclass(frozen=True)
+class TrendQuery:
+    """What is drawn."""
+
+    metric: Annotated[str | None, f"`speedup` where it is not given; {', '.join(CHOICES)}."] = None
+    model: Annotated[str | None, "A model's name, whole; the suite where it is not given."] = None
+    function: Annotated[str | None, Parameter(most=0), "A function's `id`: its recompiles."] = None
+    break_: Annotated[str | None, Parameter("break", most=0), "A distinct graph break's `id`: how often it came."] = (
+        None
+    )
+    category: Annotated[str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."] = None
+    definition: DefinitionName = None
+    axis: Annotated[str, Parameter(choices=tuple(name for name, _label in AXES)), "What points are ordered by."] = (
+        "date"
+    )
+    last: Annotated[str | None, "How many of the newest runs, or `all`; 90 where it is not given."] = None
 
 
 _COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Guard failures"}
+_FIELDS = {"break": "break_"}
 
 
-def get_summary() -> Answer:
-    """Return what the newest run that fits comes to."""
-    wanted = read_trend_filter(request.args)
-    run_id, commit, torch = (read_word(name) for name in ("run", "commit", "torch"))
-    if run_id:
-        find_run(run_id)
-    narrowed = TrendFilter(**vars(wanted) | {"run": run_id, "commit": commit, "torch": torch})
-    said, found = _list_summaries(narrowed)
+@operation("/summary")
+def get_summary(asked: SummaryQuery, wanted: TrendFilter) -> SummaryJson:
+    """Return what benchmark results come to: of `run`, or of the newest run of a commit, branch or torch version."""
+    if asked.run:
+        find_run(asked.run)
+    narrowed = replace(wanted, run=asked.run, commit=asked.commit, torch=asked.torch)
+    definition, found = _list_summaries(narrowed, asked.definition)
     if not found:
         refuse("No run has benchmark results like these; /api/v1/models lists what was measured.")
-    newest = [it for it in found if it.run_id == found[0].run_id]
+    newest = [summary for summary in found if summary.run_id == found[0].run_id]
     (run,) = list_trend_runs(get_reader(), [newest[0].run_id])
-    return Answer({
-        "run": plain_row(run),
-        "definition": {name: getattr(said, name) for name in ("name", "label", "pass_rate", "geomean")},
-        "summaries": [_summary_row(it) for it in newest],
-    })  # fmt: skip
+    return SummaryJson(
+        run=run,
+        definition=SummaryDefinition(definition.name, definition.label, definition.pass_rate, definition.geomean),
+        summaries=[_make_summary(summary) for summary in newest],
+    )
 
 
-def _summary_row(it: StoredSummary) -> dict[str, Any]:
-    row = plain_row(it) | it.set.fields | {"pass_ratio": it.pass_ratio}
-    return {name: value for name, value in row.items() if name not in ("set", "run_id", "started_us")}
+def _make_summary(summary: StoredSummary) -> SetSummaryJson:
+    row = dict(vars(summary)) | summary.set.fields | {"pass_ratio": summary.pass_ratio}
+    return SetSummaryJson(**{name: row[name] for name in SetSummaryJson.__dataclass_fields__})
 
 
-def get_trend() -> Answer:
-    """Return a metric over time: of suites, of a model, or of what is counted in every run."""
-    axis = read_choice(request.args, "axis", [name for name, _label in AXES], "date")
-    _text, last = read_last(request.args)
-    counted = [name for name in _COUNTED if request.args.get(name)]
+@operation("/trend")
+def get_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendJson:
+    """Return a metric over the newest runs: of every suite that fits, of one model, or counted of what recompiles.
+
+    What is counted is a function's recompiles, a distinct graph break, or a kind of guard.
+    """
+    last = read_last({"last": asked.last or ""})[1]
+    counted = [(name, value) for name in _COUNTED if (value := getattr(asked, _FIELDS.get(name, name)))]
     if len(counted) > 1:
-        raise FilterError(f"{' and '.join(counted)}: at most one of these at once")
-    wanted = read_trend_filter(request.args)
+        raise FilterError(f"{' and '.join(name for name, _value in counted)}: at most one of these at once")
     definition = None
     if counted:
-        metric, series = _count(counted[0], wanted, last)
+        metric, series = _count(*counted[0], wanted, last)
     else:
-        said, summaries = _list_summaries(wanted)
-        definition = None if read_word("model") else said.name
-        metric, series = _measure(wanted, last, summaries)
-    body: dict[str, Any] = {"metric": metric, "axis": axis, "definition": definition}
-    found = list_trend_runs(get_reader(), [it.run_id for line, _fields in series for it in line.points])
-    runs = {it.id: it for it in found if wanted.branch in (None, it.git_branch)}
-    parents = cached_ancestry(get_reader(), [it.git_commit for it in runs.values()]) if axis == "commit" else {}
-    drawn = [_build_line(line, fields, axis, runs, parents) for line, fields in series]
+        how, summaries = _list_summaries(wanted, asked.definition)
+        definition = None if asked.model else how.name
+        metric, series = _measure(asked, wanted, last, summaries)
+    found = list_trend_runs(get_reader(), [point.run_id for line, _fields in series for point in line.points])
+    runs = {run.id: run for run in found if wanted.branch in (None, run.git_branch)}
+    by_commit = asked.axis == "commit"
+    parents = cached_ancestry(get_reader(), [run.git_commit for run in runs.values()]) if by_commit else {}
+    drawn = [_build_line(line, fields, asked.axis, runs, parents) for line, fields in series]
     notes = list(dict.fromkeys(note for _row, notes in drawn for note in notes))
-    return Answer(body | {"series": [row for row, _notes in drawn], "notes": notes})
+    return TrendJson(metric, asked.axis, definition, notes, [row for row, _notes in drawn])
 
 
-def _list_summaries(wanted: TrendFilter) -> tuple[Definition, list[StoredSummary]]:
+def _list_summaries(wanted: TrendFilter, asked: str | None) -> tuple[Definition, list[StoredSummary]]:
     """List summaries by what is asked for or, as the pages do, if nothing is, by a definition that has numbers."""
-    asked = DEFINITIONS[read_choice(request.args, "definition", DEFINITIONS, "hud")]
-    return list_eligible_sets(get_reader(), wanted, asked, MOST_RUNS, named=bool(request.args.get("definition")))
+    return list_eligible_sets(get_reader(), wanted, DEFINITIONS[asked or "hud"], MOST_RUNS, named=bool(asked))
 
 
 def _measure(
-    wanted: TrendFilter, last: int, summaries: Sequence[StoredSummary]
-) -> tuple[dict[str, Any], list[tuple[TrendLine, dict[str, Any]]]]:
-    model = read_word("model")
-    name = read_word("metric") or "speedup"
+    asked: TrendQuery, wanted: TrendFilter, last: int, summaries: Sequence[StoredSummary]
+) -> tuple[TrendMetric, list[tuple[TrendLine, dict[str, Any]]]]:
+    model, name = asked.model, asked.metric or "speedup"
     metric = find_metric(name, of_suite=model is None)
     if metric is None:
         raise FilterError(f"metric: {'a model' if model else 'a suite'} has no {name[:40]}")
@@ -218,71 +266,49 @@ def _measure(
         narrowed = TrendFilter(**vars(wanted.narrow(one)) | {"since_us": members[:last][-1].started_us})
         lines = build_model_lines(metric, list_model_rows(reader, narrowed, [model], metric.columns))
         series += [(line, one.fields | {"model": model}) for line in lines]
-    return _describe(metric), series
+    return TrendMetric(metric.name, metric.label, metric.unit, metric.direction), series
 
 
-def _count(kind: str, wanted: TrendFilter, last: int) -> tuple[dict[str, Any], list[tuple[TrendLine, dict[str, Any]]]]:
-    text = request.args[kind]
+def _count(
+    kind: str, text: str, wanted: TrendFilter, last: int
+) -> tuple[TrendMetric, list[tuple[TrendLine, dict[str, Any]]]]:
     label = _COUNTED[kind]
     if kind == "category":
-        known = {it.name: it for it in CATEGORIES}
-        if text not in known:
-            raise FilterError(f"category: {text[:40]!r} is not one of {', '.join(known)}")
         points = count_guard_failures(get_reader(), text, wanted.suite, newest=last)
-        line = build_count_line(known[text].label, points)
+        line = build_count_line(describe(text).label, points)
     else:
         (thing_id,) = read_ids(kind, [text])
         found = count_runs(get_reader(), kind, thing_id, newest=last)
         if found is None:
             refuse(f"There is no {'function' if kind == 'function' else 'distinct graph break'} {thing_id}.")
         line = build_count_line(found.label, found.points)
-    metric = {"name": kind, "label": label, "unit": "", "direction": "down_is_good"}
+    metric = TrendMetric(kind, label, "", "down_is_good")
     return metric, [(line, dict.fromkeys(("model", *ModelSet.__dataclass_fields__)) | {"suite": wanted.suite})]
-
-
-def _describe(metric: Metric) -> dict[str, Any]:
-    return {name: getattr(metric, name) for name in ("name", "label", "unit", "direction")}
 
 
 def _build_line(
     line: TrendLine, fields: dict[str, Any], axis: str, runs: Mapping[str, TrendRun], parents: Parents
-) -> tuple[dict[str, Any], Sequence[str]]:
+) -> tuple[TrendSeries, Sequence[str]]:
     """Write one line with its runs in the order of the axis."""
-    own = {it.run_id: runs[it.run_id] for it in line.points if it.run_id in runs}
+    own = {point.run_id: runs[point.run_id] for point in line.points if point.run_id in runs}
     laid = lay_out(list(own.values()), axis, most=len(own), parents=parents)
-    changed = {it.run.id: [word for word, _before, _now in it.parts] for it in laid.changes}
-    values = {it.run_id: it for it in line.points}
+    changed = {change.run.id: [word for word, _before, _now in change.parts] for change in laid.changes}
+    values = {point.run_id: point for point in line.points}
     points = []
     for run in laid.runs:
-        it = values[run.id]
-        said = {name: getattr(it, name) for name in ("value", "low", "high", "status", "reason", "is_incomplete")}
-        points.append({"run_id": run.id, **_place(run), "environment_changes": changed.get(run.id, []), **said})
+        point, row = values[run.id], dict(vars(run))
+        points.append(
+            TrendPointJson(
+                run_id=row.pop("id"),
+                **row,
+                environment_changes=changed.get(run.id, []),
+                value=point.value,
+                low=point.low,
+                high=point.high,
+                status=point.status,
+                reason=point.reason,
+                is_incomplete=point.is_incomplete,
+            )
+        )
     kept = {name: value for name, value in fields.items() if not name.endswith(("_count", "_us"))}
-    return {"label": line.label, **kept, "points": points}, laid.notes
-
-
-def _place(run: Any) -> dict[str, Any]:
-    row = plain_row(run)
-    del row["id"]
-    return row
-
-
-OPERATIONS = (
-    Operation(
-        "/summary",
-        get_summary,
-        "Summary",
-        False,
-        "What a run's benchmark results come to: of `run`, or of the newest run of a commit, branch or torch version.",
-        ("run_summary", "commit", "torch", "definition", *SETS),
-    ),
-    Operation(
-        "/trend",
-        get_trend,
-        "Trend",
-        False,
-        "A metric over the newest runs: of every suite that fits, of one model, or counted of a function, a distinct "
-        "graph break or a kind of guard.",
-        ("metric", "model", "function_trend", "break", "category", "definition", "axis", "last", *SETS),
-    ),
-)
+    return TrendSeries(label=line.label, **kept, points=points), laid.notes

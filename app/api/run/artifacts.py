@@ -1,207 +1,132 @@
-"""Schemas of artifacts and of two of them compared."""
+"""Artifacts, and two of them compared."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from flask import request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 from compileboard.app.analysis.artifacts.changes import compare_artifacts
 from compileboard.app.analysis.rows import artifact_row
-from compileboard.app.analysis.text.diff import Fold
-from compileboard.app.api.answers import (
-    Answer,
-    Operation,
-    build_page_answer,
-    find_run,
-    read_cursor,
-    read_limit,
-    read_number,
-    read_word,
-    refuse,
-)
-from compileboard.app.api.parameters import PAGE
-from compileboard.app.api.schema import (
-    COMPILE_ID,
-    COMPILE_KEY,
-    ID,
-    PROCESS_ID,
-    RANK,
-    Schema,
-    anything,
-    array_of,
-    count,
-    extend,
-    flag,
-    maybe,
-    record,
-    ref,
-    text,
-    time_us,
-    whole,
-    word,
-)
+from compileboard.app.analysis.text.diff import Fold, ShownRow
+from compileboard.app.api.answers import PageQuery, operation, read_number, refuse
 from compileboard.app.db import get_reader
-from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.queries.fields import Count
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run import artifacts
+from compileboard.app.queries.run.artifacts import ArtifactFilter, ArtifactPairQuery, ArtifactRow, check_artifact_id
+from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.schema import Keywords, one_of
 from compileboard.app.screens.run.artifacts import build_artifact, read_artifact
 
-ARTIFACT = record(
-    "One record that torch or another program wrote into a log under a name.",
-    id=ID,
-    run_id=text("The run's id."),
-    process_id=PROCESS_ID,
-    sequence=whole("Where it stands in its log: bytes from the beginning."),
-    rank=RANK,
-    pid=maybe(whole("Process number of the operating system.")),
-    compile_key=COMPILE_KEY,
-    compile_id=COMPILE_ID,
-    generation=maybe(count("How often the process had called `reset()` before its compile.")),
-    attempt=maybe(count("Analysis of the frame that wrote it: 0, and one more after each restart.")),
-    name=text("torch's name of the record."),
-    meaning=text("What a record of that name is."),
-    title=maybe(text("What tells it from others of its name: a file, a graph.")),
-    encoding=text("string or json."),
-    state=text("kept, none, left_out, withheld, damaged or too_large."),
-    state_meaning=text("The state in words."),
-    size_bytes=maybe(count("Size of the text as torch wrote it. Bytes.")),
-    md5=maybe(text("torch's checksum of the text.")),
-    time_us=time_us("When."),
-    metadata=anything("What torch said beside the text."),
-    envelope=anything("What else torch wrote around the record, as `subgraph_name`."),
-    stack_id=maybe(
-        whole(
-            "Innermost frame of the stack around a record outside any compile: an `id` of `trie`; null without a stack."
-        )
-    ),
-)
-ROW = record(
-    "A line of the comparison, or a stretch of equal lines.",
-    kind=word("What became of it.", ("same", "changed", "added", "removed", "fold")),
-    count=count("Lines that it stands for: more than 1 for a fold."),
-    left_number=maybe(whole("Line in `a`, from 1.")),
-    left_text=maybe(text("That line; null where `a` has none, and for a fold.")),
-    right_number=maybe(whole("Line in `b`, from 1.")),
-    right_text=maybe(text("That line; null where `b` has none, and for a fold.")),
-)
-SCHEMAS: dict[str, Schema] = {
-    "Artifact": ARTIFACT,
-    "ArtifactText": extend(
-        ARTIFACT, "One artifact with its text.", text=maybe(text("The text; null if none is kept."))
-    ),
-    "ArtifactDiff": record(
-        "Two artifacts compared; the fields are null where one has no text.",
-        a=ref("Artifact"),
-        b=ref("Artifact"),
-        remark=text("What was not compared, and why; empty if all was."),
-        identical=maybe(flag("Whether the texts are the same to the last character.")),
-        equivalent=maybe(flag("Whether they are the same but for what is ignored.")),
-        changed_count=maybe(count("Lines that changed.")),
-        added_count=maybe(count("Lines that only `b` has.")),
-        removed_count=maybe(count("Lines that only `a` has.")),
-        coarse_because=maybe(text("Why the comparison is not exact; empty if it is.")),
-        hidden_count=maybe(count("Lines behind the last row.")),
-        rows=array_of(ROW, "Changed lines with equal ones around them, folds between."),
-    ),
-}
-
-
-MOST_CONTEXT = 1000
 _RUN = "/runs/<run_id>/artifacts"
 
 
-def list_artifacts(run_id: str) -> Answer:
-    """List artifacts."""
-    find_run(run_id)
-    compile_ = request.args.get("compile", "")
-    key = read_number(compile_)
-    if compile_ and key is None:
-        raise FilterError(f"compile: {compile_[:40]!r} is not the number of a compile")
-    wanted = artifacts.ArtifactFilter(read_word("name"), key, read_word("q"))
-    return build_page_answer(
-        artifacts.list_artifacts(get_reader(), run_id, wanted, read_cursor(), read_limit()), artifact_row
-    )
+@dataclass(frozen=True)
+class DiffQuery(ArtifactPairQuery):
+    """What is compared, and how much is shown."""
+
+    ignore: Annotated[
+        bool, Parameter(choices=("addresses",)), "Leave out memory addresses, object ids and made-up paths."
+    ] = False
+    context: Annotated[int, Keywords(minimum=1, maximum=1000), "Equal lines around a changed one."] = 3
 
 
-def get_artifact(run_id: str, artifact_id: str) -> Answer:
+@dataclass(frozen=True)
+class ArtifactJson(ArtifactRow):
+    """One record that torch or another program wrote into a log under a name."""
+
+    meaning: Annotated[str, "What a record of that name is."]
+    state_meaning: Annotated[str, "The state in words."]
+
+
+@dataclass(frozen=True)
+class ArtifactText(ArtifactJson):
+    """One artifact with its text."""
+
+    text: Annotated[str | None, "The text; null if none is kept."]
+
+
+@dataclass(frozen=True)
+class ArtifactDiffLine:
+    """A line of the comparison, or a stretch of equal lines."""
+
+    kind: Annotated[str, one_of(("same", "changed", "added", "removed", "fold")), "What became of it."]
+    count: Annotated[Count, "Lines that it stands for: more than 1 for a fold."]
+    left_number: Annotated[int | None, "Line in `a`, from 1."]
+    left_text: Annotated[str | None, "That line; null where `a` has none, and for a fold."]
+    right_number: Annotated[int | None, "Line in `b`, from 1."]
+    right_text: Annotated[str | None, "That line; null where `b` has none, and for a fold."]
+
+
+@dataclass(frozen=True)
+class ArtifactDiffJson:
+    """Two artifacts compared; the fields are null where one has no text."""
+
+    a: Annotated[ArtifactJson, "The left one."]
+    b: Annotated[ArtifactJson, "The right one."]
+    remark: Annotated[str, "What was not compared, and why; empty if all was."]
+    identical: Annotated[bool | None, "Whether the texts are the same to the last character."] = None
+    equivalent: Annotated[bool | None, "Whether they are the same but for what is ignored."] = None
+    changed_count: Annotated[Count | None, "Lines that changed."] = None
+    added_count: Annotated[Count | None, "Lines that only `b` has."] = None
+    removed_count: Annotated[Count | None, "Lines that only `a` has."] = None
+    coarse_because: Annotated[str | None, "Why the comparison is not exact; empty if it is."] = None
+    hidden_count: Annotated[Count | None, "Lines behind the last row."] = None
+    rows: Annotated[Sequence[ArtifactDiffLine], "Changed lines with equal ones around them, folds between."] = ()
+
+
+@operation(_RUN)
+def list_artifacts(detail: RunDetail, wanted: ArtifactFilter, page: PageQuery) -> Page[ArtifactJson]:
+    """List what torch wrote into a run's logs beside its events, by name; of one compile in order."""
+    return artifacts.list_artifacts(get_reader(), detail.run.id, wanted, page.cursor, page.limit).map(_make_artifact)
+
+
+def _make_artifact(found: ArtifactRow) -> ArtifactJson:
+    return ArtifactJson(**artifact_row(found))
+
+
+@operation(f"{_RUN}/<artifact_id>")
+def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
     """Return one artifact with its text."""
-    detail, number = find_run(run_id), read_number(artifact_id)
-    screen = None if number is None else build_artifact(get_reader(), run_id, number)
+    number = read_number(artifact_id)
+    screen = None if number is None else build_artifact(get_reader(), detail.run.id, number)
     if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no artifact number {artifact_id[:40]}.")
-    text = screen.artifact.text
-    return Answer(artifact_row(screen.artifact) | {"state_meaning": screen.state.meaning, "text": text})
+    row = artifact_row(screen.artifact) | {"state_meaning": screen.state.meaning}
+    return ArtifactText(**row, text=screen.artifact.text)
 
 
-def find_artifact(run_id: str, name: str) -> artifacts.Artifact:
-    """Return the artifact that a parameter names, of this run or of any, or answer that there is none.
-
-    Raises: FilterError if it is not a number.
-    """
-    number = artifacts.check_artifact_id(name, request.args.get(name, ""))
-    artifact = read_artifact(get_reader(), run_id, number)
-    return artifact if artifact is not None else refuse(f"{name}: there is no artifact number {number}.")
+def _find_artifact(run_id: str, name: str, text: str) -> artifacts.Artifact:
+    number = check_artifact_id(name, text)
+    found = read_artifact(get_reader(), run_id, number)
+    return found if found is not None else refuse(f"{name}: there is no artifact number {number}.")
 
 
-def get_diff(run_id: str) -> Answer:
-    """Compare two artifacts."""
-    find_run(run_id)
-    ignore = request.args.get("ignore", "")
-    if ignore not in ("", "addresses"):
-        raise FilterError(f"ignore: {ignore[:40]!r} is not addresses")
-    context = check_limit(request.args.get("context"), 3, MOST_CONTEXT)
-    found = compare_artifacts(
-        find_artifact(run_id, "a"), find_artifact(run_id, "b"), ignore=bool(ignore), context=context
-    )
-    diff = found.diff
-    sides = {"a": artifact_row(found.a), "b": artifact_row(found.b), "remark": found.remark}
+@operation(f"{_RUN}/diff")
+def get_diff(detail: RunDetail, wanted: DiffQuery) -> ArtifactDiffJson:
+    """Return two artifacts, of this run or of any, compared by lines: at most 5000 rows, equal stretches folded."""
+    a, b = (_find_artifact(detail.run.id, name, getattr(wanted, name)) for name in ("a", "b"))
+    found = compare_artifacts(a, b, ignore=wanted.ignore, context=wanted.context)
+    sides, diff = (_make_artifact(found.a), _make_artifact(found.b), found.remark), found.diff
     if diff is None:
-        return Answer(sides | dict.fromkeys(DIFF_FIELDS) | {"rows": []})
-    rows = [_part_row(part) for part in diff.parts]
-    return Answer(sides | {name: getattr(diff, name) for name in DIFF_FIELDS} | {"rows": rows})
+        return ArtifactDiffJson(*sides)
+    return ArtifactDiffJson(
+        *sides,
+        identical=diff.identical,
+        equivalent=diff.equivalent,
+        changed_count=diff.changed_count,
+        added_count=diff.added_count,
+        removed_count=diff.removed_count,
+        coarse_because=diff.coarse_because,
+        hidden_count=diff.hidden_count,
+        rows=[_make_diff_row(part) for part in diff.parts],
+    )
 
 
-DIFF_FIELDS = (
-    "identical",
-    "equivalent",
-    "changed_count",
-    "added_count",
-    "removed_count",
-    "coarse_because",
-    "hidden_count",
-)
-
-
-def _part_row(part: Any) -> dict[str, Any]:
+def _make_diff_row(part: ShownRow | Fold) -> ArtifactDiffLine:
     if isinstance(part, Fold):
-        return {**vars(part), "left_text": None, "right_text": None}
+        return ArtifactDiffLine(**vars(part), left_text=None, right_text=None)
     left, right = (None if side is None else "".join(text for text, _ in side) for side in (part.left, part.right))
-    return {
-        "kind": part.kind,
-        "count": 1,
-        "left_number": part.left_number,
-        "left_text": left,
-        "right_number": part.right_number,
-        "right_text": right,
-    }
-
-
-OPERATIONS = (
-    Operation(
-        _RUN,
-        list_artifacts,
-        "Artifact",
-        True,
-        "What torch wrote into a run's logs beside its events: graphs, code, guards. By name; of one compile in order.",
-        ("artifact_name", "compile", "q", *PAGE),
-    ),
-    Operation(f"{_RUN}/<artifact_id>", get_artifact, "ArtifactText", False, "One artifact with its text."),
-    Operation(
-        f"{_RUN}/diff",
-        get_diff,
-        "ArtifactDiff",
-        False,
-        "Two artifacts, of this run or of any, compared by lines: at most 5000 rows, equal stretches folded.",
-        ("a", "b", "ignore", "context"),
-    ),
-)
+    return ArtifactDiffLine(part.kind, 1, part.left_number, left, part.right_number, right)

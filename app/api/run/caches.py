@@ -1,182 +1,157 @@
-"""Schemas of a run's caches: what they answered, one look-up with its key."""
+"""A run's caches: what they answered, one look-up with its key."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from flask import request
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
 from compileboard.app.analysis.caches.keys import ComponentChange
-from compileboard.app.analysis.rows import plain_row
-from compileboard.app.api.answers import Answer, Operation, find_run, read_cursor, read_limit, read_number, refuse
-from compileboard.app.api.parameters import PAGE
-from compileboard.app.api.run.compiles import CACHE_LOOKUP
-from compileboard.app.api.run.run import CACHE_RESULT
-from compileboard.app.api.schema import (
-    COMPILE_ID,
-    COMPILE_KEY,
-    FILE,
-    FUNCTION,
-    ID,
-    LINE,
-    RANK,
-    Schema,
-    array_of,
-    count,
-    extend,
-    maybe,
-    record,
-    text,
-    time_us,
-    whole,
-)
+from compileboard.app.api.answers import PageQuery, operation, read_number, refuse
 from compileboard.app.db import get_reader
-from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.fields import (
+    CompileId,
+    CompileKey,
+    Count,
+    EventTime,
+    FileName,
+    FunctionName,
+    LineNumber,
+    Rank,
+    RowId,
+)
+from compileboard.app.queries.parameters import Parameter
+from compileboard.app.queries.run.failures import CacheLookup, CacheResult
+from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.screens.run.caches import MOST_EXPLAINED, CacheLookupScreen, build_caches, build_lookup
 
-_DIFFERS = maybe(text("What differs from the nearest earlier key, in a line; null where it was not compared."))
-_VALUE = maybe(text("Its text; null where it is not there, or bytes."))
-_CHANGE = record(
-    "One component of the key that differs.",
-    name=text("torch's name of it."),
-    summary=text("How it differs."),
-    explanation=text("What it is and what changes it; empty where nobody knows."),
-    before=_VALUE,
-    after=_VALUE,
-    fields=array_of(
-        record(
-            "One field of it that differs.",
-            name=text("Its name."),
-            before=maybe(text("Value before.")),
-            after=maybe(text("Value after.")),
-        ),
-        "Fields that differ, where torch writes it with fields.",
-    ),
-)
-_CHANGES = maybe(array_of(_CHANGE, "What matters most first; null where nothing was compared."))
-SCHEMAS: dict[str, Schema] = {
-    "Caches": record(
-        "What a run's caches answered.",
-        results=array_of(CACHE_RESULT, "By cache, result and reason: at most 200."),
-        lookups=array_of(
-            extend(CACHE_LOOKUP, "One look-up in a cache.", differs=_DIFFERS),
-            "One page of look-ups as they came; with `differs=yes` at most 20.",
-        ),
-        next=maybe(text("`cursor` of the next page of look-ups, null on the last.")),
-    ),
-    "CacheLookupDetail": extend(
-        CACHE_LOOKUP,
-        "One look-up in a cache with its key.",
-        file=FILE,
-        line=LINE,
-        artifact_id=maybe(whole("`id` of the artifact that is torch's record of it.")),
-        differs=_DIFFERS,
-        traceback=maybe(text("Of a bypass: where torch decided it.")),
-        key_remark=maybe(text("Why no components are here; null where they are.")),
-        components=array_of(
-            record(
-                "One component of the key.",
-                name=text("torch's name of it."),
-                digest=text("torch's hash of it."),
-                value=text("torch's text of it."),
-            ),
-            "What the key is made of, in torch's order.",
-        ),
-        looked_at_count=count("Earlier look-ups that a miss was compared with."),
-        nearest=maybe(
-            record(
-                "The earlier look-up whose key differs least.",
-                id=ID,
-                run_id=text("Its run's id."),
-                rank=RANK,
-                compile_key=COMPILE_KEY,
-                compile_id=COMPILE_ID,
-                function=FUNCTION,
-                result=text("hit or miss."),
-                key=maybe(text("Its key.")),
-                time_us=time_us("When."),
-            )
-        ),
-        changed=_CHANGES,
-        only_in_miss=_CHANGES,
-        only_in_earlier=_CHANGES,
-        same_count=maybe(count("Components that are the same.")),
-    ),
-}
+Differs = Annotated[str | None, "What differs from the nearest earlier key, in a line; null where it was not compared."]
+
+
+@dataclass(frozen=True)
+class LookupsQuery:
+    """How much is said of each look-up."""
+
+    differs: Annotated[bool, Parameter(choices=("yes",)), "`yes`: say what each miss differs in, of 20 look-ups."] = (
+        False
+    )
+
+
+@dataclass(frozen=True)
+class EarlierRuns:
+    """Where earlier look-ups are looked for."""
+
+    runs: Annotated[bool, Parameter(choices=("before",)), "`before`: compare with earlier runs of the same name."] = (
+        False
+    )
+
+
+@dataclass(frozen=True)
+class KeyComponent:
+    """One component of the key."""
+
+    name: Annotated[str, "torch's name of it."]
+    digest: Annotated[str, "torch's hash of it."]
+    value: Annotated[str, "torch's text of it."]
+
+
+@dataclass(frozen=True)
+class NearestLookup:
+    """The earlier look-up whose key differs least."""
+
+    id: RowId
+    run_id: Annotated[str, "Its run's id."]
+    rank: Rank
+    compile_key: CompileKey
+    compile_id: CompileId
+    function: FunctionName
+    result: Annotated[str, "hit or miss."]
+    key: Annotated[str | None, "Its key."]
+    time_us: EventTime
+
+
+@dataclass(frozen=True)
+class CacheLookupDetail(CacheLookup):
+    """One look-up in a cache with its key."""
+
+    file: FileName
+    line: LineNumber
+    artifact_id: Annotated[int | None, "`id` of the artifact that is torch's record of it."]
+    differs: Differs
+    traceback: Annotated[str | None, "Of a bypass: where torch decided it."]
+    key_remark: Annotated[str | None, "Why no components are here; null where they are."]
+    components: Annotated[list[KeyComponent], "What the key is made of, in torch's order."]
+    looked_at_count: Annotated[Count, "Earlier look-ups that a miss was compared with."]
+    nearest: Annotated[NearestLookup | None, "The earlier look-up whose key differs least."]
+    changed: Annotated[tuple[ComponentChange, ...] | None, "What matters most first; null where nothing was compared."]
+    only_in_miss: Annotated[
+        tuple[ComponentChange, ...] | None, "What matters most first; null where nothing was compared."
+    ]
+    only_in_earlier: Annotated[
+        tuple[ComponentChange, ...] | None, "What matters most first; null where nothing was compared."
+    ]
+    same_count: Annotated[Count | None, "Components that are the same."]
+
+
+@dataclass(frozen=True)
+class LookupSummary(CacheLookup):
+    """One look-up in a cache."""
+
+    differs: Differs
+
+
+@dataclass(frozen=True)
+class CachesReport:
+    """What a run's caches answered."""
+
+    results: Annotated[Sequence[CacheResult], "By cache, result and reason: at most 200."]
+    lookups: Annotated[list[LookupSummary], "One page of look-ups as they came; with `differs=yes` at most 20."]
+    next: Annotated[str | None, "`cursor` of the next page of look-ups, null on the last."]
 
 
 _RUN = "/runs/<run_id>/caches"
 
 
-def get_caches(run_id: str) -> Answer:
-    """Return what the caches answered, and a page of look-ups."""
-    find_run(run_id)
-    wanted, limit = request.args.get("differs", ""), read_limit()
-    if wanted not in ("", "yes"):
-        raise FilterError(f"differs: {wanted[:40]!r} is not yes")
-    explain_count = MOST_EXPLAINED if wanted else 0
-    screen = build_caches(
-        get_reader(), run_id, read_cursor(), min(limit, explain_count or limit), explain_count=explain_count
-    )
-    lookups = [plain_row(row) | {"differs": screen.differences.get(row.id)} for row in screen.page.rows]
-    results = [plain_row(row) for row in screen.results]
-    return Answer({"results": results, "lookups": lookups, "next": screen.page.next})
+@operation(_RUN)
+def get_caches(detail: RunDetail, wanted: LookupsQuery, page: PageQuery) -> CachesReport:
+    """Return what a run's caches answered by result and reason, and its look-ups as they came."""
+    explain_count = MOST_EXPLAINED if wanted.differs else 0
+    limit = min(page.limit, explain_count or page.limit)
+    screen = build_caches(get_reader(), detail.run.id, page.cursor, limit, explain_count=explain_count)
+    lookups = [LookupSummary(**vars(row), differs=screen.differences.get(row.id)) for row in screen.page.rows]
+    return CachesReport(screen.results, lookups, screen.page.next)
 
 
-def get_one(run_id: str, lookup_id: str) -> Answer:
-    """Return one look-up with its key."""
-    find_run(run_id)
-    runs, number = request.args.get("runs", ""), read_number(lookup_id)
-    if runs not in ("", "before"):
-        raise FilterError(f"runs: {runs[:40]!r} is not before")
-    screen = None if number is None else build_lookup(get_reader(), run_id, number, across=runs == "before")
+@operation(f"{_RUN}/<lookup_id>")
+def get_one(detail: RunDetail, lookup_id: str, wanted: EarlierRuns) -> CacheLookupDetail:
+    """Return one look-up: what its key is made of, and for a miss what differs from the nearest earlier key."""
+    number = read_number(lookup_id)
+    screen = None if number is None else build_lookup(get_reader(), detail.run.id, number, across=wanted.runs)
     if screen is None:
-        refuse(f"Run {run_id[:80]} has no look-up in a cache with the number {lookup_id[:40]}.")
-    return Answer(lookup_report_row(screen))
+        refuse(f"Run {detail.run.id[:80]} has no look-up in a cache with the number {lookup_id[:40]}.")
+    return make_lookup_report(screen)
 
 
-def lookup_report_row(report: CacheLookupScreen) -> dict[str, Any]:
+def _take(model: type, row: object) -> dict[str, Any]:
+    return {field.name: getattr(row, field.name) for field in fields(model) if hasattr(row, field.name)}
+
+
+def make_lookup_report(report: CacheLookupScreen) -> CacheLookupDetail:
     """Return one look-up with the components of its key and what differs from the nearest earlier one."""
-    row = plain_row(report.lookup)
-    for name in ("text", "sequence", "function_id", "run_id", "state"):
-        row.pop(name)
-    diff = report.diff
-    near = None if report.nearest is None else plain_row(report.nearest)
-    if near is not None:
-        del near["payload_id"], near["function_id"]
-    return row | {
-        "differs": report.difference,
-        "traceback": report.traceback,
-        "key_remark": report.key_remark,
-        "components": [{"name": it.name, "digest": it.digest, "value": it.value} for it in report.components],
-        "looked_at_count": report.looked_at_count,
-        "nearest": near,
-        "changed": None if diff is None else [_change_row(it) for it in diff.changed],
-        "only_in_miss": None if diff is None else [_change_row(it) for it in diff.only_in_miss],
-        "only_in_earlier": None if diff is None else [_change_row(it) for it in diff.only_in_earlier],
-        "same_count": None if diff is None else diff.same_count,
-    }
-
-
-def _change_row(it: ComponentChange) -> dict[str, Any]:
-    return plain_row(it) | {"fields": [plain_row(field) for field in it.fields]}
-
-
-OPERATIONS = (
-    Operation(
-        _RUN,
-        get_caches,
-        "Caches",
-        False,
-        "What a run's caches answered by result and reason, and its look-ups as they came.",
-        ("differs", *PAGE),
-    ),
-    Operation(
-        f"{_RUN}/<lookup_id>",
-        get_one,
-        "CacheLookupDetail",
-        False,
-        "One look-up: what its key is made of, and for a miss what differs from the nearest earlier key.",
-        ("runs",),
-    ),
-)
+    diff, nearest = report.diff, report.nearest
+    return CacheLookupDetail(
+        **_take(CacheLookup, report.lookup),
+        file=report.lookup.file,
+        line=report.lookup.line,
+        artifact_id=report.lookup.artifact_id,
+        differs=report.difference,
+        traceback=report.traceback,
+        key_remark=report.key_remark,
+        components=[KeyComponent(part.name, part.digest, part.value) for part in report.components],
+        looked_at_count=report.looked_at_count,
+        nearest=None if nearest is None else NearestLookup(**_take(NearestLookup, nearest)),
+        changed=None if diff is None else diff.changed,
+        only_in_miss=None if diff is None else diff.only_in_miss,
+        only_in_earlier=None if diff is None else diff.only_in_earlier,
+        same_count=None if diff is None else diff.same_count,
+    )

@@ -1,65 +1,69 @@
-"""Schema of a frame in the tree of stacks."""
+"""Frames of the tree of stacks."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, Any
+
 from compileboard.app.analysis.compiles import ENDINGS
 from compileboard.app.analysis.rows import no_stack_row, stack_row
-from compileboard.app.api.answers import Answer, Operation, find_run, read_cursor, read_limit
-from compileboard.app.api.parameters import PAGE
-from compileboard.app.api.schema import Schema, array_of, count, duration_us, flag, mapping, maybe, record, text, whole
+from compileboard.app.api.answers import PageQuery, operation
 from compileboard.app.db import get_reader
-from compileboard.app.queries.page import decode_cursor, encode_cursor
+from compileboard.app.queries.fields import Count, DurationUs, LineNumber
+from compileboard.app.queries.page import Page, decode_cursor, encode_cursor
+from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.run.stacks import list_codes
 from compileboard.app.screens.run.stacks import read_stack_tree
 
-FRAME = record(
-    "One frame of the stacks of compiles and of records outside them, shared by all that came through it.",
-    id=whole("Number of the frame; 0 stands for compiles that have no stack."),
-    parent_id=maybe(whole("The frame that called it, with a smaller `id`; null at the top.")),
-    file=text("Its file: path in the repository, or module path."),
-    line=maybe(whole("Line.")),
-    name=text("Name of the function."),
-    code=maybe(text("That line of the code; null with `--no-source`, and where torch gave none.")),
-    is_library=flag("Whether the file is Python's, torch's or a well-known package's."),
-    compile_count=count("Compiles started here and below."),
-    total_us=maybe(duration_us("Their time.")),
-    endings=mapping(count("Compiles."), f"How those ended: {', '.join(f'`{it}`' for it in ENDINGS)}."),
-    compile_keys=array_of(whole("`id` of the compile."), "The compiles that this very frame is: not those below."),
-    records=array_of(
-        record(
-            "Records of one name.",
-            name=text("Its name."),
-            record_count=count("Records of that name."),
-            artifact_id=maybe(whole("`id` of the first one's artifact; null for symbolic shapes.")),
-        ),
-        "What was recorded at this very frame outside any compile: export, AOTInductor.",
-    ),
-)
-SCHEMAS: dict[str, Schema] = {"StackFrame": FRAME}
+_ENDINGS_HELP = f"How those ended: {', '.join(f'`{ending}`' for ending in ENDINGS)}."
 
 
-def list_trie(run_id: str) -> Answer:
-    """List the frames of the tree; compiles without a stack are at frame 0, which has no name."""
-    find_run(run_id)
-    reader, limit = get_reader(), read_limit()
-    after = int((decode_cursor(read_cursor(), int) or (-1,))[0])
-    tree = read_stack_tree(reader, run_id)
-    places = [it for number, it in tree.places.items() if number > max(after, 0)][: limit + 1]
-    rows = [no_stack_row(tree.without_stack)] if after < 0 and tree.without_stack else []
-    codes = list_codes(reader, (it.id for it in places[:limit]))
-    rows += [stack_row(it, codes.get(it.id)) for it in places]
-    more = len(rows) > limit
-    return Answer(rows[:limit], encode_cursor(rows[limit - 1]["id"]) if more else None)
+@dataclass(frozen=True)
+class FrameRecords:
+    """Records of one name."""
+
+    name: Annotated[str, "Its name."]
+    record_count: Annotated[Count, "Records of that name."]
+    artifact_id: Annotated[int | None, "`id` of the first one's artifact; null for symbolic shapes."]
 
 
-OPERATIONS = (
-    Operation(
-        "/runs/<run_id>/trie",
-        list_trie,
-        "StackFrame",
-        True,
-        "Where a run's compiles and the records outside them came from: the frames of their stacks as a flat tree, "
-        "callers first.",
-        PAGE,
-    ),
-)
+@dataclass(frozen=True)
+class StackFrame:
+    """One frame of the stacks of compiles and of records outside them, shared by all that came through it."""
+
+    id: Annotated[int, "Number of the frame; 0 stands for compiles that have no stack."]
+    parent_id: Annotated[int | None, "The frame that called it, with a smaller `id`; null at the top."]
+    file: Annotated[str, "Its file: path in the repository, or module path."]
+    line: LineNumber
+    name: Annotated[str, "Name of the function."]
+    code: Annotated[str | None, "That line of the code; null with `--no-source`, and where torch gave none."]
+    is_library: Annotated[bool, "Whether the file is Python's, torch's or a well-known package's."]
+    compile_count: Annotated[Count, "Compiles started here and below."]
+    total_us: Annotated[DurationUs | None, "Their time."]
+    endings: Annotated[dict[str, Count], _ENDINGS_HELP]
+    compile_keys: Annotated[list[int], "The compiles that this very frame is: not those below."]
+    records: Annotated[
+        list[FrameRecords], "What was recorded at this very frame outside any compile: export, AOTInductor."
+    ]
+
+
+@operation("/runs/<run_id>/trie")
+def list_trie(detail: RunDetail, page: PageQuery) -> Page[StackFrame]:
+    """Return where a run's compiles and the records outside them came from: the frames of their stacks, callers first.
+
+    Compiles without a stack are at frame 0, which has no name.
+    """
+    reader, limit = get_reader(), page.limit
+    after = int((decode_cursor(page.cursor, int) or (-1,))[0])
+    tree = read_stack_tree(reader, detail.run.id)
+    places = [node for number, node in tree.places.items() if number > max(after, 0)][: limit + 1]
+    frames = [no_stack_row(tree.without_stack)] if after < 0 and tree.without_stack else []
+    codes = list_codes(reader, (node.id for node in places[:limit]))
+    frames += [stack_row(node, codes.get(node.id)) for node in places]
+    end = encode_cursor(frames[limit - 1]["id"]) if len(frames) > limit else None
+    return Page(tuple(_make_frame(frame) for frame in frames[:limit]), end)
+
+
+def _make_frame(frame: dict[str, Any]) -> StackFrame:
+    records = [FrameRecords(**record) for record in frame["records"]]
+    return StackFrame(**frame | {"records": records})

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from typing import Annotated
 
+from compileboard.app.queries.fields import Count, EventTime, RunId, TimeUs
 from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.schema import one_of
 
 AUDIT_SQL = """
 select id, time_us, action, subject, detail, channel, actor, address, user_agent
@@ -25,33 +28,38 @@ limit :limit
 """
 GET_DELETED_SQL = "select deleted_us, expires_us from deleted_runs where run_id = :run_id"
 
+CHANNELS = ("page", "api", "command", "server")
+
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One change."""
+    """One change that somebody made."""
 
-    id: int
-    time_us: int
-    action: str
-    subject: str
-    detail: str | None
-    channel: str
-    actor: str | None
-    address: str | None
-    user_agent: str | None
+    id: Annotated[int, "Its number."]
+    time_us: EventTime
+    action: Annotated[
+        str,
+        "What was done: `run.delete`, `run.restore`, `run.annotate`, `finding.note`, `import.done` …",
+    ]
+    subject: Annotated[str, "The id of what was changed."]
+    detail: Annotated[str | None, "More of it."]
+    channel: Annotated[str, one_of(CHANNELS), "By which way."]
+    actor: Annotated[str | None, "Of a command: user@host."]
+    address: Annotated[str | None, "Of a request: the client's address."]
+    user_agent: Annotated[str | None, "Of a request: the client's program."]
 
 
 @dataclass(frozen=True)
 class DeletedRun:
-    """A deleted run that can be put back until `expires_us`."""
+    """A deleted run that can be put back."""
 
-    run_id: str
-    name: str
-    suite: str | None
-    started_us: int
-    deleted_us: int
-    expires_us: int
-    trash_bytes: int
+    run_id: RunId
+    name: Annotated[str, "Its title or name."]
+    suite: Annotated[str | None, "Its suite."]
+    started_us: Annotated[TimeUs, "When it started."]
+    deleted_us: Annotated[TimeUs, "When it was deleted."]
+    expires_us: Annotated[TimeUs, "When it goes for good."]
+    trash_bytes: Annotated[Count, "What its rows take until then, beside the texts in the database."]
 
 
 def list_audit(

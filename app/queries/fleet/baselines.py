@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import TimeUs
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.collectors.store.codec import unpack
 
@@ -26,13 +27,13 @@ where name = :name
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """Hold one stored baseline without what it keeps."""
+    """A stored baseline."""
 
-    name: str
-    run_id: str | None
-    note: str | None
-    created_us: int
-    changed_us: int
+    name: Annotated[str, "Its name."]
+    run_id: Annotated[str | None, "The run that it was last made of; that run may have been deleted."]
+    note: Annotated[str | None, "Why it is the baseline."]
+    created_us: Annotated[TimeUs, "When it was saved."]
+    changed_us: Annotated[TimeUs, "When it was last updated."]
 
 
 @dataclass(frozen=True)

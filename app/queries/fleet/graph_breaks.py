@@ -6,8 +6,34 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import (
+    BreakReason,
+    CompileId,
+    CompileKey,
+    CompilesUs,
+    CompileUs,
+    Count,
+    DurationUs,
+    EventTime,
+    Explanation,
+    FileName,
+    Fingerprint,
+    FunctionName,
+    GbId,
+    GbType,
+    Hints,
+    LineNumber,
+    ProcessId,
+    PublicBreak,
+    RunId,
+    SequenceNumber,
+    SourceLine,
+    StartTime,
+    TimeUs,
+    Title,
+)
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.fleet.scope import (
     WANTED,
@@ -17,11 +43,10 @@ from compileboard.app.queries.fleet.scope import (
     add_up,
     bind_runs,
     bind_slots,
-    read_filter,
 )
 from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.parameters import OTHER_KEYS, Parameter, check_keys, list_names, read_filter
 
-FILTERS = ("q", "gb", "kind", "function")
 # What the list may be ordered by; each is never null.
 ORDERS = {
     "breaks": "break_count",
@@ -34,35 +59,42 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class BreakFilter:
-    """Say which distinct breaks, in which runs; None is no limit."""
+    """Which distinct breaks, in which runs; None is no limit."""
 
     runs: RunFilter
-    text: str | None = None
-    gb_id: str | None = None
-    kind: str | None = None
-    function: str | None = None
+    text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
+    gb_id: Annotated[
+        str | None,
+        Parameter("gb", read=lambda _name, text: text.upper()),
+        "torch's id of a kind of graph break: `GB0059`.",
+    ] = None
+    kind: Annotated[str | None, "torch's name of a kind of graph break, whole."] = None
+    function: Annotated[str | None, "Part of `file:function`; capitals do not matter."] = None
+
+
+FILTERS = list_names(BreakFilter)
 
 
 @dataclass(frozen=True)
-class DistinctBreak:
-    """Hold one distinct graph break with what it came to in the runs looked at."""
+class DistinctBreak(PublicBreak):
+    """One distinct graph break with what it came to in the runs looked at."""
 
-    id: int
-    fingerprint: str
-    gb_id: str | None
-    gb_type: str | None
-    reason: str
-    explanation: str | None
-    hints: tuple[str, ...]
-    function: str | None
-    file: str | None
-    line: int | None
-    source_line: str | None
-    break_count: int
-    run_count: int
-    compile_us: int | None
-    first_us: int
-    last_us: int
+    id: Annotated[int, "Number in this database."]
+    fingerprint: Fingerprint
+    gb_id: GbId
+    gb_type: GbType
+    reason: BreakReason
+    explanation: Explanation
+    hints: Hints
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    source_line: SourceLine
+    break_count: Annotated[Count, "Graph breaks."]
+    run_count: Annotated[Count, "Runs that have it."]
+    compile_us: CompilesUs
+    first_us: Annotated[TimeUs, "Start of the first run that has it."]
+    last_us: Annotated[TimeUs, "Start of the last run."]
 
     @property
     def kind(self) -> str:
@@ -72,13 +104,13 @@ class DistinctBreak:
 
 @dataclass(frozen=True)
 class BreakSummary:
-    """Hold the sums over all distinct breaks of a filter."""
+    """Sums."""
 
-    distinct_count: int
-    function_count: int
-    run_count: int
-    break_count: int
-    compile_us: int | None
+    distinct_count: Annotated[Count, "Distinct graph breaks."]
+    function_count: Annotated[Count, "Functions."]
+    run_count: Annotated[Count, "Runs that have any."]
+    break_count: Annotated[Count, "Graph breaks."]
+    compile_us: Annotated[DurationUs | None, "Time of the compiles that had them."]
 
 
 # The runs' filter has :text and :name of its own; the page's text is about breaks.
@@ -148,9 +180,8 @@ def read_break_filter(query: Mapping[str, str]) -> BreakFilter:
 
     Raises: FilterError if a key is unknown or a value cannot be used.
     """
-    runs, own = read_filter(query, FILTERS)
-    gb_id = own["gb"].upper() if own["gb"] else None
-    return BreakFilter(runs, text=own["q"], gb_id=gb_id, kind=own["kind"], function=own["function"])
+    check_keys(query, FILTERS, OTHER_KEYS)
+    return read_filter(BreakFilter, query)
 
 
 def _bind_breaks(wanted: BreakFilter) -> dict[str, Any]:
@@ -286,20 +317,20 @@ limit :limit
 
 @dataclass(frozen=True)
 class AffectedRun:
-    """Hold one run with how often something came in it, and the time of the compiles that had it."""
+    """One run, and how often something came in it."""
 
-    id: str
-    name: str
-    title: str | None
-    suite: str | None
-    state: str
-    started_us: int
-    torch_version: str | None
-    host: str | None
-    git_commit: str | None
-    count: int
-    compile_us: int | None
-    pinned: bool
+    id: RunId
+    name: Annotated[str, "Its name."]
+    title: Title
+    suite: Annotated[str | None, "Its suite."]
+    state: Annotated[str, "Its state."]
+    started_us: StartTime
+    torch_version: Annotated[str | None, "Version of torch."]
+    host: Annotated[str | None, "Machine."]
+    git_commit: Annotated[str | None, "Commit."]
+    count: Annotated[Count, "How often it came in this run."]
+    compile_us: CompilesUs
+    pinned: Annotated[bool, "Whether a person pinned the run."]
 
     @property
     def shown_name(self) -> str:
@@ -309,30 +340,30 @@ class AffectedRun:
 
 @dataclass(frozen=True)
 class HistoryPoint:
-    """Hold how often something came in one run, 0 where it did not."""
+    """One run of the same suite and name."""
 
-    run_id: str
-    name: str
-    title: str | None
-    started_us: int
-    count: int
+    run_id: RunId
+    name: Annotated[str, "The run's name."]
+    title: Title
+    started_us: StartTime
+    count: Annotated[Count, "How often it came; 0 where it did not."]
 
 
 @dataclass(frozen=True)
 class BreakEvent:
-    """Hold one graph break as it happened."""
+    """One graph break."""
 
-    id: int
-    run_id: str
-    process_id: str
-    sequence: int
-    compile_key: int | None
-    compile_id: str | None
-    line: int | None
-    outcome: str
-    time_us: int
-    compile_outcome: str | None
-    compile_us: int | None
+    id: Annotated[int, "Number of the row."]
+    run_id: RunId
+    process_id: ProcessId
+    sequence: SequenceNumber
+    compile_key: CompileKey
+    compile_id: CompileId
+    line: LineNumber
+    outcome: Annotated[str, "What came of it."]
+    time_us: EventTime
+    compile_outcome: Annotated[str | None, "What became of the compile."]
+    compile_us: CompileUs
 
 
 def get_distinct_break(connection: sqlite3.Connection, distinct_id: int) -> DistinctBreak | None:

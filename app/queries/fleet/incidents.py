@@ -5,14 +5,29 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal
 
 import orjson
 
-from compileboard.app.queries.fleet.scope import read_date
-from compileboard.app.queries.fleet.trends import check_keys, read_choice, read_text
-from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.fields import Count, TimeUs
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.parameters import (
+    OTHER_KEYS,
+    SINCE,
+    SINCE_HELP,
+    UNTIL,
+    UNTIL_HELP,
+    BranchName,
+    HardwareName,
+    Parameter,
+    SuiteName,
+    check_days,
+    check_keys,
+    list_names,
+    read_filter,
+)
+from compileboard.app.schema import PRIVATE, one_of
 
 STATES = ("suspected", "confirmed", "withdrawn")
 HANDLINGS = ("open", "acknowledged", "ignored")
@@ -20,8 +35,12 @@ DIRECTIONS = ("worse", "better", "changed")
 KINDS = ("step", "drift", "vanished")
 SUBJECTS = ("model", "suite", "runs")
 MOST_WORDS = 1000
-# What a filter may ask for beside one state or one handling.
-NOT_WITHDRAWN, NOT_IGNORED = "not_withdrawn", "not_ignored"
+NOT_WITHDRAWN = "not_withdrawn"
+NOT_IGNORED = "not_ignored"
+ANY = "any"
+# Without a word: what is not withdrawn, and what nobody ignores.
+STATE_CHOICES = (NOT_WITHDRAWN, *STATES, ANY)
+HANDLING_CHOICES = (NOT_IGNORED, *HANDLINGS, ANY)
 
 _COLUMNS = """
   f.id, f.kind, f.direction, f.state, f.handling, f.subject, f.suite, f.model, f.mode, f.dtype, f.device, f.hardware,
@@ -129,46 +148,50 @@ DETECTION_SQL = "select seen, version, finished_us from detection where id = 1"
 
 @dataclass(frozen=True)
 class SeriesChange:
-    """Hold one lasting change of one series; words of '' and counts of 0 in the series are what was not said.
+    """A lasting change of one series. Of the series, an empty text or a 0 is what was not said.
 
     `before_run_id` is the newest run surely before; the change came with `first_run_id`, or anywhere from `low_run_id`
     to `high_run_id`. A finding is confirmed when a run after the one that let it be found still shows it:
     `confirmed_us` is of that run, `noticed_us` when that was found out.
     """
 
-    id: str
-    kind: str
-    direction: str
-    state: str
-    handling: str
-    subject: str
-    suite: str
-    model: str
-    mode: str
-    dtype: str
-    device: str
-    hardware: str
-    backend: str
-    dynamic: bool
-    batch_size: int
-    world_size: int
-    branch: str
-    metric: str
-    before_value: float | None
-    after_value: float | None
-    relative: float | None
-    p_value: float | None
-    before_run_id: str | None
-    first_run_id: str
-    low_run_id: str | None
-    high_run_id: str | None
-    recovered_run_id: str | None
-    first_us: int
-    found_us: int
-    confirmed_us: int | None
-    noticed_us: int | None
-    changed_us: int
-    evidence: dict[str, Any]  # app.findings.evidence says what is in it
+    id: Annotated[str, "Its id: it stays while more runs say it better."]
+    kind: Annotated[str, one_of(KINDS), "How it changed: at once, little by little, or no longer measured."]
+    direction: Annotated[str, one_of(DIRECTIONS), "Which way."]
+    state: Annotated[str, one_of(STATES), "What detection thinks of it."]
+    handling: Annotated[str, one_of(HANDLINGS), "What people made of it."]
+    subject: Annotated[
+        str,
+        one_of(SUBJECTS),
+        "What the series is of: a model, a suite, or the observed runs of one name.",
+    ]
+    suite: Annotated[str, "The suite."]
+    model: Annotated[str, "The model, or the name of the runs."]
+    mode: Annotated[str, "`inference` or `training`."]
+    dtype: Annotated[str, "Its dtype."]
+    device: Annotated[str, "`cpu` or `cuda`."]
+    hardware: Annotated[str, "The GPU's model, or the processor's."]
+    backend: Annotated[str, "The backend with its config label."]
+    dynamic: Annotated[bool, "Whether shapes were dynamic."]
+    batch_size: Annotated[Count, "The batch size."]
+    world_size: Annotated[Count, "Ranks."]
+    branch: Annotated[str, "The branch."]
+    metric: Annotated[str, "The metric's name."]
+    before_value: Annotated[float | None, "The level before."]
+    after_value: Annotated[float | None, "The level after; null where it is no longer measured."]
+    relative: Annotated[float | None, "(after − before) ÷ |before|; null where before is 0."]
+    p_value: Annotated[float | None, "How often noise makes such a change; null where it is no longer measured."]
+    before_run_id: Annotated[str | None, "The newest run surely before."]
+    first_run_id: Annotated[str, "The first run after."]
+    low_run_id: Annotated[str | None, "The earliest run that may be the first after."]
+    high_run_id: Annotated[str | None, "The latest."]
+    recovered_run_id: Annotated[str | None, "The first run back at the level before."]
+    first_us: Annotated[TimeUs, "When the first run after started."]
+    found_us: Annotated[TimeUs, "When it was first found."]
+    confirmed_us: Annotated[TimeUs | None, "When the run started that confirmed it."]
+    noticed_us: Annotated[TimeUs | None, "When that was found out."]
+    changed_us: Annotated[TimeUs, "When detection last wrote it."]
+    evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.findings.evidence says what is in it
 
 
 @dataclass(frozen=True)
@@ -183,24 +206,43 @@ class Comment:
     time_us: int
 
 
+def _read_state(_name: str, text: str) -> str | None:
+    return None if text == ANY else text
+
+
 @dataclass(frozen=True)
 class IncidentFilter:
-    """Say which findings; None is no limit. `state` and `handling` may be NOT_WITHDRAWN and NOT_IGNORED as well."""
+    """Which findings; None is no limit. `state` and `handling` may be NOT_WITHDRAWN and NOT_IGNORED as well."""
 
-    state: str | None = None
-    handling: str | None = None
-    direction: str | None = None
-    kind: str | None = None
-    subject: str | None = None
-    suite: str | None = None
-    model: str | None = None
-    metric: str | None = None
-    branch: str | None = None
-    hardware: str | None = None
-    run: str | None = None
-    recovered: bool | None = None
-    since_us: int | None = None
-    before_us: int | None = None
+    state: Annotated[
+        str | None,
+        Parameter(choices=STATE_CHOICES, default=NOT_WITHDRAWN, read=_read_state),
+        "What detection thinks of it; `not_withdrawn` where it is not given.",
+    ] = None
+    handling: Annotated[
+        str | None,
+        Parameter(choices=HANDLING_CHOICES, default=NOT_IGNORED, read=_read_state),
+        "What people made of it; `not_ignored` where it is not given.",
+    ] = None
+    direction: Annotated[str | None, Parameter(choices=DIRECTIONS), "Which way it changed."] = None
+    kind: Annotated[str | None, Parameter(choices=KINDS), "How it changed."] = None
+    subject: Annotated[str | None, Parameter(choices=SUBJECTS), "What the series is of."] = None
+    suite: SuiteName = None
+    model: Annotated[str | None, "A model's name, whole."] = None
+    metric: Annotated[str | None, "A metric's name, whole."] = None
+    branch: BranchName = None
+    hardware: HardwareName = None
+    run: Annotated[str | None, "The first run after the change: its id."] = None
+    recovered: Annotated[bool | None, Parameter(choices=("yes", "no")), "Whether the level before came back."] = None
+    since_us: Annotated[int | None, SINCE, SINCE_HELP] = None
+    before_us: Annotated[int | None, UNTIL, UNTIL_HELP] = None
+
+    def check(self, query: Mapping[str, str]) -> None:
+        """Refuse days that no run can be between.
+
+        Raises: FilterError if there are none.
+        """
+        check_days(query, self.since_us, self.before_us)
 
     @property
     def sql(self) -> str:
@@ -326,28 +368,7 @@ def _read(row: sqlite3.Row) -> SeriesChange:
     return SeriesChange(**(values | {"dynamic": bool(values["dynamic"]), "evidence": orjson.loads(values["evidence"])}))
 
 
-FILTERS = (
-    "state",
-    "handling",
-    "direction",
-    "kind",
-    "subject",
-    "suite",
-    "model",
-    "metric",
-    "branch",
-    "hardware",
-    "run",
-    "recovered",
-    "since",
-    "until",
-)
-ANY = "any"
-# Without a word: what is not withdrawn, and what nobody ignores.
-STATE_CHOICES = (NOT_WITHDRAWN, *STATES, ANY)
-HANDLING_CHOICES = (NOT_IGNORED, *HANDLINGS, ANY)
-_CHOICES = {"direction": DIRECTIONS, "kind": KINDS, "subject": SUBJECTS, "recovered": ("yes", "no")}
-_TEXTS = ("suite", "model", "metric", "branch", "hardware", "run")
+FILTERS = list_names(IncidentFilter)
 
 
 def read_finding_filter(query: Mapping[str, str]) -> IncidentFilter:
@@ -355,23 +376,5 @@ def read_finding_filter(query: Mapping[str, str]) -> IncidentFilter:
 
     Raises: FilterError if a key is unknown or a value cannot be used.
     """
-    check_keys((key for key in query if key not in ("cursor", "limit")), FILTERS)
-    given = {key: read_text(query, key) for key in _TEXTS}
-    asked = {key: words for key, words in _CHOICES.items() if query.get(key, "").strip()}
-    chosen: dict[str, str] = {key: read_choice(query, key, words, "") for key, words in asked.items()}
-    recovered = chosen.pop("recovered", None)
-    state = read_choice(query, "state", STATE_CHOICES, NOT_WITHDRAWN)
-    handling = read_choice(query, "handling", HANDLING_CHOICES, NOT_IGNORED)
-    since_us, _ = read_date("since", read_text(query, "since"))
-    _, before_us = read_date("until", read_text(query, "until"))
-    if since_us and before_us and since_us >= before_us:
-        raise FilterError(f"since: {query['since']} is after until: {query['until']}, so nothing can match")
-    return IncidentFilter(
-        state=None if state == ANY else state,
-        handling=None if handling == ANY else handling,
-        recovered=None if recovered is None else recovered == "yes",
-        since_us=since_us,
-        before_us=before_us,
-        **given,
-        **chosen,
-    )
+    check_keys(query, FILTERS, OTHER_KEYS[1:])
+    return read_filter(IncidentFilter, query)

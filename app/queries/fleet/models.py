@@ -6,8 +6,20 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.parameters import (
+    OTHER_KEYS,
+    BackendName,
+    DeviceName,
+    DtypeName,
+    ModeName,
+    Parameter,
+    SuiteName,
+    check_keys,
+    list_names,
+    read_filter,
+)
 from compileboard.app.queries.run.models import MOST_RESULTS, list_measured
 from compileboard.collectors.store.rollups.results import (
     COLUMNS,
@@ -22,10 +34,7 @@ from compileboard.collectors.store.rollups.summaries import HUD_PASSING
 
 STATUSES = ("measured", "failed", "skipped", "not_run")
 ACCURACIES = ("pass", "fail", "skipped", "not_measured")
-FILTERS = ("q", "suite", "mode", "dtype", "device", "backend", "status", "accuracy", "run")
 _SERIES_FILTERS = ("suite", "mode", "dtype", "device", "backend")
-_OTHERS = ("sort", "cursor", "limit")
-_LONGEST = 200
 # Of one model: 2 000 runs of 10 series.
 MOST_HISTORY = 20_000
 
@@ -101,17 +110,20 @@ limit :limit
 
 @dataclass(frozen=True)
 class ModelFilter:
-    """Say which models; None is no limit. `run` is a run's id: its results instead of the newest ones."""
+    """Which models; None is no limit. `run` is a run's id: its results instead of the newest ones."""
 
-    q: str | None = None
-    suite: str | None = None
-    mode: str | None = None
-    dtype: str | None = None
-    device: str | None = None
-    backend: str | None = None
-    status: str | None = None
-    accuracy: str | None = None
-    run: str | None = None
+    q: Annotated[str | None, "Text to look for; capitals do not matter."] = None
+    suite: SuiteName = None
+    mode: ModeName = None
+    dtype: DtypeName = None
+    device: DeviceName = None
+    backend: BackendName = None
+    status: Annotated[str | None, Parameter(choices=STATUSES), "What became of the model."] = None
+    accuracy: Annotated[str | None, Parameter(choices=ACCURACIES), "What its accuracy check came to."] = None
+    run: Annotated[str | None, "A run's id: its results instead of the newest of each model."] = None
+
+
+FILTERS = list_names(ModelFilter)
 
 
 @dataclass(frozen=True)
@@ -147,22 +159,13 @@ class HistoryRun:
     torch_version: str | None
 
 
-def read_model_filter(query: Mapping[str, str], others: Iterable[str] = _OTHERS) -> ModelFilter:
+def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS) -> ModelFilter:
     """Turn an address's query into a filter; what is empty is no limit.
 
     Raises: FilterError if a key is unknown or a value cannot be used.
     """
-    for key in query:
-        if key not in FILTERS and key not in others:
-            raise FilterError(f"{key[:40]}: there is no such filter; known are {', '.join(FILTERS)}")
-    given = {key: query.get(key, "").strip() or None for key in FILTERS}
-    for key, value in given.items():
-        if value and len(value) > _LONGEST:
-            raise FilterError(f"{key}: at most {_LONGEST} characters, this has {len(value)}")
-    for key, known in (("status", STATUSES), ("accuracy", ACCURACIES)):
-        if given[key] and given[key] not in known:
-            raise FilterError(f"{key}: {given[key]!r} is not one of {', '.join(known)}")
-    return ModelFilter(**given)
+    check_keys(query, FILTERS, others)
+    return read_filter(ModelFilter, query)
 
 
 def list_models(connection: sqlite3.Connection, wanted: ModelFilter) -> list[ResultRow]:

@@ -8,7 +8,23 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from typing import Annotated
 
+from compileboard.app.queries.fields import (
+    BreakReason,
+    CompilesUs,
+    Count,
+    DurationUs,
+    FileName,
+    FunctionName,
+    GbId,
+    GbType,
+    LineNumber,
+    RunId,
+    SourceLine,
+    StartTime,
+    Title,
+)
 from compileboard.app.queries.page import recorded_us
 
 
@@ -22,37 +38,37 @@ class Health:
 
 @dataclass(frozen=True)
 class DatabaseTotals:
-    """Hold the sums over the runs of a scope."""
+    """Sums over every run."""
 
-    run_count: int
-    running_count: int
-    compile_count: int
-    recompile_count: int
-    graph_break_count: int
-    recompile_limit_count: int
-    failure_count: int
-    runtime_failure_count: int
-    failed_run_count: int  # with a failure of either kind or a failed result
-    compile_us: int | None
-    recompile_us: int | None
+    run_count: Annotated[Count, "Runs."]
+    running_count: Annotated[Count, "Runs that are running."]
+    compile_count: Annotated[Count, "Compiles."]
+    recompile_count: Annotated[Count, "Recompiles."]
+    graph_break_count: Annotated[Count, "Graph breaks."]
+    recompile_limit_count: Annotated[Count, "Compiles that hit the recompile limit."]
+    failure_count: Annotated[Count, "Failed compiles."]
+    runtime_failure_count: Annotated[Count, "Exceptions while compiled code ran, or that ended a program."]
+    failed_run_count: Annotated[Count, "Runs with a failure of either kind, or a failed result."]
+    compile_us: Annotated[DurationUs | None, "Compile time."]
+    recompile_us: Annotated[DurationUs | None, "Time of recompiles."]
 
 
 @dataclass(frozen=True)
 class RunPoint:
-    """Hold one run's place in the charts."""
+    """One run."""
 
-    run_id: str
-    name: str
-    title: str | None
-    suite: str | None
-    state: str
-    started_us: int
-    compile_count: int
-    recompile_count: int
-    graph_break_count: int
-    compile_us: int | None
-    has_failed: bool = False  # a compile, running code or a result of it
-    is_observed: bool = True  # else its counts are of nobody's counting
+    run_id: RunId
+    name: Annotated[str, "Name."]
+    title: Title
+    suite: Annotated[str | None, "Suite."]
+    state: Annotated[str, "Its state."]
+    started_us: StartTime
+    compile_count: Annotated[Count, "Compiles."]
+    recompile_count: Annotated[Count, "Recompiles."]
+    graph_break_count: Annotated[Count, "Graph breaks."]
+    compile_us: Annotated[DurationUs | None, "Compile time."]
+    has_failed: Annotated[bool, "Whether a compile, running code or a result of it failed."] = False
+    is_observed: Annotated[bool, "Whether torch was seen; a file of results counts nothing but its own columns."] = True
 
     def count(self, name: str) -> int | None:
         """Return one of its counts, None where nobody counted."""
@@ -62,42 +78,42 @@ class RunPoint:
 
 @dataclass(frozen=True)
 class TopBreak:
-    """Hold one distinct graph break with how often it came."""
+    """One distinct graph break."""
 
-    distinct_id: int
-    gb_id: str | None
-    gb_type: str | None
-    reason: str
-    source_line: str | None
-    function: str | None
-    file: str | None
-    line: int | None
-    break_count: int
-    run_count: int
-    compile_us: int | None
+    distinct_id: Annotated[int, "`id` of the distinct graph break."]
+    gb_id: GbId
+    gb_type: GbType
+    reason: BreakReason
+    source_line: SourceLine
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    break_count: Annotated[Count, "Graph breaks."]
+    run_count: Annotated[Count, "Runs that have it."]
+    compile_us: CompilesUs
 
 
 @dataclass(frozen=True)
 class TopFunction:
-    """Hold one function with how often it was compiled again."""
+    """One function."""
 
-    function_id: int
-    name: str
-    file: str
-    recompile_count: int
-    recompile_limit_count: int
-    compile_count: int
-    run_count: int
-    compile_us: int | None
+    function_id: Annotated[int, "Number in this database."]
+    name: Annotated[str, "Qualified name."]
+    file: Annotated[str, "File."]
+    recompile_count: Annotated[Count, "Recompiles."]
+    recompile_limit_count: Annotated[Count, "Compiles that hit the recompile limit."]
+    compile_count: Annotated[Count, "Compiles."]
+    run_count: Annotated[Count, "Runs that have it."]
+    compile_us: CompilesUs
 
 
 @dataclass(frozen=True)
 class RunSeries:
-    """Hold one suite and name, and how many runs have them."""
+    """One suite and name."""
 
-    suite: str | None
-    name: str
-    run_count: int
+    suite: Annotated[str | None, "Suite."]
+    name: Annotated[str, "Name."]
+    run_count: Annotated[Count, "Runs."]
 
 
 _SCOPE = """

@@ -5,8 +5,31 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import (
+    Category,
+    CategoryMeaning,
+    CompileId,
+    CompileKey,
+    CompilesUs,
+    CompileUs,
+    Count,
+    DurationUs,
+    EventTime,
+    FileName,
+    Fingerprint,
+    FunctionName,
+    GuardSource,
+    LineNumber,
+    ProcessId,
+    RecompiledFrom,
+    RunId,
+    SequenceNumber,
+    SourceLine,
+    Suggestion,
+    TimeUs,
+)
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.fleet.scope import (
     WANTED,
@@ -16,12 +39,11 @@ from compileboard.app.queries.fleet.scope import (
     add_up,
     bind_runs,
     bind_slots,
-    read_filter,
 )
 from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page, recorded_us
-from compileboard.collectors.contract.categories import BY_NAME, describe
+from compileboard.app.queries.parameters import OTHER_KEYS, Parameter, check_keys, list_names, read_filter
+from compileboard.collectors.contract.categories import BY_NAME
 
-FILTERS = ("q", "category", "function")
 # What the list may be ordered by; each is never null.
 ORDERS = {
     "recompiles": "recompile_count",
@@ -35,60 +57,53 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class CauseFilter:
-    """Say which causes, in which runs; None is no limit."""
+    """Which causes, in which runs; None is no limit."""
 
     runs: RunFilter
-    text: str | None = None
-    category: str | None = None
-    function: str | None = None
+    text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
+    category: Annotated[str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."] = None
+    function: Annotated[str | None, "Part of `file:function`; capitals do not matter."] = None
+
+
+FILTERS = list_names(CauseFilter)
 
 
 @dataclass(frozen=True)
-class RecompileCause:
-    """Hold one cause with what it came to in the runs looked at.
+class RecompileCause(CategoryMeaning):
+    """One cause of recompiles with what it came to in the runs looked at.
 
     `recompile_count` counts recompiles whose newest cache entry failed on it, so that each recompile has one cause;
     `guard_failure_count` counts every cache entry that failed on it. `limit_count` is of its function.
     """
 
-    id: int
-    fingerprint: str
-    category: str
-    source: str | None
-    reason: str
-    suggestion: str | None
-    function: str | None
-    file: str | None
-    recompile_count: int
-    guard_failure_count: int
-    run_count: int
-    compile_us: int | None
-    first_us: int
-    last_us: int
-    limit_count: int
-
-    @property
-    def label(self) -> str:
-        """Return the category in words."""
-        return describe(self.category).label
-
-    @property
-    def meaning(self) -> str:
-        """Return what the category means."""
-        return describe(self.category).meaning
+    id: Annotated[int, "Number in this database."]
+    fingerprint: Fingerprint
+    category: Category
+    source: GuardSource
+    reason: Annotated[str, "The failed guard in torch's words, as first seen."]
+    suggestion: Suggestion
+    function: FunctionName
+    file: FileName
+    recompile_count: Annotated[Count, "Recompiles whose newest cache entry failed on it: each recompile has one cause."]
+    guard_failure_count: Annotated[Count, "Cache entries that failed on it."]
+    run_count: Annotated[Count, "Runs that have it."]
+    compile_us: CompilesUs
+    first_us: Annotated[TimeUs, "Start of the first run that has it."]
+    last_us: Annotated[TimeUs, "Start of the last run."]
+    limit_count: Annotated[Count, "Compiles of its function that hit the recompile limit."]
 
 
 @dataclass(frozen=True)
 class CauseSummary:
-    """Hold the sums over all causes of a filter. `limit_count` is over all functions of its runs."""
+    """Sums."""
 
-    cause_count: int
-    function_count: int
-    run_count: int
-    recompile_count: int
-    guard_failure_count: int
-    compile_us: int | None
-    limit_count: int
+    cause_count: Annotated[Count, "Causes."]
+    function_count: Annotated[Count, "Functions."]
+    run_count: Annotated[Count, "Runs that have any."]
+    recompile_count: Annotated[Count, "Recompiles."]
+    guard_failure_count: Annotated[Count, "Failed cache entries."]
+    compile_us: Annotated[DurationUs | None, "Time of the compiles that had them."]
+    limit_count: Annotated[Count, "Compiles that hit the recompile limit, of all functions."]
 
 
 MATCHING = """
@@ -174,11 +189,8 @@ def read_cause_filter(query: Mapping[str, str]) -> CauseFilter:
 
     Raises: FilterError if a key is unknown or a value cannot be used.
     """
-    runs, own = read_filter(query, FILTERS)
-    category = own["category"]
-    if category and category not in BY_NAME:
-        raise FilterError(f"category: {category!r} is not one of {', '.join(BY_NAME)}")
-    return CauseFilter(runs, text=own["q"], category=category, function=own["function"])
+    check_keys(query, FILTERS, OTHER_KEYS)
+    return read_filter(CauseFilter, query)
 
 
 def _bind_causes(wanted: CauseFilter) -> dict[str, Any]:
@@ -345,34 +357,34 @@ limit :limit
 
 @dataclass(frozen=True)
 class CauseEvent:
-    """Hold one guard failure of a cause, with the recompile it led to."""
+    """One guard failure and the recompile it led to."""
 
-    id: int
-    run_id: str
-    process_id: str
-    sequence: int
-    compile_key: int | None
-    compile_id: str | None
-    recompiled_from: str | None
-    time_us: int
-    position: int
-    cache_entry: str | None
-    reason: str
-    expected: str | None
-    actual: str | None
-    source_line: str | None
-    line: int | None
-    compile_outcome: str | None
-    compile_us: int | None
+    id: Annotated[int, "`id` of the recompile."]
+    run_id: RunId
+    process_id: ProcessId
+    sequence: SequenceNumber
+    compile_key: CompileKey
+    compile_id: CompileId
+    recompiled_from: RecompiledFrom
+    time_us: EventTime
+    position: Annotated[Count, "0 is the newest cache entry."]
+    cache_entry: Annotated[str | None, "Compile id of the cache entry."]
+    reason: Annotated[str, "The failed guard."]
+    expected: Annotated[str | None, "Expected."]
+    actual: Annotated[str | None, "Came."]
+    source_line: SourceLine
+    line: LineNumber
+    compile_outcome: Annotated[str | None, "What became of the compile."]
+    compile_us: CompileUs
 
 
 @dataclass(frozen=True)
 class ValueChange:
-    """Hold what a guard expected and what came instead, and how often."""
+    """What a guard expected and what came."""
 
-    expected: str | None
-    actual: str | None
-    count: int
+    expected: Annotated[str | None, "Expected."]
+    actual: Annotated[str | None, "Came."]
+    count: Annotated[Count, "How often."]
 
 
 def get_cause(connection: sqlite3.Connection, cause_id: int) -> RecompileCause | None:

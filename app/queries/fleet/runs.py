@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page, recorded_us
+from compileboard.app.queries.parameters import SINCE, SINCE_HELP, UNTIL, UNTIL_HELP, Parameter, check_days
+from compileboard.app.schema import Keywords
 from compileboard.collectors.store.rollups.totals import RUN_COUNTS
 
 STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
@@ -22,25 +25,51 @@ ORDERS = {
 }
 
 
+def _read_tag(_name: str, text: str) -> str | None:
+    return text.partition("=")[0] or None
+
+
+def _read_tag_value(_name: str, text: str) -> str | None:
+    return text.partition("=")[2] or None
+
+
+def _read_commit(name: str, text: str) -> str:
+    if not all(letter in "0123456789abcdefABCDEF" for letter in text):
+        raise FilterError(f"{name}: {text!r} is not the beginning of a commit's hash")
+    return text
+
+
 @dataclass(frozen=True)
 class RunFilter:
-    """Say which runs; None or an empty text is no limit, and `before_us` itself is excluded.
+    """Which runs; None or an empty text is no limit, and `before_us` itself is excluded.
 
     Units: microseconds since the epoch.
     """
 
-    text: str | None = None
-    name: str | None = None
-    suite: str | None = None
-    tag_key: str | None = None
-    tag_value: str | None = None
-    host: str | None = None
-    gpu: str | None = None
-    torch: str | None = None
-    commit: str | None = None
-    state: str | None = None
-    since_us: int | None = None
-    before_us: int | None = None
+    text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
+    name: Annotated[str | None, "A run's name, whole."] = None
+    suite: Annotated[str | None, "A run's suite, whole."] = None
+    tag_key: Annotated[str | None, Parameter("tag", read=_read_tag), "A run's tag: `key` or `key=value`."] = None
+    tag_value: Annotated[str | None, Parameter("tag", read=_read_tag_value)] = None
+    host: Annotated[str | None, "The name of a run's machine."] = None
+    gpu: Annotated[str | None, "The name of a run's GPU, or `CPU` for runs without one."] = None
+    torch: Annotated[str | None, "A run's version of torch, whole."] = None
+    commit: Annotated[
+        str | None,
+        Parameter(read=_read_commit),
+        Keywords(pattern="^[0-9a-fA-F]*$"),
+        "The beginning of the hash of a run's commit.",
+    ] = None
+    state: Annotated[str | None, Parameter(choices=STATES), "A run's state."] = None
+    since_us: Annotated[int | None, SINCE, SINCE_HELP] = None
+    before_us: Annotated[int | None, UNTIL, UNTIL_HELP] = None
+
+    def check(self, query: Mapping[str, str]) -> None:
+        """Refuse days that no run can be between.
+
+        Raises: FilterError if there are none.
+        """
+        check_days(query, self.since_us, self.before_us)
 
 
 @dataclass(frozen=True)

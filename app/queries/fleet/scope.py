@@ -5,16 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Annotated, Any
 
-from compileboard.app.queries.fleet.runs import _SOURCE, _WHERE, STATES, RunFilter, _bind
-from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.fields import Count, TimeUs
+from compileboard.app.queries.fleet.runs import _SOURCE, _WHERE, RunFilter, _bind
+from compileboard.app.queries.parameters import check_keys, list_names, read_filter
 
-FILTERS = ("q", "name", "suite", "tag", "host", "gpu", "torch", "commit", "state", "since", "until")
+FILTERS = list_names(RunFilter)
 _OTHERS = ("sort", "cursor", "limit", "done")
-_LONGEST_TEXT = 200
-_DAY = timedelta(days=1)
 
 
 def read_run_filter(query: Mapping[str, str]) -> RunFilter:
@@ -22,60 +20,12 @@ def read_run_filter(query: Mapping[str, str]) -> RunFilter:
 
     Raises: FilterError if a key is unknown or a value cannot be used.
     """
-    for key in query:
-        if key not in FILTERS and key not in _OTHERS:
-            raise FilterError(f"{key[:40]}: there is no such filter; known are {', '.join(FILTERS)}")
-    given = {key: query.get(key, "").strip() or None for key in FILTERS}
-    for key, value in given.items():
-        if value and len(value) > _LONGEST_TEXT:
-            raise FilterError(f"{key}: at most {_LONGEST_TEXT} characters, this has {len(value)}")
-    state, commit = given["state"], given["commit"]
-    if state and state not in STATES:
-        raise FilterError(f"state: {state!r} is not one of {', '.join(STATES)}")
-    if commit and not all(letter in "0123456789abcdefABCDEF" for letter in commit):
-        raise FilterError(f"commit: {commit!r} is not the beginning of a commit's hash")
-    tag_key, _equals, tag_value = (given["tag"] or "").partition("=")
-    since_us, _ = read_date("since", given["since"])
-    _, before_us = read_date("until", given["until"])
-    if since_us and before_us and since_us >= before_us:
-        raise FilterError(f"since: {given['since']} is after until: {given['until']}, so nothing can match")
-    return RunFilter(
-        text=given["q"],
-        name=given["name"],
-        suite=given["suite"],
-        tag_key=tag_key or None,
-        tag_value=tag_value or None,
-        host=given["host"],
-        gpu=given["gpu"],
-        torch=given["torch"],
-        commit=commit,
-        state=state,
-        since_us=since_us,
-        before_us=before_us,
-    )
-
-
-def read_date(key: str, text: str | None) -> tuple[int | None, int | None]:
-    """Return where a day (or a moment) begins and where the next one does, in microseconds since the epoch."""
-    if text is None:
-        return None, None
-    try:
-        moment = datetime.fromisoformat(text)
-        start = (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
-        step = _DAY if len(text) <= len("2026-11-21") else timedelta(microseconds=1)
-        return _microseconds(start), _microseconds(start + step)
-    except (ValueError, OverflowError):
-        raise FilterError(f"{key}: {text!r} is not a date; write it as 2026-11-21 (days are UTC)") from None
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+    check_keys(query, FILTERS, _OTHERS)
+    return read_filter(RunFilter, query)
 
 
 MOST_SLOTS = 48
 RUN_FILTERS = tuple(key for key in FILTERS if key != "q")
-OTHER_KEYS = ("sort", "cursor", "limit")
-_LONGEST = 200
 
 WANTED = f"""
 wanted as materialized (
@@ -110,27 +60,11 @@ from wanted
 
 @dataclass(frozen=True)
 class Slot:
-    """Hold one place of a trend: one run, or some consecutive runs where there are more than MOST_SLOTS."""
+    """One place of a trend: one run, or consecutive ones."""
 
-    started_us: int
-    run_id: str
-    run_count: int
-
-
-def read_filter(query: Mapping[str, str], own: tuple[str, ...]) -> tuple[RunFilter, dict[str, str | None]]:
-    """Split an address's query into the filter of runs and the page's own filters, empty ones as None.
-
-    Raises: FilterError if a key is unknown or a value cannot be used.
-    """
-    known = (*own, *RUN_FILTERS)
-    for key in query:
-        if key not in known and key not in OTHER_KEYS:
-            raise FilterError(f"{key[:40]}: there is no such filter; known are {', '.join(known)}")
-    given = {key: query.get(key, "").strip() or None for key in own}
-    for key, value in given.items():
-        if value and len(value) > _LONGEST:
-            raise FilterError(f"{key}: at most {_LONGEST} characters, this has {len(value)}")
-    return read_run_filter({key: query[key] for key in RUN_FILTERS if key in query}), given
+    started_us: Annotated[TimeUs, "Start of its first run."]
+    run_id: Annotated[str, "Its last run."]
+    run_count: Annotated[Count, "Its runs."]
 
 
 def bind_runs(runs: RunFilter) -> dict[str, Any]:

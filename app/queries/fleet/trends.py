@@ -8,9 +8,24 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import TimeUs
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.parameters import (
+    MOST_CHARACTERS,
+    BackendName,
+    BranchName,
+    DeviceName,
+    DtypeName,
+    HardwareName,
+    ModeName,
+    Parameter,
+    SuiteName,
+    list_names,
+    read_filter,
+)
+from compileboard.app.schema import Keywords
 from compileboard.collectors.store.rollups.results import COLUMNS, ResultRow, merge_results, read_measured
 from compileboard.collectors.store.rollups.summaries import NUMBERS, SET
 
@@ -26,6 +41,7 @@ def is_incomplete(measured_count: int, failed_count: int, usual: float) -> bool:
 
 
 MOST_RUNS = 2_000
+UNSAID = "unknown"  # in an address: what was measured without saying it
 _WORDS = SET[:-2]  # '' in the store where unknown
 
 _RUN = """
@@ -139,21 +155,21 @@ limit 500
 
 @dataclass(frozen=True)
 class TrendRun:
-    """Hold what of a run stands beside a point: where it was, and on what."""
+    """The run."""
 
-    id: str
-    name: str
-    state: str
-    started_us: int
-    git_commit: str | None
-    git_branch: str | None
-    git_subject: str | None
-    git_dirty: bool | None
-    torch_version: str | None
-    gpu_name: str | None
-    driver_version: str | None
-    triton_version: str | None
-    python_version: str | None = None
+    id: Annotated[str, "Its id."]
+    name: Annotated[str, "The run's title, or its name."]
+    state: Annotated[str, "The run's state."]
+    started_us: Annotated[TimeUs, "When it started."]
+    git_commit: Annotated[str | None, "Its commit."]
+    git_branch: Annotated[str | None, "Its branch."]
+    git_subject: Annotated[str | None, "The first line of the commit's message."]
+    git_dirty: Annotated[bool | None, "Whether files differed from the commit."]
+    torch_version: Annotated[str | None, "Its version of torch."]
+    gpu_name: Annotated[str | None, "Its GPU."]
+    driver_version: Annotated[str | None, "The GPU driver's version."]
+    triton_version: Annotated[str | None, "Its version of triton."]
+    python_version: Annotated[str | None, "Its version of Python."] = None
 
 
 @dataclass(frozen=True)
@@ -183,19 +199,36 @@ class ModelSet:
         return tuple(self.fields.values())
 
 
+def _read_word(_name: str, text: str) -> str:
+    return "" if text == UNSAID else text
+
+
+_WORD = Parameter(read=_read_word)
+
+
 @dataclass(frozen=True)
 class TrendFilter:
-    """Say which results; None is no limit, '' is what was not said. `commit` is the beginning of a hash."""
+    """Which results; None is no limit, '' is what was not said. `commit` is the beginning of a hash."""
 
-    suite: str | None = None
-    mode: str | None = None
-    dtype: str | None = None
-    device: str | None = None
-    hardware: str | None = None
-    backend: str | None = None
-    dynamic: bool | None = None
-    world_size: int | None = None
-    branch: str | None = None
+    suite: Annotated[SuiteName, _WORD] = None
+    mode: Annotated[ModeName, _WORD] = None
+    dtype: Annotated[DtypeName, _WORD] = None
+    device: Annotated[DeviceName, _WORD] = None
+    hardware: Annotated[HardwareName, _WORD] = None
+    backend: Annotated[BackendName, _WORD] = None
+    dynamic: Annotated[
+        bool | None,
+        Parameter(choices=("no", "yes")),
+        Keywords(pattern="^(yes|no)?$"),
+        "`yes`: with dynamic shapes; `no`: without.",
+    ] = None
+    world_size: Annotated[
+        int | None,
+        Parameter(expected="a number from 1 to 1000000"),
+        Keywords(minimum=1, maximum=1_000_000),
+        "Ranks that it ran on.",
+    ] = None
+    branch: Annotated[BranchName, _WORD] = None
     run: str | None = None
     commit: str | None = None
     torch: str | None = None
@@ -336,22 +369,8 @@ def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-WORDS = ("suite", "mode", "dtype", "device", "hardware", "backend", "branch")
-FILTERS = (*WORDS, "dynamic", "world_size")
+FILTERS = list_names(TrendFilter)
 DEFAULT_LAST = "90"
-UNSAID = "unknown"  # in an address: what was measured without saying it
-_LONGEST = 200
-
-
-def check_keys(query: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a key that means nothing.
-
-    Raises: FilterError if there is one.
-    """
-    names = tuple(known)
-    for key in query:
-        if key not in names:
-            raise FilterError(f"{key[:40]}: there is no such filter; known are {', '.join(names)}")
 
 
 def read_trend_filter(query: Mapping[str, str]) -> TrendFilter:
@@ -359,13 +378,7 @@ def read_trend_filter(query: Mapping[str, str]) -> TrendFilter:
 
     Raises: FilterError if a value cannot be used.
     """
-    given = {key: read_text(query, key) for key in FILTERS}
-    words: dict[str, Any] = {key: "" if given[key] == UNSAID else given[key] for key in WORDS}
-    return TrendFilter(
-        **words,
-        dynamic=None if given["dynamic"] is None else _read_choice("dynamic", given["dynamic"], ("no", "yes")) == "yes",
-        world_size=None if given["world_size"] is None else _read_whole("world_size", given["world_size"], 1_000_000),
-    )
+    return read_filter(TrendFilter, query)
 
 
 def read_text(query: Mapping[str, str], key: str) -> str | None:
@@ -374,8 +387,8 @@ def read_text(query: Mapping[str, str], key: str) -> str | None:
     Raises: FilterError if it is too long.
     """
     value = query.get(key, "").strip()
-    if len(value) > _LONGEST:
-        raise FilterError(f"{key}: at most {_LONGEST} characters, this has {len(value)}")
+    if len(value) > MOST_CHARACTERS:
+        raise FilterError(f"{key}: at most {MOST_CHARACTERS} characters, this has {len(value)}")
     return value or None
 
 

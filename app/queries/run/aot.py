@@ -7,8 +7,19 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import (
+    CompileId,
+    CompileKey,
+    Count,
+    FileName,
+    FunctionName,
+    LineNumber,
+    ProcessId,
+    Rank,
+    RowId,
+)
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.payloads import WRAPPER_ARTIFACTS
@@ -20,20 +31,23 @@ _WRAPPERS = ", ".join(f"'{name}'" for name in WRAPPER_ARTIFACTS)
 
 @dataclass(frozen=True)
 class AotGraph:
-    """Hold one graph; `place` of `graph_count` tells several graphs of one compile apart (DDP splits)."""
+    """One graph that AOTAutograd compiled."""
 
-    id: int
-    artifact_id: int
-    process_id: str
-    rank: int | None
-    compile_key: int | None
-    compile_id: str | None
-    function: str | None
-    file: str | None
-    line: int | None
-    place: int
-    graph_count: int
-    summary: dict[str, Any] = field(repr=False)
+    id: RowId
+    artifact_id: Annotated[int, "`id` of the artifact that holds its metadata."]
+    process_id: ProcessId
+    rank: Rank
+    compile_key: CompileKey
+    compile_id: CompileId
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    place: Annotated[Count, "Which of the compile's graphs it is, from 1."]
+    graph_count: Annotated[Count, "Graphs of its compile: more than one where DDP splits it."]
+    summary: Annotated[
+        dict[str, Any],
+        "The metadata summed up: inputs mutated, outputs that alias, counts; null is not said.",
+    ] = field(repr=False)
 
 
 GRAPHS_SQL = """

@@ -7,9 +7,12 @@ import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import CompileId, CompileKey, Count, EventTime, Pid, ProcessId, Rank, RowId, RunId
 from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.parameters import Parameter
+from compileboard.app.schema import PRIVATE, Keywords
 from compileboard.collectors.store.codec import unpack
 
 # One a tensor that torch looked at: hundreds a compile, so lists count them and paging from text to text passes them.
@@ -95,48 +98,66 @@ limit :limit
 
 @dataclass(frozen=True)
 class ArtifactRow:
-    """Hold one artifact without its text; `sequence` is where it stands in its log, `envelope` what else is around it.
+    """One record that torch or another program wrote into a log under a name.
 
     Units: size_bytes is the text's size as torch wrote it.
     """
 
-    id: int
-    run_id: str
-    process_id: str
-    sequence: int
-    rank: int | None
-    pid: int | None
-    compile_key: int | None
-    compile_id: str | None
-    generation: int | None
-    attempt: int | None
-    name: str
-    title: str | None
-    encoding: str
-    state: str
-    size_bytes: int | None
-    md5: str | None
-    time_us: int
-    metadata: dict[str, Any]
-    envelope: dict[str, Any]
-    stack_id: int | None
+    id: RowId
+    run_id: RunId
+    process_id: ProcessId
+    sequence: Annotated[int, "Where it stands in its log: bytes from the beginning."]
+    rank: Rank
+    pid: Pid
+    compile_key: CompileKey
+    compile_id: CompileId
+    generation: Annotated[Count | None, "How often the process had called `reset()` before its compile."]
+    attempt: Annotated[Count | None, "Analysis of the frame that wrote it: 0, and one more after each restart."]
+    name: Annotated[str, "torch's name of the record."]
+    title: Annotated[str | None, "What tells it from others of its name: a file, a graph."]
+    encoding: Annotated[str, "string or json."]
+    state: Annotated[str, "kept, none, left_out, withheld, damaged or too_large."]
+    size_bytes: Annotated[Count | None, "Size of the text as torch wrote it. Bytes."]
+    md5: Annotated[str | None, "torch's checksum of the text."]
+    time_us: EventTime
+    metadata: Annotated[dict[str, Any], "What torch said beside the text."]
+    envelope: Annotated[dict[str, Any], "What else torch wrote around the record, as `subgraph_name`."]
+    stack_id: Annotated[
+        int | None,
+        "Innermost frame of the stack around a record outside any compile: an `id` of `trie`; null without a stack.",
+    ]
 
 
 @dataclass(frozen=True)
 class Artifact(ArtifactRow):
     """Hold one artifact with its text, None where none is kept; `unreadable` says why a kept one cannot be read."""
 
-    text: str | None = field(repr=False)
-    unreadable: str | None
+    text: str | None = field(repr=False, metadata=PRIVATE)
+    unreadable: str | None = field(metadata=PRIVATE)
 
 
 @dataclass(frozen=True)
 class ArtifactFilter:
-    """Say which artifacts; None is no limit."""
+    """Which artifacts; None is no limit."""
 
-    name: str | None = None
-    compile_key: int | None = None
-    text: str | None = None
+    name: Annotated[str | None, "torch's name of an artifact, whole."] = None
+    compile_key: Annotated[
+        int | None,
+        Parameter("compile", expected="the number of a compile"),
+        "Only the artifacts of this compile: its `id`.",
+    ] = None
+    text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
+
+
+_NUMBER = Keywords(pattern="^[0-9]+$")  # `check_artifact_id` reads it: one that is missing is wrong as well
+
+
+@dataclass(frozen=True)
+class ArtifactPairQuery:
+    """Which two artifacts are compared."""
+
+    a: Annotated[str, _NUMBER, "An artifact's `id`; its text is on the left."] = ""
+    b: Annotated[str, _NUMBER, "Another artifact's `id`; its text is on the right."] = ""
 
 
 @dataclass(frozen=True)

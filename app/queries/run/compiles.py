@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import (
+    Count,
+    DurationUs,
+    FileName,
+    FunctionName,
+    LineNumber,
+    Pid,
+    ProcessId,
+    Rank,
+    RecompileCategory,
+    RecompiledFrom,
+    RowId,
+    StartTime,
+)
 from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.trace_files import find_start, load_body
+from compileboard.app.schema import PRIVATE, Keywords, one_of, published
 
 OUTCOMES = ("compiled", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
 # How a compile ended, told finer than by its outcome: whether it went on after a graph break, or began again.
@@ -23,6 +40,17 @@ ORDERS = {
     "attempts": ("c.attempt_count", int),
     "breaks": ("c.graph_break_count", int),
 }
+
+
+def _describe_phases(phases: Iterable[str]) -> Keywords:
+    times = {name: {"type": ["integer", "null"], "description": f"Phase {name}. Microseconds."} for name in phases}
+    return Keywords(properties=times, required=[*times], additionalProperties=False)
+
+
+_PHASES_HELP = "Time of each phase, exclusive: microseconds, null where torch recorded none."
+PhaseTimes = Annotated[dict[str, int | None], _describe_phases(PHASES), _PHASES_HELP]
+RecordPhaseTimes = Annotated[dict[str, int | None], _describe_phases(PHASES[:-1]), _PHASES_HELP]
+Outcome = Annotated[str, one_of(OUTCOMES), "What became of the compile."]
 
 
 @dataclass(frozen=True)
@@ -47,41 +75,52 @@ class Phases:
         value: int | None = getattr(self, f"{phase}_us")
         return value
 
+    @property
+    def times(self) -> PhaseTimes:
+        """Return the time of each of PHASES."""
+        return {phase: self.get(phase) for phase in PHASES}
+
 
 @dataclass(frozen=True)
 class CompileRow:
-    """Hold one compile. `total_us` is forward and backward records together, `duration_us` its forward record's."""
+    """One attempt to compile a frame."""
 
-    id: int
-    process_id: str
-    pid: int | None
-    generation: int
-    compile_id: str
-    frame_id: int | None
-    frame_compile_id: int | None
-    rank: int | None
-    function: str | None
-    file: str | None
-    line: int | None
-    resumed_at: int | None
-    outcome: str
-    started_us: int
-    duration_us: int | None
-    total_us: int | None
-    attempt_count: int
-    graph_break_count: int
-    recompiled_from: str | None
-    recompile_category: str | None
-    phases: Phases
+    id: RowId
+    process_id: ProcessId
+    pid: Pid
+    generation: Annotated[Count, "How often the process had called `reset()`: compile ids start again."]
+    compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
+    frame_id: Annotated[int | None, "First number of the compile id."]
+    frame_compile_id: Annotated[int | None, "Second number of the compile id."]
+    rank: Rank
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    resumed_at: Annotated[int | None, "Line at which it goes on after a graph break."]
+    outcome: Outcome
+    started_us: StartTime
+    duration_us: Annotated[DurationUs | None, "Duration of its forward record."]
+    total_us: Annotated[DurationUs | None, "Forward and backward records together."]
+    attempt_count: Annotated[Count, "Analyses, restarts included."]
+    graph_break_count: Annotated[Count, "Graph breaks."]
+    recompiled_from: RecompiledFrom
+    recompile_category: RecompileCategory
+    phases: Phases = field(metadata=PRIVATE)
+
+    @property
+    @published
+    def phases_us(self) -> PhaseTimes:
+        """Return the time of each phase."""
+        return self.phases.times
 
 
 @dataclass(frozen=True)
 class CompileFilter:
-    """Say which compiles; None is no limit."""
+    """Which compiles; None is no limit."""
 
-    outcome: str | None = None
-    text: str | None = None
-    recompiled: bool | None = None
+    text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
+    outcome: Annotated[str | None, Parameter(choices=OUTCOMES), "What became of the compile."] = None
+    recompiled: Annotated[bool | None, "Only compiles that are recompiles, or only the others."] = None
     ending: str | None = None  # of ENDINGS
     artifact: str | None = None  # torch's name of one that it has
 

@@ -4,36 +4,52 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from typing import Annotated
 
+from compileboard.app.queries.fields import (
+    CompileId,
+    CompileKey,
+    Count,
+    DurationUs,
+    EventTime,
+    FileName,
+    FunctionName,
+    LineNumber,
+    ProcessId,
+    Rank,
+    RowId,
+)
 from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.run.compiles import OUTCOMES
 from compileboard.app.queries.run.trace_files import load_body
+from compileboard.app.schema import one_of
 
 
 @dataclass(frozen=True)
 class FailureRow:
-    """Hold one exception of a compile, of compiled code while it ran, or that ended the program: `phase` tells.
+    """One exception that a compile raised, or compiled code while it ran, or that ended the program.
 
     `outcome` is the compile's: failed, or skipped where dynamo went on. Of a runtime failure the place is where the
     program was; the same one again is counted, not listed.
     """
 
-    id: int
-    process_id: str
-    rank: int | None
-    compile_key: int | None
-    compile_id: str | None
-    outcome: str | None
-    phase: str
-    occurrence_count: int
-    ended_program: bool
-    function: str | None
-    file: str | None
-    line: int | None
-    error_type: str | None
-    message: str | None
-    time_us: int
-    text: str
+    id: RowId
+    process_id: ProcessId
+    rank: Rank
+    compile_key: CompileKey
+    compile_id: CompileId
+    outcome: Annotated[str | None, one_of(OUTCOMES), "What became of the compile."]
+    phase: Annotated[str, one_of(("compile", "forward", "backward", "wrapper", "program")), "What raised it."]
+    occurrence_count: Annotated[Count, "How often the same was raised; 1 of a compile."]
+    ended_program: Annotated[bool, "Whether it ended the program."]
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    error_type: Annotated[str | None, "Type of the exception."]
+    message: Annotated[str | None, "What it said."]
+    time_us: EventTime
+    text: Annotated[str, "The traceback."]
 
 
 @dataclass(frozen=True)
@@ -50,49 +66,49 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class CacheLookup:
-    """Hold one look-up in a cache."""
+    """One look-up in a cache."""
 
-    id: int
-    process_id: str
-    rank: int | None
-    compile_key: int | None
-    compile_id: str | None
-    function: str | None
-    cache: str
-    result: str
-    key: str | None
-    reason: str | None
-    time_taken_us: int | None
-    time_saved_us: int | None
-    time_us: int
+    id: RowId
+    process_id: ProcessId
+    rank: Rank
+    compile_key: CompileKey
+    compile_id: CompileId
+    function: FunctionName
+    cache: Annotated[str, one_of(("fx_graph", "aot_autograd")), "Which cache."]
+    result: Annotated[str, one_of(("hit", "miss", "bypass")), "What it answered."]
+    key: Annotated[str | None, "Key of the cache entry."]
+    reason: Annotated[str | None, "Why."]
+    time_taken_us: Annotated[DurationUs | None, "Time it took."]
+    time_saved_us: Annotated[DurationUs | None, "Time that torch says it saved."]
+    time_us: EventTime
 
 
 @dataclass(frozen=True)
 class CacheResult:
-    """Hold how often a cache answered so, for one reason, and the times that were recorded."""
+    """How often a cache answered so, for one reason."""
 
-    cache: str
-    result: str
-    reason: str | None
-    lookup_count: int
-    time_taken_us: int | None
-    time_saved_us: int | None
+    cache: Annotated[str, "fx_graph or aot_autograd."]
+    result: Annotated[str, "hit, miss or bypass."]
+    reason: Annotated[str | None, "Why."]
+    lookup_count: Annotated[Count, "Look-ups."]
+    time_taken_us: Annotated[DurationUs | None, "Time they took."]
+    time_saved_us: Annotated[DurationUs | None, "Time that torch says they saved."]
 
 
 @dataclass(frozen=True)
 class CudagraphSkip:
-    """Hold one CUDA graph that inductor could not use."""
+    """One CUDA graph that inductor could not use."""
 
-    id: int
-    process_id: str
-    rank: int | None
-    compile_key: int | None
-    compile_id: str | None
-    function: str | None
-    file: str | None
-    line: int | None
-    reason: str
-    time_us: int
+    id: RowId
+    process_id: ProcessId
+    rank: Rank
+    compile_key: CompileKey
+    compile_id: CompileId
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    reason: Annotated[str, "Why."]
+    time_us: EventTime
 
 
 def _after(columns: str, table: str, extra: str = "") -> tuple[str, str]:

@@ -5,57 +5,84 @@ from __future__ import annotations
 import json
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
+from compileboard.app.queries.fields import (
+    BreakReason,
+    CompileId,
+    CompileKey,
+    CompilesUs,
+    CompileUs,
+    Count,
+    EventTime,
+    Explanation,
+    FileName,
+    FunctionName,
+    GbId,
+    GbType,
+    Hints,
+    LineNumber,
+    ProcessId,
+    PublicBreak,
+    Rank,
+    RowId,
+    SourceLine,
+    Stack,
+)
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.trace_files import list_stack, load_body
+from compileboard.app.schema import one_of
 
 
 @dataclass(frozen=True)
-class GraphBreakRow:
-    """Hold one graph break in torch's own words; `compile_us` is the time of the compile that had it."""
+class GraphBreakRow(PublicBreak):
+    """One graph break."""
 
-    id: int
-    process_id: str
-    rank: int | None
-    compile_key: int | None
-    compile_id: str | None
-    distinct_id: int
-    fingerprint: str
-    gb_id: str | None
-    gb_type: str | None
-    reason: str
-    explanation: str | None
-    hints: tuple[str, ...]
-    debug_context: str | None
-    function: str | None
-    file: str | None
-    line: int | None
-    source_line: str | None
-    outcome: str
-    time_us: int
-    compile_us: int | None
-    stack: tuple[dict[str, Any], ...]
-    text: str
+    id: RowId
+    process_id: ProcessId
+    rank: Rank
+    compile_key: CompileKey
+    compile_id: CompileId
+    distinct_id: Annotated[int, "`id` of the distinct graph break."]
+    fingerprint: Annotated[str, "What identifies the distinct graph break in every database."]
+    gb_id: GbId
+    gb_type: GbType
+    reason: BreakReason
+    explanation: Explanation
+    hints: Hints
+    debug_context: Annotated[str | None, "torch's context of it."]
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    source_line: SourceLine
+    outcome: Annotated[
+        str,
+        one_of(("resumed", "skipped", "unknown")),
+        "Whether the function goes on compiled after it (resumed) or its frame runs eagerly (skipped).",
+    ]
+    time_us: EventTime
+    compile_us: CompileUs
+    stack: Stack
+    text: Annotated[str, "All that torch wrote."]
 
 
 @dataclass(frozen=True)
-class RunDistinctBreak:
-    """Hold one distinct graph break of a run: how often it came, how it ended, the time of the compiles that had it."""
+class RunDistinctBreak(PublicBreak):
+    """One distinct graph break with what it came to in one run."""
 
-    distinct_id: int
-    gb_id: str | None
-    gb_type: str | None
-    reason: str
-    explanation: str | None
-    hints: tuple[str, ...]
-    function: str | None
-    file: str | None
-    line: int | None
-    source_line: str | None
-    break_count: int
-    compile_us: int | None
-    outcomes: dict[str, int]
+    distinct_id: Annotated[int, "`id` of the distinct graph break."]
+    gb_id: GbId
+    gb_type: GbType
+    reason: BreakReason
+    explanation: Explanation
+    hints: Hints
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    source_line: SourceLine
+    break_count: Annotated[Count, "Graph breaks."]
+    compile_us: CompilesUs
+    outcomes: Annotated[dict[str, Count], "Graph breaks by outcome."]
 
 
 BREAKS_SQL = """

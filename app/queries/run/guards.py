@@ -6,8 +6,9 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import Count
 from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
 
 # What the list may be ordered by; each is never null.
@@ -40,13 +41,19 @@ class GuardSet:
 
 @dataclass(frozen=True)
 class GuardTotals:
-    """Hold what a run's sets come to; latencies are of the `timed_count` sets that torch timed."""
+    """What a run's guards come to."""
 
-    set_count: int
-    guard_count: int | None
-    timed_count: int
-    median_us: float | None
-    highest_us: float | None
+    set_count: Annotated[Count, "Sets."]
+    guard_count: Annotated[Count | None, "Guards of all sets."]
+    timed_count: Annotated[Count, "Sets that torch timed."]
+    median_us: Annotated[
+        float | None,
+        "Median. Time that checking a whole set takes, measured by torch once. Microseconds.",
+    ]
+    highest_us: Annotated[
+        float | None,
+        "Largest. Time that checking a whole set takes, measured by torch once. Microseconds.",
+    ]
 
 
 _COLUMNS = """

@@ -5,93 +5,120 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
+from compileboard.app.queries.fields import (
+    Categorized,
+    Category,
+    CategoryMeaning,
+    CompileId,
+    CompileKey,
+    CompilesUs,
+    CompileUs,
+    Count,
+    DurationUs,
+    EventTime,
+    FileName,
+    FunctionName,
+    Generation,
+    GuardSource,
+    LineNumber,
+    Pid,
+    ProcessId,
+    Rank,
+    RecompileCategory,
+    RecompiledFrom,
+    RowId,
+    SourceLine,
+    StartTime,
+    Suggestion,
+)
 from compileboard.app.queries.page import Page, decode_cursor, make_page, recorded_us
 
 
 @dataclass(frozen=True)
-class FailedGuard:
-    """Hold why one cache entry could not serve the call."""
+class FailedGuard(Categorized):
+    """Why one cache entry could not serve a call."""
 
-    position: int
-    cause_id: int
-    cache_entry: str | None
-    reason: str
-    category: str
-    source: str | None
-    expected: str | None
-    actual: str | None
-    suggestion: str | None
-    source_line: str | None
-    line: int | None
+    position: Annotated[Count, "0 is the newest cache entry."]
+    cause_id: Annotated[int, "`id` of the cause."]
+    cache_entry: Annotated[str | None, "Compile id of the cache entry."]
+    reason: Annotated[str, "The failed guard in torch's words."]
+    category: Category
+    source: GuardSource
+    expected: Annotated[str | None, "What the guard expected."]
+    actual: Annotated[str | None, "What came."]
+    suggestion: Suggestion
+    source_line: SourceLine
+    line: LineNumber
 
 
 @dataclass(frozen=True)
 class RecompileRow:
-    """Hold one recompile; `guards` begins with the newest cache entry. `compile_us` is the time of that compile."""
+    """One recompile: a frame that already had cache entries."""
 
-    id: int
-    process_id: str
-    rank: int | None
-    compile_key: int | None
-    compile_id: str | None
-    function: str | None
-    file: str | None
-    line: int | None
-    recompiled_from: str | None
-    time_us: int
-    compile_us: int | None
-    guards: tuple[FailedGuard, ...]
+    id: RowId
+    process_id: ProcessId
+    rank: Rank
+    compile_key: CompileKey
+    compile_id: CompileId
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    recompiled_from: RecompiledFrom
+    time_us: EventTime
+    compile_us: CompileUs
+    guards: Annotated[tuple[FailedGuard, ...], "The failed guard of every cache entry, the newest first."]
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Hold one frame of one process that was compiled more than once: how often, and what that took."""
+    """One frame that was compiled more than once."""
 
-    process_id: str
-    generation: int
-    frame_id: int | None
-    rank: int | None
-    pid: int | None
-    function: str | None
-    file: str | None
-    line: int | None
-    recompile_count: int
-    compile_us: int | None
-    limit_count: int
+    process_id: ProcessId
+    generation: Generation
+    frame_id: Annotated[int | None, "Frame."]
+    rank: Rank
+    pid: Pid
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    recompile_count: Annotated[Count, "Recompiles."]
+    compile_us: Annotated[DurationUs | None, "Time of the recompiles."]
+    limit_count: Annotated[Count, "Compiles that hit the recompile limit."]
 
 
 @dataclass(frozen=True)
-class RunCause:
-    """Hold one cause of recompiles in a run, with the time of the compiles whose newest entry failed on it."""
+class RunCause(CategoryMeaning):
+    """One cause of recompiles with what it came to in one run."""
 
-    cause_id: int
-    category: str
-    source: str | None
-    reason: str
-    suggestion: str | None
-    function: str | None
-    file: str | None
-    guard_failure_count: int
-    recompile_count: int
-    compile_us: int | None
+    cause_id: Annotated[int, "`id` of the cause."]
+    category: Category
+    source: GuardSource
+    reason: Annotated[str, "The failed guard in torch's words, as first seen."]
+    suggestion: Suggestion
+    function: FunctionName
+    file: FileName
+    guard_failure_count: Annotated[Count, "Cache entries that failed on it."]
+    recompile_count: Annotated[Count, "Recompiles whose newest cache entry failed on it: each recompile has one cause."]
+    compile_us: CompilesUs
 
 
 @dataclass(frozen=True)
 class LimitHit:
-    """Hold one compile that dynamo gave up on: the frame runs eagerly from then on."""
+    """One compile that dynamo gave up on."""
 
-    compile_key: int
-    compile_id: str
-    process_id: str
-    rank: int | None
-    function: str | None
-    file: str | None
-    line: int | None
-    recompile_category: str | None
-    recompiled_from: str | None
-    started_us: int
-    fail_reason: str | None
+    compile_key: Annotated[int, "`id` of the compile."]
+    compile_id: Annotated[str, "Compile id as torch prints it."]
+    process_id: ProcessId
+    rank: Rank
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    recompile_category: RecompileCategory
+    recompiled_from: RecompiledFrom
+    started_us: StartTime
+    fail_reason: Annotated[str | None, "What torch said."]
 
 
 # Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated limit of 256.

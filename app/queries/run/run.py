@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import Count, DurationUs, EventTime, Pid, ProcessId, RowId, StartTime, TimeUs
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.trace_files import load_body
+from compileboard.app.schema import published
 from compileboard.collectors.store.codec import unpack
 
 
@@ -40,35 +42,35 @@ class RunDetail:
 
 @dataclass(frozen=True)
 class ProcessRow:
-    """Hold one process of a run; JSON columns are read, None is what torch did not say."""
+    """One process of a run."""
 
-    id: str
-    parent_id: str | None
-    pid: int | None
-    rank: int | None
-    local_rank: int | None
-    world_size: int | None
-    level: str | None
-    command: str | None
-    started_us: int
-    last_seen_us: int
-    python_version: str | None
-    torch_version: str | None
-    torch_git: str | None
-    cuda_version: str | None
-    cudnn_version: str | None
-    triton_version: str | None
-    capabilities: dict[str, str]
-    environment: dict[str, str]
-    counters: dict[str, dict[str, Any]] | None
-    compile_times: dict[str, float] | None
-    losses: dict[str, int] | None
-    snapshot_final: bool
-    task: str | None = None  # the benchmark's task that it worked on
-    calm_us: int | None = None  # while it compiled nothing, as far as it was watched from outside
-    calm_cpu_us: int | None = None
-    calm_fault_count: int | None = None
-    is_on_stack_cliff: bool | None = None
+    id: ProcessId
+    parent_id: Annotated[str | None, "The process that forked it."]
+    pid: Pid
+    rank: Annotated[int | None, "Rank."]
+    local_rank: Annotated[int | None, "Rank on its machine."]
+    world_size: Annotated[int | None, "Ranks of the job."]
+    level: Annotated[str | None, "light or full."]
+    command: Annotated[str | None, "Its command, without secrets."]
+    started_us: StartTime
+    last_seen_us: Annotated[TimeUs, "Its last event."]
+    python_version: Annotated[str | None, "Version of Python."]
+    torch_version: Annotated[str | None, "Version of torch."]
+    torch_git: Annotated[str | None, "Commit of torch."]
+    cuda_version: Annotated[str | None, "Version of CUDA."]
+    cudnn_version: Annotated[str | None, "Version of cuDNN."]
+    triton_version: Annotated[str | None, "Version of triton."]
+    capabilities: Annotated[dict[str, str], "`ok`, or why not, by capability."]
+    environment: Annotated[dict[str, str], "Text by name."]
+    counters: Annotated[dict[str, dict[str, Any]] | None, "torch's counters as last seen."]
+    compile_times: Annotated[dict[str, float] | None, "Seconds by torch's own names of phases."]
+    losses: Annotated[dict[str, Count] | None, "Lost records by reason."]
+    snapshot_final: Annotated[bool, "Whether counters and losses are of the process's end."]
+    task: Annotated[str | None, "The benchmark's task that it worked on: one of `tasks` of a result."] = None
+    calm_us: Annotated[DurationUs | None, "How long it compiled nothing, as far as it was watched from outside."] = None
+    calm_cpu_us: Annotated[DurationUs | None, "Processor time in it."] = None
+    calm_fault_count: Annotated[Count | None, "Minor page faults in it."] = None
+    is_on_stack_cliff: Annotated[bool | None, "Whether a chunk of its frame stack came and went all the time."] = None
 
     @property
     def faults_per_s(self) -> float | None:
@@ -78,8 +80,9 @@ class ProcessRow:
         return self.calm_fault_count * 1e6 / self.calm_us
 
     @property
+    @published
     def label(self) -> str:
-        """Name the process as people do: its rank, else its pid."""
+        """Return its rank, else its pid."""
         if self.rank is not None:
             return f"rank {self.rank}"
         return f"pid {self.pid}" if self.pid is not None else f"process {self.id[:8]}"
@@ -103,24 +106,25 @@ class StackCliff:
 
 @dataclass(frozen=True)
 class ConfigUse:
-    """Hold one configuration text's hash and how many of the run's processes had it."""
+    """One configuration text and how many of the run's processes had it."""
 
-    kind: str
-    config_hash: str
-    process_count: int
+    kind: Annotated[str, "dynamo, inductor, functorch, compiler, or changed: what differs from torch's defaults."]
+    config_hash: Annotated[str, "Hash, as in `/runs/<run_id>/configs/<config_hash>`."]
+    process_count: Annotated[Count, "Processes."]
 
 
 @dataclass(frozen=True)
 class ConfigText:
-    """Hold one configuration text."""
+    """One configuration text."""
 
-    config_hash: str
-    kind: str
-    body: str
+    config_hash: Annotated[str, "Its hash."]
+    kind: Annotated[str, "dynamo, inductor, functorch, compiler or changed."]
+    body: Annotated[str, "The text."]
 
     @property
+    @published
     def values(self) -> dict[str, Any]:
-        """Return the settings by name; empty where the text is not a JSON object."""
+        """Return the settings by name; empty where the text is no JSON object."""
         try:
             values = json.loads(self.body)
         except ValueError:
@@ -272,14 +276,14 @@ limit :limit
 
 @dataclass(frozen=True)
 class NoteRow:
-    """Hold one record that has no decoder, under torch's own name."""
+    """One record that this version has no decoder for."""
 
-    id: int
-    process_id: str
-    time_us: int
-    compile_id: str | None
-    name: str
-    body: Any
+    id: RowId
+    process_id: ProcessId
+    time_us: EventTime
+    compile_id: Annotated[str | None, "Compile id as torch prints it."]
+    name: Annotated[str, "torch's own name of the record."]
+    body: Annotated[Any, "The record."]
 
 
 def list_process_page(

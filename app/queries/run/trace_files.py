@@ -6,9 +6,12 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
+from compileboard.app.queries.fields import Count
+from compileboard.app.schema import PRIVATE, one_of
+from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.store.codec import unpack
 
 MOST_LOGS = 1000
@@ -17,25 +20,25 @@ MOST_ROWS = 20_000  # a row a log and kind
 
 @dataclass(frozen=True)
 class Log:
-    """Name one log that was read."""
+    """One trace log that was imported."""
 
-    name: str
-    size_bytes: int | None
-    line_count: int
-    payloads: str  # kept | left_out
-    redacted: bool
+    name: Annotated[str, "Its name, with the archive it came from."]
+    size_bytes: Annotated[Count | None, "Its size as far as it was read, unpacked."]
+    line_count: Annotated[Count, "Lines."]
+    payloads: Annotated[str, one_of(("kept", "left_out")), "Whether its texts were kept."]
+    redacted: Annotated[bool, "Whether the user's code was left out."]
 
 
 @dataclass(frozen=True)
 class RejectSum:
-    """Count one kind of what could not be read, over all logs of a run."""
+    """What of a run's logs could not be read, for one reason."""
 
-    kind: str
-    count: int
-    log_count: int
-    log_name: str  # the first log that has it, by name, and where in it
-    first_line: int | None
-    example: str | None
+    kind: Annotated[str, one_of(KINDS), "Reason."]
+    count: Annotated[Count, "How often."]
+    log_count: int = field(metadata=PRIVATE)
+    log_name: str = field(metadata=PRIVATE)  # the first log that has it, by name, and where in it
+    first_line: Annotated[int | None, "The line it happened at first, in the first of the logs that have it."]
+    example: str | None = field(metadata=PRIVATE)
 
 
 def list_logs(reader: sqlite3.Connection, run_id: str, limit: int = MOST_LOGS) -> list[Log]:
@@ -115,10 +118,10 @@ MOST_FILES = 1000
 
 @dataclass(frozen=True)
 class TraceFile:
-    """Name a kept trace log."""
+    """torch's own trace log."""
 
-    name: str
-    size_bytes: int
+    name: Annotated[str, "File."]
+    size_bytes: Annotated[Count, "Size."]
 
 
 def list_trace_files(reader: sqlite3.Connection, run_id: str) -> list[TraceFile]:

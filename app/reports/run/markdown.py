@@ -203,7 +203,7 @@ def _todo(findings: Sequence[Fix], run: RunRow) -> list[str]:
 
 
 def _break_name(it: RunDistinctBreak) -> str:
-    address = labels.gb_url(it.gb_id)
+    address = it.page_url
     name = prose(it.gb_type or it.reason)
     return f"[{it.gb_id}]({address}) {name}" if address else f"{prose(it.gb_id)} {name}" if it.gb_id else name
 

@@ -37,6 +37,7 @@ from compileboard.app.queries.run import (
 )
 from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured
 from compileboard.app.reports.redaction import clean_row
+from compileboard.app.schema import get_plain
 from compileboard.app.screens.run.aot import list_graph_reports
 from compileboard.app.screens.run.stacks import read_stack_tree
 from compileboard.collectors.store.rollups.results import ExperimentResult, merge_results
@@ -122,14 +123,14 @@ def _list_caches(connection: sqlite3.Connection, run_id: str, **_page: Any) -> P
 
 
 TABLES: tuple[ReportTable, ...] = (
-    ReportTable("processes", partial(_list_all, run.list_processes), rows.process_row),
+    ReportTable("processes", partial(_list_all, run.list_processes), get_plain),
     ReportTable("changed_configuration", _list_changed, dict),
-    ReportTable("compiles", compiles.list_compiles, rows.compile_row),
+    ReportTable("compiles", compiles.list_compiles, get_plain),
     ReportTable("compilations", compiles.list_compilations, rows.compilation_row),
-    ReportTable("distinct_graph_breaks", graph_breaks.list_distinct_breaks, rows.distinct_break_row),
-    ReportTable("graph_breaks", graph_breaks.list_graph_breaks, rows.graph_break_row),
-    ReportTable("recompile_causes", recompiles.list_causes, rows.cause_row),
-    ReportTable("recompiles", recompiles.list_recompiles, rows.recompile_row),
+    ReportTable("distinct_graph_breaks", graph_breaks.list_distinct_breaks, get_plain),
+    ReportTable("graph_breaks", graph_breaks.list_graph_breaks, get_plain),
+    ReportTable("recompile_causes", recompiles.list_causes, get_plain),
+    ReportTable("recompiles", recompiles.list_recompiles, get_plain),
     ReportTable("recompile_limit_hits", recompiles.list_limit_hits, rows.plain_row),
     ReportTable("failures", failures.list_failures, rows.plain_row),
     ReportTable("cache_lookups", failures.list_cache_lookups, rows.plain_row),

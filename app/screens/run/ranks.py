@@ -25,7 +25,6 @@ from compileboard.app.analysis.ranks.divergence import (
     list_verdicts,
     name_ranks,
 )
-from compileboard.app.analysis.rows import recompile_row
 from compileboard.app.queries.run.compiles import PHASES
 from compileboard.app.queries.run.ranks import RankCompile, list_names, list_ranks, read_texts
 from compileboard.app.queries.run.recompiles import RecompileRow, list_compile_recompiles
@@ -178,7 +177,7 @@ def _serialize_divergence(screen: RanksScreen) -> dict[str, Any] | None:
             }
             for group in divergence.groups
         ],
-        "recompiles": [recompile_row(row) for row in screen.reasons],
+        "recompiles": list(screen.reasons),
     }
 
 

@@ -18,8 +18,9 @@ from compileboard.app.analysis.incidents.messages import describe_finding
 from compileboard.app.db import get_reader, get_settings
 from compileboard.app.queries.fleet.alerts import STATES, Delivery, count_deliveries, list_deliveries, list_waiting
 from compileboard.app.queries.fleet.incidents import SeriesChange, get_finding
-from compileboard.app.queries.fleet.trends import check_keys, read_choice
+from compileboard.app.queries.fleet.trends import read_choice
 from compileboard.app.queries.page import check_limit
+from compileboard.app.queries.parameters import check_keys
 
 blueprint = Blueprint("alerts", __name__)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from flask import Blueprint, abort, render_template, request
 
-from compileboard.app.analysis.labels import describe_break_outcome, gb_url
+from compileboard.app.analysis.labels import describe_break_outcome
 from compileboard.app.charts.breaks_and_recompiles import chart_break, chart_kinds, make_spark
 from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.fields import gb_url
 from compileboard.app.queries.fleet import graph_breaks
 from compileboard.app.queries.fleet.models import BREAKS_SQL, list_affected_models
 from compileboard.app.queries.fleet.runs import list_choices
-from compileboard.app.queries.fleet.scope import RUN_FILTERS, list_slots
+from compileboard.app.queries.fleet.scope import list_slots
 from compileboard.app.queries.page import check_limit
 from compileboard.app.queries.run.trace_files import get_event, list_stack
 
@@ -24,7 +25,7 @@ SORTS = (
     ("first", "newest kind first"),
     ("first.asc", "oldest first"),
 )
-_FILTERS = (*graph_breaks.FILTERS, *RUN_FILTERS)
+_FILTERS = graph_breaks.FILTERS
 _MORE = ("name", "tag", "host", "gpu", "torch", "commit", "state", "since", "until")
 
 

@@ -42,7 +42,6 @@ from compileboard.app.queries.fleet.trends import (
     StoredSummary,
     TrendRun,
     address_set,
-    check_keys,
     choose_set,
     list_branches,
     list_sets,
@@ -54,6 +53,7 @@ from compileboard.app.queries.fleet.trends import (
     read_trend_filter,
 )
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.parameters import check_keys
 from compileboard.app.queries.run.models import list_results
 from compileboard.app.queries.run_cache import cached_ancestry, cached_for_run
 from compileboard.collectors.store.rollups.results import ResultRow

@@ -9,7 +9,7 @@ from compileboard.app.db import get_reader, get_settings
 from compileboard.app.queries.fleet import graph_breaks, recompiles
 from compileboard.app.queries.fleet.models import CAUSES_SQL, list_affected_models
 from compileboard.app.queries.fleet.runs import list_choices
-from compileboard.app.queries.fleet.scope import RUN_FILTERS, list_slots
+from compileboard.app.queries.fleet.scope import list_slots
 from compileboard.app.queries.page import check_limit
 from compileboard.app.web.fleet.graph_breaks import read_id
 from compileboard.collectors.contract.categories import CATEGORIES, describe
@@ -24,7 +24,7 @@ SORTS = (
     ("last", "last seen"),
     ("first", "newest cause first"),
 )
-_FILTERS = (*recompiles.FILTERS, *RUN_FILTERS)
+_FILTERS = recompiles.FILTERS
 _MORE = ("name", "tag", "host", "gpu", "torch", "commit", "state", "since", "until")
 
 

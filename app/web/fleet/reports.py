@@ -13,8 +13,9 @@ from flask import Blueprint, Response, abort, request
 
 from compileboard.app.analysis.suite.period import read_period, read_suite_period
 from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.fleet.trends import FILTERS, check_keys, read_text, read_trend_filter
+from compileboard.app.queries.fleet.trends import FILTERS, read_text, read_trend_filter
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.parameters import check_keys
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE

@@ -39,7 +39,6 @@ from compileboard.app.queries.fleet.trends import (
     TrendFilter,
     TrendRun,
     address_set,
-    check_keys,
     choose_set,
     list_branches,
     list_model_names,
@@ -52,6 +51,7 @@ from compileboard.app.queries.fleet.trends import (
     read_trend_filter,
 )
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.parameters import check_keys
 from compileboard.app.queries.run_cache import cached_ancestry
 from compileboard.app.web.run.shell import REPORTS
 from compileboard.collectors.contract.categories import CATEGORIES

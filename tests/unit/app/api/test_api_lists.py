@@ -15,7 +15,6 @@ from flask.testing import FlaskClient
 
 from compileboard.app import create_app
 from compileboard.app.api.operations import OPERATIONS
-from compileboard.app.api.parameters import PARAMETERS
 from compileboard.app.queries.run import recompiles
 from compileboard.app.queries.run import run as run_pages
 from compileboard.app.settings import Settings
@@ -35,7 +34,7 @@ from tests.unit.app.series_changes import keep_one_of_each
 LOGS = ("torch2.11-cuda-hf_Bert_train", "torch2.11-cuda-zoo_recompiles", "torch2.13-breaks")
 LISTS = [it for it in OPERATIONS if it.is_list]
 SORTS = [
-    (it.path, order) for it in LISTS for key in it.parameters if "sort" in key for order in PARAMETERS[key][2]["enum"]
+    (it.path, order) for it in LISTS for part in it.parameters if part.name == "sort" for order in part.schema["enum"]
 ]
 
 

@@ -1,0 +1,89 @@
+"""Fields that rows of several subjects share, each described once: its type, meaning and unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from compileboard.app.schema import Keywords, Unit, published
+from compileboard.collectors.contract.categories import describe
+
+TIME_UNIT = Unit("Microseconds since 1970, UTC.")
+Count = Annotated[int, Keywords(minimum=0)]
+TimeUs = Annotated[int, TIME_UNIT]
+DurationUs = Annotated[int, Unit("Microseconds.")]
+
+RowId = Annotated[int, "Number of the row in this database."]
+RunId = Annotated[str, "The run's id."]
+Rank = Annotated[int | None, "Rank of the process in a distributed job."]
+Pid = Annotated[int | None, "Process number of the operating system."]
+ProcessId = Annotated[str, "The process's id."]
+SequenceNumber = Annotated[int, "Number of the event in its process."]
+Generation = Annotated[Count, "How often the process had called `reset()`."]
+CompileKey = Annotated[int | None, "`id` of the compile, as in `/runs/<run_id>/compiles/<key>`."]
+CompileId = Annotated[str | None, "Compile id as torch prints it: `0/1`."]
+FunctionName = Annotated[str | None, "Qualified name of the function."]
+FileName = Annotated[str | None, "Its file: path in the repository, or module path."]
+LineNumber = Annotated[int | None, "Line."]
+SourceLine = Annotated[str | None, "That line of the user's code; null with `--no-source`."]
+CompileUs = Annotated[DurationUs | None, "Time of the compile, forward and backward."]
+CompilesUs = Annotated[DurationUs | None, "Time of the compiles that had it."]
+PageUrl = Annotated[str | None, "Public page about this kind of graph break."]
+RecompiledFrom = Annotated[str | None, "Compile id of the newest cache entry, that failed."]
+RecompileCategory = Annotated[str | None, "Kind of guard that failed on the newest cache entry."]
+EventTime = Annotated[TimeUs, "When."]
+StartTime = Annotated[TimeUs, "Start."]
+Stack = Annotated[Sequence[dict[str, Any]], "Frames {file, line, name, code}, outermost first."]
+Title = Annotated[str | None, "What a person called it."]
+Fingerprint = Annotated[str, "What identifies it in every database."]
+GbId = Annotated[str | None, "torch's id of this kind of graph break: `GB0059`."]
+GbType = Annotated[str | None, "torch's name of this kind of graph break."]
+BreakReason = Annotated[str, "Why the graph broke, in torch's words."]
+Explanation = Annotated[str | None, "What that means, in torch's words."]
+Hints = Annotated[tuple[str, ...], "What to do, in torch's words."]
+Category = Annotated[str, "Kind of guard that failed, `unknown` where it could not be told."]
+CategoryLabel = Annotated[str, "The category in words."]
+GuardSource = Annotated[str | None, "The guard's source expression."]
+SORT_HELP = "The order, largest first; with `.asc` smallest first."
+Suggestion = Annotated[str | None, "What to do."]
+
+
+class PublicBreak:
+    """What a row with torch's id of a kind of graph break has beside it."""
+
+    gb_id: GbId
+
+    @property
+    @published
+    def page_url(self) -> PageUrl:
+        """Return the public page about this kind of graph break, None where it has none."""
+        return gb_url(self.gb_id)
+
+
+class Categorized:
+    """What a row with a category of guards has beside it."""
+
+    category: Category
+
+    @property
+    @published
+    def label(self) -> CategoryLabel:
+        """Return the category in words."""
+        return describe(self.category).label
+
+
+class CategoryMeaning(Categorized):
+    """What a cause of recompiles has beside its category."""
+
+    @property
+    @published
+    def meaning(self) -> Annotated[str, "What the category means."]:
+        """Return what the category means."""
+        return describe(self.category).meaning
+
+
+def gb_url(gb_id: str | None) -> str | None:
+    """Return the public page of a graph break's id, None where it has none."""
+    if not gb_id or not gb_id[2:].isdigit():
+        return None
+    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html"

@@ -1,0 +1,173 @@
+"""Dataclasses as JSON, and their JSON schemas: annotations describe the fields, the docstring the whole.
+
+`Annotated[Count | None, "Graph breaks."]` is a field that may be null. A property with `@published` is a field as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from operator import attrgetter
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Schema = dict[str, Any]
+Getter = TypeVar("Getter", bound=Callable[..., Any])
+PRIVATE = {"private": True}  # metadata of a field that JSON does not show
+OPTIONAL = {"optional": True}  # metadata of a field that JSON may lack
+_NAMED: dict[str, type] = {}  # models by their names in the document
+_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", dict: "object"}
+
+
+class Unit(str):
+    """A sentence behind the description of every value of a type: its unit."""
+
+    __slots__ = ()
+
+
+class Keywords:
+    """Keywords of a type's schema: `Keywords(minimum=0)`."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+
+
+def published(getter: Getter) -> Getter:
+    """Mark a property's getter: the property is a field of the JSON, described by its docstring."""
+    getter.in_json = True  # type: ignore[attr-defined]
+    return getter
+
+
+def one_of(values: Iterable[str]) -> Keywords:
+    """Return the keyword that limits a text to some words."""
+    return Keywords(enum=[*values])
+
+
+def is_model(model: type) -> bool:
+    """Return True for a dataclass and a named tuple: what JSON has as an object."""
+    return dataclasses.is_dataclass(model) or hasattr(model, "_fields")
+
+
+@cache
+def list_names(model: Any) -> tuple[str, ...]:
+    """List the names that a dataclass or a named tuple has as JSON: its fields, then its published properties."""
+    parts = [part for base in reversed(model.__mro__) for part in vars(base).items()]
+    computed = [name for name, part in parts if isinstance(part, property) and hasattr(part.fget, "in_json")]
+    if not dataclasses.is_dataclass(model):
+        return (*model._fields, *computed)
+    fields = [field.name for field in dataclasses.fields(model) if not field.metadata.get("private")]
+    return (*fields, *dict.fromkeys(computed))
+
+
+@cache
+def _make_getter(model: Any) -> Callable[[Any], tuple[Any, ...]]:
+    names = list_names(model)
+    getter = attrgetter(*names)
+    return getter if len(names) > 1 else lambda value: (getter(value),)
+
+
+def get_row(value: Any) -> dict[str, Any]:
+    """Return what JSON has of one dataclass or named tuple; what is in its fields stays as it is.
+
+    Raises: TypeError if it is neither.
+    """
+    model = type(value)
+    if is_model(model):
+        return dict(zip(list_names(model), _make_getter(model)(value)))  # type: ignore[arg-type]
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def get_plain(value: Any) -> Any:
+    """Return what JSON has of a value: dataclasses and named tuples in it as dicts."""
+    if is_model(type(value)):
+        return {name: get_plain(part) for name, part in get_row(value).items()}
+    if isinstance(value, list | tuple):
+        return [get_plain(part) for part in value]
+    return value
+
+
+def describe_model(model: type, components: dict[str, Schema]) -> Schema:
+    """Return the schema of a dataclass: an object that always has exactly its names.
+
+    Raises: TypeError if a field has no description.
+    """
+    hints = get_type_hints(model, include_extras=True)
+    optional = {field.name for field in dataclasses.fields(model) if field.metadata.get("optional")}
+    properties = {}
+    for name in list_names(model):
+        if name in hints:
+            properties[name] = describe_type(hints[name], components)
+        else:
+            getter = getattr(model, name).fget
+            hint = get_type_hints(getter, include_extras=True)["return"]
+            properties[name] = describe_type(hint, components, read_docstring(getter))
+        if not properties[name].keys() & {"description", "$ref", "oneOf"}:
+            raise TypeError(f"{model.__name__}.{name}: expected Annotated[…, description], this has no description")
+    return {
+        "type": "object",
+        "description": read_docstring(model),
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
+
+
+def describe_type(hint: Any, components: dict[str, Schema], description: str = "") -> Schema:
+    """Return the schema of a type; a dataclass is a reference, and put into `components`."""
+    schema = _describe_parts(hint, components)
+    unit = schema.pop("unit", "")
+    said = f"{schema.get('description') or description} {unit}".strip()
+    return schema | {"description": said} if said else schema
+
+
+def _describe_parts(hint: Any, components: dict[str, Schema]) -> Schema:
+    metadata: list[Any] = []
+    if get_origin(hint) is Annotated:
+        hint, *metadata = get_args(hint)
+    origin, args = get_origin(hint), get_args(hint)
+    is_nullable = origin in (Union, types.UnionType) and type(None) in args
+    if is_nullable:
+        (hint,) = (part for part in args if part is not type(None))
+        schema = _describe_parts(hint, components)
+    else:
+        schema = _describe_plain(hint, origin, args, components)
+    for part in metadata:
+        if isinstance(part, str):
+            schema["unit" if isinstance(part, Unit) else "description"] = str(part)
+        elif isinstance(part, Keywords):
+            schema |= part.values
+    if is_nullable and "type" in schema:
+        schema["type"] = [schema["type"], "null"]
+        schema |= {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    elif is_nullable:
+        about: Schema = {name: schema.pop(name) for name in ("description", "unit") if name in schema}
+        schema = {"oneOf": [schema, {"type": "null"}], **about}
+    return schema
+
+
+def _describe_plain(hint: Any, origin: Any, args: tuple[Any, ...], components: dict[str, Schema]) -> Schema:
+    if hint is Any:
+        return {}
+    if origin is Literal:
+        return {"type": "string", "enum": [*args]}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": describe_type(args[1], components)}
+    if origin is not None and issubclass(origin, Iterable):
+        return {"type": "array", "items": describe_type(args[0], components)}
+    if hint in _NAMES:
+        return {"type": _NAMES[hint]}
+    name = hint.__name__.removesuffix("Row").removesuffix("Json")
+    if _NAMED.setdefault(name, hint) is not hint:
+        raise TypeError(f"{name}: {hint!r} and {_NAMED[name]!r} have the same name in the document")
+    if name not in components:
+        components[name] = {}  # a model may hold others of itself
+        components[name] = describe_model(hint, components)
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def read_docstring(described: Any) -> str:
+    """Return the first paragraph of a docstring as a noun phrase."""
+    paragraph = " ".join((described.__doc__ or "").split("\n\n")[0].split())
+    name = paragraph.removeprefix("Return ").removeprefix("List ")
+    return name[:1].upper() + name[1:]
