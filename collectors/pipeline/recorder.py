@@ -24,7 +24,7 @@ from compileboard.collectors.decode.values import clean, clean_text
 from compileboard.collectors.pipeline.source import EventBatch, pump
 from compileboard.collectors.pipeline.spool_source import SpoolSource
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink, explained
-from compileboard.collectors.pipeline.trace_source import TraceReader
+from compileboard.collectors.pipeline.trace_source import read_hooked_log
 from compileboard.collectors.runs.git import build_history_event
 from compileboard.collectors.runs.page_faults import FaultWatch
 from compileboard.collectors.spool.lock import writers_alive
@@ -176,13 +176,12 @@ class Recorder:
         m = self.manifest
         if m.trace_folder is None or self.sink.is_deleted or not m.keep_source:
             return
-        traces = TraceReader(self.sink.connection, m.database, m.run_id, self._decoder)
         rejects = self.source.reader.rejects
         for path in sorted(Path(m.trace_folder).glob("*.log")):
             try:
                 if not path.is_file() or path.stat().st_mtime_ns // 1000 < m.started_us:
                     continue
-                if traces.read(path) and m.level == "full":
+                if read_hooked_log(self.sink, self._decoder, path) and m.level == "full":
                     save_trace_file(self.sink.connection, m.run_id, path)
             except (StoreError, sqlite3.Error):
                 raise

@@ -73,15 +73,12 @@ class Source(Protocol):
 
     def read(self) -> Iterator[EventBatch]:
         """Yield what came since the last committed batch; each batch is committed before the next one is asked for."""
-        ...
 
     def commit(self, batch: EventBatch, result: IngestResult) -> None:
         """Take note that a batch is stored, and what of it was refused."""
-        ...
 
     def rewind(self) -> None:
         """Go back to the last committed batch."""
-        ...
 
 
 class Sink(Protocol):
@@ -92,7 +89,6 @@ class Sink(Protocol):
 
         Raises: StoreError in words.
         """
-        ...
 
 
 def pump(

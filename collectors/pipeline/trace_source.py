@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.contract.events import CompileStarted, ConfigSeen, Event, FrameContext, Recompiled
@@ -185,44 +184,37 @@ class HookedTrace(TraceSource):
         return [event for event in events if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen)]
 
 
-@dataclass
-class TraceReader:
-    """Read the logs of one run's processes into its rows."""
+def read_hooked_log(sink: SqliteSink, decoder: Decoder, path: Path) -> bool:
+    """Read into a run what is new of a log of its processes; False if none of them wrote it.
 
-    connection: sqlite3.Connection
-    database: str
-    run_id: str
-    decoder: Decoder
+    Raises: StoreError, OSError.
+    """
+    connection, run_id = sink.connection, sink.run_id
+    with path.open("rb") as file:
+        head = read_head(file.read(HEAD_BYTES), int(path.stat().st_mtime * 1e6))
+        process_id = find_process(connection, run_id, head.pid, head.first_us)
+        if process_id is None:
+            return False
+        file.seek(0)
+        imported = ImportedFile(process_id, clean_text(path.name), clean_text(path.name))
+        frames = LoggedFrames(connection)
+        source = HookedTrace(file, imported, head.clock, decoder, find_logs(connection, [process_id]).get(process_id))
+        source.frames = frames
+        pump(source, SqliteSink(connection, sink.database, run_id, frames))
+    return True
 
-    def read(self, path: Path) -> bool:
-        """Read what is new of a log; False if no process of the run wrote it.
 
-        Raises: StoreError, OSError.
+def find_process(connection: sqlite3.Connection, run_id: str, pid: int | None, first_us: int | None) -> str | None:
+    """Find whose log it is: of the run's processes with that pid, the last that began before its first record."""
+    row = connection.execute(
         """
-        with path.open("rb") as file:
-            head = read_head(file.read(HEAD_BYTES), int(path.stat().st_mtime * 1e6))
-            process_id = self._find_process(head.pid, head.first_us)
-            if process_id is None:
-                return False
-            file.seek(0)
-            row = find_logs(self.connection, [process_id]).get(process_id)
-            imported = ImportedFile(process_id, clean_text(path.name), clean_text(path.name))
-            source = HookedTrace(file, imported, head.clock, self.decoder, row)
-            source.frames = LoggedFrames(self.connection)
-            pump(source, SqliteSink(self.connection, self.database, self.run_id, source.frames))
-        return True
-
-    def _find_process(self, pid: int | None, first_us: int | None) -> str | None:
-        """Find whose log it is: of the run's processes with that pid, the last that began before its first record."""
-        row = self.connection.execute(
-            """
-            select id
-            from processes
-            where run_id = :run_id
-              and (pid = :pid or (:pid is null and (select count(*) from processes where run_id = :run_id) = 1))
-            order by started_us <= :first_us desc, started_us desc, id
-            limit 1
-            """,
-            {"run_id": self.run_id, "pid": pid, "first_us": (first_us or 0) + 60_000_000},
-        ).fetchone()
-        return str(row["id"]) if row else None
+        select id
+        from processes
+        where run_id = :run_id
+          and (pid = :pid or (:pid is null and (select count(*) from processes where run_id = :run_id) = 1))
+        order by started_us <= :first_us desc, started_us desc, id
+        limit 1
+        """,
+        {"run_id": run_id, "pid": pid, "first_us": (first_us or 0) + 60_000_000},
+    ).fetchone()
+    return str(row["id"]) if row else None

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b, md5
-from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.contract.fast_json import loads
 from compileboard.collectors.contract.record_names import ARTIFACT, SPAN, STRING
 from compileboard.collectors.contract.rejects import Rejects
-from compileboard.collectors.decode.records import Captured, Logged, is_event, needs_payload
+from compileboard.collectors.decode.records import Captured, Logged, needs_payload
 from compileboard.collectors.decode.spans import PLAIN_PATTERN, shorten_span
 from compileboard.collectors.decode.values import show_value
 from compileboard.collectors.sources.log_blocks import BlockReader, Piece, Readable
@@ -51,10 +50,7 @@ class ReadStats:
     """Count what a reading met. `end_offset` is where the next one begins: behind the last whole record."""
 
     records: int = 0
-    yielded: int = 0
     rejects: Rejects = field(default_factory=Rejects)
-    pids: set[int] = field(default_factory=set)
-    ranks: set[int] = field(default_factory=set)
     end_offset: int = 0
     end_line: int = 1
 
@@ -67,33 +63,10 @@ class _Segment:
     strings: dict[int, str] = field(default_factory=dict)
 
 
-def read_trace_log(
-    path: str | Path,
-    process_id: str,
-    start_offset: int = 0,
-    stats: ReadStats | None = None,
-    wanted: Callable[[str], bool] = is_event,
-) -> Iterator[Captured]:
-    """Stream a log's records, those that become events by default, each with its line's byte offset as sequence.
-
-    The prefix has neither year nor zone: both are taken from the first time since the epoch that the log itself
-    carries, else the year from the file's own time (see log_clock). A last record whose payload is not whole yet is
-    left for the next reading.
-
-    Raises: OSError if the file cannot be read.
-    """
-    with Path(path).open("rb") as file:
-        clock = LogClock.of(file.read(8 << 20), fallback_us=int(Path(path).stat().st_mtime * 1e6))
-        file.seek(0)
-        log = TraceLog(file, process_id, clock, start_offset=start_offset, stats=stats, wanted=wanted)
-        yield from log.read()
-
-
 class TraceLog:
     """Read one log, which may grow: `read` again yields what came since.
 
-    `wanted` says which records are yielded, `texts` of which records the text is read; without their texts, what
-    `needs_payload` says has them all the same.
+    Without `texts`, the text of a record is read where `needs_payload` says that more is made of it.
     """
 
     def __init__(
@@ -104,13 +77,11 @@ class TraceLog:
         *,
         start_offset: int = 0,
         stats: ReadStats | None = None,
-        wanted: Callable[[str], bool] = lambda name: True,
         texts: bool = True,
     ) -> None:
         self.stats = stats if stats is not None else ReadStats()
         self._clock = clock
         self._start_offset = start_offset
-        self._wanted = wanted
         self._texts = texts
         self._root_id = process_id
         self._segment = _Segment(process_id)
@@ -144,7 +115,6 @@ class TraceLog:
                 self._piece = piece
                 made = self._read_piece(piece)
                 if made is not None:
-                    self.stats.yielded += 1
                     yield made
         except (ValueError, OSError, EOFError):  # what was read is read: a whole copy goes on behind it
             self._end()
@@ -186,8 +156,6 @@ class TraceLog:
             return None
         if name == "artifact" and isinstance(header[name], dict):
             name = f"{ARTIFACT}{header[name].get('name')}"
-        if not self._wanted(name) and not piece.last:
-            return None
         time_us = self._clock.time_us(found["second"], found["micro"])
         return self._captured(piece, name, header, time_us, line_end)
 
@@ -245,8 +213,6 @@ class TraceLog:
     def _enter(self, pid_text: bytes, piece: Piece, count: bool = True) -> None:
         """Turn to the process whose record this is: files of several are taken apart."""
         self._pid, pid = pid_text, pid_of(pid_text)
-        if pid is not None:
-            self.stats.pids.add(pid)
         known = self._segments.get(pid)
         if known is None:
             known = self._segment if not self._segments else self._new_segment(piece, count)
@@ -275,7 +241,7 @@ class TraceLog:
         self, piece: Piece, name: str, header: dict[str, Any], time_us: int, line_end: int
     ) -> Captured | None:
         payload, logged = self._payload(piece, name, header, line_end)
-        if piece.incomplete or not self._wanted(name):
+        if piece.incomplete:
             return None
         numbers: dict[str, Any] = {}
         envelope: dict[str, Any] = {}
@@ -296,9 +262,6 @@ class TraceLog:
                 envelope[key] = value
         if envelope:
             envelope = self._resolved(envelope, piece)
-        rank = numbers.get("rank")
-        if rank is not None:
-            self.stats.ranks.add(rank)
         return Captured(
             process_id=self._segment.process_id,
             sequence=piece.offset,

@@ -11,8 +11,8 @@ import pytest
 
 from compileboard.collectors.contract.categories import BY_NAME
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.sources.trace_log import read_trace_log
 from tests.tools.observed import PROGRAMS, ROOT, Workplace
+from tests.tools.trace_logs import read_trace_log
 
 pytestmark = pytest.mark.torch
 GUARDS = ROOT / "tests" / "data" / "trace" / "record_guards.py"

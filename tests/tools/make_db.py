@@ -14,10 +14,10 @@ from pathlib import Path
 
 from compileboard.collectors.contract.events import Compiled, Event, ProcessStarted, RunEnded, RunStarted, load_event
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.sources.trace_log import read_trace_log
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
+from tests.tools.trace_logs import read_trace_log
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 

@@ -13,7 +13,8 @@ from compileboard.collectors.contract.events import Event
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.sources.trace_log import ReadStats, read_trace_log
+from compileboard.collectors.sources.trace_log import ReadStats
+from tests.tools.trace_logs import read_trace_log
 
 FOLDER = Path(__file__).parents[2] / "data" / "trace"
 LOGS = sorted(path.name.removesuffix(".log.xz") for path in FOLDER.glob("*.log.xz"))

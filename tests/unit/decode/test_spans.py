@@ -36,8 +36,8 @@ def log_of(text: str) -> bytes:
 
 def read(text: str, *, texts: bool) -> SpanSeen:
     clock = LogClock.of(b"", fallback_us=1763695668000000)
-    log = TraceLog(io.BytesIO(log_of(text)), "p", clock, wanted=lambda name: name == SPAN, texts=texts)
-    (captured,) = log.read()
+    log = TraceLog(io.BytesIO(log_of(text)), "p", clock, texts=texts)
+    (captured,) = (record for record in log.read() if record.name == SPAN)
     (span,) = Decoder().decode(captured)
     assert isinstance(span, SpanSeen)
     return span

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from compileboard.app import create_app
 from compileboard.app.settings import Settings
-from compileboard.collectors.sources.trace_log import read_trace_log
 from compileboard.collectors.store.codec import unpack
+from tests.tools.trace_logs import read_trace_log
 from tests.unit.decode.recorded_logs import FOLDER
 from tests.unit.pipeline.loading import load, one, rows
 from tests.unit.pipeline.test_log_loader import record

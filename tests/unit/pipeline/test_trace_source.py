@@ -9,11 +9,12 @@ import pytest
 
 from compileboard.collectors.contract.events import Event, ProcessStarted, RunStarted
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.pipeline.trace_source import TraceReader
-from compileboard.collectors.sources.trace_log import read_trace_log
+from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
+from compileboard.collectors.pipeline.trace_source import find_process, read_hooked_log
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE, Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
+from tests.tools.trace_logs import read_trace_log
 from tests.unit.decode.recorded_logs import log_bytes
 
 LOG = "torch2.11-cuda-zoo_recompiles"
@@ -50,7 +51,7 @@ def counts(store: sqlite3.Connection) -> dict[str, int]:
 
 def test_a_log_adds_what_the_hooks_do_not_see_and_nothing_else(store: sqlite3.Connection, log: Path) -> None:
     before = counts(store)
-    assert TraceReader(store, "t.db", "R", Decoder()).read(log)
+    assert read_hooked_log(SqliteSink(store, "t.db", "R"), Decoder(), log)
     after = counts(store)
     assert (after["events"], after["compiles"]) == (before["events"], before["compiles"])
     assert after["artifacts"] > before["artifacts"] == 0
@@ -60,15 +61,15 @@ def test_a_log_adds_what_the_hooks_do_not_see_and_nothing_else(store: sqlite3.Co
 
 def test_reading_again_adds_nothing(store: sqlite3.Connection, log: Path) -> None:
     for _ in range(2):
-        TraceReader(store, "t.db", "R", Decoder()).read(log)
+        read_hooked_log(SqliteSink(store, "t.db", "R"), Decoder(), log)
     first = counts(store)
-    TraceReader(store, "t.db", "R", Decoder()).read(log)
+    read_hooked_log(SqliteSink(store, "t.db", "R"), Decoder(), log)
     assert counts(store) == first
 
 
 def test_a_log_of_another_process_is_left_alone(store: sqlite3.Connection, log: Path) -> None:
     log.write_bytes(log.read_bytes().replace(b" 4386 ", b" 99999 "))
-    assert not TraceReader(store, "t.db", "R", Decoder()).read(log)
+    assert not read_hooked_log(SqliteSink(store, "t.db", "R"), Decoder(), log)
     assert counts(store)["artifacts"] == 0
 
 
@@ -80,7 +81,6 @@ def test_a_log_of_a_pid_that_was_used_twice_is_the_process_that_lived_then(
     for name, started_s in (("first", 100), ("second", 2100)):
         process = ProcessStarted(name, -1, started_s * 1_000_000, "R", 77)
         Ingestor(store).ingest("R", [process])
-    reader = TraceReader(store, "t.db", "R", Decoder())
-    assert reader._find_process(77, first_s * 1_000_000) == whose
-    assert reader._find_process(77, 2_100_000_000 - minute_us) == "second", "clocks may differ by a minute"
-    assert reader._find_process(78, first_s * 1_000_000) is None
+    assert find_process(store, "R", 77, first_s * 1_000_000) == whose
+    assert find_process(store, "R", 77, 2_100_000_000 - minute_us) == "second", "clocks may differ by a minute"
+    assert find_process(store, "R", 78, first_s * 1_000_000) is None
