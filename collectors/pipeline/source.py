@@ -69,7 +69,7 @@ class EventBatch:
 
 
 class Source(Protocol):
-    """Where events come from. A batch is the source's own concern until `commit`: after a failure it is read again."""
+    """Where events come from. What is read and not committed is read again."""
 
     def read(self) -> Iterator[EventBatch]:
         """Yield what came since the last committed batch; each batch is committed before the next one is asked for."""
@@ -78,7 +78,7 @@ class Source(Protocol):
         """Take note that a batch is stored, and what of it was refused."""
 
     def rewind(self) -> None:
-        """Go back to the last committed batch."""
+        """Give up what is not committed: it is read again, by this source or by the next one of the same files."""
 
 
 class Sink(Protocol):

@@ -175,7 +175,12 @@ class LoggedFrames(FrameIndex):
 class HookedTrace(TraceSource):
     """The log of a process that the hooks recorded, for what they do not see."""
 
-    frames: LoggedFrames
+    def __init__(
+        self, file: Readable, imported: ImportedFile, clock: LogClock, decoder: Decoder, connection: sqlite3.Connection
+    ) -> None:
+        row = find_logs(connection, [imported.process_id]).get(imported.process_id)
+        super().__init__(file, imported, clock, decoder, row)
+        self.frames = LoggedFrames(connection)
 
     def decode(self, captured: Captured) -> list[Event]:
         if captured.name == COMPILE_START:
@@ -197,10 +202,8 @@ def read_hooked_log(sink: SqliteSink, decoder: Decoder, path: Path) -> bool:
             return False
         file.seek(0)
         imported = ImportedFile(process_id, clean_text(path.name), clean_text(path.name))
-        frames = LoggedFrames(connection)
-        source = HookedTrace(file, imported, head.clock, decoder, find_logs(connection, [process_id]).get(process_id))
-        source.frames = frames
-        pump(source, SqliteSink(connection, sink.database, run_id, frames))
+        source = HookedTrace(file, imported, head.clock, decoder, connection)
+        pump(source, SqliteSink(connection, sink.database, run_id, source.frames))
     return True
 
 
