@@ -8,8 +8,12 @@ from typing import Any
 from compileboard.collectors.contract.events import ArtifactSeen, SymbolSeen
 from compileboard.collectors.contract.fast_json import dumps
 from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.ingest.insert import Insert
 from compileboard.collectors.store.ingest.payloads import PayloadRows, Pending
 from compileboard.collectors.store.ingest.spans import SpanRows
+
+_GUARD_SET = Insert("guard_sets", ignore=True)
+_SYMBOL = Insert("symbols", ignore=True)
 
 
 class TraceRows:
@@ -86,12 +90,8 @@ class TraceRows:
         self._summed_up.clear()
 
     def _write_guards(self, context: dict[str, Any], summary: dict[str, Any]) -> None:
-        self.connection.execute(
-            """
-            insert or ignore into guard_sets
-              (run_id, artifact_id, compile_key, compile_id, guard_count, latency_us, summary)
-            values (:run_id, :artifact_id, :compile_key, :compile_id, :guard_count, :latency_us, :summary)
-            """,
+        _GUARD_SET.add(
+            self.connection,
             {
                 **context,
                 "guard_count": summary.get("guard_count"),
@@ -104,15 +104,8 @@ class TraceRows:
         """Write a symbol's row; return how many were new."""
         envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
         names = ("symbol", "expression", "value", "value_range", "source", "file", "line", "source_line")
-        cursor = self.connection.execute(
-            """
-            insert or ignore into symbols
-              (run_id, process_id, sequence, compile_key, compile_id, kind, symbol, expression, value, value_range,
-               source, file, line, source_line, detail, time_us, stack_id)
-            values
-              (:run_id, :process_id, :sequence, :compile_key, :compile_id, :kind, :symbol, :expression, :value,
-               :value_range, :source, :file, :line, :source_line, :detail, :time_us, :stack_id)
-            """,
+        cursor = _SYMBOL.add(
+            self.connection,
             {
                 "run_id": run_id,
                 "process_id": event.process_id,

@@ -8,6 +8,7 @@ import sqlite3
 from compileboard.collectors.contract.events import Compiled, CompileStarted, GraphBroke
 from compileboard.collectors.store.ingest.batch import Batch, find_function, pick
 from compileboard.collectors.store.ingest.frames import Compile
+from compileboard.collectors.store.ingest.insert import Insert, InsertForId
 from compileboard.collectors.store.ingest.recompiles import name_recompiles
 from compileboard.collectors.store.rollups.totals import BREAKS, CAUSES, FUNCTIONS, BatchTotals
 
@@ -24,6 +25,11 @@ PROMOTED = (
     "fail_type",
     "fail_reason",
 )
+
+
+_COMPILATION = Insert("compilations")
+_GRAPH_BREAK = Insert("graph_breaks")
+_DISTINCT_BREAK = InsertForId("distinct_breaks", tail="on conflict (fingerprint) do update set line = excluded.line")
 
 
 def write_start(batch: Batch, event: CompileStarted) -> None:
@@ -81,19 +87,8 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
 def _write_record(
     batch: Batch, event: Compiled, compile_key: int | None, function_id: int | None, outcome: str, restarts: int
 ) -> None:
-    batch.connection.execute(
-        """
-        insert into compilations
-          (run_id, process_id, sequence, compile_key, compile_id, kind, function_id, outcome, start_us, duration_us,
-           dynamo_us, aot_us, inductor_us, codegen_us, triton_us, cudagraph_us, restart_us, graph_op_count,
-           graph_node_count, graph_input_count, guard_count, guard_latency_us, cache_size, restart_count, fail_type,
-           fail_reason)
-        values
-          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :kind, :function_id, :outcome, :start_us,
-           :duration_us, :dynamo_us, :aot_us, :inductor_us, :codegen_us, :triton_us, :cudagraph_us, :restart_us,
-           :graph_op_count, :graph_node_count, :graph_input_count, :guard_count, :guard_latency_us, :cache_size,
-           :restart_count, :fail_type, :fail_reason)
-        """,
+    _COMPILATION.add(
+        batch.connection,
         {
             "run_id": batch.run_id,
             "compile_key": compile_key,
@@ -184,14 +179,8 @@ def write_break(batch: Batch, event: GraphBroke) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
     function_id = find_function(batch.connection, event.file, event.function)
     distinct_id = _find_distinct_break(batch.connection, event, function_id)
-    batch.connection.execute(
-        """
-        insert into graph_breaks
-          (run_id, process_id, sequence, compile_key, compile_id, distinct_id, function_id, line, outcome, time_us)
-        values
-          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :distinct_id, :function_id, :line, :outcome,
-           :time_us)
-        """,
+    _GRAPH_BREAK.add(
+        batch.connection,
         {
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
@@ -210,18 +199,11 @@ def write_break(batch: Batch, event: GraphBroke) -> None:
 
 
 def _find_distinct_break(connection: Connection, event: GraphBroke, function_id: int | None) -> int:
-    row = connection.execute(
-        """
-        insert into distinct_breaks
-          (fingerprint, gb_id, gb_type, reason, explanation, hints, function_id, source_line, line)
-        values (:fingerprint, :gb_id, :gb_type, :reason, :explanation, :hints, :function_id, :source_line, :line)
-        on conflict (fingerprint) do update set line = excluded.line
-        returning id
-        """,
+    return _DISTINCT_BREAK.add_for_id(
+        connection,
         {
             "hints": json.dumps(event.hints),
             "function_id": function_id,
             **pick(event, "fingerprint", "gb_id", "gb_type", "reason", "explanation", "source_line", "line"),
         },
-    ).fetchone()
-    return int(row["id"])
+    )

@@ -10,6 +10,9 @@ import sqlite3
 from dataclasses import dataclass, field
 
 from compileboard.collectors.contract.events import FrameContext
+from compileboard.collectors.store.ingest.insert import InsertForId
+
+_COMPILE = InsertForId("compiles")
 
 
 @dataclass
@@ -136,16 +139,8 @@ class FrameIndex:
     def _make(self, run_id: str, event: FrameContext, process: Process) -> tuple[Compile, bool]:
         sibling = self._sibling(process, event.frame_id)
         compile_id = event.compile_id or ""
-        (key,) = self.connection.execute(
-            """
-            insert into compiles
-              (run_id, process_id, generation, compile_id, frame_id, frame_compile_id, rank, function_id, line,
-               outcome, started_us)
-            values
-              (:run_id, :process_id, :generation, :compile_id, :frame_id, :frame_compile_id, :rank, :function_id, :line,
-               'announced', :started_us)
-            returning id
-            """,
+        key = _COMPILE.add_for_id(
+            self.connection,
             {
                 "run_id": run_id,
                 "process_id": event.process_id,
@@ -156,9 +151,10 @@ class FrameIndex:
                 "rank": event.rank,
                 "function_id": sibling.function_id if sibling else None,
                 "line": sibling.line if sibling else None,
+                "outcome": "announced",
                 "started_us": event.time_us,
             },
-        ).fetchone()
+        )
         compile_ = Compile(
             key=key,
             compile_id=compile_id,

@@ -34,6 +34,7 @@ from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.batch import Batch
 from compileboard.collectors.store.ingest.frames import FrameIndex
+from compileboard.collectors.store.ingest.insert import Insert
 from compileboard.collectors.store.ingest.rows import WRITERS
 from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.rollups.summaries import write_summaries
@@ -47,6 +48,9 @@ STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 # What goes wrong with the database, the disk or the installation: never an event's own fault.
 _NOT_OF_AN_EVENT = (StoreError, OSError, MemoryError, ImportError, sqlite3.OperationalError, sqlite3.InternalError)
+
+
+_EVENT = Insert("events", ignore=True)
 
 
 class _OddEventError(Exception):
@@ -195,11 +199,8 @@ class Ingestor:
 
     def _save_event(self, run_id: str, event: Event) -> bool:
         """Store the event itself; False if it was there already."""
-        cursor = self.connection.execute(
-            """
-            insert or ignore into events (process_id, sequence, run_id, kind, time_us, body)
-            values (:process_id, :sequence, :run_id, :kind, :time_us, :body)
-            """,
+        cursor = _EVENT.add(
+            self.connection,
             {
                 "process_id": event.process_id,
                 "sequence": event.sequence,

@@ -14,22 +14,24 @@ from compileboard.collectors.contract.events import Recompiled, load_event
 from compileboard.collectors.decode.guards.advice import suggest_in
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.ingest.batch import Batch, pick
+from compileboard.collectors.store.ingest.insert import Insert, InsertForId
 from compileboard.collectors.store.rollups.totals import CAUSES, FUNCTIONS
 
 Connection = sqlite3.Connection
 
 
+_RECOMPILE = InsertForId("recompiles")
+_RECOMPILE_CAUSE = InsertForId(
+    "recompile_causes", tail="on conflict (fingerprint) do update set category = excluded.category"
+)
+_GUARD_FAILURE = Insert("guard_failures")
+
+
 def write_recompile(batch: Batch, event: Recompiled) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
     function_id = compile_.function_id if compile_ else None
-    (recompile_id,) = batch.connection.execute(
-        """
-        insert into recompiles
-          (run_id, process_id, sequence, compile_key, compile_id, function_id, line, recompiled_from, time_us)
-        values
-          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :function_id, :line, :recompiled_from, :time_us)
-        returning id
-        """,
+    recompile_id = _RECOMPILE.add_for_id(
+        batch.connection,
         {
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
@@ -37,7 +39,7 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
             "line": compile_.line if compile_ else None,
             **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
         },
-    ).fetchone()
+    )
     _write_guards(batch.connection, recompile_id, event, function_id)
     _count_guards(batch, recompile_id, 1)
     if compile_:
@@ -104,31 +106,21 @@ def _write_guards(connection: Connection, recompile_id: int, event: Recompiled, 
     file = row["file"] if row else None
     for position, guard in enumerate(event.guards):
         fingerprint = hashlib.sha256(f"{guard.fingerprint}\n{function_id}".encode()).hexdigest()[:32]
-        cause = connection.execute(
-            """
-            insert into recompile_causes (fingerprint, category, source, reason, suggestion, function_id)
-            values (:fingerprint, :category, :source, :reason, :suggestion, :function_id)
-            on conflict (fingerprint) do update set category = excluded.category
-            returning id
-            """,
+        cause_id = _RECOMPILE_CAUSE.add_for_id(
+            connection,
             {
                 "fingerprint": fingerprint,
                 "function_id": function_id,
                 "suggestion": suggest_in(file, guard.category, guard.suggestion),
                 **pick(guard, "category", "source", "reason"),
             },
-        ).fetchone()
-        connection.execute(
-            """
-            insert into guard_failures
-              (recompile_id, position, cause_id, cache_entry, reason, expected, actual, source_line, line)
-            values
-              (:recompile_id, :position, :cause_id, :cache_entry, :reason, :expected, :actual, :source_line, :line)
-            """,
+        )
+        _GUARD_FAILURE.add(
+            connection,
             {
                 "recompile_id": recompile_id,
                 "position": position,
-                "cause_id": cause["id"],
+                "cause_id": cause_id,
                 **pick(guard, "cache_entry", "reason", "expected", "actual", "source_line", "line"),
             },
         )

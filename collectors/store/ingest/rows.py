@@ -31,8 +31,15 @@ from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.ingest.batch import Batch, find_function, pick
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from compileboard.collectors.store.ingest.compiles import write_break, write_compiled, write_start
+from compileboard.collectors.store.ingest.insert import Insert
 from compileboard.collectors.store.ingest.recompiles import write_recompile
 from compileboard.collectors.store.ingest.results import write_result
+
+_RUNTIME_FAILURE = Insert("failures")
+_PROCESS = Insert("processes", tail="on conflict (id) do nothing")
+_COMPILE_FAILURE = Insert("failures")
+_CACHE_LOOKUP = Insert("cache_lookups")
+_CUDAGRAPH_SKIP = Insert("cudagraph_skips")
 
 
 def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
@@ -66,15 +73,8 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
     ).rowcount
     if known:
         return
-    batch.connection.execute(
-        """
-        insert into failures
-          (run_id, process_id, sequence, compile_key, compile_id, phase, position, error_type, message, function_id,
-           line, occurrence_count, ended_program, time_us)
-        values
-          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :phase, :position, :error_type, :message,
-           :function_id, :line, :occurrence_count, :ended_program, :time_us)
-        """,
+    _RUNTIME_FAILURE.add(
+        batch.connection,
         {
             **values,
             "run_id": batch.run_id,
@@ -103,44 +103,22 @@ Connection = sqlite3.Connection
 
 
 def write_process(batch: Batch, event: ProcessStarted) -> None:
-    cursor = batch.connection.execute(
-        """
-        insert into processes
-          (id, run_id, parent_id, pid, rank, local_rank, world_size, task, level, command, started_us, last_seen_us,
-           last_sequence, python_version, torch_version, torch_git, cuda_version, cudnn_version, triton_version,
-           capabilities, environment)
-        values
-          (:id, :run_id, :parent_id, nullif(:pid, 0), :rank, :local_rank, :world_size, :task, :level, :command,
-           :time_us, :time_us, :sequence, :python_version, :torch_version, :torch_git, :cuda_version, :cudnn_version,
-           :triton_version, :capabilities, :environment)
-        on conflict (id) do nothing
-        """,
+    cursor = _PROCESS.add(
+        batch.connection,
         {
             "id": event.process_id,
             "run_id": batch.run_id,
             "parent_id": event.parent_process_id,
+            "pid": event.pid or None,
             "command": " ".join(event.argv),
+            "started_us": event.time_us,
+            "last_seen_us": event.time_us,
+            "last_sequence": event.sequence,
             "capabilities": json.dumps(event.capabilities),
             "environment": json.dumps(event.environment),
-            **{
-                name: getattr(event, name)
-                for name in (
-                    "pid",
-                    "rank",
-                    "local_rank",
-                    "world_size",
-                    "task",
-                    "level",
-                    "time_us",
-                    "sequence",
-                    "python_version",
-                    "torch_version",
-                    "torch_git",
-                    "cuda_version",
-                    "cudnn_version",
-                    "triton_version",
-                )
-            },
+            **pick(event, "rank", "local_rank", "world_size", "task", "level"),
+            **pick(event, "python_version", "torch_version", "torch_git"),
+            **pick(event, "cuda_version", "cudnn_version", "triton_version"),
         },
     )
     batch.totals.add(process_count=cursor.rowcount)  # a process whose file was taken from it says who it is again
@@ -171,11 +149,8 @@ def write_config(batch: Batch, event: ConfigSeen) -> None:
 
 def write_failure(batch: Batch, event: CompileFailed) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
-    batch.connection.execute(
-        """
-        insert into failures (run_id, process_id, sequence, compile_key, compile_id, error_type, message, time_us)
-        values (:run_id, :process_id, :sequence, :compile_key, :compile_id, :error_type, :message, :time_us)
-        """,
+    _COMPILE_FAILURE.add(
+        batch.connection,
         {
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
@@ -187,15 +162,8 @@ def write_failure(batch: Batch, event: CompileFailed) -> None:
 
 def write_cache(batch: Batch, event: CacheLookedUp) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
-    batch.connection.execute(
-        """
-        insert into cache_lookups
-          (run_id, process_id, sequence, compile_key, compile_id, cache, result, key, reason, time_taken_us,
-           time_saved_us, time_us)
-        values
-          (:run_id, :process_id, :sequence, :compile_key, :compile_id, :cache, :result, :key, :reason, :time_taken_us,
-           :time_saved_us, :time_us)
-        """,
+    _CACHE_LOOKUP.add(
+        batch.connection,
         {
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
@@ -219,11 +187,8 @@ def write_cache(batch: Batch, event: CacheLookedUp) -> None:
 
 def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
-    batch.connection.execute(
-        """
-        insert into cudagraph_skips (run_id, process_id, sequence, compile_key, compile_id, reason, time_us)
-        values (:run_id, :process_id, :sequence, :compile_key, :compile_id, :reason, :time_us)
-        """,
+    _CUDAGRAPH_SKIP.add(
+        batch.connection,
         {
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,

@@ -8,8 +8,12 @@ from typing import Any
 from compileboard.collectors.contract.events import CompileStarted, load_event
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.ingest.frames import Generation
+from compileboard.collectors.store.ingest.insert import InsertForId
 
 _DEEPEST = 500  # a program that recurses without end has no more to tell below
+
+
+_STACK_NODE = InsertForId("stack_nodes")
 
 
 class StackIndex:
@@ -53,14 +57,9 @@ class StackIndex:
             key,
         ).fetchone()
         if row is None:
-            row = self.connection.execute(
-                """
-                insert into stack_nodes (run_id, parent_id, depth, file, line, name, code)
-                values (:run_id, :parent, :depth, :file, :line, :name, :code)
-                returning id
-                """,
-                {**key, "depth": depth, "code": code if isinstance(code, str) else None},
-            ).fetchone()
+            values = {"run_id": run_id, "parent_id": parent, "depth": depth, "file": file, "line": line, "name": name}
+            text = code if isinstance(code, str) else None
+            return _STACK_NODE.add_for_id(self.connection, {**values, "code": text})
         return int(row["id"])
 
 
