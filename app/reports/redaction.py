@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeVar
 
+from compileboard.app.queries.run.compiles import CompileRow
 from compileboard.collectors.contract.redaction import redact_source
 
 Row = TypeVar("Row")
@@ -15,8 +16,13 @@ _WHOLE = frozenset(("source_line", "code", "loc"))
 
 def without_source(row: Row) -> Row:
     """Copy a dataclass with its source lines taken out; everything else stays."""
-    changes = {it.name: _clean(it.name, getattr(row, it.name)) for it in dataclasses.fields(row)}  # type: ignore[arg-type]
-    return dataclasses.replace(row, **changes)  # type: ignore[type-var]
+    changes = {}
+    for field in dataclasses.fields(row):  # type: ignore[arg-type]
+        value = getattr(row, field.name)
+        cleaned = _clean(field.name, value)
+        if cleaned is not value and cleaned != value:
+            changes[field.name] = cleaned
+    return dataclasses.replace(row, **changes) if changes else row  # type: ignore[type-var]
 
 
 def clean_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -25,8 +31,10 @@ def clean_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clean(name: str, value: Any) -> Any:
-    if name in _WHOLE:
+    if value is None or name in _WHOLE:
         return None
+    if isinstance(value, int | float | CompileRow):  # names and numbers alone, and a report has hundreds
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return without_source(value)
     if isinstance(value, dict):
