@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 from compileboard.app.screens.run.recompiles import MOST_CAUSES, MOST_STEPS
 from compileboard.app.screens.run.run import MOST_FIXES
 from compileboard.app.settings import Settings
+from compileboard.collectors.store.codec import pack
 from tests.unit.app.seed import START_US, add_function, add_run, insert
 
 RUN, PROCESS = "R1", "p" * 32
@@ -128,3 +129,18 @@ def test_what_could_be_recorded_is_told_alike(get: Callable[..., str], store: sq
         text = get(path)
         assert "Everything could be recorded" in text, path
         assert "What could not be recorded" not in text, path
+
+
+def test_lines_with_shape_guards_are_told_alike(get: Callable[..., str], store: sqlite3.Connection) -> None:
+    add_observed_run(store, compile_count=1)
+    key = add_compile(store, 0, add_function(store))
+    for number, (file, source_line) in enumerate((("train.py", "if x.size(0) > 3:"), ("<string>", None))):
+        place = {"file": file, "line": 3, "source_line": source_line, "expression": "s0 > 3", "detail": pack("{}")}
+        ids = {"run_id": RUN, "process_id": PROCESS, "sequence": 10 + number, "compile_key": key, "compile_id": "0/0"}
+        insert(store, "symbols", kind="guarded", symbol="s0", time_us=START_US, **ids, **place)
+    for path in (f"/runs/{RUN}/shapes", f"/runs/{RUN}/report.html"):
+        text = get(path)
+        table = text[text.index("Lines by shape guards</caption>") :]
+        counts = re.findall(r'data-label="Compiles">([^<]*)</td>', table[: table.index("</table>")])
+        # Compiles overlap where torch names no line of the user's.
+        assert sorted(counts) == ["1", "at least 1"], path
