@@ -10,13 +10,13 @@ from compileboard.app.analysis.labels import (
     PHASES,
     describe_losses,
     describe_outcome,
-    gb_url,
     is_capable,
     list_shares,
     sum_phases,
 )
 from compileboard.app.analysis.runs.diagnosis import RunFacts, rank_fixes
 from compileboard.app.charts.compiles import chart_compiles
+from compileboard.app.queries.fields import gb_url
 from compileboard.app.queries.run.compiles import CompileRow, Phases
 from compileboard.app.queries.run.failures import CacheResult, FailureGroup
 from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
