@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -80,23 +80,35 @@ def check_limit(value: str | None, default: int, most: int = 1000) -> int:
 
     Raises: FilterError if it is not a whole number between 1 and the most allowed.
     """
-    if not value:
-        return default
-    if not value.isascii() or not value.isdigit() or len(value) > 9 or not 1 <= int(value) <= most:
-        raise FilterError(f"limit: {value[:40]!r} is not a whole number from 1 to {most}")
-    return int(value)
+    return check_whole("limit", value, default, 1, most)
 
 
-def check_whole(name: str, value: str | None, default: int, least: int = 0, most: int = 1 << 60) -> int:
+def check_whole(
+    name: str, value: str | None, default: int, least: int = 0, most: int = 1 << 60, expected: str = ""
+) -> int:
     """Read a whole number of an address; `name` is the parameter's.
 
-    Raises: FilterError if it is none, or not within its limits.
+    Raises: FilterError if it is none, or not within its limits; `expected` says what was.
     """
     if not value:
         return default
-    if not value.isascii() or not value.isdigit() or len(value) > 18 or not least <= int(value) <= most:
-        raise FilterError(f"{name}: {value[:40]!r} is not a whole number from {least} to {most}")
+    most_digits = 9 if most < 10**10 else 18
+    if not value.isascii() or not value.isdigit() or len(value) > most_digits or not least <= int(value) <= most:
+        wanted = expected or f"a whole number from {least} to {most}"
+        raise FilterError(f"{name}: {value[:40]!r} is not {wanted}")
     return int(value)
+
+
+def check_order(sort: str, orders: Iterable[str]) -> tuple[str, str]:
+    """Read a list's order: one of some names, and "asc", "desc" or "" for its direction.
+
+    Raises: FilterError if there is no such order.
+    """
+    order, _dot, direction = sort.partition(".")
+    names = tuple(orders)
+    if order not in names or direction not in ("", "asc", "desc"):
+        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(names)}, each also with .asc")
+    return order, direction
 
 
 def recorded_us(time_us: str, count: str) -> str:

@@ -8,13 +8,12 @@ from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.page import FilterError, check_whole
 from compileboard.app.schema import Keywords, Schema
 
 Filter = TypeVar("Filter")
 MOST_CHARACTERS = 200
 OTHER_KEYS = ("sort", "cursor", "limit")  # of a list beside its filter
-_MOST = 2**62
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,18 +138,9 @@ def _read(part: ParameterField, text: str) -> Any:
     if how.read is not None:
         return how.read(name, text)
     if part.kind is int:
-        return read_whole(name, text, part.schema.get("minimum", 0), part.schema.get("maximum", _MOST), how.expected)
+        low, high = part.schema.get("minimum", 0), part.schema.get("maximum", 1 << 60)
+        return check_whole(name, text, 0, low, high, how.expected)
     return text != "no" if part.kind is bool else text
-
-
-def read_whole(name: str, text: str, low: int, high: int, expected: str = "") -> int:
-    """Read a whole number.
-
-    Raises: FilterError if it is none, or outside the limits.
-    """
-    if text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high:
-        return int(text)
-    raise FilterError(f"{name}: {text[:40]!r} is not {expected or f'a whole number from {low} to {high}'}")
 
 
 def read_date(key: str, text: str | None) -> tuple[int | None, int | None]:

@@ -10,7 +10,7 @@ from compileboard.app.analysis.comparison.metrics import COMPARED, GROUPS, group
 from compileboard.app.analysis.comparison.model import Comparison, DistinctDiff, MetricDelta, ModelPair
 from compileboard.app.analysis.metrics import BY_NAME, Metric, format_value
 from compileboard.app.format import format_count, format_number, format_plural
-from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.page import FilterError, check_order
 from compileboard.collectors.contract.verdicts import CHANGED, LABELS, count_models
 
 DEFAULT_ORDER = "worst"
@@ -71,10 +71,8 @@ def list_verdicts(pairs: Sequence[ModelPair]) -> Mapping[str, int]:
 
 
 def _sort(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[ModelPair]:
-    order, _dot, direction = sort.partition(".")
     known = (DEFAULT_ORDER, "model", *(it.name for it in metrics))
-    if order not in known or direction not in ("", "asc", "desc"):
-        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(known)}, each also with .asc")
+    order, direction = check_order(sort, known)
     if order == DEFAULT_ORDER:
         return sorted(rows, key=lambda it: _badness(it, metrics), reverse=direction == "asc")
     if order == "model":

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from compileboard.app.analysis.models.labels import describe_speedup, is_wrong
 from compileboard.app.analysis.models.series import label_fields
-from compileboard.app.queries.page import FilterError, Page, decode_cursor, encode_cursor
+from compileboard.app.queries.page import Page, check_order, decode_cursor, encode_cursor
 from compileboard.collectors.store.rollups.results import LEADING, ResultRow
 from compileboard.collectors.store.rollups.summaries import SET, is_passing
 
@@ -119,9 +119,7 @@ def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:
 
     Raises: FilterError if there is no such order.
     """
-    order, _dot, direction = sort.partition(".")
-    if order not in ORDERS or direction not in ("", "asc", "desc"):
-        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    order, direction = check_order(sort, ORDERS)
     key = ORDERS[order]
     known = [it for it in rows if key(it) is not None]
     return sorted(known, key=key, reverse=direction != "asc") + [it for it in rows if key(it) is None]

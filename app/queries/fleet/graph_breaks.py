@@ -44,7 +44,7 @@ from compileboard.app.queries.fleet.scope import (
     bind_runs,
     bind_slots,
 )
-from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import OTHER_KEYS, Parameter, check_keys, list_names, read_filter
 
 # What the list may be ordered by; each is never null.
@@ -224,9 +224,7 @@ def list_distinct_breaks(
 
     Raises: FilterError if the sort or the cursor cannot be used.
     """
-    order, _dot, direction = sort.partition(".")
-    if order not in ORDERS or direction not in ("", "asc", "desc"):
-        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    order, direction = check_order(sort, ORDERS)
     after = decode_cursor(cursor, int, int)
     values = _bind_breaks(wanted) | {"limit": limit + 1}
     if after:

@@ -40,7 +40,7 @@ from compileboard.app.queries.fleet.scope import (
     bind_runs,
     bind_slots,
 )
-from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page, recorded_us
+from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.queries.parameters import OTHER_KEYS, Parameter, check_keys, list_names, read_filter
 from compileboard.collectors.contract.categories import BY_NAME
 
@@ -236,9 +236,7 @@ def list_causes(
 
     Raises: FilterError if the sort or the cursor cannot be used.
     """
-    order, _dot, direction = sort.partition(".")
-    if order not in ORDERS or direction not in ("", "asc", "desc"):
-        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    order, direction = check_order(sort, ORDERS)
     after = decode_cursor(cursor, int, int)
     values = _bind_causes(wanted) | {"limit": limit + 1}
     if after:

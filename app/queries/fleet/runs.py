@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page, recorded_us
+from compileboard.app.queries.page import FilterError, Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.queries.parameters import SINCE, SINCE_HELP, UNTIL, UNTIL_HELP, Parameter, check_days
 from compileboard.app.schema import Keywords
 from compileboard.collectors.store.rollups.totals import RUN_COUNTS
@@ -241,9 +241,7 @@ def list_runs(
 
     Raises: FilterError if the sort or the cursor cannot be used.
     """
-    order, _dot, direction = sort.partition(".")
-    if order not in ORDERS or direction not in ("", "asc", "desc"):
-        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    order, direction = check_order(sort, ORDERS)
     after = decode_cursor(cursor, int, int, str)
     rows: list[RunRow] = []
     # Pinned runs, then the others: each phase reads along its index instead of sorting everything.

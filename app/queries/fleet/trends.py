@@ -11,7 +11,7 @@ from statistics import median
 from typing import Annotated, Any
 
 from compileboard.app.queries.fields import TimeUs
-from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.page import FilterError, check_whole
 from compileboard.app.queries.parameters import (
     MOST_CHARACTERS,
     BackendName,
@@ -442,7 +442,5 @@ def _read_choice(key: str, text: str, choices: tuple[str, ...]) -> str:
 
 
 def _read_whole(key: str, text: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19 and 1 <= int(text) <= most):
-        also = " or all" if key == "last" else ""
-        raise FilterError(f"{key}: {text[:40]!r} is not a number from 1 to {most}{also}")
-    return int(text)
+    also = " or all" if key == "last" else ""
+    return check_whole(key, text, 0, 1, most, f"a number from 1 to {most}{also}")

@@ -21,7 +21,7 @@ from compileboard.app.queries.fields import (
     RowId,
     StartTime,
 )
-from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.page import FilterError, Page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.trace_files import find_start, load_body
 from compileboard.app.schema import PRIVATE, Keywords, one_of, published
@@ -318,9 +318,7 @@ def list_compiles(
 
     Raises: FilterError if the sort, the outcome or the cursor cannot be used.
     """
-    order, _dot, direction = sort.partition(".")
-    if order not in ORDERS or direction not in ("", "asc", "desc"):
-        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    order, direction = check_order(sort, ORDERS)
     if wanted and wanted.outcome and wanted.outcome not in OUTCOMES:
         raise FilterError(f"outcome: {wanted.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
     if wanted and wanted.ending and wanted.ending not in ENDINGS:

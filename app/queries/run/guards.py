@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.queries.fields import Count
-from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page
 
 # What the list may be ordered by; each is never null.
 ORDERS = {"latency": ("coalesce(g.latency_us, -1.0)", float), "guards": ("coalesce(g.guard_count, -1)", int)}
@@ -153,9 +153,7 @@ def list_guard_sets(
 
     Raises: FilterError if the sort or the cursor cannot be used.
     """
-    order, _dot, direction = sort.partition(".")
-    if order not in ORDERS or direction not in ("", "asc", "desc"):
-        raise FilterError(f"sort: {sort[:40]!r} is not one of {', '.join(ORDERS)}, each also with .asc")
+    order, direction = check_order(sort, ORDERS)
     after = decode_cursor(cursor, ORDERS[order][1], int)
     values: dict[str, Any] = {"run_id": run_id, "limit": limit + 1}
     if after:
