@@ -7,9 +7,9 @@ from contextlib import closing
 
 import click
 
-from compileboard.app.checks.formats import one_line
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
+from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action

@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from compileboard.app.checks.baseline_update import list_changes, merge, shorten
-from compileboard.app.checks.formats import one_line, write_outputs
 from compileboard.app.checks.rules.model import Side
 from compileboard.app.checks.sides import dump_baseline, load_baseline, load_run
 from compileboard.app.checks.tables import CannotCompare
@@ -21,6 +20,7 @@ from compileboard.app.checks.targets import find_run
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.baselines import Baseline, get_baseline, list_baselines
+from compileboard.app.reports.checks import one_line, write_outputs
 from compileboard.app.reports.output import fail, write_file
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action

@@ -17,7 +17,13 @@ from typing import Any
 import click
 
 from compileboard.app.checks.decision import NOT_COMPARED, Report, compare
-from compileboard.app.checks.formats import (
+from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
+from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions, Side
+from compileboard.app.checks.sides import choose_both, load_run
+from compileboard.app.checks.tables import CannotCompare, list_flaky, read_table
+from compileboard.app.checks.targets import find_baseline, find_run, is_file
+from compileboard.app.cli.common import db_option
+from compileboard.app.reports.checks import (
     check_targets,
     make_json,
     write_junit,
@@ -25,12 +31,6 @@ from compileboard.app.checks.formats import (
     write_outputs,
     write_table,
 )
-from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
-from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions, Side
-from compileboard.app.checks.sides import choose_both, load_run
-from compileboard.app.checks.tables import CannotCompare, list_flaky, read_table
-from compileboard.app.checks.targets import find_baseline, find_run, is_file
-from compileboard.app.cli.common import db_option
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader
 from compileboard.command_line import Choice, Command, Option, Value

@@ -199,15 +199,15 @@ def _refuse_others(arguments: SimpleNamespace) -> str | None:
 
 def _compare(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     # Imported here, as templates and charts are.
-    from compileboard.app.analysis.comparison.sides import read_comparison
     from compileboard.app.reports.comparison import write_comparison
+    from compileboard.app.screens.fleet.comparison import build_comparison
 
     try:
         base, new = name_runs(reader, *arguments.compare)
-        comparison = read_comparison(reader, base, new, anyway=arguments.anyway, suite=arguments.suite)
+        screen = build_comparison(reader, base, new, anyway=arguments.anyway, suite=arguments.suite)
     except FilterError as error:
         return fail(f"--compare {error}")
-    return write_output(arguments.output, write_comparison(comparison, arguments.format, time.time_ns() // 1000))
+    return write_output(arguments.output, write_comparison(screen, arguments.format, time.time_ns() // 1000))
 
 
 def _export(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
@@ -268,8 +268,8 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
 def export_suite(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     """Write a suite over a period; return the exit code."""
     # Imported here, as templates and charts are.
-    from compileboard.app.analysis.suite.period import read_period, read_suite_period
     from compileboard.app.reports.suite import write_suite
+    from compileboard.app.screens.fleet.suite import read_period, read_suite_period
 
     now_us = time.time_ns() // 1000
     period = read_period(arguments.since, arguments.until, arguments.last, now_us)

@@ -7,7 +7,6 @@ from contextlib import closing
 
 import click
 
-from compileboard.app.checks.formats import one_line
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.incidents import (
@@ -19,6 +18,7 @@ from compileboard.app.queries.fleet.incidents import (
     list_finding_words,
     list_findings,
 )
+from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action

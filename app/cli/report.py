@@ -24,7 +24,7 @@ from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 from compileboard.command_line import Choice, Command
 
 if TYPE_CHECKING:
-    from compileboard.app.analysis.suite.period import Period
+    from compileboard.app.screens.fleet.suite import Period
 
 DEFAULT_LAST = "7d"
 EPILOG = """\
@@ -81,7 +81,7 @@ def report(db: str, last: str, **rest: Any) -> int:
 def _read_days(last: str, until: str | None, now_us: int) -> Period:
     """Read a period of whole days: a command that runs again that day writes the same files."""
     # Imported here, as all that only this command needs.
-    from compileboard.app.analysis.suite.period import DAY_US, read_period
+    from compileboard.app.screens.fleet.suite import DAY_US, read_period
 
     period = read_period(None, until, last, now_us // DAY_US * DAY_US)
     if not period.is_days:
@@ -121,8 +121,8 @@ def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[Mod
 
 
 def _write_one(reader: sqlite3.Connection, arguments: SimpleNamespace, period: Period, one: ModelSet, name: str) -> int:
-    from compileboard.app.analysis.suite.period import read_suite_period
     from compileboard.app.reports.suite import write_suite
+    from compileboard.app.screens.fleet.suite import read_suite_period
 
     code = 0
     suite_period = read_suite_period(

@@ -12,7 +12,7 @@ FORMATS = {
 TABULAR = ("csv", "parquet")
 # What is no one file but a folder of them: for the command line alone.
 FOLDERS = ("upstream",)
-# What csv and parquet have of a suite over a period, the first where none is named (app.analysis.suite_tables).
+# What csv and parquet have of a suite over a period, the first where none is named (app.screens.fleet.suite_tables).
 SUITE_TABLES = (
     "runs",
     "headlines",

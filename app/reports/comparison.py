@@ -11,18 +11,16 @@ from typing import Any
 
 from compileboard.app.analysis.comparison.differences import WORDS
 from compileboard.app.analysis.comparison.environment import DIFFERS, REFUSES, WARNS
-from compileboard.app.analysis.comparison.metrics import ACCURACY_CHANGES, GROUPS, KINDS
+from compileboard.app.analysis.comparison.metrics import ACCURACY_CHANGES, KINDS
 from compileboard.app.analysis.comparison.model import CompareSide, Comparison, DistinctChange, DistinctDiff, ModelPair
 from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
 from compileboard.app.analysis.comparison.rows import COLUMNS, comparison_row, list_lines
 from compileboard.app.analysis.comparison.table import (
     DEFAULT_ORDER,
-    TableSelection,
     choose,
     format_change,
     format_share,
     format_value_of,
-    list_headlines,
 )
 from compileboard.app.analysis.compiles import label_category
 from compileboard.app.charts.base import Chart
@@ -33,6 +31,7 @@ from compileboard.app.reports.json import dump
 from compileboard.app.reports.markdown import code, prose, table
 from compileboard.app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
 from compileboard.app.resources import __version__
+from compileboard.app.screens.fleet.comparison import ComparisonScreen
 from compileboard.collectors.contract.verdicts import CHANGED, LABELS, METHODS, RULE
 
 MOST_MODELS, MOST_FUNCTIONS = 250, 100
@@ -55,21 +54,21 @@ def policy_of(found: Comparison) -> str:
     return make_policy(_build_chart(found) is not None)
 
 
-def write_html(found: Comparison, written_us: int) -> Iterator[bytes]:
+def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
     """Yield a comparison as one HTML file."""
+    found = screen.comparison
     chart = _build_chart(found)
-    shown = list_shown((*found.base.entries, *found.new.entries))
     values: dict[str, Any] = {
         "it": found,
         "chart": chart,
         "scripts": list_scripts(chart is not None),
         "policy": make_policy(chart is not None),
         "styles": read_static((*STYLES, *BENCH_STYLES)),
-        "tiles": [(it.label, it.value, it.note, f"#{it.place}" if it.place else None) for it in list_headlines(found)],
-        "parts": _list_parts(found),
+        "tiles": [(it.label, it.value, it.note, f"#{it.place}" if it.place else None) for it in screen.headlines],
+        "parts": screen.parts,
         "most_models": MOST_MODELS,
         "most_functions": MOST_FUNCTIONS,
-        "describe": lambda entry: describe_entry(entry, shown),
+        "describe": screen.describe,
         **TEMPLATE_WORDS,
         "written_us": written_us,
         "version": __version__,
@@ -88,19 +87,13 @@ def _build_chart(found: Comparison) -> Chart | None:
     return dataclasses.replace(chart, figure=chart.figure | {"data": traces})
 
 
-def _list_parts(found: Comparison) -> list[tuple[str, TableSelection]]:
-    """List the groups of metrics: every model of the first, of the others those that changed."""
-    known = {it.metric.name for it in found.sums}
-    groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
-    return [(label, choose(found, key, DEFAULT_ORDER, n > 0)) for n, (key, label) in enumerate(groups)]
-
-
 MOST_ROWS = 60
 
 
-def render_markdown(found: Comparison) -> str:
+def render_markdown(screen: ComparisonScreen) -> str:
     """Write a comparison as Markdown that GitHub shows as it should."""
-    parts = [_head(found), metric_lines(found), model_lines(found), left_out_lines(found)]
+    found = screen.comparison
+    parts = [_head(screen), metric_lines(found), model_lines(found), left_out_lines(found)]
     parts += [distinct_lines("Graph breaks", found.breaks), distinct_lines("Causes of recompiles", found.causes)]
     parts += [
         _environment(found),
@@ -110,15 +103,16 @@ def render_markdown(found: Comparison) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _head(found: Comparison) -> list[str]:
+def _head(screen: ComparisonScreen) -> list[str]:
+    found = screen.comparison
     lines = [f"## {prose(found.new.title)} against {prose(found.base.title)}", ""]
     lines += [f"- **{label}**: {_side(side)}" for label, side in (("Base", found.base), ("New", found.new))]
     for said in found.refused:
         lines += ["", f"**Not compared, it would compare machines: {prose(said)}**"]
     for said in found.warnings:
         lines += ["", f"**Read with care: {prose(said)}**"]
-    tiles = list_headlines(found)
-    return [*lines, "", *table(("What", "Change>", "How"), [[it.label, it.value, prose(it.note)] for it in tiles])]
+    tiles = [[tile.label, tile.value, prose(tile.note)] for tile in screen.headlines]
+    return [*lines, "", *table(("What", "Change>", "How"), tiles)]
 
 
 def _side(side: CompareSide) -> str:
@@ -241,8 +235,9 @@ def _settings(found: Comparison) -> list[str]:
 SCHEMA, VERSION = "compileboard.comparison", 1
 
 
-def write_comparison(found: Comparison, format: str, written_us: int) -> Iterator[bytes]:
+def write_comparison(screen: ComparisonScreen, format: str, written_us: int) -> Iterator[bytes]:
     """Yield a comparison in one of FORMATS, in pieces."""
+    found = screen.comparison
     if format == "json":
         yield _write_json(found, written_us)
     elif format == "csv":
@@ -252,9 +247,9 @@ def write_comparison(found: Comparison, format: str, written_us: int) -> Iterato
 
         yield from write_comparison_parquet(found, written_us)
     elif format == "html":
-        yield from write_html(found, written_us)
+        yield from write_html(screen, written_us)
     else:
-        yield render_markdown(found).encode("utf-8", "replace")
+        yield render_markdown(screen).encode("utf-8", "replace")
 
 
 def file_name(found: Comparison, format: str) -> str:

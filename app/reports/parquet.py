@@ -29,8 +29,8 @@ from compileboard.collectors.store.rollups.results import ResultRow
 
 if TYPE_CHECKING:
     from compileboard.app.analysis.comparison.model import Comparison
-    from compileboard.app.analysis.suite.period import SuitePeriod
     from compileboard.app.queries.run.run import RunDetail
+    from compileboard.app.screens.fleet.suite import SuitePeriod
 
 
 # Columns in µs since the epoch; every other one in µs is a length of time.
@@ -134,7 +134,7 @@ def write_comparison_parquet(found: Comparison, written_us: int) -> Iterator[byt
 
 def write_suite_parquet(found: SuitePeriod, table: str, written_us: int) -> Iterator[bytes]:
     """Yield one table of a suite over a period in pieces."""
-    from compileboard.app.analysis.suite.tables import SUITE_TABLES
+    from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES
 
     kind = SUITE_TABLES[table]
     what: dict[str, Any] = {"report": "suite", "table": table, "set": found.chosen.fields, "branch": found.branch}

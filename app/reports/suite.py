@@ -18,8 +18,6 @@ from compileboard.app.analysis.incidents.messages import DIRECTION_WORDS, descri
 from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric
 from compileboard.app.analysis.models.labels import describe_accuracy
 from compileboard.app.analysis.models.summaries import format_number
-from compileboard.app.analysis.suite.period import SuitePeriod
-from compileboard.app.analysis.suite.tables import SUITE_TABLES, suite_period_row
 from compileboard.app.analysis.trends.lines import TrendLine, build_suite_line
 from compileboard.app.charts.trends import chart_metric, list_table_rows, share_runs
 from compileboard.app.format import format_iso_time, format_plural, format_time
@@ -45,6 +43,8 @@ from compileboard.app.reports.page import (
     read_static,
 )
 from compileboard.app.resources import __version__
+from compileboard.app.screens.fleet.suite import SuitePeriod
+from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES, suite_period_row
 
 MOST_MOVED, MOST_RUNS, MOST_FAILURES, MOST_COMMITS, MOST_FINDINGS, MOST_CHANGES = 50, 200, 200, 200, 100, 50
 TILES = (

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import chain
 
 from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric, format_value
+from compileboard.app.format import format_plural
 from compileboard.app.queries.fleet.trends import ModelSet, StoredSummary, TrendFilter, list_summaries
 from compileboard.collectors.contract.verdicts import LABELS, Verdict, decide_overall, find_noise, threshold_of
 from compileboard.collectors.store.rollups.results import ResultRow
@@ -76,6 +77,18 @@ class SummaryDelta:
             return "not comparable"
         within = f"within {100 * threshold_of(self.metric):g} %"
         return within if verdict.word == "negligible" else LABELS[verdict.word]
+
+    @property
+    def label(self) -> str:
+        """Return what stands behind the change: worse (2 of 5 models), one sample each: not judged; "" for nothing."""
+        verdict = self.verdict
+        if verdict is None or verdict.word in ("same", "changed", "negligible"):
+            return ""
+        if verdict.word in ("better", "worse"):
+            counts = self.verdicts or {}
+            count, total = counts.get(verdict.word, 0), sum(counts.values())
+            return f"{verdict.word} ({count} of {format_plural(total, 'model')})" if count else verdict.word
+        return LABELS[verdict.word] + (": not judged" if verdict.word == "single" else "")
 
     @cached_property
     def verdict(self) -> Verdict[Metric] | None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.checks.decision import compare
-from compileboard.app.checks.formats import make_json
 from compileboard.app.checks.rules import RULES
 from compileboard.app.checks.rules.model import FAIL, IMPROVED, NOTE, PASS, RuleDistinct, RuleOptions
 from compileboard.app.checks.sides import choose_both, load_baseline, load_run
@@ -20,6 +19,7 @@ from compileboard.app.queries.fleet.baselines import get_baseline as find_stored
 from compileboard.app.queries.fleet.baselines import list_baselines as list_stored
 from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.queries.parameters import BackendName, DeviceName, DtypeName, ModeName, Parameter, SuiteName
+from compileboard.app.reports.checks import make_json
 from compileboard.app.schema import Keywords, one_of
 
 

@@ -10,19 +10,18 @@ from urllib.parse import quote, urlencode
 from flask import Blueprint, Response, abort, render_template, request, url_for
 
 from compileboard.app.analysis.comparison.metrics import COMPARED, GROUPS
-from compileboard.app.analysis.comparison.model import Comparison, DistinctDiff, ModelPair, ModelResult
-from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
-from compileboard.app.analysis.comparison.sides import read_comparison
-from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, ComparisonHeadline, choose, list_headlines
+from compileboard.app.analysis.comparison.model import DistinctDiff, ModelPair, ModelResult
+from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, ComparisonHeadline, choose
 from compileboard.app.analysis.models.series import FIELDS
 from compileboard.app.analysis.models.table import cut_page
 from compileboard.app.charts.comparison import chart_changes
 from compileboard.app.db import get_reader, get_settings
 from compileboard.app.queries.fleet.comparison import find_distinct_ids
 from compileboard.app.queries.fleet.models import list_model_choices
-from compileboard.app.queries.fleet.sides import find_default, list_side_choices
+from compileboard.app.queries.fleet.sides import list_side_choices
 from compileboard.app.queries.page import FilterError, check_limit
 from compileboard.app.reports.comparison import TEMPLATE_WORDS, file_name, policy_of, write_comparison
+from compileboard.app.screens.fleet.comparison import ComparisonScreen, build_default_comparison
 from compileboard.app.web.filters import url_with
 from compileboard.app.web.fleet.reports import check_format, send_report
 from compileboard.app.web.run.shell import REPORTS
@@ -40,7 +39,7 @@ def index() -> str:
     """Compare two sides; without any, the newest benchmark with the one before it."""
     _check_query(PARAMETERS)
     reader, given = get_reader(), {key: request.args.get(key, "").strip() for key in PARAMETERS}
-    both = find_default(reader, given["base"] or None, given["new"] or None)
+    screen = _build(given)
     shared: dict[str, Any] = {
         "given": given,
         "choices": list_side_choices(reader),
@@ -50,10 +49,9 @@ def index() -> str:
             *((it.name, it.label) for it in COMPARED),
         ],
     }
-    if both is None:
+    if screen is None:
         return render_template("comparison/empty.html", **shared)
-    found = read_comparison(reader, *both, anyway=_is_on("anyway"), suite=given["suite"] or None)
-    return render_template("comparison/index.html", **shared, **lay_out(found, given))
+    return render_template("comparison/index.html", **shared, **lay_out(screen, given))
 
 
 @blueprint.get("/compare/report.<format>")
@@ -61,21 +59,26 @@ def download(format: str) -> Response:
     """Send a comparison as a file."""
     _check_query(SIDES)
     check_format(format)
-    reader, given = get_reader(), {key: request.args.get(key, "").strip() for key in SIDES}
-    both = find_default(reader, given["base"] or None, given["new"] or None)
-    if both is None:
+    screen = _build({key: request.args.get(key, "").strip() for key in SIDES})
+    if screen is None:
         abort(404, "There is nothing to compare with: name both sides, base and new.")
-    found = read_comparison(reader, *both, anyway=_is_on("anyway"), suite=given["suite"] or None)
-    body = b"".join(write_comparison(found, format, time.time_ns() // 1000))
-    return send_report(body, format, file_name(found, format), policy_of(found) if format == "html" else "")
+    body = b"".join(write_comparison(screen, format, time.time_ns() // 1000))
+    name = file_name(screen.comparison, format)
+    return send_report(body, format, name, policy_of(screen.comparison) if format == "html" else "")
 
 
-def lay_out(found: Comparison, given: dict[str, str]) -> dict[str, Any]:
+def _build(given: dict[str, str]) -> ComparisonScreen | None:
+    return build_default_comparison(
+        get_reader(), given["base"], given["new"], anyway=_is_on("anyway"), suite=given["suite"]
+    )
+
+
+def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
     """Choose and cut what the page shows of a comparison."""
+    found = screen.comparison
     sort = given["sort"] or DEFAULT_ORDER
     choice = choose(found, given["metric"] or None, sort, _is_on("changes"))
     limit = check_limit(given["limit"] or None, get_settings().page_size)
-    shown = list_shown((*found.base.entries, *found.new.entries))
     entry_address = partial(_address, url_for("models.index"))
 
     def model_address(pair: ModelPair) -> str:
@@ -91,8 +94,8 @@ def lay_out(found: Comparison, given: dict[str, str]) -> dict[str, Any]:
         "listing": cut_page(choice.rows, given["cursor"] or None, limit),
         "chart": chart,
         "has_charts": chart is not None,
-        "tiles": [(tile.label, tile.value, tile.note, _place(tile)) for tile in list_headlines(found)],
-        "describe": lambda entry: describe_entry(entry, shown),
+        "tiles": [(tile.label, tile.value, tile.note, _place(tile)) for tile in screen.headlines],
+        "describe": screen.describe,
         "model_address": model_address,
         "entry_address": entry_address,
         "asked": asked,

@@ -10,6 +10,7 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
+from compileboard.app.analysis.comparison.model import ModelResult
 from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.incidents.groups import group_incidents
 from compileboard.app.analysis.metrics import SUMMARY_BY_NAME
@@ -56,6 +57,12 @@ from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import check_keys
 from compileboard.app.queries.run.models import list_results
 from compileboard.app.queries.run_cache import cached_ancestry, cached_for_run
+from compileboard.app.screens.fleet.comparison import (
+    count_verdicts,
+    filter_results,
+    list_stored_results,
+    load_results,
+)
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS, Definition
 
@@ -84,9 +91,10 @@ class Card:
 
 @dataclass(frozen=True)
 class Base:
-    """Hold what is compared with: its rows, its name, and what of the environment was otherwise."""
+    """What is compared with: its rows, as a comparison has them too, and what of the environment was otherwise."""
 
     rows: Sequence[ResultRow]
+    results: Sequence[ModelResult]
     title: str
     run_id: str | None
     differences: Sequence[str]
@@ -138,7 +146,9 @@ def _show(
 ) -> dict[str, Any]:
     newest = summaries[0]
     rows = filter_set(cached_for_run(reader, newest.run_id, list_results), newest.set)
-    deltas = {it.metric.name: it for it in compare(base.rows, rows, definition)}
+    results = filter_results(cached_for_run(reader, newest.run_id, load_results), newest.set.fields)
+    verdicts = count_verdicts(filter_results(base.results, newest.set.fields, any_hardware=True), results)
+    deltas = {it.metric.name: it for it in compare(base.rows, rows, definition, verdicts)}
     lines = {name: build_suite_line(SUMMARY_BY_NAME[name], summaries) for name in SHOWN}
     cards = [
         Card(
@@ -172,13 +182,14 @@ def _find_base(
         return _load_stored(reader, named.removeprefix(STORED), chosen, run)
     run_id = named or previous
     if run_id is None:
-        return Base((), "", None, ())
+        return Base((), (), "", None, ())
     found = list_trend_runs(reader, [run_id])
     if not found:
         raise FilterError(f"baseline: there is no run {run_id[:80]}; it may have been deleted")
     rows = filter_set(cached_for_run(reader, run_id, list_results), chosen, any_hardware=bool(named))
     title = f"{found[0].name}, {format_time(found[0].started_us)[:16]}"
-    return Base(rows, title if named else f"the previous run ({title})", run_id, _differ(found[0], run))
+    results = cached_for_run(reader, run_id, load_results)
+    return Base(rows, results, title if named else f"the previous run ({title})", run_id, _differ(found[0], run))
 
 
 def _load_stored(reader: sqlite3.Connection, name: str, chosen: ModelSet, run: TrendRun) -> Base:
@@ -193,7 +204,7 @@ def _load_stored(reader: sqlite3.Connection, name: str, chosen: ModelSet, run: T
     kept = stored.body.get("environment", {})
     pairs = (("torch", kept.get("torch"), run.torch_version), ("GPU", kept.get("hardware"), chosen.hardware))
     differences = [f"{word} {before} → {now}" for word, before, now in pairs if before and now and before != now]
-    return Base(filter_set(rows, chosen, any_hardware=True), title, None, differences)
+    return Base(filter_set(rows, chosen, any_hardware=True), list_stored_results(stored), title, None, differences)
 
 
 def _differ(base: TrendRun, new: TrendRun) -> list[str]:

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from flask import Blueprint, Response, abort, request
 
-from compileboard.app.analysis.suite.period import read_period, read_suite_period
 from compileboard.app.db import get_reader, get_settings
 from compileboard.app.queries.fleet.trends import FILTERS, read_text, read_trend_filter
 from compileboard.app.queries.page import FilterError
@@ -27,6 +26,7 @@ from compileboard.app.reports.run.html import policy_of, write_html
 from compileboard.app.reports.suite import file_name as suite_file_name
 from compileboard.app.reports.suite import policy_of as suite_policy
 from compileboard.app.reports.suite import write_suite
+from compileboard.app.screens.fleet.suite import read_period, read_suite_period
 from compileboard.app.web.run.shell import find_run
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS

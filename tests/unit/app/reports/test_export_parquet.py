@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from compileboard.app.analysis.comparison.sides import read_comparison
 from compileboard.app.queries.run.run import get_run
 from compileboard.app.reports import SUITE_TABLES
 from compileboard.app.reports import parquet as ours
@@ -27,6 +26,7 @@ from compileboard.app.reports.comparison import write_comparison
 from compileboard.app.reports.csv import COLUMNS, cell
 from compileboard.app.reports.parquet import REST, write_parquet
 from compileboard.app.reports.run.formats import write_report
+from compileboard.app.screens.fleet.comparison import build_comparison
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.recorded import RUN, record_run
 from tests.unit.app.reports.test_suite_report import read, write
@@ -95,7 +95,7 @@ def test_suites_and_comparisons_have_the_csvs_values(store: sqlite3.Connection) 
     found = read(store)
     for table in SUITE_TABLES:
         same(load(ours.write_suite_parquet(found, table, START_US)), write(found, "csv", table))
-    compared = read_comparison(store, RUNS[0], RUNS[2])
+    compared = build_comparison(store, RUNS[0], RUNS[2])
     written = b"".join(write_comparison(compared, "csv", START_US)).decode()
     same(load(write_comparison(compared, "parquet", START_US)), written)
 

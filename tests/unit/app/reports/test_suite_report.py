@@ -16,11 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.comparison.sides import read_comparison
 from compileboard.app.analysis.models.summaries import format_number
-from compileboard.app.analysis.suite.period import DAY_US, Period, SuitePeriod, read_period, read_suite_period
-from compileboard.app.analysis.suite.tables import DEFAULT_SUITE_TABLE
-from compileboard.app.analysis.suite.tables import SUITE_TABLES as TABLES
 from compileboard.app.cli.main import main
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.page import FilterError
@@ -29,6 +25,10 @@ from compileboard.app.reports.comparison import write_comparison
 from compileboard.app.reports.csv import cell
 from compileboard.app.reports.page import read_plotly
 from compileboard.app.reports.suite import name_part, write_suite
+from compileboard.app.screens.fleet.comparison import build_comparison
+from compileboard.app.screens.fleet.suite import DAY_US, Period, SuitePeriod, read_period, read_suite_period
+from compileboard.app.screens.fleet.suite_tables import DEFAULT_SUITE_TABLE
+from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES as TABLES
 from compileboard.app.web.run.shell import REPORTS
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
@@ -241,7 +241,7 @@ def test_the_largest_reports_stay_below_two_megabytes_beside_the_library(store: 
     slower = {**numbers, "speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01, "abs_latency": 4.0}
     add_results(store, "R1", *(replace(it, values=slower) for it in models[50:]), started_us=START_US + DAY_US)
     library = read_plotly()
-    compared = read_comparison(store, "R0", "R1")
+    compared = build_comparison(store, "R0", "R1")
     whole = b"".join(write_comparison(compared, "html", START_US))
     for body in (whole, write(read(store, suite="builtin"), "html").encode()):
         assert body.count(library) == 1

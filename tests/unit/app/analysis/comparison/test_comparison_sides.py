@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from compileboard.app.analysis.comparison.sides import load_side, read_comparison
 from compileboard.app.cli.main import main
 from compileboard.app.queries.fleet.sides import find_default, find_side, list_side_choices, name_runs
 from compileboard.app.queries.page import FilterError
+from compileboard.app.screens.fleet.comparison import load_side, read_comparison
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.benched import ACCURACY, DAY_US, MLP, RUNS, add_results, bench_suite, list_break, measure
 from tests.unit.app.seed import START_US, add_run

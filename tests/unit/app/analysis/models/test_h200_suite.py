@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from compileboard.app.analysis.comparison.sides import load_side
 from compileboard.app.queries.fleet.models import ModelFilter, list_models
 from compileboard.app.queries.fleet.sides import find_side
 from compileboard.app.queries.run.models import list_task_breaks
+from compileboard.app.screens.fleet.comparison import load_side
 from compileboard.app.settings import Settings
 from compileboard.collectors.contract.events import RunStarted, load_event
 from compileboard.collectors.store.connection import open_writer

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.comparison.sides import load_side
 from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.queries.fleet.sides import find_side
 from compileboard.app.queries.run import failures
 from compileboard.app.queries.run import run as run_detail
+from compileboard.app.screens.fleet.comparison import load_side
 from compileboard.app.screens.run.run import build_summary
 from compileboard.collectors.cli.run import closing_line
 from compileboard.collectors.contract.events import RuntimeFailed

@@ -16,12 +16,12 @@ import pytest
 from flask.testing import FlaskClient
 from markupsafe import escape
 
-from compileboard.app.analysis.comparison.sides import read_comparison
 from compileboard.app.analysis.comparison.table import format_share
 from compileboard.app.analysis.metrics import BY_NAME
 from compileboard.app.charts.base import MAX_CHART_BYTES
 from compileboard.app.charts.comparison import chart_changes
 from compileboard.app.cli.main import main
+from compileboard.app.screens.fleet.comparison import read_comparison
 from tests.unit.app.benched import DAY_US, HOSTILE, MLP, RUNS, add_results, bench_suite, list_suite, measure
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.web.test_hostile_text import _Seen

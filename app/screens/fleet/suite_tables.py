@@ -10,9 +10,9 @@ from compileboard.app.analysis.comparison.model import DistinctDiff
 from compileboard.app.analysis.comparison.rows import COLUMNS as COMPARED_COLUMNS
 from compileboard.app.analysis.comparison.rows import list_lines
 from compileboard.app.analysis.incidents.messages import describe_finding
-from compileboard.app.analysis.suite.period import SuitePeriod
 from compileboard.app.queries.fleet.incidents import SeriesChange
 from compileboard.app.queries.fleet.trends import TrendRun
+from compileboard.app.screens.fleet.suite import SuitePeriod
 from compileboard.collectors.store.rollups.summaries import NUMBERS
 
 Row = dict[str, Any]

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta, timezone
 
 from compileboard.app.analysis.comparison.differences import compare
 from compileboard.app.analysis.comparison.model import CompareSide, Comparison
-from compileboard.app.analysis.comparison.sides import load_side
 from compileboard.app.analysis.models.labels import ModelFailure, list_failures
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.analysis.models.summaries import SummaryDelta, filter_set, find_newest, list_eligible_sets
@@ -33,6 +32,7 @@ from compileboard.app.queries.fleet.trends import (
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_results
 from compileboard.app.queries.run_cache import cached_for_run
+from compileboard.app.screens.fleet.comparison import load_side
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS, Definition
 
@@ -208,6 +208,7 @@ def read_suite_period(
     base, base_rows = _find_base(
         reader, [it for it in (*before, *_older(within, new)) if it.run_id in timed], rows, chosen
     )
+    comparison = _compare(reader, base, new, chosen) if base else None
     summaries = [*within, base] if base in before and base is not None else within
     runs = list_trend_runs(reader, [it.run_id for it in summaries])
     axis = lay_out(runs, "date")
@@ -222,8 +223,8 @@ def read_suite_period(
         axis=axis,
         base=base,
         new=new,
-        headlines=_sum_up(base, new, base_rows, rows, said),
-        comparison=_compare(reader, base, new, chosen) if base else None,
+        headlines=_sum_up(base, new, base_rows, rows, said, comparison),
+        comparison=comparison,
         failures=tuple(list_failures(base_rows, rows)),
         commits=tuple(_list_commits(runs, period)),
         findings=tuple(_list_findings(reader, chosen, wanted.branch, period)),
@@ -286,12 +287,14 @@ def _sum_up(
     before: Sequence[ResultRow],
     after: Sequence[ResultRow],
     definition: Definition,
+    comparison: Comparison | None,
 ) -> tuple[SuiteHeadline, ...]:
     def of(side: StoredSummary | None, name: str) -> float | None:
         value: float | None = getattr(side, name) if side else None
         return value
 
-    deltas = compare_headlines(before, after, definition)
+    verdicts = {total.metric.name: total.verdicts for total in comparison.sums} if comparison else None
+    deltas = compare_headlines(before, after, definition, verdicts)
     return tuple(SuiteHeadline(of(base, it.metric.name), of(new, it.metric.name), it) for it in deltas)
 
 

@@ -1,0 +1,232 @@
+"""Compare: two runs, commits, branches, versions of torch or baselines, new relative to base."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from compileboard.app.analysis.comparison.differences import compare, sum_metrics
+from compileboard.app.analysis.comparison.metrics import GROUPS
+from compileboard.app.analysis.comparison.model import (
+    CompareSide,
+    Comparison,
+    DistinctItem,
+    ModelResult,
+)
+from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown, pair_entries
+from compileboard.app.analysis.comparison.sides import (
+    Tasks,
+    assign_models,
+    drop_programs,
+    filter_suite,
+    format_timing,
+    label_run,
+    make_result,
+    merge_settings,
+    name_side,
+    read_stored_distinct,
+    read_stored_result,
+    sum_totals,
+)
+from compileboard.app.analysis.comparison.table import (
+    DEFAULT_ORDER,
+    ComparisonHeadline,
+    TableSelection,
+    choose,
+    list_headlines,
+)
+from compileboard.app.queries.fleet import comparison as queries
+from compileboard.app.queries.fleet.baselines import Baseline
+from compileboard.app.queries.fleet.comparison import TaskDistinct
+from compileboard.app.queries.fleet.models import filter_newest
+from compileboard.app.queries.fleet.sides import NamedSide, find_default, find_side
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run.models import list_measured
+from compileboard.app.queries.run.run import RunDetail
+from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_with_parts
+
+LoadedResult = tuple[ResultRow, tuple[ExperimentResult, ...], ModelResult]
+ListDistinct = Callable[[sqlite3.Connection, str], list[TaskDistinct]]
+BASELINE_VERSION = 1  # of app.checks.sides
+
+
+@dataclass(frozen=True)
+class ComparisonScreen:
+    """A comparison with what page, API and reports show of it."""
+
+    comparison: Comparison
+
+    @cached_property
+    def headlines(self) -> tuple[ComparisonHeadline, ...]:
+        """Return the numbers that come first."""
+        return tuple(list_headlines(self.comparison))
+
+    @cached_property
+    def parts(self) -> tuple[tuple[str, TableSelection], ...]:
+        """Return the groups of metrics: every model of the first, of the others those that changed."""
+        known = {total.metric.name for total in self.comparison.sums}
+        groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
+        return tuple(
+            (label, choose(self.comparison, key, DEFAULT_ORDER, place > 0)) for place, (key, label) in enumerate(groups)
+        )
+
+    @cached_property
+    def _shown(self) -> list[str]:
+        return list_shown((*self.comparison.base.entries, *self.comparison.new.entries))
+
+    def describe(self, entry: ModelResult) -> str:
+        """Return what a model was measured as, in the words that tell it from the others."""
+        return describe_entry(entry, self._shown)
+
+
+def build_comparison(
+    reader: sqlite3.Connection, base: str, new: str, *, anyway: bool = False, suite: str | None = None
+) -> ComparisonScreen:
+    """Compare what two texts name, of one suite where it is given.
+
+    Raises: FilterError if a text names nothing, or neither side has the suite.
+    """
+    return ComparisonScreen(read_comparison(reader, base, new, anyway=anyway, suite=suite))
+
+
+def build_default_comparison(
+    reader: sqlite3.Connection, base: str | None, new: str | None, *, anyway: bool = False, suite: str | None = None
+) -> ComparisonScreen | None:
+    """Compare as `build_comparison` does; a side that is not named is the newest benchmark, or the one before it.
+
+    None where there is nothing to compare with.
+    Raises: FilterError as `build_comparison`.
+    """
+    both = find_default(reader, base or None, new or None)
+    return build_comparison(reader, *both, anyway=anyway, suite=suite or None) if both else None
+
+
+def read_comparison(
+    reader: sqlite3.Connection, base: str, new: str, *, anyway: bool = False, suite: str | None = None
+) -> Comparison:
+    """Compare what two texts name, of one suite where it is given.
+
+    Raises: FilterError if a text names nothing, or neither side has the suite.
+    """
+    named = [find_side(reader, text, name) for name, text in (("base", base), ("new", new))]
+    sides, warnings = zip(*(drop_programs(*both) for both in zip(named, named[::-1])))
+    before, after = (_load_named(reader, side, suite) for side in sides)
+    if suite and not (before.entries or after.entries):
+        raise FilterError(f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}")
+    found = compare(before, after, anyway)
+    return replace(found, warnings=(*found.warnings, *filter(None, warnings)))
+
+
+def _load_named(reader: sqlite3.Connection, named: NamedSide, suite: str | None) -> CompareSide:
+    if not suite:
+        return load_side(reader, named)
+    # The runs that measured the suite; all where none did, of which then nothing is left.
+    runs = tuple(it for it in named.runs if any(one.suite == suite for one in list_measured(reader, it.run.id)))
+    return filter_suite(load_side(reader, replace(named, runs=runs or named.runs)), suite)
+
+
+def load_side(reader: sqlite3.Connection, named: NamedSide) -> CompareSide:
+    """Load what a text names.
+
+    Raises: FilterError if a newer CompileBoard wrote the baseline.
+    """
+    return _load_baseline(named.asked, named.baseline) if named.baseline else _load_runs(reader, named)
+
+
+def load_results(reader: sqlite3.Connection, run_id: str) -> tuple[ModelResult, ...]:
+    """Load what a run measured of its models, as a side of a comparison has it."""
+    return tuple(result for _row, _parts, result in _load_parts(reader, [run_id]))
+
+
+def list_stored_results(baseline: Baseline) -> tuple[ModelResult, ...]:
+    """List what a stored baseline has of its models."""
+    return tuple(read_stored_result(row) for row in baseline.body["rows"])
+
+
+def filter_results(
+    results: Sequence[ModelResult], fields: Mapping[str, Any], *, any_hardware: bool = False
+) -> list[ModelResult]:
+    """Keep what was measured as one configuration; a baseline may be of another GPU, which is then said."""
+    names = [name for name in fields if name != "hardware" or not any_hardware]
+    return [result for result in results if all(result.series.get(name) == fields[name] for name in names)]
+
+
+def count_verdicts(base: Sequence[ModelResult], new: Sequence[ModelResult]) -> dict[str, Mapping[str, int]]:
+    """Count for each metric the models of two sides by Compare's words, across machines as well."""
+    return {total.metric.name: total.verdicts for total in sum_metrics(pair_entries(base, new, anyway=True).pairs)}
+
+
+def _load_parts(reader: sqlite3.Connection, run_ids: Sequence[str]) -> list[LoadedResult]:
+    merged = merge_with_parts(filter_newest(it for run_id in run_ids for it in list_measured(reader, run_id)))
+    repeats = queries.load_repeats(reader, run_ids) if merged else {}
+    return [(row, parts, make_result(row, parts[0], repeats.get(row.id, {}))) for row, parts in merged]
+
+
+def _load_runs(reader: sqlite3.Connection, named: NamedSide) -> CompareSide:
+    ids = [detail.run.id for detail in named.runs]
+    loaded = _load_parts(reader, ids)
+    parts = [(part, result.key) for _row, parts, result in loaded for part in parts]
+    tasks = {(part.run_id, part.task): (key, part.experiment) for part, key in parts if part.task}
+    observed = any(queries.count_observed(reader, run_id) for run_id in ids)
+    breaks = _load_distinct(reader, ids, tasks, queries.list_task_breaks)
+    causes = _load_distinct(reader, ids, tasks, queries.list_task_causes)
+    return CompareSide(
+        asked=named.asked,
+        title=name_side(named),
+        runs=tuple(label_run(detail) for detail in named.runs),
+        entries=tuple(result for _row, _parts, result in loaded),
+        breaks=breaks if breaks or observed else None,
+        causes=causes if causes or observed else None,
+        functions=tuple(queries.list_function_sums(reader, ids)),
+        totals=sum_totals(named.runs) if observed else {},
+        environment=_load_environment(reader, named.runs, [row for row, _parts, _result in loaded]),
+        config=merge_settings(queries.list_changed(reader, ids)),
+    )
+
+
+def _load_distinct(
+    reader: sqlite3.Connection, run_ids: Iterable[str], tasks: Tasks, list_distinct: ListDistinct
+) -> tuple[DistinctItem, ...]:
+    return tuple(item for run_id in run_ids for item in assign_models(run_id, list_distinct(reader, run_id), tasks))
+
+
+def _load_environment(
+    reader: sqlite3.Connection, runs: Sequence[RunDetail], rows: Sequence[ResultRow]
+) -> dict[str, tuple[str, ...]]:
+    ids = [detail.run.id for detail in runs]
+    versions = queries.list_versions(reader, ids)
+    drivers = (gpu.get("driver_version") for detail in runs for gpu in detail.gpus)
+    found: dict[str, Iterable[str | None]] = {
+        "device": (row.device for row in rows),
+        "hardware": [row.hardware for row in rows] or [detail.run.gpu_name or "CPU" for detail in runs],
+        "torch": versions.torch or [detail.run.torch_version for detail in runs],
+        "triton": versions.triton,
+        "cuda": versions.cuda or [detail.run.cuda_version for detail in runs],
+        "driver": (None if driver is None else str(driver) for driver in drivers),
+        "timing": (format_timing(settings) for settings in queries.list_timing(reader, ids)),
+        "python": versions.python or [detail.run.python_version for detail in runs],
+        "host": (detail.run.host for detail in runs),
+    }
+    return {name: tuple(sorted({value for value in values if value})) for name, values in found.items()}
+
+
+def _load_baseline(asked: str, stored: Baseline) -> CompareSide:
+    body = stored.body
+    if body.get("version") != BASELINE_VERSION:
+        raise FilterError(
+            f"baseline {stored.name} has version {body.get('version')}, this knows {BASELINE_VERSION}; upgrade "
+            "CompileBoard"
+        )
+    results = {row["key"]: read_stored_result(row) for row in body["rows"]}
+    keys = {name: result.key for name, result in results.items()}
+    return CompareSide(
+        asked=asked,
+        title=f"baseline {stored.name}",
+        entries=tuple(results.values()),
+        breaks=read_stored_distinct(body["breaks"], keys),
+        causes=read_stored_distinct(body["causes"], keys),
+        environment={name: tuple(str(value).split(", ")) for name, value in body["environment"].items() if value},
+    )
