@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from compileboard.app.analysis.comparison.pairs import pair_entries
+from compileboard.app.analysis.comparison.table import list_verdicts
 from compileboard.app.checks.rules import DEFAULT, find_rules
 from compileboard.app.checks.rules.model import FAIL, IMPROVED, Rule, RuleOptions, RuleVerdict, Side, in_order
 from compileboard.app.checks.rules.pairing import Ambiguous, pair
@@ -42,6 +44,7 @@ class Report:
     rules: tuple[RuleReport, ...]
     warnings: tuple[str, ...]
     allow_improvement: bool
+    model_counts: Mapping[str, int] | None = None  # by Compare's verdicts; None where a side is a bare CSV
 
     def fails(self, verdict: RuleVerdict) -> bool:
         """Tell whether a verdict fails the check."""
@@ -116,7 +119,9 @@ def compare(
         raise CannotCompare("nothing can be compared: " + "; ".join(dict.fromkeys(it.lacks for it in reports)))
     warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
     title = None if expected is None else other.title
-    return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement)
+    pairs = pair_entries(other.results, actual.results, allow_environment_change).pairs
+    counts = list_verdicts(pairs) if pairs else None
+    return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement, counts)
 
 
 def _decide(rule: Rule, actual: Side, expected: Side, options: RuleOptions, wanted: list[str]) -> RuleReport:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
+from compileboard.app.analysis.comparison.model import ModelResult
+from compileboard.app.analysis.comparison.sides import make_result, read_stored_result
 from compileboard.app.checks.rules.model import OpenIncident, RuleDistinct, RuleInput, Side
 from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from compileboard.app.checks.tables import CannotCompare
@@ -64,7 +66,7 @@ def _fits(row: RuleInput, name: str, it: SeriesChange) -> bool:
 VERSION = 1
 # What judges accuracy counts too: upstream's counters are the accuracy file's.
 _NUMBERS = (
-    *("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "compilation_latency_s"),
+    *("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms", "compilation_latency_s"),
     *("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb"),
 )
 _COUNTS = ("graph_breaks", "calls_captured", "unique_graphs", "unique_graph_breaks", "fallbacks_to_eager", "recompiles")
@@ -78,11 +80,13 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     counts = comparison.list_instruction_counts(reader, run.id)
     expected = comparison.list_expected(reader, run.id)
     rows: list[RuleInput] = []
+    results: list[ModelResult] = []
     tasks: dict[str, str] = {}
     for merged, parts in merge_with_parts(list_measured(reader, run.id)):
         row = _make_row(_name_gpu(merged, run), parts, counts, expected)
-        row = replace(row, repeats=repeats.get(merged.id, {}))
-        rows.append(row)
+        samples = repeats.get(merged.id, {})
+        rows.append(replace(row, repeats=samples))
+        results.append(make_result(merged, parts[0], samples))
         tasks |= dict.fromkeys(merged.tasks, row.key)
     breaks = _by_model(comparison.list_task_breaks(reader, run.id), tasks)
     causes = _by_model(comparison.list_task_causes(reader, run.id), tasks)
@@ -93,6 +97,7 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
         breaks=breaks if breaks or was_observed else None,
         causes=causes if causes or was_observed else None,
         environment=_name_hardware(rows) | ({"torch": run.torch_version} if run.torch_version else {}),
+        results=tuple(results),
         findings=load_findings(reader, run, rows),
     )
 
@@ -167,7 +172,9 @@ def choose(side: Side, wanted: Mapping[str, Any], models: Iterable[str]) -> Side
     if len(kept) == len(side.rows):
         return side
     others = {name: value for name, value in side.environment.items() if name != "hardware"}
-    return replace(side, rows=kept, environment=_name_hardware(kept) | others)
+    keys = {row.key for row in kept}
+    results = tuple(result for row, result in zip(side.rows, side.results) if row.key in keys)
+    return replace(side, rows=kept, results=results, environment=_name_hardware(kept) | others)
 
 
 def choose_both(
@@ -217,7 +224,9 @@ def _list_values(side: Side, field: str) -> str:
 
 def dump_baseline(side: Side) -> dict[str, Any]:
     """Write a side as what a baseline keeps."""
-    return {"version": VERSION, **asdict(side)}
+    stored = asdict(replace(side, results=()))
+    del stored["results"]  # the rows have what they are made of
+    return {"version": VERSION, **stored}
 
 
 def load_baseline(body: Mapping[str, Any], title: str) -> Side:
@@ -237,6 +246,7 @@ def load_baseline(body: Mapping[str, Any], title: str) -> Side:
         breaks=_read_distinct(body["breaks"]),
         causes=_read_distinct(body["causes"]),
         environment=environment,
+        results=tuple(read_stored_result(row) for row in body["rows"]),
     )
 
 

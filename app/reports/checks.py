@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from compileboard.app.analysis.comparison.table import describe_models
 from compileboard.app.checks.decision import Report, RuleReport
 from compileboard.app.checks.rules import incidents
 from compileboard.app.checks.rules.model import IMPROVED, PASS, RuleVerdict
@@ -17,6 +18,7 @@ from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.reports.markdown import code, prose, table
 from compileboard.app.reports.output import write_file
 
+ALL_METRICS = "Compare, over all metrics of each model"
 _MOST_WIDTH = 60
 
 
@@ -31,7 +33,10 @@ def write_table(report: Report, *, every: bool = False) -> Iterator[str]:
         yield ""
         yield from _columns([_cells(it) for it in shown])
     yield ""
-    yield from _columns([(it.rule.name, _sum_up(it)) for it in report.rules])
+    yield from _columns([(rule.rule.name, _sum_up(rule)) for rule in report.rules])
+    if report.model_counts is not None:
+        yield ""
+        yield f"{ALL_METRICS}: {describe_models(report.model_counts)}"
     if report.failures or report.due:
         yield ""
         yield textwrap.fill(next_step(report), 110)
@@ -94,6 +99,9 @@ def write_markdown(report: Report) -> Iterator[str]:
     yield from table(
         ["Rule", "Result"], [[code(it.rule.name), _sum_up_markdown(it.counts, it.lacks)] for it in report.rules]
     )
+    if report.model_counts is not None:
+        yield ""
+        yield f"{ALL_METRICS}: {describe_models(report.model_counts)}."
     if report.failures:
         yield from _section("What fails", report.failures)
     if report.exit_code:
@@ -138,6 +146,7 @@ def make_json(report: Report) -> dict[str, Any]:
         "run": report.run,
         "baseline": report.baseline,
         "warnings": list(report.warnings),
+        "model_counts": None if report.model_counts is None else dict(report.model_counts),
         "rules": [
             {
                 "name": it.rule.name,

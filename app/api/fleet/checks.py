@@ -90,6 +90,9 @@ class CheckJson:
     run: Annotated[str, "What was checked."]
     baseline: Annotated[str | None, "What it was compared with."]
     warnings: Annotated[list[str], "What makes the comparison doubtful."]
+    model_counts: Annotated[
+        dict[str, Count] | None, "Models by what Compare says of all their metrics: worse, better, both, neither."
+    ]
     rules: Annotated[list[CheckedRule], "Rules, in their order."]
 
 

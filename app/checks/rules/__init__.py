@@ -12,11 +12,11 @@ from compileboard.app.checks.rules import (
     distinct,
     graph_breaks,
     incidents,
+    measured,
     memory,
     missing_model,
     performance,
     pr_time,
-    speedup,
 )
 from compileboard.app.checks.rules.model import Rule
 
@@ -32,7 +32,8 @@ RULES: tuple[Rule, ...] = (
     missing_model.MISSING_BASELINE_RULE,
     distinct.NEW_BREAKS_RULE,
     distinct.NEW_RECOMPILES_RULE,
-    speedup.RULE,
+    measured.RULE,
+    measured.COMPILE_TIME_RULE,
     incidents.RULE,
 )
 DEFAULT = "default"

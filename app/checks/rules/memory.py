@@ -8,7 +8,7 @@ Source: pytorch benchmarks/dynamo/check_memory_compression_ratio.py at 20e7b45
 
 from __future__ import annotations
 
-from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.app.checks.rules.measured import describe_basis, judge_row
 from compileboard.app.checks.rules.model import (
     FAIL,
     NOTE,
@@ -22,7 +22,6 @@ from compileboard.app.checks.rules.model import (
     read_number,
     show,
 )
-from compileboard.collectors.contract.verdicts import decide
 
 SHARE = 0.95
 COLUMN = "compression_ratio"
@@ -45,17 +44,17 @@ def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdi
         elif found_ratio >= wanted_ratio * SHARE:
             word = "PASS"
         else:
-            word, why = _judge(row, known[row.name], found_ratio, wanted_ratio)
-            detail += f"; {why}" if word != "FAIL" else ""
+            word, why = _judge(row, known[row.name])
+            detail += f"; {why}" if why else ""
         verdicts.append(RULE.make(row.name, word, detail))
     return verdicts
 
 
-def _judge(row: RuleInput, other: RuleInput, found: float, wanted: float) -> tuple[str, str]:
-    if not (row.repeats or other.repeats):  # upstream's files
+def _judge(row: RuleInput, other: RuleInput) -> tuple[str, str]:
+    if not (row.repeats and other.repeats):  # upstream's files
         return "FAIL", ""
-    delta = decide(BY_NAME[COLUMN], other.measure(COLUMN, wanted), row.measure(COLUMN, found))
-    return WORDS.get(delta.word, "NOISE"), delta.reason
+    verdict = judge_row(row, other)[COLUMN]
+    return WORDS.get(verdict.word, "NOISE"), describe_basis(verdict)
 
 
 def _show(cell: object) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.app.analysis.comparison.model import ModelResult
 from compileboard.app.queries.fleet.incidents import SeriesChange
-from compileboard.collectors.contract.verdicts import Measurement, pick_samples
+from compileboard.collectors.contract.result_columns import STORE_NAMES
+from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues
 
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
@@ -30,10 +31,13 @@ class RuleInput:
     # Of our own runs, as Compare reads them. A file of upstream's has none.
     repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
-    def measure(self, metric: str, value: float, interval: tuple[float, float] | None = None) -> Measurement:
-        """Return one of its numbers with the samples that it was made of, where these are known."""
-        samples = pick_samples(BY_NAME[metric], self.repeats) if self.repeats else None
-        return Measurement(value, interval, samples)
+    @cached_property
+    def side(self) -> SideValues:
+        """Return its numbers as a comparison has them; 0 of a speedup is upstream's padding, and no number."""
+        numbers = {STORE_NAMES.get(name, name): read_number(cell) for name, cell in self.cells.items()}
+        values = {name: value for name, value in numbers.items() if value is not None}
+        low, high = values.get("speedup_low"), values.get("speedup_high")
+        return SideValues(values, None if low is None or high is None else (low, high), self.repeats)
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class Side:
     breaks: tuple[RuleDistinct, ...] | None = None
     causes: tuple[RuleDistinct, ...] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    # Of each row, as Compare has it; none of a bare CSV.
+    results: tuple[ModelResult, ...] = field(default=(), compare=False)
     findings: tuple[OpenIncident, ...] | None = None
 
     def names(self) -> set[str]:
@@ -100,7 +106,7 @@ class RuleOptions:
     metric: str = "speedup"
     fail_on_improvement: bool = False
     noise_margin: float = 0.015  # of pr-time, where the baseline has none: what upstream gives most benchmarks
-    tolerance: float = 0.05  # of speedup: a smaller change is none
+    tolerance: float = THRESHOLD  # of speedup: a smaller change is none
 
 
 @dataclass(frozen=True)
@@ -130,8 +136,12 @@ class Rule:
     columns: tuple[str, ...] = ()  # a model of our own runs of which neither side says any of these is left out
 
     def make(self, name: str, word: str, detail: str = "") -> RuleVerdict:
-        """Make a verdict of this rule."""
-        return RuleVerdict(self.name, name, word, self.words[word], detail)
+        """Make a verdict of this rule; one that may fail says when it is upstream's, which knows of no noise."""
+        outcome = self.words[word]
+        if outcome in (FAIL, IMPROVED) and self.source.endswith(".py"):
+            decided = f"as {self.source} decides"
+            detail = f"{detail}; {decided}" if detail else decided
+        return RuleVerdict(self.name, name, word, outcome, detail)
 
 
 def is_empty(cell: Any) -> bool:

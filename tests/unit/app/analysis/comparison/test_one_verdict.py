@@ -1,0 +1,216 @@
+"""The same two runs have the same count and the same words on every page, in every report and in the terminal."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.cli.main import main
+from compileboard.collectors.bench.report.comparison import compare
+from compileboard.collectors.bench.report.summary import summarize
+from compileboard.collectors.bench.worker.statistics import speedup_of
+from compileboard.collectors.contract.events import BenchMeasured
+from tests.unit.app.benched import DAY_US, add_results, measure
+from tests.unit.app.seed import START_US
+
+MODELS = {
+    "Resnet18": (2.03, 1.92, 8.2),
+    "Bert4": (2.48, 1.41, 12.2),
+    "GPT2x4": (3.45, 2.2, 13.9),
+    "Mlp": (4.0, 3.2, 2.4),
+}
+Results = Sequence[BenchMeasured]
+
+
+def bench(
+    seed: int,
+    slower: Mapping[str, float] | None = None,
+    *,
+    samples: int = 3,
+    compiled: Mapping[str, float] | None = None,
+    eager: float = 1.0,
+) -> list[BenchMeasured]:
+    """Measure the models as bench does: repeats that scatter by 1 %, cold compiles by 2 %."""
+    chance = random.Random(seed)
+    results = []
+    for model, (eager_ms, compiled_ms, cold_s) in MODELS.items():
+        cold_s *= (slower or {}).get(model, 1.0)
+        compiled_ms *= (compiled or {}).get(model, 1.0)
+        repeats = {
+            "eager": [eager * eager_ms * chance.lognormvariate(0, 0.01) for _ in range(30)],
+            "compiled": [compiled_ms * chance.lognormvariate(0, 0.01) for _ in range(30)],
+            "cold_compile_s": [cold_s * chance.lognormvariate(0, 0.02) for _ in range(samples)],
+        }
+        speedup = speedup_of(repeats["eager"], repeats["compiled"])
+        values = {
+            "speedup": speedup.value,
+            "speedup_low": speedup.low or 0.0,
+            "speedup_high": speedup.high or 0.0,
+            "eager_latency": median(repeats["eager"]),
+            "abs_latency": median(repeats["compiled"]),
+            "compilation_latency": median(repeats["cold_compile_s"]),
+            "graph_breaks": 0.0,
+            "unique_graphs": 1.0,
+        }
+        results.append(measure(model=model, values=values, repeats=repeats, task=f"{model}-performance"))
+    return results
+
+
+@dataclass(frozen=True)
+class Said:
+    """What each place says of base and new."""
+
+    overview: str
+    api: dict[str, Any]
+    page: str
+    markdown: str
+    html: str
+    check: dict[str, Any]
+    check_code: int
+    bench: str
+
+    def counts(self) -> set[tuple[int, int]]:
+        """Return how many models each place calls worse and better, over all metrics."""
+        found = re.findall(r"(\d+) worse, (\d+) better", self.bench)
+        found += re.findall(r"Models that changed\D*(\d+) worse\D*?(\d+) better", self.page)
+        found += re.findall(r"Models that changed \| (\d+) worse \| (\d+) better", self.markdown)
+        found += re.findall(r"Models that changed\D*(\d+) worse\D*?(\d+) better", self.html)
+        assert len(found) == 4, found
+        ours = self.check["model_counts"]
+        words = [{it["verdict"] for it in model["metrics"].values()} for model in self.api["models"]]
+        of_api = sum("worse" in it for it in words), sum("better" in it and "worse" not in it for it in words)
+        return {*((int(a), int(b)) for a, b in found), (ours["worse"] + ours["both"], ours["better"]), of_api}
+
+    def words(self, metric: str, rule: str) -> dict[str, str]:
+        """Return the verdict of each model as the API has it, after looking that `check` says the same."""
+        api = {model["model"]: model["metrics"][metric]["verdict"] for model in self.api["models"]}
+        (found,) = [it for it in self.check["rules"] if it["name"] == rule]
+        check = {it["name"]: it["verdict"] for it in found["verdicts"]}
+        known = {"worse": "SLOWER", "better": "FASTER", "single": "FEW_SAMPLES", "eager": "EAGER_MOVED"}
+        for model, word in api.items():
+            assert check[model] == known[word] if word in known else check[model] in ("PASS", "NOISE")
+        return api
+
+    def total(self, metric: str) -> tuple[str, dict[str, int]]:
+        (found,) = [it for it in self.api["metrics"] if it["metric"] == metric]
+        return found["verdict"], found["verdicts"]
+
+    def headline(self, name: str) -> str:
+        """Return what the overview says of the change of a number."""
+        figure = self.overview[self.overview.index(f'id="headline-{name}"') :]
+        (text,) = re.findall(r'<p class="headline__change">(.*?)</p>', figure[: figure.index("</figcaption>")], re.S)
+        return text
+
+
+@pytest.fixture
+def say(client: FlaskClient, store: sqlite3.Connection, database: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def read(base: Results, new: Results) -> Said:
+        add_results(store, "BASE", *base, started_us=START_US)
+        add_results(store, "NEW", *new, started_us=START_US + DAY_US)
+        code = main(["check", "--db", str(database), "--run", "NEW", "--baseline", "BASE", "--json", "-"])
+        sides = "base=BASE&new=NEW"
+        return Said(
+            overview=unescape(client.get("/").text),
+            api=client.get(f"/api/v1/compare?{sides}").json["data"],
+            page=unescape(client.get(f"/compare?{sides}").text),
+            markdown=client.get(f"/compare/report.md?{sides}").text,
+            html=unescape(client.get(f"/compare/report.html?{sides}").text.split("<main")[1]),
+            check=json.loads(capsys.readouterr().out),
+            check_code=code,
+            bench=compare(base, new),
+        )
+
+    return read
+
+
+def test_what_is_worse_is_worse_everywhere(say: Any) -> None:
+    said = say(bench(1), bench(2, {"Bert4": 2.4, "GPT2x4": 2.1}))
+    assert said.counts() == {(2, 0)}
+    words = said.words("compilation_latency_s", "compile-time")
+    assert words == {"Bert4": "worse", "GPT2x4": "worse", "Mlp": "noise", "Resnet18": "noise"}
+    assert said.total("compilation_latency_s") == ("worse", {"worse": 2, "noise": 2})
+    assert "worse (2 of 4 models)</span> over 4 models" in said.headline("compilation_latency_s")
+    assert 'class="headline__worse"' in said.headline("compilation_latency_s")
+    assert said.check_code == 1 and said.check["headline"].startswith("FAIL: 2 verdicts")
+    assert said.bench.count("compile time worse (3 samples a side, ±") == 2
+    assert said.markdown.count("| worse |") == 2 and said.markdown.count("| 3 samples a side, ±") == 2
+
+
+def test_what_was_measured_once_is_judged_nowhere(say: Any) -> None:
+    slower = dict.fromkeys(MODELS, 1.668)
+    said = say(bench(1, samples=1), bench(1, slower, samples=1))
+    assert said.counts() == {(0, 0)}
+    assert set(said.words("compilation_latency_s", "compile-time").values()) == {"single"}
+    assert said.total("compilation_latency_s") == ("single", {"single": 4})
+    assert "+66.8 %, one sample each: not judged</span>" in said.headline("compilation_latency_s")
+    assert "headline__worse" not in said.overview and "headline__better" not in said.overview
+    assert (said.check_code, said.check["headline"].partition(":")[0]) == (0, "PASS")
+    assert "result--bad" not in said.page and "result--bad" not in said.html
+    (rule,) = [it for it in said.check["rules"] if it["name"] == "compile-time"]
+    assert all("one sample each: not judged" in it["detail"] for it in rule["verdicts"])
+    assert {model["metrics"]["compilation_latency_s"]["basis"] for model in said.api["models"]} == {
+        "one sample each: not judged"
+    }
+
+
+def test_what_moved_with_eager_mode_is_red_nowhere(say: Any) -> None:
+    said = say(bench(1), bench(2, eager=0.7))
+    assert said.counts() == {(0, 0)}
+    assert set(said.words("speedup", "speedup").values()) == {"eager"}
+    assert said.total("speedup") == ("eager", {"eager": 4})
+    assert "eager mode moved</span>" in said.headline("geomean_speedup")
+    assert said.check_code == 0
+    assert said.bench.count("eager mode moved (30 samples a side, ±") == 4
+    assert all(model["warning"].startswith("the speedup moved with eager mode") for model in said.api["models"])
+    assert all("eager mode got faster (−" in model["metrics"]["speedup"]["detail"] for model in said.api["models"])
+
+
+def test_noise_of_two_runs_of_one_program_is_nothing_anywhere(say: Any) -> None:
+    said = say(bench(1), bench(2))
+    assert said.counts() == {(0, 0)}
+    assert said.check_code == 0
+    assert set(said.words("speedup", "speedup").values()) <= {"noise", "negligible"}
+    assert "headline__worse" not in said.overview and "headline__better" not in said.overview
+
+
+def test_a_slower_model_is_worse_in_speedup_and_latency_everywhere(say: Any) -> None:
+    said = say(bench(1), bench(2, compiled={"Mlp": 1.3}))
+    assert said.counts() == {(1, 0)}
+    assert said.words("speedup", "speedup")["Mlp"] == "worse"
+    assert said.total("abs_latency_ms")[1]["worse"] == 1
+    (rule,) = [it for it in said.check["rules"] if it["name"] == "speedup"]
+    (slower,) = [it for it in rule["verdicts"] if it["fails"]]
+    assert (slower["name"], slower["verdict"]) == ("Mlp", "SLOWER")
+    assert "30 samples a side, ±" in slower["detail"]
+
+
+def test_a_baseline_file_is_judged_alike(say: Any) -> None:
+    base, new = bench(1), bench(2, compiled={"Mlp": 1.3})
+    said = say(base, new)
+    speedups = {result.model: result.values["speedup"] for result in base}
+    files = [
+        measure(model=it.model, values=it.values | {"baseline": speedups[it.model]}, repeats=it.repeats) for it in new
+    ]
+    (line,) = [line for line in summarize(files).splitlines() if "than the baseline" in line]
+    assert line.startswith("worse than the baseline") and "Mlp (" in line
+    assert said.words("speedup", "speedup")["Mlp"] == "worse"
+
+
+def test_rules_that_are_upstreams_say_whose_verdict_it_is(say: Any) -> None:
+    base, new = bench(1), bench(2)
+    new[0].values["graph_breaks"] = 2.0
+    said = say(base, new)
+    (rule,) = [it for it in said.check["rules"] if it["name"] == "graph-breaks"]
+    details = [it["detail"] for it in rule["verdicts"] if it["fails"]]
+    assert details and all(detail.endswith("; as check_graph_breaks.py decides") for detail in details)
