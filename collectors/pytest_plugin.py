@@ -111,8 +111,8 @@ class CompileBoard:
             kept |= found
             _update(path, key, list(kept.values()))
             return result
-        known = [entry.get("fingerprint") for entry in _load(path).get(key, [])]
-        words = compare_counts(dict.fromkeys(known, 1), dict.fromkeys(found, 1))
+        known = {str(entry.get("fingerprint")): 1 for entry in _load(path).get(key, [])}
+        words = compare_counts(known, dict.fromkeys(found, 1))
         new = [graph_break for fingerprint, graph_break in found.items() if words[fingerprint] == "new"]
         if new:
             pytest.fail(_format_breaks(new, len(found) - len(new), path, key), pytrace=False)
