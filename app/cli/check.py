@@ -7,21 +7,18 @@ import io
 import json
 import math
 import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
 import click
 
-from compileboard.app.checks.decision import NOT_COMPARED, Report, compare
+from compileboard.app.checks.decision import NOT_COMPARED, Report
 from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
-from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions, Side
-from compileboard.app.checks.sides import choose_both, load_run
-from compileboard.app.checks.tables import CannotCompare, list_flaky, read_table
-from compileboard.app.checks.targets import find_baseline, find_run, is_file
+from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions
+from compileboard.app.checks.tables import CannotCompare, list_flaky
 from compileboard.app.cli.common import db_option
 from compileboard.app.reports.checks import (
     check_targets,
@@ -32,6 +29,7 @@ from compileboard.app.reports.checks import (
     write_table,
 )
 from compileboard.app.reports.output import fail
+from compileboard.app.screens.fleet.checks import CheckRequest, CheckScreen, build_check
 from compileboard.collectors.store.connection import open_reader
 from compileboard.command_line import Choice, Command, Option, Value
 
@@ -132,27 +130,14 @@ def check(db: str, **given: Any) -> int:
         return 0
     try:
         check_targets(_list_targets(arguments))
-        actual, expected = _load(db, arguments)
-        fields = (*FIELDS, "dynamic", *NUMBERS)
-        wanted = {name: value for name in fields if (value := getattr(arguments, name)) is not None}
-        actual, expected, notes = choose_both(actual, expected, wanted, arguments.models)
-        options = _read_options(arguments)
-        report = compare(
-            actual,
-            expected,
-            list(arguments.rules),
-            options,
-            allow_improvement=arguments.allow_improvement,
-            allow_environment_change=arguments.allow_environment_change,
-            notes=notes,
-        )
-        proposed = _propose(actual, expected, options) if arguments.propose else ""
-        _write(report, arguments, proposed)
+        screen = _build(db, arguments)
+        proposed = _propose(screen) if arguments.propose else ""
+        _write(screen.report, arguments, proposed)
     except CannotCompare as error:
         return fail(f"{error}: {error.flags}" if error.flags else str(error), NOT_COMPARED)
     except OSError as error:
         return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}", NOT_COMPARED)
-    return report.exit_code
+    return screen.report.exit_code
 
 
 def _read_options(arguments: SimpleNamespace) -> RuleOptions:
@@ -170,20 +155,20 @@ def _read_options(arguments: SimpleNamespace) -> RuleOptions:
     )
 
 
-def _load(path: str, arguments: SimpleNamespace) -> tuple[Side, Side | None]:
-    """Load both sides; the database is opened where one of them is in it."""
+def _build(path: str, arguments: SimpleNamespace) -> CheckScreen:
+    fields = (*FIELDS, "dynamic", *NUMBERS)
+    request = CheckRequest(
+        run=arguments.run,
+        baseline=arguments.baseline,
+        rules=arguments.rules,
+        choices={name: value for name in fields if (value := getattr(arguments, name)) is not None},
+        models=arguments.models,
+        options=_read_options(arguments),
+        allow_improvement=arguments.allow_improvement,
+        allow_environment_change=arguments.allow_environment_change,
+    )
     with ExitStack() as stack:
-        opened: list[sqlite3.Connection] = []
-
-        def get_reader() -> sqlite3.Connection:
-            if not opened:
-                opened.append(stack.enter_context(closing(open_reader(path))))
-            return opened[0]
-
-        run = None if is_file(arguments.run) else find_run(get_reader, arguments.run)
-        actual = read_table(arguments.run) if run is None else load_run(get_reader(), run)
-        named = arguments.baseline
-        return actual, find_baseline(get_reader, named, run) if named else None
+        return build_check(cache(lambda: stack.enter_context(closing(open_reader(path)))), request)
 
 
 def _list_targets(arguments: SimpleNamespace) -> dict[str, str | None]:
@@ -208,7 +193,8 @@ def _write(report: Report, arguments: SimpleNamespace, proposed: str) -> None:
     write_outputs(documents, write_table(report, every=arguments.all))
 
 
-def _propose(actual: Side, expected: Side | None, options: RuleOptions) -> str:
+def _propose(screen: CheckScreen) -> str:
+    actual, expected, options = screen.actual, screen.expected, screen.options
     if expected is None or not pr_time.list_counts(expected):
         raise CannotCompare("--propose writes pr-time's new expected results; --baseline has none to begin with")
     out = io.StringIO(newline="")

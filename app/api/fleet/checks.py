@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.api.answers import PageQuery, operation, refuse
-from compileboard.app.checks.decision import compare
 from compileboard.app.checks.rules import RULES
 from compileboard.app.checks.rules.model import FAIL, IMPROVED, NOTE, PASS, RuleDistinct, RuleOptions
-from compileboard.app.checks.sides import choose_both, load_baseline, load_run
+from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare, list_flaky
-from compileboard.app.checks.targets import find_baseline, find_run, is_file
+from compileboard.app.checks.targets import is_file
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
 from compileboard.app.queries.fleet.baselines import BaselineRow
@@ -21,6 +20,7 @@ from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.queries.parameters import BackendName, DeviceName, DtypeName, ModeName, Parameter, SuiteName
 from compileboard.app.reports.checks import make_json
 from compileboard.app.schema import Keywords, one_of
+from compileboard.app.screens.fleet.checks import CheckRequest, build_check
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,16 @@ def get_check(wanted: CheckQuery) -> CheckJson:
             raise FilterError(f"{name}: {value[:80]!r} is a file; the API compares what is in the database")
     names = [word for word in (wanted.rule or "").split(",") if word]
     series = {name: value for name in _SERIES if (value := getattr(wanted, name)) is not None}
+    request = CheckRequest(
+        run=asked,
+        baseline=wanted.baseline or None,
+        rules=names,
+        choices=series,
+        models=[wanted.model] if wanted.model else [],
+        options=RuleOptions(flaky=list_flaky()),
+        allow_environment_change=wanted.environment,
+    )
     try:
-        run = find_run(get_reader, asked)
-        expected = find_baseline(get_reader, wanted.baseline, run) if wanted.baseline else None
-        models = [wanted.model] if wanted.model else []
-        base, new, notes = choose_both(load_run(get_reader(), run), expected, series, models)
-        options = RuleOptions(flaky=list_flaky())
-        report = compare(base, new, names, options, allow_environment_change=wanted.environment, notes=notes)
+        return CheckJson(**make_json(build_check(get_reader, request).report))
     except CannotCompare as error:
         raise FilterError(f"could not compare: {error}") from None
-    return CheckJson(**make_json(report))
