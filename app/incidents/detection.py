@@ -17,7 +17,7 @@ from compileboard.app.analysis.regression.drift import OF_MODEL, OF_SUITE, Drift
 from compileboard.app.analysis.regression.noise import Ints, prepare
 from compileboard.app.incidents.series import MeasuredRuns, Series, make_series_key
 from compileboard.app.queries.fleet.incidents import SeriesChange
-from compileboard.collectors.contract.verdicts import direct
+from compileboard.collectors.contract.verdicts import COMPARED, SideValues, direct, judge_sides
 from compileboard.collectors.store.dashboard.series_changes import SERIES
 
 _SETTLED_COUNT = 20  # as in app.analysis.steps
@@ -199,13 +199,31 @@ def _drifted_before(line: Series, finite: Ints) -> bool:
     return detect_drift(line.values[:newest], None if line.errors is None else line.errors[:newest]) is not None
 
 
+def _direct(line: Series, change: ChangePoint | Drift) -> str:
+    """Return which way a change went; neither where eager mode moved a speed, as Compare says of both levels."""
+    if line.speeds and isinstance(change, ChangePoint):
+        known = np.flatnonzero(np.isfinite(line.values))
+        at = int(np.searchsorted(known, change.index))
+        levels = known[max(0, at - change.before_count) : at], known[at : at + change.after_count]
+        before, after = (_find_medians(line, places) for places in levels)
+        verdict = judge_sides(COMPARED, before, after).get(line.metric.name)
+        if verdict is not None and verdict.word == "eager":
+            return "changed"
+    return direct(line.metric, change.before, change.after)
+
+
+def _find_medians(line: Series, places: Ints) -> SideValues:
+    levels = {name: values[places][np.isfinite(values[places])] for name, values in line.speeds.items()}
+    return SideValues({name: float(np.median(level)) for name, level in levels.items() if len(level)})
+
+
 def _shared_fields(line: Series, it: ChangePoint | Drift) -> dict[str, Any]:
     return {
         "subject": line.subject,
         "key": line.key,
         "branch": line.branch,
         "metric": line.metric.name,
-        "direction": direct(line.metric, it.before, it.after),
+        "direction": _direct(line, it),
         "before_value": it.before,
         "after_value": it.after,
         "relative": it.relative,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from compileboard.app.queries.fleet.series import (
 )
 from compileboard.app.queries.fleet.trends import find_usual, is_incomplete
 from compileboard.app.queries.run_cache import cached_ancestry
+from compileboard.collectors.contract.verdicts import SPEEDS
 from compileboard.collectors.store.dashboard.series_changes import SERIES
 from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
 
@@ -64,7 +65,10 @@ _EMPTY_KEY: dict[str, Any] = dict.fromkeys(SERIES, "") | {"dynamic": 0, "batch_s
 
 @dataclass(frozen=True)
 class Series:
-    """Hold one series of one branch, the oldest run first; NaN is what was not measured."""
+    """One series of one branch, the oldest run first; NaN is what was not measured.
+
+    `speeds` are, of a speedup or a latency, those of the same runs that tell whether eager mode moved it.
+    """
 
     subject: str
     key: Mapping[str, Any]
@@ -73,6 +77,7 @@ class Series:
     run_ids: Sequence[str]
     values: Floats
     errors: Floats | None = None
+    speeds: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -153,10 +158,12 @@ def _make_model_series(points: ModelPoints, places: RunOrder) -> list[Series]:
         columns = numbers[:, 2:]
         if points.experiment != "performance":  # by this column an accuracy file means something else
             columns[:, _NUMBERS.index("compilation_latency_s")] = np.nan
+        speeds = {name: columns[:, _NUMBERS.index(name)] for name in SPEEDS}
         for metric, values in zip(METRICS, columns.T):
             if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
                 own = errors if metric.low and np.isfinite(errors).any() else None
-                lines.append(Series("model", points.key, branch, metric, run_ids, values, own))
+                others = speeds if metric.name in speeds else {}
+                lines.append(Series("model", points.key, branch, metric, run_ids, values, own, others))
         judged = np.array([passes.get(it, np.nan) for it in run_ids])
         lines.append(Series("model", points.key, branch, PASSES, run_ids, judged))
     return lines

@@ -70,6 +70,8 @@ COMPARED = (
 )
 # What the others are measured against: where eager mode changes, the machine or torch did, and no model is worse.
 YARDSTICKS = ("eager_latency_ms", "eager_peak_mem_gb")
+# What tells together whether eager mode moved a speed.
+SPEEDS = ("speedup", "eager_latency_ms", "abs_latency_ms")
 # Which samples tell the noise of a metric; of two names, the first ÷ the second of what was measured together.
 SAMPLES: dict[str, tuple[str, ...]] = {
     "speedup": ("eager", "compiled"),
@@ -238,7 +240,7 @@ def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]
     the speedup is what it was.
     """
     found = dict(verdicts)
-    speedup, eager, compiled = (found.get(name) for name in ("speedup", "eager_latency_ms", "abs_latency_ms"))
+    speedup, eager, compiled = (found.get(name) for name in SPEEDS)
     if speedup is None or eager is None or compiled is None or eager.word not in CHANGED:
         return found
     moved = f"eager mode got {'slower' if eager.new > eager.base else 'faster'}"

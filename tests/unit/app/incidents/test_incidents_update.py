@@ -66,6 +66,29 @@ def test_a_step_names_runs_levels_and_size(store: sqlite3.Connection, database: 
     assert describe_finding(it).startswith("mlp: speedup fell by ")
 
 
+@pytest.mark.parametrize(
+    ("eager_ms", "compiled_ms", "directions"),
+    [
+        (3.2, 2.0, {"speedup": "changed", "eager_latency_ms": "changed"}),
+        (4.0, 2.5, {"speedup": "worse", "abs_latency_ms": "worse"}),
+        (6.0, 3.0, {"abs_latency_ms": "changed", "eager_latency_ms": "changed"}),
+    ],
+)
+def test_a_speed_that_moved_with_eager_mode_is_not_worse(
+    store: sqlite3.Connection, database: Path, eager_ms: float, compiled_ms: float, directions: dict[str, str]
+) -> None:
+    for day in range(N + 5):
+        eager, compiled = (4.0, 2.0) if day < N else (eager_ms, compiled_ms)
+        eager *= 1 + NOISE[day % 97] / 200
+        compiled *= 1 + NOISE[(day + 31) % 97] / 200
+        values = {"speedup": eager / compiled, "eager_latency": eager, "abs_latency": compiled}
+        add_results(store, run_of(day), measure(values=values, repeats={}), started_us=START_US + day * DAY_US)
+    update_findings(database)
+    found = [it for it in load_findings(store) if it.subject == "model"]
+    assert {it.metric: it.direction for it in found} == directions
+    assert {it.first_run_id for it in found} == {run_of(N)}
+
+
 def test_a_finding_waits_for_a_second_run_to_be_confirmed(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED[: N + 2])
     (suspected,) = look(store, database)
