@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from compileboard.app.queries.commits import find_span, list_ancestry
@@ -24,6 +24,15 @@ def cached_for_run(
     """Return what `make` gives for a run; it is called again once the run has changed. Nobody may change the result."""
     state = (run_id, make.__module__, make.__qualname__, *get_run_state(connection, run_id))
     return _cached(connection, state, lambda: make(connection, run_id))
+
+
+def cached_for_runs(
+    connection: sqlite3.Connection, run_ids: Sequence[str], make: Callable[..., Found], *arguments: Hashable
+) -> Found:
+    """Return what `make` gives for some runs and other arguments; called again once one of the runs has changed."""
+    states = [part for run_id in run_ids for part in (run_id, *get_run_state(connection, run_id))]
+    key = (make.__module__, make.__qualname__, *states, *arguments)
+    return _cached(connection, key, lambda: make(connection, *run_ids, *arguments))
 
 
 def cached_ancestry(

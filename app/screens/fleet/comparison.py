@@ -154,6 +154,15 @@ def filter_results(
     return [result for result in results if all(result.series.get(name) == fields[name] for name in names)]
 
 
+def count_run_verdicts(
+    reader: sqlite3.Connection, base_id: str, new_id: str, configuration: Sequence[tuple[str, Any]]
+) -> dict[str, Mapping[str, int]]:
+    """Count the verdicts of one configuration of two runs, of which base may be of another GPU."""
+    fields = dict(configuration)
+    base, new = (load_results(reader, run_id) for run_id in (base_id, new_id))
+    return count_verdicts(filter_results(base, fields, any_hardware=True), filter_results(new, fields))
+
+
 def count_verdicts(base: Sequence[ModelResult], new: Sequence[ModelResult]) -> dict[str, Mapping[str, int]]:
     """Count for each metric the models of two sides by Compare's words, across machines as well."""
     return {total.metric.name: total.verdicts for total in sum_metrics(pair_entries(base, new, anyway=True).pairs)}

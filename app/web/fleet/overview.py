@@ -56,8 +56,9 @@ from compileboard.app.queries.fleet.trends import (
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import check_keys
 from compileboard.app.queries.run.models import list_results
-from compileboard.app.queries.run_cache import cached_ancestry, cached_for_run
+from compileboard.app.queries.run_cache import cached_ancestry, cached_for_run, cached_for_runs
 from compileboard.app.screens.fleet.comparison import (
+    count_run_verdicts,
     count_verdicts,
     filter_results,
     list_stored_results,
@@ -91,10 +92,10 @@ class Card:
 
 @dataclass(frozen=True)
 class Base:
-    """What is compared with: its rows, as a comparison has them too, and what of the environment was otherwise."""
+    """What is compared with: its rows, a stored one's as Compare has them too, and what of the environment differs."""
 
     rows: Sequence[ResultRow]
-    results: Sequence[ModelResult]
+    stored: Sequence[ModelResult]
     title: str
     run_id: str | None
     differences: Sequence[str]
@@ -146,9 +147,7 @@ def _show(
 ) -> dict[str, Any]:
     newest = summaries[0]
     rows = filter_set(cached_for_run(reader, newest.run_id, list_results), newest.set)
-    results = filter_results(cached_for_run(reader, newest.run_id, load_results), newest.set.fields)
-    verdicts = count_verdicts(filter_results(base.results, newest.set.fields, any_hardware=True), results)
-    deltas = {it.metric.name: it for it in compare(base.rows, rows, definition, verdicts)}
+    deltas = {it.metric.name: it for it in compare(base.rows, rows, definition, _count_verdicts(reader, base, newest))}
     lines = {name: build_suite_line(SUMMARY_BY_NAME[name], summaries) for name in SHOWN}
     cards = [
         Card(
@@ -163,6 +162,17 @@ def _show(
     failures = list_failures(base.rows, rows) if base.title else []
     shown = {"columns": columns, "twin": twin, "trend": axis, "base": base}
     return shown | {"cards": cards, "failures": [it for it in failures if it.word != "still"]}
+
+
+def _count_verdicts(
+    reader: sqlite3.Connection, base: Base, newest: StoredSummary
+) -> Mapping[str, Mapping[str, int]] | None:
+    """Count the models of both sides by Compare's verdicts."""
+    fields = newest.set.fields
+    if base.run_id:
+        return cached_for_runs(reader, (base.run_id, newest.run_id), count_run_verdicts, tuple(fields.items()))
+    results = filter_results(load_results(reader, newest.run_id), fields) if base.stored else []
+    return count_verdicts(filter_results(base.stored, fields, any_hardware=True), results)
 
 
 def _format_missing(name: str, definition: Definition) -> str:
@@ -188,8 +198,7 @@ def _find_base(
         raise FilterError(f"baseline: there is no run {run_id[:80]}; it may have been deleted")
     rows = filter_set(cached_for_run(reader, run_id, list_results), chosen, any_hardware=bool(named))
     title = f"{found[0].name}, {format_time(found[0].started_us)[:16]}"
-    results = cached_for_run(reader, run_id, load_results)
-    return Base(rows, results, title if named else f"the previous run ({title})", run_id, _differ(found[0], run))
+    return Base(rows, (), title if named else f"the previous run ({title})", run_id, _differ(found[0], run))
 
 
 def _load_stored(reader: sqlite3.Connection, name: str, chosen: ModelSet, run: TrendRun) -> Base:
