@@ -70,15 +70,6 @@ def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
 
 
-def read_stored_distinct(
-    stored: Sequence[Mapping[str, Any]] | None, keys: Mapping[str, Key]
-) -> tuple[DistinctItem, ...] | None:
-    """Return the distinct graph breaks or causes of a stored baseline; None where it has none recorded."""
-    if stored is None:
-        return None
-    return tuple(DistinctItem(**{**item, "model": keys.get(item["model"] or "")}) for item in stored)
-
-
 def assign_models(run_id: str, items: Iterable[TaskDistinct], tasks: Tasks) -> list[DistinctItem]:
     """Return a run's distinct things with the model that had each, where its task tells."""
     found = []

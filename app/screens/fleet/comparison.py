@@ -14,6 +14,7 @@ from compileboard.app.analysis.comparison.model import (
     CompareSide,
     Comparison,
     DistinctItem,
+    Key,
     ModelResult,
 )
 from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown, pair_entries
@@ -27,8 +28,6 @@ from compileboard.app.analysis.comparison.sides import (
     make_result,
     merge_settings,
     name_side,
-    read_stored_distinct,
-    read_stored_result,
     sum_totals,
 )
 from compileboard.app.analysis.comparison.table import (
@@ -38,6 +37,9 @@ from compileboard.app.analysis.comparison.table import (
     choose,
     list_headlines,
 )
+from compileboard.app.checks.rules.model import RuleDistinct, Side
+from compileboard.app.checks.sides import load_baseline
+from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.queries.fleet import comparison as queries
 from compileboard.app.queries.fleet.baselines import Baseline
 from compileboard.app.queries.fleet.comparison import TaskDistinct
@@ -50,7 +52,6 @@ from compileboard.collectors.store.rollups.results import ExperimentResult, Resu
 
 LoadedResult = tuple[ResultRow, tuple[ExperimentResult, ...], ModelResult]
 ListDistinct = Callable[[sqlite3.Connection, str], list[TaskDistinct]]
-BASELINE_VERSION = 1  # of app.checks.sides
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def load_results(reader: sqlite3.Connection, run_id: str) -> tuple[ModelResult, 
 
 def list_stored_results(baseline: Baseline) -> tuple[ModelResult, ...]:
     """List what a stored baseline has of its models."""
-    return tuple(read_stored_result(row) for row in baseline.body["rows"])
+    return _read_baseline(baseline).results
 
 
 def filter_results(
@@ -223,19 +224,28 @@ def _load_environment(
 
 
 def _load_baseline(asked: str, stored: Baseline) -> CompareSide:
-    body = stored.body
-    if body.get("version") != BASELINE_VERSION:
-        raise FilterError(
-            f"baseline {stored.name} has version {body.get('version')}, this knows {BASELINE_VERSION}; upgrade "
-            "CompileBoard"
-        )
-    results = {row["key"]: read_stored_result(row) for row in body["rows"]}
-    keys = {name: result.key for name, result in results.items()}
+    side = _read_baseline(stored)
+    keys = {row.key: result.key for row, result in zip(side.rows, side.results)}
     return CompareSide(
         asked=asked,
-        title=f"baseline {stored.name}",
-        entries=tuple(results.values()),
-        breaks=read_stored_distinct(body["breaks"], keys),
-        causes=read_stored_distinct(body["causes"], keys),
-        environment={name: tuple(str(value).split(", ")) for name, value in body["environment"].items() if value},
+        title=side.title,
+        entries=side.results,
+        breaks=_assign_stored(side.breaks, keys),
+        causes=_assign_stored(side.causes, keys),
+        environment={name: tuple(str(value).split(", ")) for name, value in side.environment.items() if value},
+    )
+
+
+def _read_baseline(stored: Baseline) -> Side:
+    try:
+        return load_baseline(stored.body, f"baseline {stored.name}")
+    except CannotCompare as error:
+        raise FilterError(str(error)) from None
+
+
+def _assign_stored(items: Iterable[RuleDistinct] | None, keys: Mapping[str, Key]) -> tuple[DistinctItem, ...] | None:
+    return (
+        None
+        if items is None
+        else tuple(DistinctItem(**(vars(item) | {"model": keys.get(item.model or "")})) for item in items)
     )
