@@ -141,7 +141,7 @@ def test_another_branch_is_measured_beside_the_checkout(place: Workplace, reposi
     commits = {it["part"]: it for it in runs}
     assert commits["base"]["hash"] == commits["new"]["parent_hash"] == git(repository, "rev-parse", "before")
     table = out[out.index("base before (") :]
-    assert "speedup base → new" in table and "too few repeats to tell" in table
+    assert "speedup base → new" in table and "1 model over all metrics: " in table and "3 samples a side" in table
     commands = {it["command"] for it in rows(place, "select command from results")}
     assert len(commands) == 1 and f"path:{repository}/nets.py" in commands.pop()
     left = git(repository, "status", "--porcelain", "-uno"), len(git(repository, "worktree", "list").splitlines())
