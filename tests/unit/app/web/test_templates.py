@@ -53,6 +53,7 @@ def test_no_line_of_a_runs_templates_is_stuffed() -> None:
         "shapes",
         "trace_files",
         "caches",
+        "comparison",
     )
     paths = [
         path for path in TEMPLATES if path.parent.name in folders or path.is_relative_to(ROOT / "templates/reports/run")
