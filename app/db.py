@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from flask import Flask, abort, current_app, g, request
 
 from compileboard.app.indexing import start_indexing
+from compileboard.app.queries.newest import RecorderClock, read_clock
 from compileboard.app.settings import Settings
 from compileboard.collectors.store import connection as connect
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
@@ -31,6 +32,11 @@ def get_reader() -> sqlite3.Connection:
         g.reader.execute("begin")  # one state of the database for all that a page says; nothing is held before it reads
     reader: sqlite3.Connection = g.reader
     return reader
+
+
+def get_clock() -> RecorderClock:
+    """Return this moment, with the silence after which a run no longer counts as running."""
+    return read_clock(get_settings().stale_after_s)
 
 
 @contextmanager

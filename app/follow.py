@@ -68,8 +68,8 @@ def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callabl
 
 def _scan(path: str) -> bool:
     with closing(open_reader(path)) as reader:
-        news = find_pending_runs(reader)
-    if not news.is_whole and not news.run_ids:
+        pending = find_pending_runs(reader)
+    if not pending.needs_full_scan and not pending.run_ids:
         return False
     from compileboard.app.incidents.update import update_findings
 

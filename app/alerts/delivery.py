@@ -33,7 +33,8 @@ from compileboard.collectors.store.dashboard.deliveries import (
 def send_message(make: Callable[[], AlertMessage], channel: Channel, base_url: str, environ: Mapping[str, str]) -> str:
     """Make and send a message; return what of it was refused, '' for nothing.
 
-    Raises: NotSent if it surely did not arrive, Unknown if it may have; nothing else, or a claim would stay for ever.
+    Raises: DeliveryFailed if it surely did not arrive, DeliveryUnknown if it may have; nothing else, or a claim
+    would stay for ever.
     """
     try:
         send = _prepare(make(), channel, base_url, environ)

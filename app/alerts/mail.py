@@ -39,7 +39,7 @@ def make_mail(message: AlertMessage, channel: Channel) -> EmailMessage:
 def send_mail(body: bytes, channel: Channel, environ: Mapping[str, str]) -> str:
     """Give a mail to the server; return what it refused, '' for nothing.
 
-    Raises: NotSent if it surely was not taken, Unknown if it may have been.
+    Raises: DeliveryFailed if it surely was not taken, DeliveryUnknown if it may have been.
     """
     server = _connect(channel)
     try:

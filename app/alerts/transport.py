@@ -50,7 +50,8 @@ PROXIES = ("https_proxy", "HTTPS_PROXY")
 def post_json(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float, environ: Mapping[str, str]) -> None:
     """Post a body and wait for the answer.
 
-    Raises: NotSent if it surely was not taken, Unknown if it may have been. Neither says the address: it is a secret.
+    Raises: DeliveryFailed if it surely was not taken, DeliveryUnknown if it may have been.
+    Neither says the address: it is a secret.
     """
     parts = _split(url)
     connection = _connect(parts, timeout_s, environ)

@@ -7,17 +7,19 @@ from compileboard.app.api.fleet import (
     activity,
     checks,
     comparison,
+    graph_breaks,
     imports,
     incidents,
     models,
     overview,
+    recompiles,
     search,
     trends,
 )
 from compileboard.app.api.run import aot, artifacts, caches, compiles, guards, ranks, run, shapes, stacks, timeline
 
 _RUN = (run, compiles, artifacts, guards, caches, aot, ranks, stacks, shapes, timeline)
-_FLEET = (search, imports, activity, models, checks, comparison, trends, incidents)
+_FLEET = (graph_breaks, recompiles, search, imports, activity, models, checks, comparison, trends, incidents)
 OPERATIONS = tuple(
     operation
     for module in (overview, *_RUN, *_FLEET)

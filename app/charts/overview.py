@@ -21,6 +21,7 @@ _STATE_COLORS = {
     "failed": "state-bad",
     "killed": "series-5",
     "interrupted": "state-warn",
+    "interrupted?": "series-3",
 }
 _MOST_SERIES = 7  # an eighth colour is for all the others together
 _OTHERS = "all others"

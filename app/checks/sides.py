@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from compileboard.app.analysis.comparison.model import ModelResult
@@ -14,6 +14,7 @@ from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_con
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.format import format_plural
 from compileboard.app.queries.fleet import comparison
+from compileboard.app.queries.fleet.baselines import BASELINE_VERSION
 from compileboard.app.queries.fleet.comparison import TaskDistinct, load_repeats
 from compileboard.app.queries.fleet.incidents import (
     NOT_WITHDRAWN,
@@ -24,8 +25,8 @@ from compileboard.app.queries.fleet.incidents import (
 )
 from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.run.models import list_measured
-from compileboard.collectors.contract.result_columns import STORE_NAMES, STORED
-from compileboard.collectors.store.rollups.results import NUMBERS, ExperimentResult, ResultRow, fill, merge_with_parts
+from compileboard.collectors.contract.result_columns import STORED
+from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_with_parts
 
 MOST = 1000  # of one suite
 
@@ -63,7 +64,6 @@ def _fits(row: RuleInput, name: str, it: SeriesChange) -> bool:
     return ours is None or theirs is None or ours == theirs
 
 
-VERSION = 1
 # What judges accuracy counts too: upstream's counters are the accuracy file's.
 _NUMBERS = (
     *("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms", "compilation_latency_s"),
@@ -226,7 +226,7 @@ def dump_baseline(side: Side) -> dict[str, Any]:
     """Write a side as what a baseline keeps."""
     stored = asdict(replace(side, results=()))
     del stored["results"]  # the rows have what they are made of
-    return {"version": VERSION, **stored}
+    return {"version": BASELINE_VERSION, **stored}
 
 
 def load_baseline(body: Mapping[str, Any], title: str) -> Side:
@@ -234,8 +234,10 @@ def load_baseline(body: Mapping[str, Any], title: str) -> Side:
 
     Raises: CannotCompare if a newer CompileBoard wrote it.
     """
-    if body.get("version") != VERSION:
-        raise CannotCompare(f"{title} has version {body.get('version')}, this knows {VERSION}; upgrade CompileBoard")
+    if body.get("version") != BASELINE_VERSION:
+        raise CannotCompare(
+            f"{title} has version {body.get('version')}, this knows {BASELINE_VERSION}; upgrade CompileBoard"
+        )
     rows = tuple(RuleInput(**row) for row in body["rows"])
     environment = dict(body["environment"])
     if environment.get("hardware") == "CPU" and any(row.series.get("device") != "cpu" for row in rows):
@@ -252,22 +254,3 @@ def load_baseline(body: Mapping[str, Any], title: str) -> Side:
 
 def _read_distinct(found: list[dict[str, Any]] | None) -> tuple[RuleDistinct, ...] | None:
     return None if found is None else tuple(RuleDistinct(**it) for it in found)
-
-
-_NONE: dict[str, Any] = {it.name: None for it in fields(ResultRow)}
-_NONE |= {"run_id": "", "id": 0, "time_us": 0, "dynamic": False, "world_size": 1, "status": "measured"}
-_NONE |= {"experiments": ("performance",), "tasks": ()}
-
-
-def read_baseline_rows(body: Mapping[str, Any], title: str) -> list[ResultRow]:
-    """Read a stored baseline's rows; what it does not keep is None.
-
-    Raises: CannotCompare if a newer CompileBoard wrote it.
-    """
-    found = []
-    for row in load_baseline(body, title).rows:
-        cells = {STORE_NAMES.get(name, name): cell for name, cell in row.cells.items()}
-        known = {name: cells[name] for name in (*NUMBERS, "status", "reason", "accuracy") if name in cells}
-        series = {name: value for name, value in row.series.items() if name in _NONE}
-        found.append(fill(ResultRow, _NONE | series | known | {"model": row.name}))
-    return found

@@ -15,11 +15,12 @@ from compileboard.app.queries.fleet.runs import (
     RunFilter,
     RunRow,
     find_run_ids,
-    get_latest,
+    get_newest_run,
     get_other,
     get_run,
     list_runs,
 )
+from compileboard.app.queries.newest import read_clock
 
 PREFIX = "baseline:"
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
@@ -40,7 +41,7 @@ def find_run(open_reader: Open, text: str) -> RunRow:
     """
     reader = open_reader()
     if text == "latest":
-        newest = get_latest(reader)
+        newest = get_newest_run(reader, read_clock())
         if newest is None:
             raise CannotCompare("there is no run in this database; record one with `compileboard-collect bench`")
         return newest
@@ -108,7 +109,7 @@ def _earlier(reader: sqlite3.Connection, word: str, run: RunRow | None) -> RunRo
         raise CannotCompare(
             f"the {word} run is that of a run of the database; what is compared is a CSV: name its baseline"
         )
-    found = get_other(reader, run, word)
+    found = get_other(reader, run, word, read_clock())
     if found is not None:
         return found
     kind = "earlier" if word == "previous" else "other"

@@ -15,9 +15,10 @@ import click
 
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet.runs import find_run_ids, get_latest
+from compileboard.app.queries.fleet.runs import find_run_ids
 from compileboard.app.queries.fleet.sides import name_runs
 from compileboard.app.queries.fleet.trends import TrendFilter
+from compileboard.app.queries.newest import get_newest_run_id, read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import get_run
 from compileboard.app.reports import FOLDERS, FORMATS, SUITE_TABLES, TABULAR
@@ -236,8 +237,8 @@ def _export(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
 
 def _find(reader: sqlite3.Connection, text: str) -> list[str]:
     if text == "latest":
-        newest = get_latest(reader)
-        return [newest.id] if newest else []
+        newest = get_newest_run_id(reader, read_clock())
+        return [newest] if newest else []
     return find_run_ids(reader, text)
 
 
@@ -268,11 +269,12 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
 def export_suite(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     """Write a suite over a period; return the exit code."""
     # Imported here, as templates and charts are.
+    from compileboard.app.analysis.period import read_period
     from compileboard.app.reports.suite import write_suite
-    from compileboard.app.screens.fleet.suite import read_period, read_suite_period
+    from compileboard.app.screens.fleet.suite import build_suite
 
-    now_us = time.time_ns() // 1000
-    period = read_period(arguments.since, arguments.until, arguments.last, now_us)
+    clock = read_clock()
+    period = read_period(arguments.since, arguments.until, arguments.last, clock.now_us)
     try:
         wanted = TrendFilter(
             suite=arguments.suite,
@@ -280,11 +282,11 @@ def export_suite(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
             dynamic=None if arguments.dynamic is None else arguments.dynamic == "yes",
             world_size=arguments.world_size,
         )
-        suite_period = read_suite_period(reader, wanted, period, arguments.definition)
+        suite_period = build_suite(reader, wanted, period, clock, arguments.definition)
     except FilterError as error:
         return fail(f"--{error}")
     code = write_output(
-        arguments.output, write_suite(suite_period, arguments.format, now_us, arguments.table or SUITE_TABLES[0])
+        arguments.output, write_suite(suite_period, arguments.format, clock.now_us, arguments.table or SUITE_TABLES[0])
     )
     for note in () if code else suite_period.notes:
         sys.stderr.write(f"compileboard: {note}\n")

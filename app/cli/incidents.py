@@ -11,12 +11,10 @@ from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.incidents import (
     HANDLINGS,
+    NOT_WITHDRAWN,
     STATES,
     IncidentFilter,
     SeriesChange,
-    get_finding,
-    list_finding_words,
-    list_findings,
 )
 from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
@@ -61,8 +59,8 @@ def update(db: str, everything: bool) -> None:
 
     done = update_findings(db, everything=everything)
     _print_line(
-        f"{format_plural(done.run_count, 'run')} looked at, {format_plural(done.line_count, 'series', 'series')}: "
-        f"{format_plural(len(done.new_ids), 'new finding')}, {done.changed_count} changed, {done.gone_count} gone"
+        f"{format_plural(done.run_count, 'run')} looked at, {format_plural(done.series_count, 'series', 'series')}: "
+        f"{format_plural(len(done.new_ids), 'new finding')}, {done.changed_count} changed, {done.removed_count} gone"
     )
 
 
@@ -85,6 +83,7 @@ def list_changes(
 ) -> int:
     """List findings, those of the newest runs first."""
     from compileboard.app.analysis.incidents.messages import describe_finding, describe_series
+    from compileboard.app.screens.fleet.incidents import build_change_list
 
     if not 1 <= limit <= 10_000:
         return fail(f"--limit is {limit}; expected 1 to 10000", 2)
@@ -92,20 +91,19 @@ def list_changes(
     wanted = IncidentFilter(
         suite=suite,
         model=model,
-        state=state,
+        state=state or (None if everything else NOT_WITHDRAWN),
         handling=handling or (None if everything else "open"),
         direction="worse" if is_plain else None,
     )
     with closing(open_reader(db)) as reader:
-        page = list_findings(reader, wanted, limit=limit)
-    for change in page.rows:
-        if everything or state or change.state != "withdrawn":
-            day, state_name = format_time(change.first_us)[:10], _name_state(change)
-            _print_line(f"{change.id}  {day}  {state_name:<10} {describe_finding(change)}")
-            sys.stdout.write(f"{'':18}{one_line(describe_series(change))}\n")
-    if not page.rows:
+        listed = build_change_list(reader, wanted, None, limit)
+    for change in listed.changes:
+        day, state_name = format_time(change.first_us)[:10], _name_state(change)
+        _print_line(f"{change.id}  {day}  {state_name:<10} {describe_finding(change)}")
+        sys.stdout.write(f"{'':18}{one_line(describe_series(change))}\n")
+    if not listed.changes:
         _print_line("nothing got worse that nobody has taken up; --all lists all" if is_plain else "nothing found")
-    elif page.next:
+    elif listed.next_cursor:
         _print_line(f"these are the newest {limit}; --limit lists more")
     return 0
 
@@ -127,11 +125,13 @@ def show(finding_id: str, db: str) -> int:
         describe_state,
         format_confidence,
     )
+    from compileboard.app.screens.fleet.incidents import build_incident_record
 
     with closing(open_reader(db)) as reader:
-        change, comments = get_finding(reader, finding_id), list_finding_words(reader, finding_id)
-    if change is None:
+        record = build_incident_record(reader, finding_id)
+    if record is None:
         return _no_such(finding_id)
+    change, comments = record.change, record.comments
     for line in (
         describe_finding(change),
         describe_series(change),

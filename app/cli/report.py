@@ -16,6 +16,7 @@ import click
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural
 from compileboard.app.queries.fleet.trends import ModelSet, TrendFilter, list_sets, list_summaries
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.output import fail, write_file
@@ -24,7 +25,7 @@ from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 from compileboard.command_line import Choice, Command
 
 if TYPE_CHECKING:
-    from compileboard.app.screens.fleet.suite import Period
+    from compileboard.app.analysis.period import Period
 
 DEFAULT_LAST = "7d"
 EPILOG = """\
@@ -81,7 +82,7 @@ def report(db: str, last: str, **rest: Any) -> int:
 def _read_days(last: str, until: str | None, now_us: int) -> Period:
     """Read a period of whole days: a command that runs again that day writes the same files."""
     # Imported here, as all that only this command needs.
-    from compileboard.app.screens.fleet.suite import DAY_US, read_period
+    from compileboard.app.analysis.period import DAY_US, read_period
 
     period = read_period(None, until, last, now_us // DAY_US * DAY_US)
     if not period.is_days:
@@ -122,16 +123,15 @@ def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[Mod
 
 def _write_one(reader: sqlite3.Connection, arguments: SimpleNamespace, period: Period, one: ModelSet, name: str) -> int:
     from compileboard.app.reports.suite import write_suite
-    from compileboard.app.screens.fleet.suite import read_suite_period
+    from compileboard.app.screens.fleet.suite import build_suite
 
-    code = 0
-    suite_period = read_suite_period(
-        reader, TrendFilter(branch=arguments.branch).narrow(one), period, arguments.definition
-    )
+    code, clock = 0, read_clock()
+    selected = TrendFilter(branch=arguments.branch).narrow(one)
+    suite_period = build_suite(reader, selected, period, clock, arguments.definition)
     for format in dict.fromkeys(arguments.formats or ("html",)):
         path = os.path.join(arguments.folder, f"{name}-{'-'.join(period.days)}.{format}")
         try:
-            write_file(path, write_suite(suite_period, format, time.time_ns() // 1000, SUITE_TABLES[0]))
+            write_file(path, write_suite(suite_period, format, clock.now_us, SUITE_TABLES[0]))
         except OSError as error:
             code = fail(f"cannot write {path}: {error.strerror or error}")
             continue

@@ -48,7 +48,7 @@ class ImportOptions:
 def parse_options(given: Mapping[str, str]) -> ImportOptions:
     """Read a form's fields, or an address's parameters.
 
-    Raises: Refused if one is not known or cannot be used.
+    Raises: UploadRejected if one is not known or cannot be used.
     """
     for key in given:
         if key not in FIELDS:

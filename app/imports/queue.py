@@ -102,7 +102,7 @@ class QueueEntry:
 
     def discard(self) -> None:
         """Forget an import of which nothing came."""
-        self._shelf.forget(self.it.id)
+        self._shelf.remove(self.it.id)
         self.close()
 
 
@@ -163,14 +163,14 @@ class ImportQueue:
         finally:
             lane.leave()
 
-    def admit(self, name: str, *, most_receiving: int, most_waiting: int) -> QueueEntry:
+    def enqueue(self, name: str, *, most_receiving: int, most_waiting: int) -> QueueEntry:
         """Make room for one more.
 
-        Raises: Refused if too many are under way; OSError.
+        Raises: UploadRejected if too many are under way; OSError.
         """
         self._make_root()
         with _locked(self.root / "admit"):
-            self._sweep()
+            self._remove_stale()
             states = [it.state for it in self._list() if it.state not in ENDED]
             if states.count("receiving") >= most_receiving or states.count("waiting") >= most_waiting:
                 raise UploadRejected(
@@ -205,7 +205,7 @@ class ImportQueue:
         """Take away what an earlier server left behind."""
         if self.root.is_dir():
             with _locked(self.root / "admit"):
-                self._sweep()
+                self._remove_stale()
 
     def write(self, it: Import) -> None:
         """Store how an import stands, whole or not at all."""
@@ -213,7 +213,7 @@ class ImportQueue:
         new.write_text(json.dumps(asdict(it)), encoding="utf-8")
         new.replace(self.root / f"{it.id}.json")
 
-    def forget(self, import_id: str) -> None:
+    def remove(self, import_id: str) -> None:
         """Take an import off the list."""
         (self.root / f"{import_id}.json").unlink(missing_ok=True)
 
@@ -251,11 +251,11 @@ class ImportQueue:
             os.close(descriptor)
         return False
 
-    def _sweep(self) -> None:
+    def _remove_stale(self) -> None:
         for place, it in enumerate(self._list()):
             old = it.state in ENDED and _now_us() - it.updated_us > KEEP_US
             if old or (place >= MOST_KEPT and it.state in ENDED):
-                self.forget(it.id)
+                self.remove(it.id)
         for folder in self.root.iterdir():
             if folder.is_dir() and not folder.is_symlink() and not self._is_alive(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)

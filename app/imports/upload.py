@@ -76,7 +76,7 @@ def clean_path(name: str) -> str:
 def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: str | None) -> Received:
     """Store a multipart form's files, or a raw body as one file, in a folder that is made for them.
 
-    Raises: Refused where it is too large, cut short or no upload; OSError.
+    Raises: UploadRejected where it is too large, cut short or no upload; OSError.
     """
     folder.mkdir(mode=0o700)
     received = Received(folder)
@@ -247,7 +247,7 @@ def accept_upload(
 ) -> Import:
     """Receive one upload and start its import.
 
-    Raises: Refused; OSError; StoreError if the database is not there or cannot be written.
+    Raises: UploadRejected; OSError; StoreError if the database is not there or cannot be written.
     """
     try:
         return _accept(environ, query, settings, origin)
@@ -268,7 +268,7 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
     asked = dict(query)
     filename = asked.pop("filename", None)
     parse_options(asked)  # before a long upload
-    slot = ImportQueue(settings.db).admit(
+    slot = ImportQueue(settings.db).enqueue(
         clean_path(filename or "log"),
         most_receiving=MOST_RECEIVING,
         most_waiting=settings.upload_queue,

@@ -17,15 +17,15 @@ VERSION = 3  # of the detector: one more when it would find otherwise, then ever
 
 @dataclass(frozen=True)
 class PendingRuns:
-    """Hold the runs that ended since detection looked; `is_whole` is where it has to look at everything.
+    """Runs added since the last detection pass; `needs_full_scan` is where every series has to be looked at.
 
-    `seen` is what it will have looked at then, as the table `detection` keeps it.
+    `cursor` is how far detection will have come then, as the table `detection` stores it.
     """
 
     runs: Sequence[SeriesRun]
     run_ids: Sequence[str]
-    is_whole: bool
-    seen: str
+    needs_full_scan: bool
+    cursor: str
 
 
 def find_pending_runs(reader: sqlite3.Connection, *, everything: bool = False) -> PendingRuns:
@@ -35,11 +35,11 @@ def find_pending_runs(reader: sqlite3.Connection, *, everything: bool = False) -
     runs = list_point_runs(reader)
     seen = {} if everything or known is None or known.version != VERSION else known.seen
     # Runs that were deleted may have made findings, and their numbers may be given again: nothing is looked at then.
-    is_whole = not seen or _digest(runs, seen["run_place"]) != seen["runs"]
+    needs_full_scan = not seen or _digest(runs, seen["run_place"]) != seen["runs"]
     waiting = [it.id for it in runs if it.state == "running"]
     now = asdict(newest) | {"runs": _digest(runs, newest.run_place), "waiting": waiting}
     told = json.dumps(now, separators=(",", ":"))
-    return PendingRuns(runs, _list_new(reader, runs, {} if is_whole else seen), is_whole, told)
+    return PendingRuns(runs, _list_new(reader, runs, {} if needs_full_scan else seen), needs_full_scan, told)
 
 
 def _digest(runs: Sequence[SeriesRun], most_place: int) -> str:

@@ -94,7 +94,7 @@ class MeasuredRuns:
     run_ids: Sequence[str]
     subject: str = "model"
 
-    def was_there_after(self, run_id: str, order: Mapping[str, int]) -> bool:
+    def measured_after(self, run_id: str, order: Mapping[str, int]) -> bool:
         """Say whether the series was measured after a run."""
         return run_id in order and any(order[it] > order[run_id] for it in self.run_ids)
 

@@ -39,10 +39,10 @@ class UpdateReport:
     """Say what an update did."""
 
     run_count: int  # that were new
-    line_count: int  # series that were looked at
+    series_count: int  # series that were looked at
     new_ids: tuple[str, ...]
     changed_count: int
-    gone_count: int
+    removed_count: int
 
 
 @dataclass
@@ -50,9 +50,9 @@ class _Changes:
     """Gather what is to be written."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
+    removed_ids: list[str] = field(default_factory=list)
     new_ids: list[str] = field(default_factory=list)
-    line_count: int = 0
+    series_count: int = 0
 
 
 def update_findings(
@@ -63,42 +63,42 @@ def update_findings(
     Raises: StoreError if the database cannot be used.
     """
     with closing(open_reader(path)) as reader:
-        news = find_pending_runs(reader, everything=everything)
-        if not news.is_whole and not news.run_ids:
+        pending = find_pending_runs(reader, everything=everything)
+        if not pending.needs_full_scan and not pending.run_ids:
             return UpdateReport(0, 0, (), 0, 0)
-        changes = SeriesScanner(reader, news).look(load_findings(reader))
+        changes = SeriesScanner(reader, pending).scan(load_findings(reader))
     with closing(open_writer(path)) as writer:
-        save_findings(writer, changes.rows, changes.gone, seen=news.seen, version=VERSION, now_us=now_us)
+        save_findings(writer, changes.rows, changes.removed_ids, seen=pending.cursor, version=VERSION, now_us=now_us)
     new_ids = tuple(changes.new_ids)
     return UpdateReport(
-        len(news.run_ids), changes.line_count, new_ids, len(changes.rows) - len(new_ids), len(changes.gone)
+        len(pending.run_ids), changes.series_count, new_ids, len(changes.rows) - len(new_ids), len(changes.removed_ids)
     )
 
 
 class SeriesScanner:
-    """Know what of a database is to be looked at."""
+    """Series to rescan because new runs touched them."""
 
-    def __init__(self, reader: sqlite3.Connection, news: PendingRuns) -> None:
+    def __init__(self, reader: sqlite3.Connection, pending: PendingRuns) -> None:
         self._reader = reader
-        self._news = news
+        self._pending = pending
 
-    def look(self, kept: Sequence[SeriesChange]) -> _Changes:
+    def scan(self, kept: Sequence[SeriesChange]) -> _Changes:
         """Detect what is there to detect, and say what is to be written."""
-        places = RunOrder(self._news.runs, rank_runs(self._reader, self._news.runs))
+        places = RunOrder(self._pending.runs, rank_runs(self._reader, self._pending.runs))
         by_place: dict[tuple[Any, ...], list[SeriesChange]] = {}
         for it in kept:
             by_place.setdefault(key_of(it), []).append(it)
         evidence, changes = EvidenceCollector(self._reader), _Changes()
         lines, presences = self._read(places, by_place)
         for line in lines:
-            changes.line_count += 1
+            changes.series_count += 1
             of_line = [it for it in by_place.get(line.place, ()) if it.kind != "vanished"]
             _save(changes, evidence, places, detect(line), of_line)
         for presence, others in _list_others(presences, places):
             one = detect_stopped(presence, others, places.order)
             of_series = [it for it in by_place.get(presence.place, ()) if it.kind == "vanished"]
-            if one is None and not self._news.is_whole:  # of the newest runs alone: too few to take it back
-                of_series = [it for it in of_series if presence.was_there_after(it.first_run_id, places.order)]
+            if one is None and not self._pending.needs_full_scan:  # of the newest runs alone: too few to take it back
+                of_series = [it for it in of_series if presence.measured_after(it.first_run_id, places.order)]
             _save(changes, evidence, places, [one] if one else [], of_series, presence.run_ids)
         return changes
 
@@ -107,18 +107,18 @@ class SeriesScanner:
     ) -> tuple[Iterator[Series], list[MeasuredRuns]]:
         """Read the lines that may have changed, and when each series of the touched branches was there."""
         presences: list[MeasuredRuns] = []
-        if self._news.is_whole:
+        if self._pending.needs_full_scan:
             return self._read_all(places, presences), presences
-        touched = set(list_series_of(self._reader, self._news.run_ids))
+        touched = set(list_series_of(self._reader, self._pending.run_ids))
         loud: dict[int, set[tuple[Any, ...]]] = {}
         for series_id, lines, present in read_model_series(self._reader, places, run_ids=self._list_tail(places)):
             presences.extend(present)
             if series_id in touched:
-                found = {it.place for it in lines if self._is_loud(it, by_place.get(it.place, ()), places)}
+                found = {it.place for it in lines if self._needs_rescan(it, by_place.get(it.place, ()), places)}
                 loud |= {series_id: found} if found else {}
-        return self._read_loud(places, loud), presences
+        return self._read_changed(places, loud), presences
 
-    def _is_loud(self, line: Series, kept: Sequence[SeriesChange], places: RunOrder) -> bool:
+    def _needs_rescan(self, line: Series, kept: Sequence[SeriesChange], places: RunOrder) -> bool:
         return needs_rescan(line, kept, places.order, is_cut=places.counts[line.branch] > _TAIL_RUNS)
 
     def _read_all(self, places: RunOrder, presences: list[MeasuredRuns]) -> Iterator[Series]:
@@ -128,16 +128,16 @@ class SeriesScanner:
         yield from read_suite_series(self._reader, places)
         yield from read_run_series(self._reader, places)
 
-    def _read_loud(self, places: RunOrder, loud: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Series]:
+    def _read_changed(self, places: RunOrder, loud: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Series]:
         for series_id, lines, _present in read_model_series(self._reader, places, list(loud)) if loud else ():
             yield from (it for it in lines if it.place in loud[series_id])
-        yield from read_suite_series(self._reader, places, list_suites_of(self._reader, self._news.run_ids))
-        yield from read_run_series(self._reader, places, list_names_of(self._reader, self._news.run_ids))
+        yield from read_suite_series(self._reader, places, list_suites_of(self._reader, self._pending.run_ids))
+        yield from read_run_series(self._reader, places, list_names_of(self._reader, self._pending.run_ids))
 
     def _list_tail(self, places: RunOrder) -> list[str]:
         """List the newest runs of the branches that have new ones, and the new ones wherever they stand."""
-        branches = {places.runs[run_id].branch for run_id in self._news.run_ids}
-        tail = dict.fromkeys(self._news.run_ids)
+        branches = {places.runs[run_id].branch for run_id in self._pending.run_ids}
+        tail = dict.fromkeys(self._pending.run_ids)
         for branch in sorted(branches):
             of_branch = [run_id for run_id, run in places.runs.items() if run.branch == branch]
             of_branch.sort(key=lambda run_id: places.order[run_id])
@@ -183,7 +183,7 @@ def _save(
     for it in lost:
         back = [run_id for run_id in present if places.order[run_id] > places.order[it.first_run_id]]
         if it.kind != "vanished" or not back:
-            changes.gone += [it.id] if it.state != "withdrawn" else []
+            changes.removed_ids += [it.id] if it.state != "withdrawn" else []
         elif it.recovered_run_id is None:
             changes.rows.append(_copy_row(it) | {"recovered_run_id": back[0]})
 

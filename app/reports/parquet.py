@@ -30,7 +30,7 @@ from compileboard.collectors.store.rollups.results import ResultRow
 if TYPE_CHECKING:
     from compileboard.app.analysis.comparison.model import Comparison
     from compileboard.app.queries.run.run import RunDetail
-    from compileboard.app.screens.fleet.suite import SuitePeriod
+    from compileboard.app.screens.fleet.suite import SuiteScreen
 
 
 # Columns in µs since the epoch; every other one in µs is a length of time.
@@ -132,7 +132,7 @@ def write_comparison_parquet(found: Comparison, written_us: int) -> Iterator[byt
     return write_parquet(COMPARED, COMPARISON_TYPES, list_lines(found), what, written_us)
 
 
-def write_suite_parquet(found: SuitePeriod, table: str, written_us: int) -> Iterator[bytes]:
+def write_suite_parquet(found: SuiteScreen, table: str, written_us: int) -> Iterator[bytes]:
     """Yield one table of a suite over a period in pieces."""
     from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES
 

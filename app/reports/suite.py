@@ -43,10 +43,9 @@ from compileboard.app.reports.page import (
     read_static,
 )
 from compileboard.app.resources import __version__
-from compileboard.app.screens.fleet.suite import SuitePeriod
+from compileboard.app.screens.fleet.suite import REPORT_ROWS, SuiteScreen
 from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES, suite_period_row
 
-MOST_MOVED, MOST_RUNS, MOST_FAILURES, MOST_COMMITS, MOST_FINDINGS, MOST_CHANGES = 50, 200, 200, 200, 100, 50
 TILES = (
     "pass_ratio",
     "geomean_speedup",
@@ -58,13 +57,13 @@ TILES = (
 FAILURE_WORDS = {"new": ("new", "bad"), "resolved": ("resolved", "good"), "still": ("still fails", "quiet")}
 
 
-def policy_of(found: SuitePeriod) -> str:
+def policy_of(found: SuiteScreen) -> str:
     """Return the Content-Security-Policy that this report needs."""
     charted = bool(_build_lines(found))
     return make_policy(charted, charted)
 
 
-def write_html(found: SuitePeriod, written_us: int) -> bytes:
+def write_html(found: SuiteScreen, written_us: int) -> bytes:
     """Write a suite over a period as one HTML file."""
     drawn = _build_lines(found)
     charts = [
@@ -89,14 +88,7 @@ def write_html(found: SuitePeriod, written_us: int) -> bytes:
         "failure_words": FAILURE_WORDS,
         "words": messages,
         "summaries": {it.run_id: it for it in found.summaries},
-        "most": {
-            "moved": MOST_MOVED,
-            "runs": MOST_RUNS,
-            "failures": MOST_FAILURES,
-            "commits": MOST_COMMITS,
-            "findings": MOST_FINDINGS,
-            "changes": MOST_CHANGES,
-        },
+        "most": REPORT_ROWS,
         "scripts": list_scripts(bool(charts), bool(charts)),
         "policy": make_policy(bool(charts), bool(charts)),
         "styles": read_static((*STYLES, *BENCH_STYLES, *TREND_STYLES)),
@@ -108,13 +100,13 @@ def write_html(found: SuitePeriod, written_us: int) -> bytes:
     return make_environment().get_template("reports/suite/index.html").render(**values).encode("utf-8", "replace")
 
 
-def _build_lines(found: SuitePeriod) -> list[tuple[Metric, TrendLine]]:
+def _build_lines(found: SuiteScreen) -> list[tuple[Metric, TrendLine]]:
     """Draw the metrics that a run of the period has, as /trends does."""
     drawn = [(metric, build_suite_line(metric, found.summaries, found.chosen.suite)) for metric in SUMMARY_METRICS]
     return [(metric, line) for metric, line in drawn if any(it.value is not None for it in line.points)]
 
 
-def _list_tiles(found: SuitePeriod) -> list[tuple[str, str, str, None]]:
+def _list_tiles(found: SuiteScreen) -> list[tuple[str, str, str, None]]:
     tiles = []
     for it in found.headlines:
         metric, delta = it.delta.metric, it.delta
@@ -133,10 +125,7 @@ def list_moved(found: Comparison) -> list[tuple[str, TableSelection]]:
     return [(label, choose(found, key, DEFAULT_ORDER, True)) for key, label in groups]
 
 
-MOST_ROWS = 40
-
-
-def render_markdown(found: SuitePeriod, written_us: int) -> str:
+def render_markdown(found: SuiteScreen, written_us: int) -> str:
     """Write a suite over a period as Markdown that GitHub shows as it should."""
     parts = [_head(found), _headlines(found), _findings(found), _failures(found)]
     compared = found.comparison
@@ -149,7 +138,7 @@ def render_markdown(found: SuitePeriod, written_us: int) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _head(found: SuitePeriod) -> list[str]:
+def _head(found: SuiteScreen) -> list[str]:
     branch = f", branch {prose(found.branch)}" if found.branch else ""
     count = format_plural(found.run_count, "run")
     lines = [f"## {prose(found.chosen.suite)}, {found.period.text}", ""]
@@ -167,7 +156,7 @@ def _head(found: SuitePeriod) -> list[str]:
     return lines
 
 
-def _headlines(found: SuitePeriod) -> list[str]:
+def _headlines(found: SuiteScreen) -> list[str]:
     sides = [f"- **New**, the last run that timed models: {_run(found.find_run(found.new.run_id))}"]
     if found.base is None:
         rows = [
@@ -195,11 +184,12 @@ def _run(run: TrendRun) -> str:
     return f"{prose(run.name)} {code(run.id)}, {format_time(run.started_us)[:16]}{commit}"
 
 
-def _cut(rows: Sequence[object]) -> str:
-    return f" (the first {MOST_ROWS} of {len(rows)})" if len(rows) > MOST_ROWS else ""
+def _cut(rows: Sequence[object], kind: str) -> str:
+    most = REPORT_ROWS[kind]
+    return f" (the first {most} of {len(rows)})" if len(rows) > most else ""
 
 
-def _findings(found: SuitePeriod) -> list[str]:
+def _findings(found: SuiteScreen) -> list[str]:
     if not found.findings:
         return []
     rows = [
@@ -209,12 +199,12 @@ def _findings(found: SuitePeriod) -> list[str]:
             f"{it.state}, {it.handling}; {prose(describe_state(it))}",
             format_time(it.first_us)[:16],
         ]
-        for it in found.findings[:MOST_ROWS]
+        for it in found.findings[: REPORT_ROWS["findings"]]
     ]
-    return [f"### Findings{_cut(found.findings)}", "", *table(("What", "Finding", "State", "Since"), rows)]
+    return [f"### Findings{_cut(found.findings, 'findings')}", "", *table(("What", "Finding", "State", "Since"), rows)]
 
 
-def _failures(found: SuitePeriod) -> list[str]:
+def _failures(found: SuiteScreen) -> list[str]:
     if not found.failures:
         return ["No model fails."]
     rows = [
@@ -224,12 +214,16 @@ def _failures(found: SuitePeriod) -> list[str]:
             prose(it.base or "did not fail") if found.base else "–",
             prose(it.new or "does not fail"),
         ]
-        for it in found.failures[:MOST_ROWS]
+        for it in found.failures[: REPORT_ROWS["failures"]]
     ]
-    return [f"### Failures{_cut(found.failures)}", "", *table(("What", "Model", "At the start", "At the end"), rows)]
+    return [
+        f"### Failures{_cut(found.failures, 'failures')}",
+        "",
+        *table(("What", "Model", "At the start", "At the end"), rows),
+    ]
 
 
-def _environment(found: SuitePeriod) -> list[str]:
+def _environment(found: SuiteScreen) -> list[str]:
     rows = [
         [format_time(it.run.started_us)[:16], word, code(before), code(now)]
         for it in reversed(found.axis.changes)
@@ -237,25 +231,25 @@ def _environment(found: SuitePeriod) -> list[str]:
     ]
     if not rows:
         return []
-    title = f"### Changes of the environment{_cut(rows)}"
-    return [title, "", *table(("First run with it", "What", "Before", "Now"), rows[:MOST_ROWS])]
+    title = f"### Changes of the environment{_cut(rows, 'changes')}"
+    return [title, "", *table(("First run with it", "What", "Before", "Now"), rows[: REPORT_ROWS["changes"]])]
 
 
-def _commits(found: SuitePeriod) -> list[str]:
+def _commits(found: SuiteScreen) -> list[str]:
     if not found.commits:
         return []
     rows = [
         [format_time(it.run.started_us)[:16], code(it.hash[:9]), prose(it.subject, 120), str(it.run_count)]
         for it in reversed(found.commits)
     ]
-    title = f"### Commits{_cut(rows)}"
-    return [title, "", *table(("First measured", "Commit", "Subject", "Runs>"), rows[:MOST_ROWS])]
+    title = f"### Commits{_cut(rows, 'commits')}"
+    return [title, "", *table(("First measured", "Commit", "Subject", "Runs>"), rows[: REPORT_ROWS["commits"]])]
 
 
 SCHEMA, VERSION = "compileboard.suite", 1
 
 
-def write_suite(found: SuitePeriod, format: str, written_us: int, table: str) -> Iterator[bytes]:
+def write_suite(found: SuiteScreen, format: str, written_us: int, table: str) -> Iterator[bytes]:
     """Yield a suite over a period in one of FORMATS, in pieces; `table` is csv's and parquet's."""
     if format == "json":
         yield _write_json(found, written_us)
@@ -279,14 +273,14 @@ def name_part(text: str) -> str:
     return "-".join(filter(None, (plain, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:6])))
 
 
-def file_name(found: SuitePeriod, format: str, table: str) -> str:
+def file_name(found: SuiteScreen, format: str, table: str) -> str:
     """Name the file that a browser saves: suite, first day and last."""
     first, last = found.period.days
     part = f"-{table}" if format in TABULAR else ""
     return f"{name_part(found.chosen.suite)}-{first}-{last}{part}.{format}"
 
 
-def _write_json(found: SuitePeriod, written_us: int) -> bytes:
+def _write_json(found: SuiteScreen, written_us: int) -> bytes:
     head = {
         "schema": SCHEMA,
         "version": VERSION,
@@ -296,7 +290,7 @@ def _write_json(found: SuitePeriod, written_us: int) -> bytes:
     return dump(head | suite_period_row(found)) + b"\n"
 
 
-def _write_csv(found: SuitePeriod, table: str) -> bytes:
+def _write_csv(found: SuiteScreen, table: str) -> bytes:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\r\n")
     columns = SUITE_TABLES[table].columns

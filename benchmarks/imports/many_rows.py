@@ -83,7 +83,7 @@ def write_log(path: Path, kind: str, *, most_bytes: int, most_records: int | Non
 def import_log(log: Path, database: Path, **limits: int) -> Import:
     """Import a log as the server does one that was sent; return how that ended."""
     settings = Settings(db=str(database), **limits)  # type: ignore[arg-type]
-    slot = ImportQueue(str(database)).admit(log.name, most_receiving=1, most_waiting=1)
+    slot = ImportQueue(str(database)).enqueue(log.name, most_receiving=1, most_waiting=1)
     files = slot.folder / "files"
     files.mkdir()
     os.link(log, files / "0001")

@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
             first = measure_update(database, everything=True)
             again = [measure_update(database, everything=True) for _ in range(REPEATS)]
             grown = [measure_update(database) for _run_id in days]
-    what = f"{first[2].line_count} series × {arguments.days - REPEATS} runs"
+    what = f"{first[2].series_count} series × {arguments.days - REPEATS} runs"
     rows = [
         _row(f"{what}, the first time: {len(first[2].new_ids)} findings with their evidence", [first], ""),
         _row(f"{what}, again", again, "≤ 20 s"),

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
 from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric, format_value
 from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet.trends import ModelSet, StoredSummary, TrendFilter, list_summaries
+from compileboard.app.queries.fleet.trends import ModelSet
 from compileboard.collectors.contract.verdicts import LABELS, Verdict, decide_overall, find_noise, threshold_of
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import (
-    SUMMARIZE_PERF,
     Definition,
     Number,
     count_passed,
@@ -105,24 +103,6 @@ def _sign(text: str) -> str:
     if not plain.strip("-+0. ×%points"):
         return "±" + plain.lstrip("-")
     return "+" + text if not plain.startswith("-") else plain.replace("-", "−", 1)
-
-
-def list_eligible_sets(
-    reader: sqlite3.Connection, wanted: TrendFilter, definition: Definition, limit: int, *, named: bool
-) -> tuple[Definition, list[StoredSummary]]:
-    """List summaries by a definition; where none was named and this one has no numbers, by one that has.
-
-    Where nobody checked accuracy, HUD's numbers, which are of models that pass, are none.
-    """
-    summaries = list_summaries(reader, wanted, definition.name, limit)
-    if named or any(it.speedup_count or it.passed_count for it in summaries):
-        return definition, summaries
-    return SUMMARIZE_PERF, list_summaries(reader, wanted, SUMMARIZE_PERF.name, limit)
-
-
-def find_newest(summaries: Sequence[StoredSummary], timed: Container[str]) -> StoredSummary | None:
-    """Return the newest of a run that timed anything (`list_timed_runs`), else the newest."""
-    return next((it for it in summaries if it.run_id in timed), summaries[0] if summaries else None)
 
 
 def filter_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:

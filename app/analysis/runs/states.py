@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from compileboard.app.format import format_duration, format_plural
+from compileboard.app.queries.newest import RecorderClock
 
 
 class HasRunState(Protocol):
@@ -57,8 +58,7 @@ def describe_state(run: HasRunState, now_us: int, stale_after_s: int) -> RunStat
 def _describe_program(run: HasRunState, now_us: int, stale_after_s: int) -> RunState:
     """Describe how a run's program ended; a running one whose recorder fell silent is "interrupted?"."""
     if run.state == "running":
-        silent_us = now_us - run.heartbeat_us
-        if silent_us > stale_after_s * 1_000_000:
+        if not RecorderClock(now_us, stale_after_s).is_running(run.state, run.heartbeat_us):
             silence = format_duration(stale_after_s * 1_000_000)
             explanation = (
                 f"No sign of life from its recorder for over {silence}: the recorder "

@@ -11,10 +11,10 @@ from compileboard.app.analysis.incidents.messages import finding_detail_row, fin
 from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.db import get_reader, writing
 from compileboard.app.queries.fields import EventTime
-from compileboard.app.queries.fleet import incidents as queries
 from compileboard.app.queries.fleet.incidents import IncidentFilter, SeriesChange
 from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.schema import OPTIONAL, Keywords, list_names, one_of
+from compileboard.app.screens.fleet.incidents import build_change_list, build_incident_record
 from compileboard.collectors.store.dashboard.series_changes import ACTIONS, TEXT_LIMIT, WHO_LIMIT, save_comment
 
 
@@ -84,18 +84,19 @@ _FINDING = "/findings/<finding_id>"
 @operation("/findings")
 def list_findings(wanted: IncidentFilter, page: PageQuery) -> Page[FindingJson]:
     """List lasting changes of series, those of the newest runs first."""
-    found = queries.list_findings(get_reader(), wanted, page.cursor, page.limit)
-    return found.map(lambda change: FindingJson(**finding_row(change), evidence=change.evidence))
+    listed = build_change_list(get_reader(), wanted, page.cursor, page.limit)
+    rows = (FindingJson(**finding_row(change), evidence=change.evidence) for change in listed.changes)
+    return Page(tuple(rows), listed.next_cursor)
 
 
 @operation(_FINDING)
 def get_finding(finding_id: str) -> FindingDetailJson:
     """Return one finding with what people said of it."""
-    change = queries.get_finding(get_reader(), finding_id)
-    if change is None:
+    record = build_incident_record(get_reader(), finding_id)
+    if record is None:
         refuse(f"There is no finding {finding_id[:80]}; what was never confirmed goes when later runs do not show it.")
-    comments = queries.list_finding_words(get_reader(), change.id)
-    return FindingDetailJson(**finding_detail_row(change, comments), evidence=change.evidence)
+    change = record.change
+    return FindingDetailJson(**finding_detail_row(change, record.comments), evidence=change.evidence)
 
 
 @operation(f"{_FINDING}/acknowledge", method="POST", body=CommentBody)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.analysis.models.series import ModelSeries, read_name, split_series
-from compileboard.app.analysis.models.table import DEFAULT_ORDER, ORDERS, cut_page, sort_results
+from compileboard.app.analysis.models.series import ModelSeries, read_name
+from compileboard.app.analysis.models.table import DEFAULT_ORDER, ORDERS, cut_page
 from compileboard.app.analysis.rows import result_row
 from compileboard.app.api.answers import PageQuery, find_run, operation, refuse
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fields import SORT_HELP, Count, TimeUs
-from compileboard.app.queries.fleet.models import STATUSES, ModelFilter, list_history, list_models
+from compileboard.app.queries.fleet.models import STATUSES, ModelFilter, list_models
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.parameters import SuiteName, order_by
 from compileboard.app.queries.run.models import list_results as read_results
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.schema import one_of
+from compileboard.app.screens.fleet.models import build_model_history, build_result_list
 from compileboard.collectors.store.rollups.results import ResultRow
 
 
@@ -93,7 +94,7 @@ class ModelSeriesJson(SeriesFields):
 
 
 @dataclass(frozen=True)
-class ModelHistory:
+class ModelHistoryJson:
     """One model over time."""
 
     model: Annotated[str, "Its name."]
@@ -126,19 +127,18 @@ def list_newest(wanted: ModelFilter, order: ModelSort, page: PageQuery) -> Page[
     """List the newest benchmark result of each model and metric set, or those of one run."""
     if wanted.run:
         find_run(wanted.run)
-    found = sort_results(list_models(get_reader(), wanted), order.sort)
-    return cut_page(found, page.cursor, page.limit).map(_make_result)
+    listed = build_result_list(list_models(get_reader(), wanted), order.sort, page.cursor, page.limit)
+    return Page(tuple(_make_result(result) for result in listed.results), listed.next_cursor)
 
 
 @operation("/models/<path:name>")
-def get_model(name: str, wanted: SuiteQuery) -> ModelHistory:
+def get_model(name: str, wanted: SuiteQuery) -> ModelHistoryJson:
     """Return one model's benchmark results over time: its series, each with its points, the oldest first."""
     name = read_name(name)
-    history = list_history(get_reader(), name, wanted.suite)
-    if not history:
+    history = build_model_history(get_reader(), name, wanted.suite)
+    if history is None:
         refuse(f"There is no model {name[:80]}; /api/v1/models lists those that were benchmarked.")
-    series = [_make_series(one) for one in split_series(history)]
-    return ModelHistory(name, sorted({one.suite for one in series}), series)
+    return ModelHistoryJson(name, history.suites, [_make_series(series) for series in history.series])
 
 
 def _make_result(row: ResultRow) -> ResultJson:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.analysis.search import MatchedLine, find_lines
+from compileboard.app.analysis.search import MatchedLine
 from compileboard.app.api.answers import PageQuery, find_run, operation
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fields import CompileId, CompileKey, Count, FunctionName, RunId
-from compileboard.app.queries.fleet import search
-from compileboard.app.queries.fleet.search import Hit, read_terms
+from compileboard.app.queries.fleet.search import Hit
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.schema import one_of
+from compileboard.app.screens.fleet.search import build_search
 from compileboard.collectors.store.search_documents import KINDS
 
 KindOfText = Annotated[str, one_of(KINDS), "What kind of text it is."]
-MOST = 100  # texts of one page: each is read and looked through
 
 
 @dataclass(frozen=True)
@@ -84,26 +84,24 @@ def get_search(wanted: SearchQuery, page: PageQuery) -> SearchResult:
         find_run(wanted.run)
     if page.cursor and not wanted.kind:
         raise FilterError("cursor: only the texts of one kind have further pages; give kind as well")
-    reader, terms, limit = get_reader(), read_terms(wanted.q), min(page.limit, MOST)
-    groups = search.search(reader, terms, run_id=wanted.run, kind=wanted.kind, cursor=page.cursor, limit=limit)
-    state = search.get_index_state(reader, wanted.run)
+    screen = build_search(get_reader(), wanted.q, wanted.kind, wanted.run, page.cursor, page.limit)
     return SearchResult(
         groups=[
             SearchGroupJson(
                 kind=group.kind,
                 count=group.count,
                 is_more=group.is_more,
-                next=group.next,
-                hits=[_make_hit(hit, find_lines(hit.text, terms)) for hit in group.hits],
+                next=group.next_cursor,
+                hits=[_make_hit(found.hit, found.lines) for found in group.hits],
             )
-            for group in groups
+            for group in screen.groups
         ],
-        run_count=state.run_count,
-        pending_run_count=state.pending_count,
+        run_count=screen.index.run_count,
+        pending_run_count=screen.index.pending_count,
     )
 
 
-def _make_hit(hit: Hit, lines: list[MatchedLine]) -> SearchHit:
+def _make_hit(hit: Hit, lines: Sequence[MatchedLine]) -> SearchHit:
     return SearchHit(
         run_id=hit.run_id,
         run_name=hit.run_name,

@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
-from compileboard.app.analysis.models.summaries import list_eligible_sets
-from compileboard.app.analysis.trends.commit_order import Parents
-from compileboard.app.analysis.trends.lines import (
-    AXES,
-    CHOICES,
-    ENVIRONMENT,
-    TrendLine,
-    build_count_line,
-    build_model_lines,
-    build_suite_line,
-    find_metric,
-    lay_out,
-)
+from compileboard.app.analysis.trends.lines import AXES, CHOICES, ENVIRONMENT
 from compileboard.app.api.answers import find_run, operation, refuse
 from compileboard.app.api.fleet.models import SetFields
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_clock, get_reader
 from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.models import STATUSES
-from compileboard.app.queries.fleet.series import count_guard_failures, count_runs
-from compileboard.app.queries.fleet.trends import (
-    MOST_RUNS,
-    ModelSet,
-    StoredSummary,
-    TrendFilter,
-    TrendRun,
-    list_model_rows,
-    list_trend_runs,
-    read_ids,
-    read_last,
-)
+from compileboard.app.queries.fleet.trends import StoredSummary, TrendFilter, TrendRun, list_trend_runs, read_last
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import Parameter
-from compileboard.app.queries.run_cache import cached_ancestry
 from compileboard.app.schema import Keywords, one_of
-from compileboard.collectors.contract.categories import BY_NAME, describe
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, Definition
+from compileboard.app.screens.fleet.summary import summarize_runs
+from compileboard.app.screens.fleet.trends import TrendSeries, UnknownCountedError, build_trend
+from compileboard.collectors.contract.categories import BY_NAME
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 
 DefinitionName = Annotated[
     str | None,
@@ -132,7 +109,7 @@ class TrendPointJson:
 
 
 @dataclass(frozen=True)
-class TrendSeries:
+class TrendSeriesJson:
     """Points that can be compared with each other."""
 
     label: Annotated[str, "What it is of."]
@@ -156,7 +133,7 @@ class TrendJson:
     axis: Annotated[str, one_of(name for name, _label in AXES), "What the points are ordered by."]
     definition: Annotated[str | None, one_of(DEFINITIONS), "By which definition a suite was summed up."]
     notes: Annotated[list[str], "What is left out, in words."]
-    series: Annotated[list[TrendSeries], "The newest first."]
+    series: Annotated[list[TrendSeriesJson], "The newest first."]
 
 
 @dataclass(frozen=True)
@@ -191,6 +168,7 @@ class TrendQuery:
 
 _COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Guard failures"}
 _FIELDS = {"break": "break_"}
+_POINT = ("value", "low", "high", "status", "reason", "is_incomplete")
 
 
 @operation("/summary")
@@ -199,15 +177,16 @@ def get_summary(asked: SummaryQuery, wanted: TrendFilter) -> SummaryJson:
     if asked.run:
         find_run(asked.run)
     narrowed = replace(wanted, run=asked.run, commit=asked.commit, torch=asked.torch)
-    definition, found = _list_summaries(narrowed, asked.definition)
-    if not found:
+    clock = get_clock()
+    screen = summarize_runs(get_reader(), narrowed, asked.definition, clock)
+    if screen is None:
         refuse("No run has benchmark results like these; /api/v1/models lists what was measured.")
-    newest = [summary for summary in found if summary.run_id == found[0].run_id]
-    (run,) = list_trend_runs(get_reader(), [newest[0].run_id])
+    (run,) = list_trend_runs(get_reader(), [screen.newest.run_id], alive_since_us=clock.alive_since_us)
+    definition = screen.definition
     return SummaryJson(
         run=run,
         definition=SummaryDefinition(definition.name, definition.label, definition.pass_rate, definition.geomean),
-        summaries=[_make_summary(summary) for summary in newest],
+        summaries=[_make_summary(summary) for summary in screen.newest_summaries],
     )
 
 
@@ -222,93 +201,29 @@ def get_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendJson:
 
     What is counted is a function's recompiles, a distinct graph break, or a kind of guard.
     """
-    last = read_last({"last": asked.last or ""})[1]
+    run_count = read_last({"last": asked.last or ""})[1]
     counted = [(name, value) for name in _COUNTED if (value := getattr(asked, _FIELDS.get(name, name)))]
     if len(counted) > 1:
         raise FilterError(f"{' and '.join(name for name, _value in counted)}: at most one of these at once")
-    definition = None
-    if counted:
-        metric, series = _count(*counted[0], wanted, last)
-    else:
-        how, summaries = _list_summaries(wanted, asked.definition)
-        definition = None if asked.model else how.name
-        metric, series = _measure(asked, wanted, last, summaries)
-    found = list_trend_runs(get_reader(), [point.run_id for line, _fields in series for point in line.points])
-    runs = {run.id: run for run in found if wanted.branch in (None, run.git_branch)}
-    by_commit = asked.axis == "commit"
-    parents = cached_ancestry(get_reader(), [run.git_commit for run in runs.values()]) if by_commit else {}
-    drawn = [_build_line(line, fields, asked.axis, runs, parents) for line, fields in series]
-    notes = list(dict.fromkeys(note for _row, notes in drawn for note in notes))
-    return TrendJson(metric, asked.axis, definition, notes, [row for row, _notes in drawn])
+    subject = counted[0] if counted else None
+    name, model, axis, definition = asked.metric or "speedup", asked.model, asked.axis, asked.definition
+    try:
+        screen = build_trend(get_reader(), wanted, name, model, subject, axis, definition, run_count, get_clock())
+    except UnknownCountedError as error:
+        refuse(str(error))
+    label = _COUNTED[subject[0]] if subject else screen.metric.label
+    metric = TrendMetric(screen.metric.name, label, screen.metric.unit, screen.metric.direction)
+    return TrendJson(metric, axis, screen.definition, screen.notes, [_make_series(series) for series in screen.series])
 
 
-def _list_summaries(wanted: TrendFilter, asked: str | None) -> tuple[Definition, list[StoredSummary]]:
-    """List summaries by what is asked for or, as the pages do, if nothing is, by a definition that has numbers."""
-    return list_eligible_sets(get_reader(), wanted, DEFINITIONS[asked or "hud"], MOST_RUNS, named=bool(asked))
-
-
-def _measure(
-    asked: TrendQuery, wanted: TrendFilter, last: int, summaries: Sequence[StoredSummary]
-) -> tuple[TrendMetric, list[tuple[TrendLine, dict[str, Any]]]]:
-    model, name = asked.model, asked.metric or "speedup"
-    metric = find_metric(name, of_suite=model is None)
-    if metric is None:
-        raise FilterError(f"metric: {'a model' if model else 'a suite'} has no {name[:40]}")
-    reader = get_reader()
-    sets: dict[ModelSet, list[StoredSummary]] = {}
-    for it in summaries:
-        sets.setdefault(it.set, []).append(it)
-    series = []
-    for one, members in sets.items():
-        if model is None:
-            series.append((build_suite_line(metric, members[:last]), one.fields | {"model": None}))
-            continue
-        narrowed = TrendFilter(**vars(wanted.narrow(one)) | {"since_us": members[:last][-1].started_us})
-        lines = build_model_lines(metric, list_model_rows(reader, narrowed, [model], metric.columns))
-        series += [(line, one.fields | {"model": model}) for line in lines]
-    return TrendMetric(metric.name, metric.label, metric.unit, metric.direction), series
-
-
-def _count(
-    kind: str, text: str, wanted: TrendFilter, last: int
-) -> tuple[TrendMetric, list[tuple[TrendLine, dict[str, Any]]]]:
-    label = _COUNTED[kind]
-    if kind == "category":
-        points = count_guard_failures(get_reader(), text, wanted.suite, newest=last)
-        line = build_count_line(describe(text).label, points)
-    else:
-        (thing_id,) = read_ids(kind, [text])
-        found = count_runs(get_reader(), kind, thing_id, newest=last)
-        if found is None:
-            refuse(f"There is no {'function' if kind == 'function' else 'distinct graph break'} {thing_id}.")
-        line = build_count_line(found.label, found.points)
-    metric = TrendMetric(kind, label, "", "down_is_good")
-    return metric, [(line, dict.fromkeys(("model", *ModelSet.__dataclass_fields__)) | {"suite": wanted.suite})]
-
-
-def _build_line(
-    line: TrendLine, fields: dict[str, Any], axis: str, runs: Mapping[str, TrendRun], parents: Parents
-) -> tuple[TrendSeries, Sequence[str]]:
+def _make_series(series: TrendSeries) -> TrendSeriesJson:
     """Write one line with its runs in the order of the axis."""
-    own = {point.run_id: runs[point.run_id] for point in line.points if point.run_id in runs}
-    laid = lay_out(list(own.values()), axis, most=len(own), parents=parents)
-    changed = {change.run.id: [word for word, _before, _now in change.parts] for change in laid.changes}
-    values = {point.run_id: point for point in line.points}
+    changed = {change.run.id: [word for word, _before, _now in change.parts] for change in series.axis.changes}
+    values = {point.run_id: point for point in series.line.points}
     points = []
-    for run in laid.runs:
-        point, row = values[run.id], dict(vars(run))
-        points.append(
-            TrendPointJson(
-                run_id=row.pop("id"),
-                **row,
-                environment_changes=changed.get(run.id, []),
-                value=point.value,
-                low=point.low,
-                high=point.high,
-                status=point.status,
-                reason=point.reason,
-                is_incomplete=point.is_incomplete,
-            )
-        )
-    kept = {name: value for name, value in fields.items() if not name.endswith(("_count", "_us"))}
-    return TrendSeries(label=line.label, **kept, points=points), laid.notes
+    for run in series.axis.runs:
+        row = dict(vars(run))
+        row |= {"run_id": row.pop("id"), "environment_changes": changed.get(run.id, [])}
+        points.append(TrendPointJson(**row, **{name: getattr(values[run.id], name) for name in _POINT}))
+    fields = {name: value for name, value in series.fields.items() if not name.endswith(("_count", "_us"))}
+    return TrendSeriesJson(label=series.line.label, **fields, points=points)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from compileboard.app.analysis.runs.diagnosis import Fix
 from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.api.answers import PageQuery, operation, read_number, refuse
 from compileboard.app.api.run.compiles import CompileDetail, FrameCompile
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_clock, get_reader
 from compileboard.app.queries.fields import SORT_HELP, Count, DurationUs, RunId, StartTime, TimeUs, Title
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import STATES, RunFilter, RunRow
@@ -26,6 +25,7 @@ from compileboard.app.queries.run.failures import CacheResult
 from compileboard.app.queries.run.run import ConfigText, ConfigUse, RunDetail
 from compileboard.app.queries.run.trace_files import Log, RejectSum, TraceFile
 from compileboard.app.schema import one_of
+from compileboard.app.screens.fleet.runs import ListedRun, RunsFilters, build_runs
 from compileboard.app.screens.run.compiles import build_compile
 from compileboard.app.screens.run.environment import build_config, build_environment, build_processes
 from compileboard.app.screens.run.run import build_summary
@@ -113,22 +113,19 @@ class RunDetailJson(RunJson):
 
 def shown_state(run: RunRow) -> str:
     """Return a run's state as pages show it: a silent recorder's run is "interrupted?"."""
-    return describe_state(run, time.time_ns() // 1000, get_settings().stale_after_s).word
+    return describe_state(run, *get_clock()).word
 
 
-def list_run_rows(found: Sequence[RunRow]) -> list[RunJson]:
+def list_run_rows(listed: Sequence[ListedRun]) -> list[RunJson]:
     """List runs as the API has them."""
-    tags = runs.list_tags(get_reader(), [run.id for run in found])
-    return [RunJson(**rows.run_row(run, tags[run.id]), shown_state=shown_state(run)) for run in found]
+    return [RunJson(**rows.run_row(one.run, one.tags), shown_state=one.state.word) for one in listed]
 
 
 @operation("/runs")
 def list_runs(wanted: RunFilter, order: RunSort, page: PageQuery) -> Page[RunJson]:
     """List runs, newest first."""
-    found = runs.list_runs(
-        get_reader(), wanted, sort=order.sort, cursor=page.cursor, limit=page.limit, pinned_first=False
-    )
-    return Page(tuple(list_run_rows(found.rows)), found.next)
+    screen = build_runs(get_reader(), RunsFilters(wanted, order.sort, page.cursor, page.limit), get_clock())
+    return Page(tuple(list_run_rows(screen.runs)), screen.next_cursor)
 
 
 @operation("/runs/<run_id>")

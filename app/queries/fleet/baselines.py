@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from compileboard.app.queries.fields import TimeUs
-from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
+from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.rollups.results import NUMBERS, ResultRow, fill
+
+BASELINE_VERSION = 1
 
 LIST_SQL = """
 select name, run_id, note, created_us, changed_us
@@ -57,3 +62,27 @@ def get_baseline(connection: sqlite3.Connection, name: str) -> Baseline | None:
     """Return one stored baseline, or None if there is none of that name."""
     row = connection.execute(GET_SQL, {"name": name}).fetchone()
     return Baseline(**(dict(row) | {"body": json.loads(unpack(row["body"]))})) if row else None
+
+
+_UNSAVED: dict[str, Any] = {column.name: None for column in fields(ResultRow)}
+_UNSAVED |= {"run_id": "", "id": 0, "time_us": 0, "dynamic": False, "world_size": 1, "status": "measured"}
+_UNSAVED |= {"experiments": ("performance",), "tasks": ()}
+
+
+def read_baseline_rows(body: Mapping[str, Any], title: str) -> list[ResultRow]:
+    """Read a stored baseline's results; what it does not hold is None.
+
+    Raises: FilterError if a newer CompileBoard wrote it.
+    """
+    version = body.get("version")
+    if version != BASELINE_VERSION:
+        raise FilterError(
+            f"baseline: {title} has version {version}, this knows {BASELINE_VERSION}; upgrade CompileBoard"
+        )
+    results = []
+    for row in body["rows"]:
+        cells = {STORE_NAMES.get(name, name): cell for name, cell in row["cells"].items()}
+        numbers = {name: cells[name] for name in (*NUMBERS, "status", "reason", "accuracy") if name in cells}
+        series = {name: value for name, value in row["series"].items() if name in _UNSAVED}
+        results.append(fill(ResultRow, _UNSAVED | series | numbers | {"model": row["name"]}))
+    return results

@@ -44,6 +44,7 @@ from compileboard.app.queries.fleet.scope import (
     bind_runs,
     bind_slots,
 )
+from compileboard.app.queries.newest import SHOWN_STATE
 from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import OTHER_KEYS, Parameter, check_keys, list_names, read_filter
 
@@ -273,9 +274,9 @@ where d.id = :id
 group by d.id
 limit 1
 """
-RUNS_SQL = """
+RUNS_SQL = f"""
 select
-  r.id, r.name, a.title, r.suite, r.state, r.started_us, r.torch_version, r.host, r.git_commit,
+  r.id, r.name, a.title, r.suite, {SHOWN_STATE} as state, r.started_us, r.torch_version, r.host, r.git_commit,
   b.break_count as count, nullif(b.compile_us, 0) as compile_us, coalesce(a.pinned, 0) as pinned
 from run_breaks as b
 join runs as r on r.id = b.run_id
@@ -284,7 +285,7 @@ where b.distinct_id = :id
   and (:after_us is null or (r.started_us, r.id) < (:after_us, :after_id))
 order by r.started_us desc, r.id desc
 limit :limit
-"""
+"""  # noqa: S608  own texts only
 # Runs of the same suite and name that do not have it count as 0: that is how one sees that it is gone.
 HISTORY_SQL = """
 with series as materialized (
@@ -371,7 +372,13 @@ def get_distinct_break(connection: sqlite3.Connection, distinct_id: int) -> Dist
 
 
 def list_affected(
-    connection: sqlite3.Connection, sql: str, thing_id: int, *, cursor: str | None = None, limit: int = 50
+    connection: sqlite3.Connection,
+    sql: str,
+    thing_id: int,
+    *,
+    cursor: str | None = None,
+    limit: int = 50,
+    alive_since_us: int = 0,
 ) -> Page[AffectedRun]:
     """List the runs that have something, newest first; `sql` is RUNS_SQL here or that of recompile_cause.
 
@@ -379,6 +386,7 @@ def list_affected(
     """
     after = decode_cursor(cursor, int, str) or (None, None)
     values = {"id": thing_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    values["alive_since_us"] = alive_since_us
     rows = [AffectedRun(**(dict(row) | {"pinned": bool(row["pinned"])})) for row in connection.execute(sql, values)]
     return make_page(rows, limit, lambda run: (run.started_us, run.id))
 

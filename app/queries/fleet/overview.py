@@ -25,6 +25,7 @@ from compileboard.app.queries.fields import (
     StartTime,
     Title,
 )
+from compileboard.app.queries.newest import SHOWN_STATE
 from compileboard.app.queries.page import recorded_us
 
 
@@ -132,7 +133,7 @@ with newest as materialized (
 TOTALS_SQL = f"""
 select
   count(*) as run_count,
-  coalesce(sum(r.state = 'running'), 0) as running_count,
+  coalesce(sum(r.state = 'running' and r.heartbeat_us >= :alive_since_us), 0) as running_count,
   coalesce(sum(t.compile_count), 0) as compile_count,
   coalesce(sum(t.recompile_count), 0) as recompile_count,
   coalesce(sum(t.graph_break_count), 0) as graph_break_count,
@@ -148,7 +149,7 @@ where {_SCOPE}
 """  # noqa: S608
 TREND_SQL = f"""
 select
-  r.id as run_id, r.name, a.title, r.suite, r.state, r.started_us,
+  r.id as run_id, r.name, a.title, r.suite, {SHOWN_STATE} as state, r.started_us,
   coalesce(t.compile_count, 0) as compile_count,
   coalesce(t.recompile_count, 0) as recompile_count,
   coalesce(t.graph_break_count, 0) as graph_break_count,
@@ -224,16 +225,25 @@ def get_health(connection: sqlite3.Connection) -> Health:
     return Health(schema_version, connection.execute("select count(*) from runs").fetchone()[0])
 
 
-def get_totals(connection: sqlite3.Connection, suite: str | None = None, name: str | None = None) -> DatabaseTotals:
+def get_totals(
+    connection: sqlite3.Connection, suite: str | None = None, name: str | None = None, *, alive_since_us: int = 0
+) -> DatabaseTotals:
     """Sum over every run of a suite and name."""
-    return DatabaseTotals(**dict(connection.execute(TOTALS_SQL, {"suite": suite, "name": name}).fetchone()))
+    values = {"suite": suite, "name": name, "alive_since_us": alive_since_us}
+    return DatabaseTotals(**dict(connection.execute(TOTALS_SQL, values).fetchone()))
 
 
 def list_trend(
-    connection: sqlite3.Connection, suite: str | None = None, name: str | None = None, *, newest: int = 1000
+    connection: sqlite3.Connection,
+    suite: str | None = None,
+    name: str | None = None,
+    *,
+    newest: int = 1000,
+    alive_since_us: int = 0,
 ) -> list[RunPoint]:
     """List a point for each of the newest runs, oldest first."""
-    rows = connection.execute(TREND_SQL, {"suite": suite, "name": name, "newest": newest}).fetchall()
+    values = {"suite": suite, "name": name, "newest": newest, "alive_since_us": alive_since_us}
+    rows = connection.execute(TREND_SQL, values).fetchall()
     return [_to_point(row) for row in reversed(rows)]
 
 

@@ -40,6 +40,7 @@ from compileboard.app.queries.fleet.scope import (
     bind_runs,
     bind_slots,
 )
+from compileboard.app.queries.newest import SHOWN_STATE
 from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.queries.parameters import OTHER_KEYS, Parameter, check_keys, list_names, read_filter
 from compileboard.collectors.contract.categories import BY_NAME
@@ -289,7 +290,7 @@ limit 1
 """  # noqa: S608  own texts only
 RUNS_SQL = f"""
 select
-  r.id, r.name, a.title, r.suite, r.state, r.started_us, r.torch_version, r.host, r.git_commit,
+  r.id, r.name, a.title, r.suite, {SHOWN_STATE} as state, r.started_us, r.torch_version, r.host, r.git_commit,
   b.recompile_count as count,
   {recorded_us("b.compile_us", "b.recompile_count")} as compile_us,
   coalesce(a.pinned, 0) as pinned

@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
+from compileboard.app.queries.newest import (
+    RecorderClock,
+    RunCandidate,
+    find_newest_run,
+    get_newest_run_id,
+)
 from compileboard.app.queries.page import FilterError, Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.queries.parameters import SINCE, SINCE_HELP, UNTIL, UNTIL_HELP, Parameter, check_days
 from compileboard.app.schema import Keywords
@@ -284,18 +290,27 @@ def get_run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:
     return _to_row(row) if row else None
 
 
-def get_latest(connection: sqlite3.Connection) -> RunRow | None:
-    """Return the run that started last: what `latest` names on the command line."""
-    return next(iter(list_runs(connection, limit=1, pinned_first=False).rows), None)
+def get_newest_run(connection: sqlite3.Connection, clock: RecorderClock) -> RunRow | None:
+    """Return the newest run: what `latest` names on the command line."""
+    newest = get_newest_run_id(connection, clock)
+    return get_run(connection, newest) if newest else None
 
 
-def get_other(connection: sqlite3.Connection, run: RunRow, word: str) -> RunRow | None:
+def get_other(connection: sqlite3.Connection, run: RunRow, word: str, clock: RecorderClock) -> RunRow | None:
     """Return what a run is compared with by a word: of its name and suite the newest other, `latest`, or `previous`."""
-    for it in list_runs(connection, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False).rows:
-        is_before = (it.started_us, it.id) < (run.started_us, run.id)
-        if it.id != run.id and it.suite == run.suite and (is_before or word == "latest"):
-            return it
-    return None
+    alike = list_runs(connection, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False).rows
+    others = {
+        other.id: other
+        for other in alike
+        if other.id != run.id
+        and other.suite == run.suite
+        and (word == "latest" or (other.started_us, other.id) < (run.started_us, run.id))
+    }
+    newest = find_newest_run(
+        RunCandidate(other.id, other.started_us, clock.is_running(other.state, other.heartbeat_us))
+        for other in others.values()
+    )
+    return others[newest] if newest else None
 
 
 def list_tags(connection: sqlite3.Connection, run_ids: list[str]) -> dict[str, list[tuple[str, str]]]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compileboard.app.queries.fleet.baselines import Baseline, get_baseline, list_baselines
-from compileboard.app.queries.fleet.runs import find_run_ids, get_latest, get_other
+from compileboard.app.queries.fleet.runs import find_run_ids, get_newest_run, get_other
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import RunDetail, get_run
 
@@ -119,7 +120,7 @@ def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str,
     Raises: FilterError if a word stands for nothing, or new names nothing.
     """
     if new == "latest":
-        newest = get_latest(connection)
+        newest = get_newest_run(connection, read_clock())
         if newest is None:
             raise FilterError("new: there is no run in this database; `compileboard-collect run` records one")
         new = newest.id
@@ -129,7 +130,7 @@ def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str,
     if not named.runs:
         raise FilterError(f"base: {base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run")
     run = named.runs[0].run
-    other = get_other(connection, run, base)
+    other = get_other(connection, run, base, read_clock())
     if other is None:
         kind = "earlier" if base == "previous" else "other"
         raise FilterError(f"base: there is no {kind} run named {run.name!r} of the same suite as run {run.id}")

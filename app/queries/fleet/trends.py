@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Annotated, Any
 
 from compileboard.app.queries.fields import TimeUs
+from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, find_newest_run
 from compileboard.app.queries.page import FilterError, check_whole
 from compileboard.app.queries.parameters import (
     MOST_CHARACTERS,
@@ -27,7 +28,7 @@ from compileboard.app.queries.parameters import (
 )
 from compileboard.app.schema import Keywords
 from compileboard.collectors.store.rollups.results import COLUMNS, ResultRow, merge_results, read_measured
-from compileboard.collectors.store.rollups.summaries import NUMBERS, SET
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS, HUD, NUMBERS, SET, SUMMARIZE_PERF, Definition
 
 
 def find_usual(measured_counts: Sequence[int]) -> float:
@@ -44,9 +45,10 @@ MOST_RUNS = 2_000
 UNSAID = "unknown"  # in an address: what was measured without saying it
 _WORDS = SET[:-2]  # '' in the store where unknown
 
-_RUN = """
-  r.id, coalesce(a.title, r.name) as name, r.state, r.started_us, r.git_commit, r.git_branch, r.git_subject,
-  r.git_dirty, r.torch_version, r.gpu_name, json_extract(r.facts, '$.gpus[0].driver_version') as driver_version,
+_RUN = f"""
+  r.id, coalesce(a.title, r.name) as name, {SHOWN_STATE} as state, r.started_us, r.git_commit, r.git_branch,
+  r.git_subject, r.git_dirty, r.torch_version, r.gpu_name,
+  json_extract(r.facts, '$.gpus[0].driver_version') as driver_version,
   (
     select p.triton_version
     from processes as p
@@ -56,7 +58,7 @@ _RUN = """
     limit 1
   ) as triton_version,
   r.python_version
-"""
+"""  # noqa: S608  own texts only
 RUNS_SQL = f"""
 select {_RUN}
 from json_each(:ids) as wanted
@@ -315,6 +317,30 @@ def list_summaries(
     return summaries
 
 
+def list_eligible_summaries(
+    connection: sqlite3.Connection, wanted: TrendFilter, definition: str | None, limit: int = MOST_RUNS
+) -> tuple[Definition, list[StoredSummary]]:
+    """List summaries by a definition; None is HUD's or, where that has no numbers, the one that asks for a time alone.
+
+    Where nobody checked accuracy, HUD's numbers, which are of models that pass, are none.
+    """
+    summaries = list_summaries(connection, wanted, definition or HUD.name, limit)
+    if definition or any(summary.speedup_count or summary.passed_count for summary in summaries):
+        return DEFINITIONS[definition or HUD.name], summaries
+    return SUMMARIZE_PERF, list_summaries(connection, wanted, SUMMARIZE_PERF.name, limit)
+
+
+def find_newest_summary(
+    summaries: Sequence[StoredSummary], timed: Container[str], running: Container[str]
+) -> StoredSummary | None:
+    """Return the summary of the newest run of some."""
+    newest = find_newest_run(
+        RunCandidate(summary.run_id, summary.started_us, summary.run_id in running, summary.run_id in timed)
+        for summary in summaries
+    )
+    return next((summary for summary in summaries if summary.run_id == newest), None)
+
+
 def _find_usual(connection: sqlite3.Connection, wanted: TrendFilter, definition: str) -> dict[tuple[Any, ...], float]:
     """Return how many models each set usually measures, whatever run or time is asked for."""
     ever = replace(wanted, run=None, commit=None, torch=None, since_us=None, until_us=None)
@@ -346,10 +372,13 @@ def list_model_rows(
     return [row for measured in by_run.values() for row in merge_results(measured)]
 
 
-def list_trend_runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[TrendRun]:
+def list_trend_runs(
+    connection: sqlite3.Connection, run_ids: Iterable[str], *, alive_since_us: int = 0
+) -> list[TrendRun]:
     """List runs with their commits and environments, the oldest first."""
     ids = sorted(set(run_ids))
-    found = connection.execute(RUNS_SQL, {"ids": json.dumps(ids), "limit": len(ids)})
+    values = {"ids": json.dumps(ids), "limit": len(ids), "alive_since_us": alive_since_us}
+    found = connection.execute(RUNS_SQL, values)
     dirty = [it.name for it in fields(TrendRun)].index("git_dirty")
     rows = [list(row) for row in found]
     return [TrendRun(*[*row[:dirty], _flag(row[dirty]), *row[dirty + 1 :]]) for row in rows]

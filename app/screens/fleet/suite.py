@@ -1,21 +1,20 @@
-"""A stretch of time as people write it: days, moments in UTC, or how long ago."""
+"""A suite over a period: what its newest run comes to, against the start of the period, and what happened between."""
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
 
 from compileboard.app.analysis.comparison.differences import compare
 from compileboard.app.analysis.comparison.model import CompareSide, Comparison
 from compileboard.app.analysis.models.labels import ModelFailure, list_failures
 from compileboard.app.analysis.models.series import label_fields
-from compileboard.app.analysis.models.summaries import SummaryDelta, filter_set, find_newest, list_eligible_sets
+from compileboard.app.analysis.models.summaries import SummaryDelta, filter_set
 from compileboard.app.analysis.models.summaries import compare as compare_headlines
+from compileboard.app.analysis.period import Period
 from compileboard.app.analysis.trends.lines import Axis, lay_out
-from compileboard.app.format import format_plural, format_time, format_times
+from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.incidents import IncidentFilter, SeriesChange, list_findings
 from compileboard.app.queries.fleet.sides import find_side
 from compileboard.app.queries.fleet.trends import (
@@ -29,98 +28,18 @@ from compileboard.app.queries.fleet.trends import (
     list_timed_runs,
     list_trend_runs,
 )
+from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_results
 from compileboard.app.queries.run_cache import cached_for_run
 from compileboard.app.screens.fleet.comparison import load_side
+from compileboard.app.screens.fleet.summary import summarize_runs
 from compileboard.collectors.store.rollups.results import ResultRow
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, Definition
+from compileboard.collectors.store.rollups.summaries import Definition
 
-DAY_US = 86_400_000_000
-DEFAULT_LAST = "30d"
-_UNITS_US = {"h": 3_600_000_000, "d": DAY_US, "w": 7 * DAY_US}
-_LENGTH = re.compile(r"([0-9]{1,6})([hdw])")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_EXPECTED = "a day as 2026-10-01 or today, a moment in UTC as 2026-10-01T06:00, or how long ago as 36h, 30d or 12w"
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-@dataclass(frozen=True)
-class Period:
-    """Hold a stretch of time: `since_us` is in it, `until_us` no more.
-
-    Units: microseconds since the epoch.
-    """
-
-    since_us: int
-    until_us: int
-
-    @property
-    def is_days(self) -> bool:
-        """Tell whether it begins and ends at midnight."""
-        return not self.since_us % DAY_US and not self.until_us % DAY_US
-
-    @property
-    def days(self) -> tuple[str, str]:
-        """Return its first and its last day."""
-        return format_time(self.since_us)[:10], format_time(self.until_us - 1)[:10]
-
-    @property
-    def text(self) -> str:
-        """Say it: 2026-10-01 to 2026-10-31, with the times of day where they are not midnight."""
-        if self.is_days:
-            return " to ".join(self.days)
-        return " to ".join(format_times(self.since_us, self.until_us))
-
-
-def read_period(since: str | None, until: str | None, last: str | None, now_us: int) -> Period:
-    """Read a period from what was given: `last` or `since` say where it begins, `until` where it ends, else now.
-
-    A day as `until` is in the period. Without a beginning it is the last DEFAULT_LAST.
-
-    Raises: FilterError if a text says no time, or the end is not after the beginning.
-    """
-    if since and last:
-        raise FilterError(f"last: {last[:40]!r} and since={since[:40]!r} both say where the period begins; give one")
-    end = _read_moment("until", until, now_us, ends=True) if until else now_us
-    if since:
-        begin = _read_moment("since", since, now_us, ends=False)
-    else:
-        begin = end - read_length("last", last or DEFAULT_LAST)
-    if begin >= end:
-        raise FilterError(f"since: it begins at {format_time(begin)}, which is not before its end, {format_time(end)}")
-    return Period(begin, end)
-
-
-def read_length(name: str, text: str) -> int:
-    """Read a length of time: 36h, 30d, 12w.
-
-    Units: microseconds. Raises: FilterError if it is none.
-    """
-    found = _LENGTH.fullmatch(text.strip())
-    if found is None or not int(found[1]):
-        raise FilterError(
-            f"{name}: {text[:40]!r} is no length of time; expected a number of hours, days or weeks as 12w"
-        )
-    return int(found[1]) * _UNITS_US[found[2]]
-
-
-def _read_moment(name: str, text: str, now_us: int, *, ends: bool) -> int:
-    text = text.strip()
-    if _LENGTH.fullmatch(text):
-        return now_us - read_length(name, text)
-    if text == "today":
-        return now_us // DAY_US * DAY_US + (DAY_US if ends else 0)
-    try:
-        moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
-    except ValueError:
-        raise FilterError(f"{name}: {text[:40]!r} is no time; expected {_EXPECTED}") from None
-    moment = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment
-    found = (moment - _EPOCH) // timedelta(microseconds=1)
-    return found + DAY_US if ends and _DAY.fullmatch(text) else found
-
-
-MOST_FINDINGS = 1_000
+FINDING_COUNT = 1_000
+# How many rows of each list a report for people shows; JSON, CSV and Parquet have all.
+REPORT_ROWS = {"moved": 50, "runs": 200, "failures": 200, "commits": 200, "findings": 100, "changes": 50}
 _MOST_BEFORE = 40  # runs before the period, and of its beginning, among which base is looked for
 _CHOOSERS = ("mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
 
@@ -146,8 +65,8 @@ class SuiteCommit:
 
 
 @dataclass(frozen=True)
-class SuitePeriod:
-    """Hold a suite over a period; `base` is None where no other run has a model of `new`, and so is the comparison.
+class SuiteScreen:
+    """A suite over a period; `base` is None where no other run has a model of `new`, and so is the comparison.
 
     `summaries` and `runs` are those of the period and, before them, `base` where it is older. Summaries have the newest
     first, runs the oldest.
@@ -190,19 +109,23 @@ class SuitePeriod:
         return next(it for it in self.runs if it.id == run_id)
 
 
-def read_suite_period(
-    reader: sqlite3.Connection, wanted: TrendFilter, period: Period, definition: str | None = None
-) -> SuitePeriod:
-    """Read what a suite came to in a period, as the set that is wanted and was measured last.
+def build_suite(
+    reader: sqlite3.Connection,
+    wanted: TrendFilter,
+    period: Period,
+    clock: RecorderClock,
+    definition: str | None = None,
+) -> SuiteScreen:
+    """Build what a suite came to in a period, as the set that is wanted and was measured last.
 
     Raises: FilterError if there is no such suite, or it has no run in the period.
     """
     during = replace(wanted, since_us=period.since_us, until_us=period.until_us)
     chosen, others = _choose(reader, wanted, during, period)
-    asked, named = DEFINITIONS[definition or "hud"], definition is not None
-    said, within = list_eligible_sets(reader, during.narrow(chosen), asked, MOST_RUNS, named=named)
+    summed = summarize_runs(reader, during.narrow(chosen), definition, clock)
+    assert summed is not None  # _choose found a run of it in the period
+    said, within, new = summed.definition, summed.summaries, summed.newest
     timed = list_timed_runs(reader, wanted.narrow(chosen))
-    new = find_newest(within, timed) or within[0]
     rows = _read_rows(reader, new, chosen)
     before = list_summaries(reader, replace(wanted, until_us=period.since_us).narrow(chosen), said.name, _MOST_BEFORE)
     base, base_rows = _find_base(
@@ -210,9 +133,10 @@ def read_suite_period(
     )
     comparison = _compare(reader, base, new, chosen) if base else None
     summaries = [*within, base] if base in before and base is not None else within
-    runs = list_trend_runs(reader, [it.run_id for it in summaries])
+    run_ids = [summary.run_id for summary in summaries]
+    runs = list_trend_runs(reader, run_ids, alive_since_us=clock.alive_since_us)
     axis = lay_out(runs, "date")
-    return SuitePeriod(
+    return SuiteScreen(
         period=period,
         chosen=chosen,
         others=tuple(others),
@@ -333,7 +257,7 @@ def _list_findings(
     reader: sqlite3.Connection, chosen: ModelSet, branch: str | None, period: Period
 ) -> Iterable[SeriesChange]:
     wanted = IncidentFilter(suite=chosen.suite, branch=branch, since_us=period.since_us)
-    for it in list_findings(reader, wanted, limit=MOST_FINDINGS).rows:
+    for it in list_findings(reader, wanted, limit=FINDING_COUNT).rows:
         if it.first_us < period.until_us and (it.subject == "runs" or _is_of(vars(it), chosen)):
             yield it
 

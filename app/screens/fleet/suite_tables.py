@@ -12,7 +12,7 @@ from compileboard.app.analysis.comparison.rows import list_lines
 from compileboard.app.analysis.incidents.messages import describe_finding
 from compileboard.app.queries.fleet.incidents import SeriesChange
 from compileboard.app.queries.fleet.trends import TrendRun
-from compileboard.app.screens.fleet.suite import SuitePeriod
+from compileboard.app.screens.fleet.suite import SuiteScreen
 from compileboard.collectors.store.rollups.summaries import NUMBERS
 
 Row = dict[str, Any]
@@ -29,10 +29,10 @@ class SuiteTable(NamedTuple):
 
     columns: Sequence[str]
     types: Types
-    list: Callable[[SuitePeriod], Iterable[Row]]
+    list: Callable[[SuiteScreen], Iterable[Row]]
 
 
-def _list_headlines(found: SuitePeriod) -> Iterator[Row]:
+def _list_headlines(found: SuiteScreen) -> Iterator[Row]:
     for it in found.headlines:
         metric, delta = it.delta.metric, it.delta
         yield {
@@ -52,7 +52,7 @@ def _list_headlines(found: SuitePeriod) -> Iterator[Row]:
         }
 
 
-def _list_runs(found: SuitePeriod) -> Iterator[Row]:
+def _list_runs(found: SuiteScreen) -> Iterator[Row]:
     summaries = {it.run_id: it for it in found.summaries}
     base = found.base.run_id if found.base else None
     for run in found.runs:
@@ -67,11 +67,11 @@ def _list_runs(found: SuitePeriod) -> Iterator[Row]:
         )
 
 
-def _list_models(found: SuitePeriod) -> Iterable[Row]:
+def _list_models(found: SuiteScreen) -> Iterable[Row]:
     return list_lines(found.comparison) if found.comparison else ()
 
 
-def _list_failures(found: SuitePeriod) -> Iterator[Row]:
+def _list_failures(found: SuiteScreen) -> Iterator[Row]:
     for it in found.failures:
         yield {name: getattr(it.row, name) for name in _SERIES} | {"word": it.word, "base": it.base, "new": it.new}
 
@@ -82,28 +82,28 @@ def _list_distinct(diff: DistinctDiff | None) -> Iterator[Row]:
         yield row | {"model": it.model, "word": it.word, "base_count": it.base_count, "new_count": it.new_count}
 
 
-def _list_breaks(found: SuitePeriod) -> Iterator[Row]:
+def _list_breaks(found: SuiteScreen) -> Iterator[Row]:
     return _list_distinct(found.comparison.breaks if found.comparison else None)
 
 
-def _list_causes(found: SuitePeriod) -> Iterator[Row]:
+def _list_causes(found: SuiteScreen) -> Iterator[Row]:
     return _list_distinct(found.comparison.causes if found.comparison else None)
 
 
-def _list_environment(found: SuitePeriod) -> Iterator[Row]:
+def _list_environment(found: SuiteScreen) -> Iterator[Row]:
     for change in found.axis.changes:
         for what, before, now in change.parts:
             started = {"run_id": change.run.id, "started_us": change.run.started_us}
             yield started | {"what": what, "before": before, "now": now}
 
 
-def _list_commits(found: SuitePeriod) -> Iterator[Row]:
+def _list_commits(found: SuiteScreen) -> Iterator[Row]:
     for it in found.commits:
         first = {"first_run_id": it.run.id, "first_us": it.run.started_us, "run_count": it.run_count}
         yield {"hash": it.hash, "subject": it.subject, "branch": it.branch} | first
 
 
-def _list_findings(found: SuitePeriod) -> Iterator[Row]:
+def _list_findings(found: SuiteScreen) -> Iterator[Row]:
     for it in found.findings:
         yield {"sentence": describe_finding(it)} | {name: getattr(it, name) for name in _FINDING}
 
@@ -152,7 +152,7 @@ SUITE_TABLES: dict[str, SuiteTable] = {
 DEFAULT_SUITE_TABLE = "runs"
 
 
-def suite_period_row(found: SuitePeriod) -> Row:
+def suite_period_row(found: SuiteScreen) -> Row:
     """Write everything that a suite came to in a period."""
     compared = found.comparison
     return {

@@ -6,8 +6,8 @@ from flask import Blueprint, redirect, render_template, request
 from werkzeug.wrappers import Response
 
 from compileboard.app.db import get_reader, get_settings, restore_deleted_run
-from compileboard.app.queries.fleet.activity import list_audit, list_deleted_runs
 from compileboard.app.queries.page import check_limit
+from compileboard.app.screens.fleet.activity import build_activity
 from compileboard.app.web.filters import run_url
 
 blueprint = Blueprint("activity", __name__)
@@ -18,13 +18,9 @@ def index() -> str:
     """Show deleted runs and changes."""
     reader = get_reader()
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    changes = list_audit(reader, request.args.get("cursor"), limit, request.args.get("subject") or None)
-    return render_template(
-        "activity/index.html",
-        deleted=list_deleted_runs(reader, None, limit).rows,
-        changes=changes,
-        subject=request.args.get("subject", ""),
-    )
+    subject = request.args.get("subject") or None
+    screen = build_activity(reader, subject, request.args.get("cursor"), limit)
+    return render_template("activity/index.html", screen=screen)
 
 
 @blueprint.post("/runs/<run_id>/restore")

@@ -21,8 +21,9 @@ from compileboard.app.analysis.incidents.messages import (
 )
 from compileboard.app.db import get_reader, get_settings
 from compileboard.app.format import format_iso_time
-from compileboard.app.queries.fleet.incidents import SeriesChange, list_findings, read_finding_filter
-from compileboard.app.queries.page import FilterError, Page, check_limit
+from compileboard.app.queries.fleet.incidents import SeriesChange, read_finding_filter
+from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.screens.fleet.incidents import SeriesChangeList, build_change_list
 
 blueprint = Blueprint("feed", __name__)
 
@@ -48,14 +49,14 @@ def findings() -> Response:
         raise FilterError(f"state: {state[:40]!r} is not in the feed, which has confirmed findings alone; leave it out")
     wanted = read_finding_filter(given | {"state": STATE})
     limit = check_limit(given.get("limit"), get_settings().page_size)
-    page = list_findings(get_reader(), wanted, given.get("cursor"), limit, "noticed_us")
-    changed_us = max((it.changed_us for it in page.rows), default=0)
-    response = Response(_write(page, given, changed_us), content_type=TYPE)
+    listed = build_change_list(get_reader(), wanted, given.get("cursor"), limit, "noticed_us")
+    changed_us = max((change.changed_us for change in listed.changes), default=0)
+    response = Response(_write(listed, given, changed_us), content_type=TYPE)
     response.last_modified = datetime.fromtimestamp(changed_us // 1_000_000, timezone.utc)
     return response
 
 
-def _write(page: Page[SeriesChange], given: dict[str, str], changed_us: int) -> bytes:
+def _write(listed: SeriesChangeList, given: dict[str, str], changed_us: int) -> bytes:
     filters = {key: value for key, value in given.items() if key not in ("cursor", "limit")}
     root = ElementTree.Element("feed", {"xmlns": ATOM})
     named = ", ".join(f"{key} {value}" for key, value in filters.items())
@@ -64,12 +65,12 @@ def _write(page: Page[SeriesChange], given: dict[str, str], changed_us: int) -> 
     _write_text(root, "updated", format_iso_time(changed_us))
     here, kind = url_for("feed.findings", _external=True), TYPE.partition(";")[0]
     _link(root, "self", here + _ask(given), kind)
-    if page.next:
-        _link(root, "next", here + _ask(given | {"cursor": page.next}), kind)
+    if listed.next_cursor:
+        _link(root, "next", here + _ask(given | {"cursor": listed.next_cursor}), kind)
     _link(root, "alternate", url_for("findings.index", _external=True) + _ask(filters), "text/html")
     _write_text(ElementTree.SubElement(root, "author"), "name", "CompileBoard")
-    for it in page.rows:
-        _write_entry(root, it)
+    for change in listed.changes:
+        _write_entry(root, change)
     body: bytes = ElementTree.tostring(root, encoding="utf-8")
     return b'<?xml version="1.0" encoding="utf-8"?>\n' + body + b"\n"
 
@@ -78,38 +79,40 @@ def _ask(query: dict[str, str]) -> str:
     return f"?{urlencode(sorted(query.items()))}" if query else ""
 
 
-def _write_entry(root: ElementTree.Element, it: SeriesChange) -> None:
+def _write_entry(root: ElementTree.Element, change: SeriesChange) -> None:
     entry = ElementTree.SubElement(root, "entry")
-    _write_text(entry, "title", describe_finding(it))
-    _write_text(entry, "id", f"{TAG}/{it.id}")
-    _write_text(entry, "published", format_iso_time(it.found_us if it.noticed_us is None else it.noticed_us))
-    _write_text(entry, "updated", format_iso_time(it.changed_us))
-    _link(entry, "alternate", url_for("findings.show", finding_id=it.id, _external=True), "text/html")
-    authors = dict.fromkeys(str(commit.get("author") or "") for commit in _list_commits(it))
+    _write_text(entry, "title", describe_finding(change))
+    _write_text(entry, "id", f"{TAG}/{change.id}")
+    _write_text(
+        entry, "published", format_iso_time(change.found_us if change.noticed_us is None else change.noticed_us)
+    )
+    _write_text(entry, "updated", format_iso_time(change.changed_us))
+    _link(entry, "alternate", url_for("findings.show", finding_id=change.id, _external=True), "text/html")
+    authors = dict.fromkeys(str(commit.get("author") or "") for commit in _list_commits(change))
     for name in [author for author in authors if author.strip()] or ["CompileBoard"]:
         _write_text(ElementTree.SubElement(entry, "author"), "name", name)
-    for term in dict.fromkeys((it.direction, it.kind, it.metric, it.suite)):
+    for term in dict.fromkeys((change.direction, change.kind, change.metric, change.suite)):
         if term:
             ElementTree.SubElement(entry, "category", {"term": _clean(term)})
     content = ElementTree.SubElement(entry, "content", {"type": "text"})
-    content.text = "\n".join(clean(_FORBIDDEN.sub("", line), 1000) for line in _list_lines(it))
+    content.text = "\n".join(clean(_FORBIDDEN.sub("", line), 1000) for line in _list_lines(change))
 
 
-def _list_lines(it: SeriesChange) -> Iterator[str]:
-    yield f"{describe_finding(it)}. {describe_state(it)}."
-    yield describe_series(it)
-    yield describe_commit_range(it)
-    yield format_confidence(it)
-    for change in it.evidence.get("environment") or ():
-        yield f"{change.get('word')}: {change.get('before') or 'unknown'} → {change.get('now') or 'unknown'}"
-    for commit in _list_commits(it):
+def _list_lines(change: SeriesChange) -> Iterator[str]:
+    yield f"{describe_finding(change)}. {describe_state(change)}."
+    yield describe_series(change)
+    yield describe_commit_range(change)
+    yield format_confidence(change)
+    for part in change.evidence.get("environment") or ():
+        yield f"{part.get('word')}: {part.get('before') or 'unknown'} → {part.get('now') or 'unknown'}"
+    for commit in _list_commits(change):
         yield f"commit {str(commit.get('hash') or '')[:10]}: {commit.get('subject')} ({commit.get('author')})"
-    for cause in it.evidence.get("causes") or ():
+    for cause in change.evidence.get("causes") or ():
         yield f"suspected cause: {describe_cause(cause)}"
 
 
-def _list_commits(it: SeriesChange) -> list[dict[str, object]]:
-    return list((it.evidence.get("commits") or {}).get("listed") or ())
+def _list_commits(change: SeriesChange) -> list[dict[str, object]]:
+    return list((change.evidence.get("commits") or {}).get("listed") or ())
 
 
 def _write_text(parent: ElementTree.Element, tag: str, text: str) -> None:

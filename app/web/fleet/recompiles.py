@@ -1,17 +1,20 @@
-"""Recompiles across runs: their causes, and one of them."""
+"""Recompiles across runs: the page of their causes, and of one of them."""
 
 from __future__ import annotations
 
 from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.charts.breaks_and_recompiles import chart_categories, chart_cause, make_spark
-from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.fleet import graph_breaks, recompiles
-from compileboard.app.queries.fleet.models import CAUSES_SQL, list_affected_models
+from compileboard.app.db import get_clock, get_reader, get_settings
+from compileboard.app.queries.fleet.recompiles import FILTERS, read_cause_filter
 from compileboard.app.queries.fleet.runs import list_choices
-from compileboard.app.queries.fleet.scope import list_slots
 from compileboard.app.queries.page import check_limit
-from compileboard.app.web.fleet.graph_breaks import read_id
+from compileboard.app.screens.fleet.recompiles import (
+    build_cause_runs,
+    build_recompile_cause,
+    build_recompiles,
+)
+from compileboard.app.web.fleet.graph_breaks import MORE_FILTERS, read_id
 from compileboard.collectors.contract.categories import CATEGORIES, describe
 
 blueprint = Blueprint("recompiles", __name__)
@@ -24,36 +27,30 @@ SORTS = (
     ("last", "last seen"),
     ("first", "newest cause first"),
 )
-_FILTERS = recompiles.FILTERS
-_MORE = ("name", "tag", "host", "gpu", "torch", "commit", "state", "since", "until")
+_FILTERS = FILTERS
 
 
 @blueprint.get("/recompiles")
 def index() -> str:
     """List causes of recompiles that a filter lets through, with what they came to in those runs."""
-    reader = get_reader()
-    wanted = recompiles.read_cause_filter(request.args)
-    sort = request.args.get("sort") or "recompiles"
-    limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    page = recompiles.list_causes(reader, wanted, sort=sort, cursor=request.args.get("cursor"), limit=limit)
-    slots = list_slots(reader, wanted.runs)
-    summary, cells = recompiles.get_cause_trends(reader, wanted, slots)
-    charted = summary.recompile_count > 0
+    reader, args = get_reader(), request.args
+    limit_count = check_limit(args.get("limit"), get_settings().page_size)
+    selected = read_cause_filter(args)
+    screen = build_recompiles(reader, selected, args.get("sort"), args.get("cursor"), limit_count)
+    trends = screen.trends
+    charted = trends.summary.recompile_count > 0
     return render_template(
         "recompiles/index.html",
-        rows=[(it, make_spark(cells.line(it.id))) for it in page.rows],
-        next=page.next,
-        summary=summary,
-        categories=[(describe(it.kind), it) for it in cells.kinds],
-        chart=chart_categories(cells.kinds, slots) if charted else None,
+        screen=screen,
+        rows=[(cause, make_spark(trends.grid.line(cause.id))) for cause in screen.listed.causes],
+        categories=[(describe(totals.kind), totals) for totals in trends.grid.kinds],
+        chart=chart_categories(trends.grid.kinds, list(trends.slots)) if charted else None,
         has_charts=charted,
-        run_count=sum(slot.run_count for slot in slots),
-        given={key: request.args.get(key, "") for key in _FILTERS},
-        filtered=any(request.args.get(key) for key in _FILTERS),
-        more_given=any(request.args.get(key) for key in _MORE),
+        given={key: args.get(key, "") for key in _FILTERS},
+        filtered=any(args.get(key) for key in _FILTERS),
+        more_given=any(args.get(key) for key in MORE_FILTERS),
         choices=list_choices(reader),
-        options=[(it.name, it.label) for it in CATEGORIES],
-        sort=sort,
+        options=[(category.name, category.label) for category in CATEGORIES],
         sorts=SORTS,
     )
 
@@ -62,21 +59,14 @@ def index() -> str:
 def show(cause_id: str) -> str:
     """Show one cause: what it means, what to do, the values that came, in which runs."""
     reader, number = get_reader(), read_id(cause_id)
-    it = recompiles.get_cause(reader, number) if number is not None else None
-    if it is None:
+    limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
+    screen = build_recompile_cause(reader, number) if number is not None else None
+    if screen is None:
         abort(404, f"There is no cause of recompiles {cause_id[:40]}; its runs may have been deleted.")
-    limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    page = graph_breaks.list_affected(
-        reader, recompiles.RUNS_SQL, it.id, cursor=request.args.get("cursor"), limit=limit
-    )
-    history = graph_breaks.list_history(reader, recompiles.HISTORY_SQL, it.id)
     return render_template(
         "recompiles/one.html",
-        it=it,
-        page_of_runs=page,
-        models=list_affected_models(reader, CAUSES_SQL, it.id),
-        events=recompiles.list_cause_events(reader, it.id),
-        values=recompiles.list_value_changes(reader, it.id),
-        chart=chart_cause(history) if len(history) > 1 else None,
-        has_charts=len(history) > 1,
+        screen=screen,
+        page_of_runs=build_cause_runs(reader, screen.cause.id, request.args.get("cursor"), limit_count, get_clock()),
+        chart=chart_cause(screen.history) if len(screen.history) > 1 else None,
+        has_charts=len(screen.history) > 1,
     )

@@ -11,7 +11,8 @@ from functools import lru_cache
 
 from flask import Blueprint, Response, abort, request
 
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.analysis.period import read_period
+from compileboard.app.db import get_clock, get_reader, get_settings
 from compileboard.app.queries.fleet.trends import FILTERS, read_text, read_trend_filter
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import check_keys
@@ -26,7 +27,7 @@ from compileboard.app.reports.run.html import policy_of, write_html
 from compileboard.app.reports.suite import file_name as suite_file_name
 from compileboard.app.reports.suite import policy_of as suite_policy
 from compileboard.app.reports.suite import write_suite
-from compileboard.app.screens.fleet.suite import read_period, read_suite_period
+from compileboard.app.screens.fleet.suite import build_suite
 from compileboard.app.web.run.shell import find_run
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
@@ -136,16 +137,16 @@ def download_suite(format: str) -> Response:
     check_format(format)
     args = request.args
     check_keys(args, (*FILTERS, *PERIOD, "definition", "table"))
-    now_us = time.time_ns() // 1000
+    clock = get_clock()
     since, until, last = (read_text(args, key) for key in PERIOD)
-    period = read_period(since, until, last, now_us)
+    period = read_period(since, until, last, clock.now_us)
     definition = _choose("definition", tuple(DEFINITIONS)) if args.get("definition") else None
     table = _choose("table", SUITE_TABLES)
     wanted = read_trend_filter(args)
     if not wanted.suite:
         raise FilterError("suite: the report is of one suite; give its name")
-    found = read_suite_period(get_reader(), wanted, period, definition)
-    body = b"".join(write_suite(found, format, now_us, table))
+    found = build_suite(get_reader(), wanted, period, clock, definition)
+    body = b"".join(write_suite(found, format, clock.now_us, table))
     return send_report(body, format, suite_file_name(found, format, table), suite_policy(found))
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from compileboard.app.analysis.runs.states import describe_state
-from compileboard.app.db import get_reader, get_settings, writing
+from compileboard.app.db import get_clock, get_reader, get_settings, writing
 from compileboard.app.queries.fleet import runs
-from compileboard.app.queries.fleet.scope import FILTERS, read_run_filter
+from compileboard.app.queries.fleet.scope import FILTERS
 from compileboard.app.queries.page import check_limit
+from compileboard.app.screens.fleet.runs import build_runs, read_runs_filters
 from compileboard.app.web.filters import run_url
 from compileboard.collectors.store.dashboard.annotations import annotate
 from compileboard.collectors.store.dashboard.trash import delete_run
@@ -34,27 +32,21 @@ _MORE = ("host", "gpu", "torch", "commit", "since", "until")
 @blueprint.get("/runs")
 def index() -> str:
     """List runs that a filter lets through, pinned ones first."""
-    reader, settings = get_reader(), get_settings()
-    wanted = read_run_filter(request.args)
-    sort = request.args.get("sort") or "started"
-    limit = check_limit(request.args.get("limit"), settings.page_size)
-    page = runs.list_runs(reader, wanted, sort=sort, cursor=request.args.get("cursor"), limit=limit)
-    now_us = time.time_ns() // 1000
+    reader = get_reader()
+    limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
+    filters = read_runs_filters(request.args, limit_count, is_pinned_first=True, is_counted=True)
+    screen = build_runs(reader, filters, get_clock())
     return render_template(
         "runs/index.html",
-        rows=[(run, describe_state(run, now_us, settings.stale_after_s)) for run in page.rows],
-        tags=runs.list_tags(reader, [run.id for run in page.rows]),
-        next=page.next,
-        count=runs.count_runs(reader, wanted),
+        screen=screen,
         given={key: request.args.get(key, "") for key in FILTERS},
         filtered=any(request.args.get(key) for key in FILTERS),
         more_given=any(request.args.get(key) for key in _MORE),
         choices=runs.list_choices(reader),
         states=runs.STATES,
-        sort=sort,
         sorts=SORTS,
         deleted=request.args.get("done") == "deleted",
-        live=any(run.state == "running" for run in page.rows),
+        live=screen.is_live,
     )
 
 

@@ -1,42 +1,20 @@
-"""Search over everything of all runs, or of one."""
+"""Search over everything of all runs, or of one: the address, and where what was found is shown."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from flask import Blueprint, current_app, render_template, request, url_for
 
-from compileboard.app.analysis.search import KIND_WORDS, MatchedLine, find_lines
+from compileboard.app.analysis.search import MatchedLine
 from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.fleet import search
-from compileboard.app.queries.fleet.search import Terms, read_terms
+from compileboard.app.queries.fleet.search import Hit
 from compileboard.app.queries.page import check_limit
+from compileboard.app.screens.fleet.search import MOST_HITS, MatchedText, build_search
 from compileboard.app.web.filters import run_url
 from compileboard.app.web.run.shell import find_run, render_run
 
 blueprint = Blueprint("search", __name__)
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Hold a hit with its lines and the address of its place."""
-
-    hit: search.Hit
-    address: str
-    lines: tuple[tuple[MatchedLine, str | None], ...]  # with a line's own address
-
-
-@dataclass(frozen=True)
-class ShownGroup:
-    """Hold a kind of texts that were found."""
-
-    kind: str
-    label: str
-    meaning: str
-    count: int
-    is_more: bool
-    shown: tuple[Shown, ...]
-    next: str | None
 
 
 @blueprint.get("/search")
@@ -44,49 +22,33 @@ def index() -> str:
     """Search in all runs, or in one that the query names."""
     run_id = request.args.get("run") or None
     detail = find_run(run_id) if run_id else None
-    return render_template("search/index.html", detail=detail, **_find(run_id))
+    return render_template("search/index.html", detail=detail, **_search(run_id))
 
 
 @blueprint.get("/runs/<run_id>/search")
 def show_run(run_id: str) -> str:
     """Search in one run."""
-    detail = find_run(run_id)
-    return render_run(detail, "search/run.html", tab="search", **_find(run_id))
+    return render_run(find_run(run_id), "search/run.html", tab="search", **_search(run_id))
 
 
-def _find(run_id: str | None) -> dict[str, object]:
-    reader, query = get_reader(), request.args.get("q", "").strip()
-    kind, terms = search.check_kind(request.args.get("kind")), read_terms(query)
-    limit = check_limit(request.args.get("limit"), min(get_settings().page_size, 25), 100)
-    groups = search.search(reader, terms, run_id=run_id, kind=kind, cursor=request.args.get("cursor"), limit=limit)
-    return {
-        "query": query,
-        "kind": kind,
-        "groups": [_show(group, terms) for group in groups],
-        "labels": KIND_WORDS,
-        "has_terms": terms.match is not None,
-        "is_cut": terms.is_cut,
-        "index": search.get_index_state(reader, run_id),
-        "run_id": run_id,
-        "has_search": True,
-    }
+def _search(run_id: str | None) -> dict[str, Any]:
+    args = request.args
+    limit_count = check_limit(args.get("limit"), min(get_settings().page_size, 25), MOST_HITS)
+    screen = build_search(get_reader(), args.get("q", ""), args.get("kind"), run_id, args.get("cursor"), limit_count)
+    return {"screen": screen, "address_hit": address_hit, "address_line": address_line, "has_search": True}
 
 
-def _show(group: search.SearchGroup, terms: Terms) -> ShownGroup:
-    label, meaning = KIND_WORDS[group.kind]
-    shown = tuple(_show_hit(hit, terms) for hit in group.hits)
-    return ShownGroup(group.kind, label, meaning, group.count, group.is_more, shown, group.next)
+def address_hit(found: MatchedText) -> str:
+    """Return the address of what was found: of its first line where lines have addresses."""
+    return (address_line(found.hit, found.lines[0]) if found.lines else None) or address_page(found.hit)
 
 
-def _show_hit(hit: search.Hit, terms: Terms) -> Shown:
-    address = place_of(hit)
-    lines = tuple(
-        (line, f"{address}#L{line.number}" if hit.has_lines else None) for line in find_lines(hit.text, terms)
-    )
-    return Shown(hit, (lines[0][1] if lines else None) or address, lines)
+def address_line(hit: Hit, line: MatchedLine) -> str | None:
+    """Return the address of one line; None where lines have none."""
+    return f"{address_page(hit)}#L{line.number}" if hit.has_lines else None
 
 
-def place_of(hit: search.Hit) -> str:
+def address_page(hit: Hit) -> str:
     """Return the address of the page that shows what was found, the nearest there is."""
     views, run = current_app.view_functions, run_url(hit.run_id)
     if hit.kind == "artifact":

@@ -41,8 +41,8 @@ def shelf(tmp_path: Path) -> ImportQueue:
     return ImportQueue(str(tmp_path / "team.db"))
 
 
-def admit(shelf: ImportQueue, **most: int) -> QueueEntry:
-    return shelf.admit("a.log", **({"most_receiving": 4, "most_waiting": 8} | most))
+def enqueue(shelf: ImportQueue, **most: int) -> QueueEntry:
+    return shelf.enqueue("a.log", **({"most_receiving": 4, "most_waiting": 8} | most))
 
 
 def form_environ(body: bytes, **more: object) -> dict[str, object]:
@@ -51,7 +51,7 @@ def form_environ(body: bytes, **more: object) -> dict[str, object]:
 
 
 def test_only_the_server_may_read_what_was_sent(shelf: ImportQueue) -> None:
-    slot = admit(shelf)
+    slot = enqueue(shelf)
     assert [stat.S_IMODE(it.stat().st_mode) for it in (shelf.root, slot.folder)] == [0o700, 0o700]
     slot.close()
     assert [it.name for it in shelf.root.iterdir() if it.is_dir()] == []
@@ -61,11 +61,11 @@ def test_a_folder_of_somebody_else_is_not_used(shelf: ImportQueue, tmp_path: Pat
     (tmp_path / "elsewhere").mkdir()
     shelf.root.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UploadRejected, match="not a folder of this server's own"):
-        admit(shelf)
+        enqueue(shelf)
 
 
 def test_an_import_whose_server_died_has_failed_and_its_files_go(shelf: ImportQueue) -> None:
-    slot = admit(shelf)
+    slot = enqueue(shelf)
     slot.save(state="running")
     running = shelf.load(slot.it.id)
     os.close(slot._alive)  # what the system does when a process ends
@@ -78,7 +78,7 @@ def test_an_import_whose_server_died_has_failed_and_its_files_go(shelf: ImportQu
 
 
 def test_what_ended_is_known_for_a_day(shelf: ImportQueue) -> None:
-    slot = admit(shelf)
+    slot = enqueue(shelf)
     slot.save(state="done")
     slot.close()
     shelf.clear()
@@ -89,17 +89,17 @@ def test_what_ended_is_known_for_a_day(shelf: ImportQueue) -> None:
 
 
 def test_too_many_at_a_time_are_refused_and_room_comes_back(shelf: ImportQueue) -> None:
-    first = admit(shelf, most_receiving=1)
+    first = enqueue(shelf, most_receiving=1)
     with pytest.raises(UploadRejected, match="takes no more") as refused:
-        admit(shelf, most_receiving=1)
+        enqueue(shelf, most_receiving=1)
     assert (refused.value.status, refused.value.retry_after_s) == (429, 10)
     first.discard()
-    admit(shelf, most_receiving=1).discard()
+    enqueue(shelf, most_receiving=1).discard()
 
 
 @pytest.mark.parametrize("import_id", ["../team", "a/b", ".", "", "x" * 65, "é", "admit"])
 def test_an_id_is_never_a_path(shelf: ImportQueue, import_id: str) -> None:
-    admit(shelf).discard()
+    enqueue(shelf).discard()
     assert shelf.load(import_id) is None
 
 
@@ -162,7 +162,7 @@ def run_child(
     file: Path = LOG,
     **settings: int,
 ) -> QueueEntry:
-    slot = admit(shelf)
+    slot = enqueue(shelf)
     (slot.folder / "files").mkdir()
     (slot.folder / "files" / "0001").write_bytes(file.read_bytes())
     (slot.folder / "names.json").write_text(json.dumps({"0001": file.name}))
@@ -252,7 +252,7 @@ def test_a_small_log_of_very_many_rows_is_ended_within_a_batch_of_the_limit(shel
 
 def test_who_sends_a_log_is_kept_before_its_turn_comes(shelf: ImportQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     database = str(shelf.root.with_name("team.db"))
-    slot, seen = admit(shelf), []
+    slot, seen = enqueue(shelf), []
 
     def read_actions() -> list[tuple[str, str, str]]:
         with closing(open_reader(database)) as reader:
@@ -277,7 +277,7 @@ def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: ImportQueue) -
     whole = run_child(shelf).it
     os.remove(shelf.root.with_name("team.db"))
     migrate(shelf.root.with_name("team.db"))
-    slot = admit(shelf)
+    slot = enqueue(shelf)
     (slot.folder / "files").mkdir()
     (slot.folder / "files" / "0001").write_bytes(LOG.read_bytes())
     (slot.folder / "names.json").write_text(json.dumps({"0001": LOG.name}))
@@ -294,7 +294,7 @@ def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: ImportQueue) -
 
 
 def test_an_import_of_minutes_lets_one_of_seconds_pass(shelf: ImportQueue) -> None:
-    shelf.admit("a", most_receiving=9, most_waiting=9).discard()  # makes the folder
+    shelf.enqueue("a", most_receiving=9, most_waiting=9).discard()  # makes the folder
     with shelf.lane() as long, ExitStack() as others:
         assert long.try_second()  # it goes on beside the next
         short = others.enter_context(shelf.lane())

@@ -17,8 +17,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.analysis.models.summaries import format_number
+from compileboard.app.analysis.period import DAY_US, Period, read_period
 from compileboard.app.cli.main import main
 from compileboard.app.queries.fleet.trends import TrendFilter
+from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.comparison import write_comparison
@@ -26,7 +28,7 @@ from compileboard.app.reports.csv import cell
 from compileboard.app.reports.page import read_plotly
 from compileboard.app.reports.suite import name_part, write_suite
 from compileboard.app.screens.fleet.comparison import build_comparison
-from compileboard.app.screens.fleet.suite import DAY_US, Period, SuitePeriod, read_period, read_suite_period
+from compileboard.app.screens.fleet.suite import SuiteScreen, build_suite
 from compileboard.app.screens.fleet.suite_tables import DEFAULT_SUITE_TABLE
 from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES as TABLES
 from compileboard.app.web.run.shell import REPORTS
@@ -45,11 +47,11 @@ def suite(store: sqlite3.Connection) -> None:
     checkpoint(store)
 
 
-def read(store: sqlite3.Connection, period: Period = PERIOD, **wanted: Any) -> SuitePeriod:
-    return read_suite_period(store, TrendFilter(**({"suite": SUITE} | wanted)), period)
+def read(store: sqlite3.Connection, period: Period = PERIOD, **wanted: Any) -> SuiteScreen:
+    return build_suite(store, TrendFilter(**({"suite": SUITE} | wanted)), period, RecorderClock(START_US + 20 * DAY_US))
 
 
-def write(found: SuitePeriod, format: str, table: str = "runs") -> str:
+def write(found: SuiteScreen, format: str, table: str = "runs") -> str:
     return b"".join(write_suite(found, format, START_US, table)).decode()
 
 

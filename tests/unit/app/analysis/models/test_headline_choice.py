@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from dataclasses import replace
 
 from flask.testing import FlaskClient
@@ -26,11 +27,12 @@ def test_the_previous_run_is_the_one_before_that_timed_anything(client: FlaskCli
 
 def test_a_run_that_still_runs_is_named_and_not_summed_up(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_days(store, {}, {"values": {"speedup": 3.0}})
-    store.execute("update runs set state = 'running' where id = 'RUN1'")
+    values = {"now_us": time.time_ns() // 1000}
+    store.execute("update runs set state = 'running', heartbeat_us = :now_us where id = 'RUN1'", values)
     page = text_of(client, "/")
     assert "1.250×" in page and "3.000×" not in page
     assert "Now running: bench" in page
-    store.execute("update runs set state = 'running'")
+    store.execute("update runs set state = 'running', heartbeat_us = :now_us", values)
     assert "still running These numbers are of what it has measured so far" in text_of(client, "/")
 
 

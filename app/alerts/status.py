@@ -1,0 +1,91 @@
+"""How alerts stand: the rules as they were read, what waits, what was sent, and what failed and why."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from compileboard.app.alerts import labels
+from compileboard.app.alerts.delivery import list_due
+from compileboard.app.alerts.rules import AlertRule, Rules, RulesError
+from compileboard.app.alerts.rules_file import load_rules
+from compileboard.app.queries.fleet.alerts import STATES, Delivery, count_deliveries, list_deliveries, list_waiting
+from compileboard.app.queries.fleet.incidents import SeriesChange, get_finding
+from compileboard.app.queries.page import Page
+
+
+@dataclass(frozen=True)
+class RuleStatus:
+    """A rule in words, how many deliveries it has in which state, and when what waits may go out, None for now."""
+
+    rule: AlertRule
+    start: str
+    counts: Sequence[tuple[str, int]]
+    waiting_count: int
+    next_us: int | None
+
+
+@dataclass(frozen=True)
+class AlertsScreen:
+    """The rules or the mistakes in their file, the variables that channels lack, and one page of deliveries."""
+
+    rules: Rules | None
+    mistakes: Sequence[str]
+    statuses: Sequence[RuleStatus]
+    unset: Mapping[str, Sequence[str]]
+    deliveries: Page[Delivery]
+    changes: Mapping[str, SeriesChange]
+
+
+def build_alerts(
+    reader: sqlite3.Connection,
+    path: str,
+    environ: Mapping[str, str],
+    state: str | None,
+    cursor: str | None,
+    limit_count: int,
+    now_us: int,
+) -> AlertsScreen:
+    """Build how the rules of a file stand; an empty path has none.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    page = list_deliveries(reader, state, None, cursor, limit_count)
+    rules, mistakes = _load(path)
+    changes = (get_finding(reader, change_id) for change_id in dict.fromkeys(row.finding_id for row in page.rows))
+    return AlertsScreen(
+        rules=rules,
+        mistakes=mistakes,
+        statuses=list(_describe(reader, rules, now_us)) if rules else [],
+        unset={channel.name: channel.list_unset(environ) for channel in rules.channels.values()} if rules else {},
+        deliveries=page,
+        changes={change.id: change for change in changes if change},
+    )
+
+
+def _load(path: str) -> tuple[Rules | None, list[str]]:
+    if not path:
+        return None, []
+    try:
+        return load_rules(path), []
+    except RulesError as error:
+        return None, error.mistakes
+
+
+def _describe(reader: sqlite3.Connection, rules: Rules, now_us: int) -> Iterator[RuleStatus]:
+    delivered = count_deliveries(reader)
+    for rule in rules.rules:
+        own = [(state, count) for (name, _channel, state), count in delivered.items() if name == rule.name]
+        counts = {state: sum(count for other, count in own if other == state) for state in STATES}
+        waiting = [delivery for name in rule.channels for delivery in list_waiting(reader, rule.name, name)]
+        shown = [(state, count) for state, count in counts.items() if count]
+        start = labels.describe_start(reader, rule)
+        yield RuleStatus(rule, start, shown, len(waiting), _find_next(rule, waiting, now_us))
+
+
+def _find_next(rule: AlertRule, waiting: list[Delivery], now_us: int) -> int | None:
+    """Return when the first of what waits may go out, None for now."""
+    if not waiting or list_due(rule, waiting, now_us):
+        return None
+    return labels.find_next_us(rule, max(now_us, min(delivery.due_us for delivery in waiting)))

@@ -1,0 +1,93 @@
+"""A stretch of time as people write it: days, moments in UTC, or how long ago."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from compileboard.app.format import format_time, format_times
+from compileboard.app.queries.page import FilterError
+
+DAY_US = 86_400_000_000
+DEFAULT_LAST = "30d"
+_UNITS_US = {"h": 3_600_000_000, "d": DAY_US, "w": 7 * DAY_US}
+_LENGTH = re.compile(r"([0-9]{1,6})([hdw])")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EXPECTED = "a day as 2026-10-01 or today, a moment in UTC as 2026-10-01T06:00, or how long ago as 36h, 30d or 12w"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Period:
+    """Hold a stretch of time: `since_us` is in it, `until_us` no more.
+
+    Units: microseconds since the epoch.
+    """
+
+    since_us: int
+    until_us: int
+
+    @property
+    def is_days(self) -> bool:
+        """Tell whether it begins and ends at midnight."""
+        return not self.since_us % DAY_US and not self.until_us % DAY_US
+
+    @property
+    def days(self) -> tuple[str, str]:
+        """Return its first and its last day."""
+        return format_time(self.since_us)[:10], format_time(self.until_us - 1)[:10]
+
+    @property
+    def text(self) -> str:
+        """Say it: 2026-10-01 to 2026-10-31, with the times of day where they are not midnight."""
+        if self.is_days:
+            return " to ".join(self.days)
+        return " to ".join(format_times(self.since_us, self.until_us))
+
+
+def read_period(since: str | None, until: str | None, last: str | None, now_us: int) -> Period:
+    """Read a period from what was given: `last` or `since` say where it begins, `until` where it ends, else now.
+
+    A day as `until` is in the period. Without a beginning it is the last DEFAULT_LAST.
+
+    Raises: FilterError if a text says no time, or the end is not after the beginning.
+    """
+    if since and last:
+        raise FilterError(f"last: {last[:40]!r} and since={since[:40]!r} both say where the period begins; give one")
+    end = _read_moment("until", until, now_us, ends=True) if until else now_us
+    if since:
+        begin = _read_moment("since", since, now_us, ends=False)
+    else:
+        begin = end - read_length("last", last or DEFAULT_LAST)
+    if begin >= end:
+        raise FilterError(f"since: it begins at {format_time(begin)}, which is not before its end, {format_time(end)}")
+    return Period(begin, end)
+
+
+def read_length(name: str, text: str) -> int:
+    """Read a length of time: 36h, 30d, 12w.
+
+    Units: microseconds. Raises: FilterError if it is none.
+    """
+    found = _LENGTH.fullmatch(text.strip())
+    if found is None or not int(found[1]):
+        raise FilterError(
+            f"{name}: {text[:40]!r} is no length of time; expected a number of hours, days or weeks as 12w"
+        )
+    return int(found[1]) * _UNITS_US[found[2]]
+
+
+def _read_moment(name: str, text: str, now_us: int, *, ends: bool) -> int:
+    text = text.strip()
+    if _LENGTH.fullmatch(text):
+        return now_us - read_length(name, text)
+    if text == "today":
+        return now_us // DAY_US * DAY_US + (DAY_US if ends else 0)
+    try:
+        moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
+    except ValueError:
+        raise FilterError(f"{name}: {text[:40]!r} is no time; expected {_EXPECTED}") from None
+    moment = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment
+    found = (moment - _EPOCH) // timedelta(microseconds=1)
+    return found + DAY_US if ends and _DAY.fullmatch(text) else found

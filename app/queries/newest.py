@@ -1,0 +1,86 @@
+"""Which run is the newest and which one is still running: one definition for pages, API, reports and commands."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from compileboard.app.settings import Settings
+
+# A run whose recorder fell silent is not running, whatever the store says: nobody was left to write how it ended.
+SHOWN_STATE = """
+  case
+    when r.state = 'running' and r.heartbeat_us < :alive_since_us then 'interrupted?'
+    else r.state
+  end
+"""
+_MOST_CANDIDATES = 1_000
+CANDIDATES_SQL = f"""
+select r.id, r.started_us, {SHOWN_STATE} as state
+from runs as r
+order by r.started_us desc, r.id desc
+limit :limit
+"""  # noqa: S608  own texts only
+RUNNING_SQL = """
+select id
+from runs
+where state = 'running'
+  and heartbeat_us >= :alive_since_us
+order by id
+limit :limit
+"""
+
+
+class RecorderClock(NamedTuple):
+    """The time, and how long a recorder may be silent before its run no longer counts as running."""
+
+    now_us: int
+    stale_after_s: int = Settings.stale_after_s
+
+    @property
+    def alive_since_us(self) -> int:
+        """Return the time that a running run's last sign of life may not be older than."""
+        return self.now_us - self.stale_after_s * 1_000_000
+
+    def is_running(self, state: str, heartbeat_us: int) -> bool:
+        """Return True if a run's state is `running` and its recorder is alive."""
+        return state == "running" and heartbeat_us >= self.alive_since_us
+
+
+class RunCandidate(NamedTuple):
+    """A run that may be the newest; `is_timed` says whether it timed a model, or failed to."""
+
+    run_id: str
+    started_us: int
+    is_running: bool
+    is_timed: bool = True
+
+
+def read_clock(stale_after_s: int = Settings.stale_after_s) -> RecorderClock:
+    """Return the clock of this moment."""
+    return RecorderClock(time.time_ns() // 1000, stale_after_s)
+
+
+def find_newest_run(candidates: Iterable[RunCandidate]) -> str | None:
+    """Return the newest run: it started last of those that ended, and timed a model where numbers are asked for.
+
+    One that is running, or timed nothing, is the newest only where there is no other.
+    """
+    ranked = ((not run.is_running, run.is_timed, run.started_us, run.run_id) for run in candidates)
+    newest = max(ranked, default=None)
+    return newest[-1] if newest else None
+
+
+def list_running_ids(connection: sqlite3.Connection, clock: RecorderClock) -> frozenset[str]:
+    """List the runs that are running, the silent ones left out."""
+    values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_CANDIDATES}
+    return frozenset(str(run_id) for (run_id,) in connection.execute(RUNNING_SQL, values))
+
+
+def get_newest_run_id(connection: sqlite3.Connection, clock: RecorderClock) -> str | None:
+    """Return the newest run of a database: what `latest` names on the command line."""
+    values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_CANDIDATES}
+    rows = connection.execute(CANDIDATES_SQL, values)
+    return find_newest_run(RunCandidate(run_id, started_us, state == "running") for run_id, started_us, state in rows)

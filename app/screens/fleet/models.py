@@ -1,0 +1,225 @@
+"""Benchmark results: the newest of every model or those of one run, what they come to, and one model over time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compileboard.app.analysis.models.series import ModelSeries, Point, choose_series, split_series
+from compileboard.app.analysis.models.table import (
+    DEFAULT_ORDER,
+    Answers,
+    SummedSet,
+    Verdicts,
+    count_answers,
+    count_verdicts,
+    cut_page,
+    find_alike,
+    list_comparable_sets,
+    part_sets,
+    sort_results,
+)
+from compileboard.app.queries.fleet.incidents import SeriesChange, list_series_findings
+from compileboard.app.queries.fleet.models import (
+    STATUSES,
+    HistoryRun,
+    ModelFilter,
+    list_history,
+    list_models,
+    list_point_runs,
+)
+from compileboard.app.queries.run.models import (
+    ResultParts,
+    TaskBreak,
+    TaskCause,
+    get_result_parts,
+    list_results,
+    list_task_breaks,
+    list_task_causes,
+)
+from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS, HUD, SUMMARIZE_PERF, SuiteSummary, summarize
+
+
+@dataclass(frozen=True)
+class ResultList:
+    """One page of results in an order."""
+
+    results: Sequence[ResultRow]
+    next_cursor: str | None
+    order: str
+
+
+@dataclass(frozen=True)
+class ResultsScreen:
+    """Results and what they come to; rates and means are of the configuration that was measured last, the first set."""
+
+    listed: ResultList
+    result_count: int
+    model_count: int
+    same: Mapping[str, Any]
+    sets: Sequence[SummedSet]
+    summaries: Sequence[SuiteSummary]
+    status_counts: Sequence[tuple[str, int]]
+    answers: Answers
+    verdicts: Verdicts
+
+    @property
+    def same_labels(self) -> list[str]:
+        """Return what is the same in all results, as words."""
+        return list_comparable_sets(self.same)
+
+    @property
+    def summary(self) -> SuiteSummary:
+        """Return the summary by PyTorch HUD's definition."""
+        return self._find_summary(HUD.name)
+
+    @property
+    def shown_summary(self) -> SuiteSummary:
+        """Return the summary whose means are shown: HUD's or, where that has none, that which asks for a time alone."""
+        hud = self.summary
+        return hud if hud.geomean_speedup is not None else self._find_summary(SUMMARIZE_PERF.name)
+
+    @property
+    def is_hud_shown(self) -> bool:
+        """Return True if the means that are shown are PyTorch HUD's."""
+        return self.shown_summary.definition.name == HUD.name
+
+    def _find_summary(self, name: str) -> SuiteSummary:
+        return next(summary for summary in self.summaries if summary.definition.name == name)
+
+
+@dataclass(frozen=True)
+class ModelHistory:
+    """Everything that was measured of one model, a series each configuration, the one that was measured last first."""
+
+    model: str
+    series: Sequence[ModelSeries]
+
+    @property
+    def suites(self) -> list[str]:
+        """Return the suites that have a model of this name."""
+        return sorted({str(series.fields["suite"]) for series in self.series})
+
+
+@dataclass(frozen=True)
+class ModelScreen:
+    """One model: its series, of one of them every point, and of one point all that is known."""
+
+    history: ModelHistory
+    selected: ModelSeries
+    point: Point
+    runs: Mapping[str, HistoryRun]
+    changes: Sequence[SeriesChange]
+    parts: Sequence[tuple[ExperimentResult, ResultParts]]
+    graph_breaks: Sequence[TaskBreak]
+    causes: Sequence[TaskCause]
+
+    @property
+    def repeats(self) -> Mapping[str, Sequence[float]]:
+        """Return the repeats of the point, of the two that a speedup is made of where it has these."""
+        repeats = {name: values for _result, parts in self.parts for name, values in parts.repeats.items()}
+        return {name: values for name, values in repeats.items() if name in ("eager", "compiled")} or repeats
+
+
+class UnknownModelError(LookupError):
+    """A model, a series or a point that the database does not have."""
+
+
+def build_result_list(
+    results: Sequence[ResultRow], order: str | None, cursor: str | None, limit_count: int
+) -> ResultList:
+    """Cut one page out of results.
+
+    Raises: FilterError if the order or the cursor cannot be used.
+    """
+    order = order or DEFAULT_ORDER
+    page = cut_page(sort_results(results, order), cursor, limit_count)
+    return ResultList(page.rows, page.next, order)
+
+
+def build_models(
+    reader: sqlite3.Connection, selected: ModelFilter, order: str | None, cursor: str | None, limit_count: int
+) -> ResultsScreen:
+    """Build the newest results of the models of a filter, or those of one run.
+
+    Raises: FilterError if the order or the cursor cannot be used.
+    """
+    return _sum_up(list_models(reader, selected), order, cursor, limit_count)
+
+
+def build_run_results(
+    reader: sqlite3.Connection, run_id: str, order: str | None, cursor: str | None, limit_count: int
+) -> ResultsScreen:
+    """Build the results of one run.
+
+    Raises: FilterError if the order or the cursor cannot be used.
+    """
+    return _sum_up(list_results(reader, run_id), order, cursor, limit_count)
+
+
+def _sum_up(results: Sequence[ResultRow], order: str | None, cursor: str | None, limit_count: int) -> ResultsScreen:
+    sets = part_sets(results)
+    summed = sets[0].rows if sets else results
+    return ResultsScreen(
+        listed=build_result_list(results, order, cursor, limit_count),
+        result_count=len(results),
+        model_count=len({(result.suite, result.model) for result in results}),
+        same=find_alike(results),
+        sets=sets,
+        summaries=[summarize(summed, definition) for definition in DEFINITIONS.values()],
+        status_counts=[(status, sum(result.status == status for result in results)) for status in STATUSES],
+        answers=count_answers(summed),
+        verdicts=count_verdicts(summed),
+    )
+
+
+def build_model_history(reader: sqlite3.Connection, model: str, suite: str | None) -> ModelHistory | None:
+    """Build everything that was measured of one model; None where nothing was."""
+    series = split_series(list_history(reader, model, suite))
+    return ModelHistory(model, series) if series else None
+
+
+def build_model(reader: sqlite3.Connection, model: str, query: Mapping[str, str], run_id: str | None) -> ModelScreen:
+    """Build one model: of the series that fits a query, the point of a run, else the newest.
+
+    Raises: UnknownModelError if there is no such model, series or point.
+    """
+    history = build_model_history(reader, model, query.get("suite"))
+    if history is None:
+        raise UnknownModelError(f"There is no model {model[:80]}; its runs may have been deleted.")
+    selected = choose_series(history.series, query)
+    if selected is None:
+        raise UnknownModelError(f"{model[:80]} was never measured so; take a part of the address away.")
+    point = _choose_point(selected, run_id)
+    row = point.row
+    changes = list_series_findings(reader, "model", selected.fields["suite"] or "", [model])
+    parts = [(result, get_result_parts(reader, result.id)) for result in point.parts]
+    return ModelScreen(
+        history=history,
+        selected=selected,
+        point=point,
+        runs=list_point_runs(reader, [measured.row.run_id for measured in selected.points]),
+        changes=[change for change in changes if _is_of(change, selected)],
+        parts=[(result, found) for result, found in parts if found],
+        graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),
+        causes=list_task_causes(reader, row.run_id, row.tasks),
+    )
+
+
+def _choose_point(series: ModelSeries, run_id: str | None) -> Point:
+    if not run_id:
+        return series.points[-1]
+    for point in series.points:
+        if point.row.run_id == run_id:
+            return point
+    raise UnknownModelError(f"The run {run_id[:80]} has no result of this model, measured so.")
+
+
+def _is_of(change: SeriesChange, series: ModelSeries) -> bool:
+    """Return True if a change is of a series; what is not known is '' or 0 there."""
+    return all(
+        getattr(change, name) == (value or type(getattr(change, name))()) for name, value in series.fields.items()
+    )

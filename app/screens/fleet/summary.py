@@ -1,0 +1,54 @@
+"""What the newest run comes to: the run that the overview, the API's summary and the suite report speak of."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compileboard.app.queries.fleet.trends import (
+    MOST_RUNS,
+    StoredSummary,
+    TrendFilter,
+    find_newest_summary,
+    list_eligible_summaries,
+    list_timed_runs,
+)
+from compileboard.app.queries.newest import RecorderClock, list_running_ids
+from compileboard.collectors.store.rollups.summaries import Definition
+
+
+@dataclass(frozen=True)
+class SummarizedRuns:
+    """Summaries of runs by one definition, the newest first, and which of them is the newest run's."""
+
+    definition: Definition
+    summaries: Sequence[StoredSummary]
+    newest: StoredSummary
+    running: frozenset[str]
+    timed: frozenset[str]
+
+    @property
+    def newest_summaries(self) -> list[StoredSummary]:
+        """Return all that the newest run comes to, a summary each configuration."""
+        return [summary for summary in self.summaries if summary.run_id == self.newest.run_id]
+
+    def find_newest_before(self, position: int) -> StoredSummary | None:
+        """Return the newest summary of those behind a position that timed a model; None where there is none."""
+        older = [summary for summary in self.summaries[position:] if summary.run_id in self.timed]
+        return find_newest_summary(older, self.timed, self.running)
+
+
+def summarize_runs(
+    reader: sqlite3.Connection,
+    selected: TrendFilter,
+    definition: str | None,
+    clock: RecorderClock,
+    limit: int = MOST_RUNS,
+) -> SummarizedRuns | None:
+    """Read what the runs of a filter come to; None where no run fits."""
+    by, summaries = list_eligible_summaries(reader, selected, definition, limit)
+    running = list_running_ids(reader, clock)
+    timed = frozenset(list_timed_runs(reader, selected))
+    newest = find_newest_summary(summaries, timed, running)
+    return SummarizedRuns(by, summaries, newest, running, timed) if newest else None

@@ -1,0 +1,308 @@
+"""Trends: metrics of suites and models, and what is counted in every run, over time, commits or versions of torch."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from compileboard.app.analysis.metrics import Metric
+from compileboard.app.analysis.trends.lines import (
+    Axis,
+    TrendLine,
+    build_count_line,
+    build_model_lines,
+    build_suite_line,
+    find_metric,
+    lay_out,
+    pad,
+)
+from compileboard.app.queries.fleet.incidents import SeriesChange, list_series_findings
+from compileboard.app.queries.fleet.series import count_guard_failures, count_runs
+from compileboard.app.queries.fleet.trends import (
+    MOST_RUNS,
+    ModelSet,
+    StoredSummary,
+    TrendFilter,
+    choose_set,
+    list_eligible_summaries,
+    list_model_rows,
+    list_sets,
+    list_trend_runs,
+    read_ids,
+)
+from compileboard.app.queries.newest import RecorderClock
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.run_cache import cached_ancestry
+from compileboard.collectors.contract.categories import CATEGORIES
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS, HUD
+
+# What is counted in every run: its label, what a point is, and what one thing of it is called.
+COUNTED = {
+    "function": ("Recompiles of functions", "in each run", "function"),
+    "break": ("Graph breaks", "times each came in a run", "distinct graph break"),
+    "category": ("Guard failures", "in each run", "category"),
+}
+
+
+class UnknownCountedError(LookupError):
+    """A function or a graph break that the database does not have."""
+
+
+@dataclass(frozen=True)
+class TrendsFilters:
+    """What trends are asked for; `definition` is None where the address names none."""
+
+    sets: TrendFilter
+    metrics: Sequence[str]
+    models: Sequence[str]
+    counted: Mapping[str, Sequence[str]]
+    axis: str
+    last: str
+    run_count: int
+    definition: str | None
+
+
+@dataclass(frozen=True)
+class TrendDrawing:
+    """One chart before it is drawn."""
+
+    metric: Metric
+    lines: Sequence[TrendLine]
+
+
+@dataclass(frozen=True)
+class TrendsScreen:
+    """Several metrics of one configuration on one axis, with the changes of series that were found in them."""
+
+    filters: TrendsFilters
+    sets: Sequence[ModelSet]
+    selected: ModelSet | None
+    definition: str
+    drawings: Sequence[TrendDrawing]
+    axis: Axis
+    changes: Sequence[SeriesChange]
+    notes: Sequence[str]
+
+    @property
+    def shown_changes(self) -> list[SeriesChange]:
+        """Return the changes that begin with a run of the axis."""
+        shown = {run.id for run in self.axis.runs}
+        return [change for change in self.changes if change.first_run_id in shown]
+
+
+@dataclass(frozen=True)
+class TrendSeries:
+    """One line of a metric on an axis of its own; `fields` is what it was measured as."""
+
+    line: TrendLine
+    fields: Mapping[str, Any]
+    axis: Axis
+
+
+@dataclass(frozen=True)
+class TrendScreen:
+    """One metric of every configuration that fits, or of what is counted in every run."""
+
+    metric: Metric
+    definition: str | None
+    series: Sequence[TrendSeries]
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what is left out, in words."""
+        return list(dict.fromkeys(note for series in self.series for note in series.axis.notes))
+
+
+def build_trends(reader: sqlite3.Connection, filters: TrendsFilters, clock: RecorderClock) -> TrendsScreen:
+    """Build several metrics of one configuration on one axis.
+
+    Raises: FilterError if a name is none. UnknownCountedError if a function or a graph break is not there.
+    """
+    sets = list_sets(reader)
+    selected = choose_set(reader, sets, filters.sets, filters.models[0] if filters.models else None)
+    definition = filters.definition or HUD.name
+    notes: list[str] = []
+    drawings: list[TrendDrawing] = []
+    if selected is not None:
+        narrowed = filters.sets.narrow(selected)
+        by, summaries = list_eligible_summaries(reader, narrowed, filters.definition, filters.run_count)
+        definition = by.name
+        drawings = _measure(reader, filters, selected, definition, summaries, notes)
+    drawings += [
+        TrendDrawing(make_count_metric(kind), count_lines(reader, kind, values, filters.sets.suite, filters.run_count))
+        for kind, values in filters.counted.items()
+        if values
+    ]
+    changes = [] if selected is None else _list_changes(reader, filters, selected, drawings)
+    run_ids = {point.run_id for drawing in drawings for line in drawing.lines for point in line.points}
+    axis = _lay_out(reader, run_ids, filters.sets.branch, filters.axis, clock)
+    return TrendsScreen(filters, sets, selected, definition, drawings, axis, changes, [*notes, *axis.notes])
+
+
+def build_trend(
+    reader: sqlite3.Connection,
+    selected: TrendFilter,
+    metric: str,
+    model: str | None,
+    counted: tuple[str, str] | None,
+    axis: str,
+    definition: str | None,
+    run_count: int,
+    clock: RecorderClock,
+) -> TrendScreen:
+    """Build one metric of every configuration that fits; `counted` is a kind and a value that are counted instead.
+
+    Raises: FilterError if a name is none. UnknownCountedError if a function or a graph break is not there.
+    """
+    by = None
+    lines: list[tuple[TrendLine, dict[str, Any]]]
+    if counted:
+        kind, value = counted
+        drawn = make_count_metric(kind)
+        fields = dict.fromkeys(("model", *ModelSet.__dataclass_fields__)) | {"suite": selected.suite}
+        lines = [(line, fields) for line in count_lines(reader, kind, [value], selected.suite, run_count)]
+    else:
+        found = find_metric(metric, of_suite=model is None)
+        if found is None:
+            raise FilterError(f"metric: {'a model' if model else 'a suite'} has no {metric[:40]}")
+        drawn = found
+        summed, summaries = list_eligible_summaries(reader, selected, definition, MOST_RUNS)
+        by = None if model else summed.name
+        lines = _measure_sets(reader, selected, drawn, model, summaries, run_count)
+    run_ids = [point.run_id for line, _fields in lines for point in line.points]
+    runs = {
+        run.id: run
+        for run in list_trend_runs(reader, run_ids, alive_since_us=clock.alive_since_us)
+        if selected.branch in (None, run.git_branch)
+    }
+    parents = cached_ancestry(reader, [run.git_commit for run in runs.values()]) if axis == "commit" else {}
+    series = []
+    for line, fields in lines:
+        own = [runs[point.run_id] for point in line.points if point.run_id in runs]
+        series.append(TrendSeries(line, fields, lay_out(own, axis, most=len(own), parents=parents)))
+    return TrendScreen(drawn, by, series)
+
+
+def _measure_sets(
+    reader: sqlite3.Connection,
+    selected: TrendFilter,
+    metric: Metric,
+    model: str | None,
+    summaries: Sequence[StoredSummary],
+    run_count: int,
+) -> list[tuple[TrendLine, dict[str, Any]]]:
+    """Make the line of each configuration, or those of a model in each."""
+    members: dict[ModelSet, list[StoredSummary]] = {}
+    for summary in summaries:
+        members.setdefault(summary.set, []).append(summary)
+    lines: list[tuple[TrendLine, dict[str, Any]]] = []
+    for configuration, own in members.items():
+        fields = configuration.fields | {"model": model}
+        if model is None:
+            lines.append((build_suite_line(metric, own[:run_count]), fields))
+            continue
+        narrowed = replace(selected.narrow(configuration), since_us=own[:run_count][-1].started_us)
+        rows = list_model_rows(reader, narrowed, [model], metric.columns)
+        lines += [(line, fields) for line in build_model_lines(metric, rows)]
+    return lines
+
+
+def _measure(
+    reader: sqlite3.Connection,
+    filters: TrendsFilters,
+    selected: ModelSet,
+    definition: str,
+    summaries: Sequence[StoredSummary],
+    notes: list[str],
+) -> list[TrendDrawing]:
+    """Draw the chosen metrics of a suite or of its models."""
+    models = filters.models
+    metrics = [(name, find_metric(name, of_suite=not models)) for name in filters.metrics]
+    missing = [name for name, metric in metrics if metric is None]
+    if missing:
+        notes.append(f"{', '.join(missing)}: {'a model' if models else 'a suite'} has no such number")
+    known = [metric for _name, metric in metrics if metric is not None]
+    if not summaries or not known:
+        return []
+    if not models:
+        by = DEFINITIONS[definition].label
+        label = f"{selected.suite}, {by}"
+        drawings = [TrendDrawing(metric, [build_suite_line(metric, summaries, label)]) for metric in known]
+        return _drop_empty(drawings, f"no run here has one by {by}", notes)
+    columns = [name for metric in known for name in metric.columns]
+    narrowed = replace(filters.sets.narrow(selected), since_us=summaries[-1].started_us)
+    rows = list_model_rows(reader, narrowed, models, columns)
+    unknown = sorted(set(models) - {row.model for row in rows})
+    if unknown:
+        notes.append(f"{', '.join(unknown)}: no result in these runs")
+    run_ids = [summary.run_id for summary in summaries]
+    drawings = [
+        TrendDrawing(metric, [pad(line, run_ids) for line in build_model_lines(metric, rows)]) for metric in known
+    ]
+    return _drop_empty(drawings, "never measured in these runs", notes)
+
+
+def _drop_empty(drawings: Sequence[TrendDrawing], why: str, notes: list[str]) -> list[TrendDrawing]:
+    """Drop the charts that would have nothing but axes, and note it."""
+    shown = [drawing for drawing in drawings if any(line.has_points for line in drawing.lines)]
+    if len(shown) < len(drawings):
+        notes.append(f"{', '.join(drawing.metric.label for drawing in drawings if drawing not in shown)}: {why}")
+    return shown
+
+
+def _list_changes(
+    reader: sqlite3.Connection, filters: TrendsFilters, selected: ModelSet, drawings: Sequence[TrendDrawing]
+) -> list[SeriesChange]:
+    """List what was detected in the series that are drawn."""
+    metrics = {drawing.metric.name for drawing in drawings}
+    fields = {name: "" if value is None else value for name, value in selected.fields.items()}
+    subject, models = ("model", filters.models) if filters.models else ("suite", [""])
+    return [
+        change
+        for change in list_series_findings(reader, subject, selected.suite, models)
+        if change.metric in metrics
+        and filters.sets.branch in (None, change.branch)
+        and all(getattr(change, name) == value for name, value in fields.items())
+    ]
+
+
+def count_lines(
+    reader: sqlite3.Connection, kind: str, values: Sequence[str], suite: str | None, run_count: int
+) -> list[TrendLine]:
+    """Make the lines of what is counted in every run: one of COUNTED.
+
+    Raises: FilterError if a value is no id or no category. UnknownCountedError if there is no such thing.
+    """
+    if kind == "category":
+        known = {category.name: category.label for category in CATEGORIES}
+        for name in values:
+            if name not in known:
+                raise FilterError(f"category: {name[:40]!r} is not one of {', '.join(known)}")
+        return [
+            build_count_line(known[name], count_guard_failures(reader, name, suite, newest=run_count))
+            for name in values
+        ]
+    lines = []
+    for thing_id in read_ids(kind, values):
+        counted = count_runs(reader, kind, thing_id, newest=run_count)
+        if counted is None:
+            raise UnknownCountedError(f"There is no {COUNTED[kind][2]} {thing_id}.")
+        lines.append(build_count_line(counted.label, counted.points))
+    return lines
+
+
+def make_count_metric(kind: str) -> Metric:
+    """Return the metric of what is counted in every run."""
+    label, meaning, _thing = COUNTED[kind]
+    return Metric(kind, label, "", "down_is_good", 0, "count", "the hooks", meaning)
+
+
+def _lay_out(
+    reader: sqlite3.Connection, run_ids: set[str], branch: str | None, axis: str, clock: RecorderClock
+) -> Axis:
+    runs = list_trend_runs(reader, run_ids, alive_since_us=clock.alive_since_us)
+    runs = [run for run in runs if branch in (None, run.git_branch)]
+    parents = cached_ancestry(reader, [run.git_commit for run in runs]) if axis == "commit" else {}
+    return lay_out(runs, axis, parents=parents)
