@@ -92,7 +92,7 @@ def check_whole(
     """
     if not value:
         return default
-    most_digits = 9 if most < 10**10 else 18
+    most_digits = 18 if most > 10**10 else 9
     if not value.isascii() or not value.isdigit() or len(value) > most_digits or not least <= int(value) <= most:
         wanted = expected or f"a whole number from {least} to {most}"
         raise FilterError(f"{name}: {value[:40]!r} is not {wanted}")
