@@ -55,7 +55,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         delete_and_audit(connection)
     assert keep_baseline(["baseline", "save", "main", "--run", BENCHED[0], "--db", str(path)]) == 0
     explore(path)
-    slot = ImportQueue(str(path)).admit("ddp.tar.gz", most_receiving=1, most_waiting=1)
+    slot = ImportQueue(str(path)).enqueue("ddp.tar.gz", most_receiving=1, most_waiting=1)
     slot.save(state="done")
     slot.close()
     return path
