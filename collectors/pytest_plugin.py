@@ -102,7 +102,7 @@ class CompileBoard:
         result, blocks = self._call(function, args, kwargs)
         from compileboard.collectors.contract.verdicts import compare_counts  # here: most test runs never ask
 
-        found = {it.fingerprint: it for seen in blocks for it in seen.distinct_graph_breaks}
+        found = {graph_break.fingerprint: graph_break for seen in blocks for graph_break in seen.distinct_graph_breaks}
         path = self._baseline if baseline is None else self._baseline.parent / baseline
         # The file beside the test knows it by file and name; another may be shared by tests of several folders.
         key = _shorten(self._test) if baseline is None else self._test
@@ -127,7 +127,7 @@ class CompileBoard:
         """
         __tracebackhide__ = True
         result, blocks = self._call(function, args, kwargs)
-        found = [it for seen in blocks for it in seen.recompiles]
+        found = [recompile for seen in blocks for recompile in seen.recompiles]
         if len(found) > most:
             pytest.fail(_format_recompiles(found, most), pytrace=False)
         return result
@@ -148,9 +148,9 @@ class CompileBoard:
                 "assertion the function and its arguments",
                 pytrace=False,
             )
-        for it in blocks:
-            it.catch_up()
-        losses = {reason: count for it in blocks for reason, count in it.losses.items()}
+        for block in blocks:
+            block.catch_up()
+        losses = {reason: count for block in blocks for reason, count in block.losses.items()}
         if losses:
             pytest.fail(f"compileboard: the hooks lost records, so nothing can be said: {losses}", pytrace=False)
         return result, blocks
@@ -171,7 +171,7 @@ def _load(path: Path) -> dict[str, list[dict[str, Any]]]:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         pytest.fail(f"compileboard: cannot read {path}: {error}; {what_to_do}", pytrace=False)
-    if not isinstance(found, dict) or not all(_is_entry(it) for it in found.values()):
+    if not isinstance(found, dict) or not all(_is_entry(entries) for entries in found.values()):
         pytest.fail(
             f"compileboard: {path} is not a table of tests with lists of graph breaks; {what_to_do}", pytrace=False
         )
@@ -179,7 +179,7 @@ def _load(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _is_entry(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(it, dict) for it in value)
+    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
 
 def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:
@@ -193,8 +193,13 @@ def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:
         new = {name: entries for name, entries in kept.items() if name != key}
         if breaks:
             new[key] = [
-                {"fingerprint": it.fingerprint, "gb_id": it.gb_id, "reason": it.reason, "where": _where(it, line=False)}
-                for it in breaks
+                {
+                    "fingerprint": graph_break.fingerprint,
+                    "gb_id": graph_break.gb_id,
+                    "reason": graph_break.reason,
+                    "where": _where(graph_break, line=False),
+                }
+                for graph_break in breaks
             ]
         if new == kept:
             return
@@ -207,20 +212,24 @@ def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:
         os.close(folder)
 
 
-def _where(it: GraphBroke, *, line: bool = True) -> str:
-    place = f"{it.file}:{it.line}" if line and it.line else it.file or "unknown"
-    return f"{place} in {it.function}" if it.function else place
+def _where(graph_break: GraphBroke, *, line: bool = True) -> str:
+    place = f"{graph_break.file}:{graph_break.line}" if line and graph_break.line else graph_break.file or "unknown"
+    return f"{place} in {graph_break.function}" if graph_break.function else place
 
 
 def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str) -> str:
     lines = [f"{len(new)} new graph break{'' if len(new) == 1 else 's'} ({known_count} known)"]
-    for number, it in enumerate(new, 1):
-        lines += ["", f"{number}. {' '.join(it.reason.split())}" + (f" [{it.gb_id}]" if it.gb_id else "")]
-        lines.append(f"   at {_where(it)}")
-        lines += [f"   {_frame(frame)}" for frame in _own(it.stack)[-_MOST_FRAMES:]]
-        if it.explanation:
-            lines.append(f"   {' '.join(it.explanation.split())}")
-        lines += [f"   hint: {' '.join(hint.split())}" for hint in it.hints]
+    for number, graph_break in enumerate(new, 1):
+        lines += [
+            "",
+            f"{number}. {' '.join(graph_break.reason.split())}"
+            + (f" [{graph_break.gb_id}]" if graph_break.gb_id else ""),
+        ]
+        lines.append(f"   at {_where(graph_break)}")
+        lines += [f"   {_frame(frame)}" for frame in _own(graph_break.stack)[-_MOST_FRAMES:]]
+        if graph_break.explanation:
+            lines.append(f"   {' '.join(graph_break.explanation.split())}")
+        lines += [f"   hint: {' '.join(hint.split())}" for hint in graph_break.hints]
     lines += [
         "",
         f"Take the break out of the code, or keep it as known: pytest {UPDATE} writes it to {path} under",
@@ -231,9 +240,9 @@ def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str
 
 def _own(stack: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out the frames of pytest, all that called it, and those of this plugin."""
-    theirs = [n for n, it in enumerate(stack, 1) if str(it.get("file")).startswith(("_pytest/", "pluggy/"))]
+    theirs = [n for n, frame in enumerate(stack, 1) if str(frame.get("file")).startswith(("_pytest/", "pluggy/"))]
     own = stack[max(theirs, default=0) :]
-    return [it for it in own if os.path.basename(str(it.get("file"))) != os.path.basename(__file__)]
+    return [frame for frame in own if os.path.basename(str(frame.get("file"))) != os.path.basename(__file__)]
 
 
 def _frame(frame: dict[str, Any]) -> str:
@@ -243,10 +252,10 @@ def _frame(frame: dict[str, Any]) -> str:
 
 def _format_recompiles(found: list[Recompiled], most: int) -> str:
     lines = [f"{len(found)} recompile{'' if len(found) == 1 else 's'}, at most {most} expected"]
-    for number, it in enumerate(found, 1):
-        guard = it.guards[0] if it.guards else None
-        reason = " ".join((guard.reason if guard else it.text).split()) or "torch gave no reason"
-        lines += ["", f"{number}. compile {it.compile_id}, because {it.recompiled_from} failed: {reason}"]
+    for number, recompile in enumerate(found, 1):
+        guard = recompile.guards[0] if recompile.guards else None
+        reason = " ".join((guard.reason if guard else recompile.text).split()) or "torch gave no reason"
+        lines += ["", f"{number}. compile {recompile.compile_id}, because {recompile.recompiled_from} failed: {reason}"]
         if guard is None:
             continue
         if guard.file or guard.source_line:

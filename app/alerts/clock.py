@@ -77,17 +77,17 @@ def find_quiet_end(quiet: Quiet, zone: ZoneInfo, now_us: int) -> int:
         return now_us
     here = _localize(now_us, zone).date()
     ends = (_place(here + timedelta(days=day), minute, zone) for day in range(9) for minute in (0, quiet.to_minute))
-    return min((it for it in ends if it > now_us and not is_quiet(quiet, zone, it)), default=now_us)
+    return min((end_us for end_us in ends if end_us > now_us and not is_quiet(quiet, zone, end_us)), default=now_us)
 
 
 def find_digest_before(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
     """Return when the newest digest was due, now at the latest."""
-    return max(it for it in _list_digests(digest, zone, now_us) if it <= now_us)
+    return max(due_us for due_us in _list_digests(digest, zone, now_us) if due_us <= now_us)
 
 
 def find_digest_after(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
     """Return when the next digest is due."""
-    return min(it for it in _list_digests(digest, zone, now_us) if it > now_us)
+    return min(due_us for due_us in _list_digests(digest, zone, now_us) if due_us > now_us)
 
 
 def _list_digests(digest: Digest, zone: ZoneInfo, now_us: int) -> list[int]:

@@ -116,8 +116,8 @@ def list_matching(reader: sqlite3.Connection, rule: AlertRule, channel: str, now
     start = get_rule_start(reader, rule.name)
     since_us, noticed_us = (start.since_us, start.seen_us - LOOK_AGAIN_US) if start else (find_since(rule, now_us), 0)
     ids = list_new_finding_ids(reader, rule.name, channel, since_us, noticed_us)
-    found = (get_finding(reader, it) for it in ids)
-    return [it for it in found if it and matches(rule, it)]
+    found = (get_finding(reader, id_) for id_ in ids)
+    return [change for change in found if change and matches(rule, change)]
 
 
 def find_since(rule: AlertRule, now_us: int) -> int:
@@ -129,30 +129,40 @@ def list_due(rule: AlertRule, waiting: list[Delivery], now_us: int) -> list[Deli
     """Choose what may go out now: no quiet period, the digest's hour past, no attempt too early."""
     if is_quiet(rule.quiet, rule.zone, now_us):
         return []
-    due = [it for it in waiting if it.due_us <= now_us]
+    due = [delivery for delivery in waiting if delivery.due_us <= now_us]
     if rule.digest is None:
         return due
     closed_us = find_digest_before(rule.digest, rule.zone, now_us)
     # Not when it was queued: a pass at 08:00:03 queues what was noticed at night, and it is the digest's of 08:00.
-    return [it for it in due if it.noticed_us <= closed_us]
+    return [delivery for delivery in due if delivery.noticed_us <= closed_us]
 
 
 def preview(reader: sqlite3.Connection, rule: AlertRule, now_us: int) -> Iterator[tuple[str, list[SeriesChange], bool]]:
     """Yield of each channel what waits or would be queued, and whether it would go out now; nothing is kept."""
     for channel in rule.channels:
         new = [
-            (Delivery.fresh(rule.name, channel, it.id, it.noticed_us or now_us, now_us), it)
-            for it in list_matching(reader, rule, channel, now_us)
+            (Delivery.fresh(rule.name, channel, change.id, change.noticed_us or now_us, now_us), change)
+            for change in list_matching(reader, rule, channel, now_us)
         ]
-        waiting = [(it, get_finding(reader, it.finding_id)) for it in list_waiting(reader, rule.name, channel)]
-        held = {it.finding_id: finding for it, finding in [*waiting, *new] if finding is not None and _is_open(finding)}
-        due = {it.finding_id for it in list_due(rule, [it for it, _finding in [*waiting, *new]], now_us)}
+        waiting = [
+            (delivery, get_finding(reader, delivery.finding_id))
+            for delivery in list_waiting(reader, rule.name, channel)
+        ]
+        held = {
+            delivery.finding_id: finding
+            for delivery, finding in [*waiting, *new]
+            if finding is not None and _is_open(finding)
+        }
+        due = {
+            delivery.finding_id
+            for delivery in list_due(rule, [delivery for delivery, _finding in [*waiting, *new]], now_us)
+        }
         yield channel, [finding for key, finding in held.items() if key in due], True
         yield channel, [finding for key, finding in held.items() if key not in due], False
 
 
-def _is_open(it: SeriesChange) -> bool:
-    return it.state == "confirmed" and it.handling == "open"
+def _is_open(change: SeriesChange) -> bool:
+    return change.state == "confirmed" and change.handling == "open"
 
 
 def _queue(connection: sqlite3.Connection, rule: AlertRule, now_us: int, report: SendReport) -> None:
@@ -164,7 +174,7 @@ def _queue(connection: sqlite3.Connection, rule: AlertRule, now_us: int, report:
     for channel in rule.channels:
         found = list_matching(connection, rule, channel, now_us)
         if found:
-            queue_deliveries(connection, rule.name, channel, [it.id for it in found], now_us)
+            queue_deliveries(connection, rule.name, channel, [change.id for change in found], now_us)
     if start is None or now_us - start.seen_us > MARK_EVERY_US:
         mark_rule_seen(connection, rule.name, now_us)
 
@@ -196,13 +206,13 @@ def _drop_settled(
 ) -> list[tuple[Delivery, SeriesChange]]:
     """Leave out what somebody has dealt with, or detection has withdrawn, while it waited."""
     kept: list[tuple[Delivery, SeriesChange]] = []
-    for it in due:
-        finding = get_finding(connection, it.finding_id)
+    for delivery in due:
+        finding = get_finding(connection, delivery.finding_id)
         if finding is not None and _is_open(finding):
-            kept.append((it, finding))
+            kept.append((delivery, finding))
             continue
         why = "is gone" if finding is None else finding.handling if finding.state == "confirmed" else finding.state
-        drop_delivery(connection, rule.name, channel.name, it.finding_id, f"{why} before it was due", now_us)
+        drop_delivery(connection, rule.name, channel.name, delivery.finding_id, f"{why} before it was due", now_us)
     return kept
 
 
@@ -215,9 +225,9 @@ def _group_messages(
     """
     again: dict[str, list[tuple[Delivery, SeriesChange]]] = {}
     fresh: list[tuple[Delivery, SeriesChange]] = []
-    for it in due:
-        message_id = it[0].message_id
-        (fresh if message_id is None else again.setdefault(message_id, [])).append(it)
+    for due_delivery in due:
+        message_id = due_delivery[0].message_id
+        (fresh if message_id is None else again.setdefault(message_id, [])).append(due_delivery)
     yield from again.items()
     for start in range(0, len(fresh), MOST_FINDINGS):
         members = fresh[start : start + MOST_FINDINGS]
@@ -236,12 +246,12 @@ def _send_one(
     report: SendReport,
 ) -> None:
     """Claim, send and settle one message. Only what is claimed here is in it."""
-    ids = [it.id for _delivery, it in due]
+    ids = [change.id for _delivery, change in due]
     ours = set(claim_deliveries(connection, rule.name, channel.name, ids, claim_id, now_us))
     if not ours:
         return
-    findings = [it for _delivery, it in due if it.id in ours]
-    attempts = 1 + max(delivery.attempt_count for delivery, it in due if it.id in ours)
+    findings = [change for _delivery, change in due if change.id in ours]
+    attempts = 1 + max(delivery.attempt_count for delivery, change in due if change.id in ours)
     state, error, due_us = "sent", None, None
     try:
         error = send_message(

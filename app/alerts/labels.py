@@ -41,12 +41,15 @@ def describe_when(rule: AlertRule) -> str:
     return f"{when}{quiet}{f' ({rule.zone.key})' if rule.digest or rule.quiet_text else ''}"
 
 
-def describe_channel(it: Channel, environ: Mapping[str, str]) -> str:
+def describe_channel(channel: Channel, environ: Mapping[str, str]) -> str:
     """Say where a channel leads; an address that is a secret is named by its variable, where there is such a one."""
-    if it.kind == "email":
-        return f"{KIND_WORDS[it.kind]} to {', '.join(it.to)} through {it.host} port {it.port} ({it.security})"
-    named = it.url_env if environ.get(it.url_env) else "the variable that url_env names"
-    return f"{KIND_WORDS[it.kind]}, to the address in {named}{', signed' if it.secret_env else ''}"
+    if channel.kind == "email":
+        return (
+            f"{KIND_WORDS[channel.kind]} to {', '.join(channel.to)} through {channel.host}"
+            f" port {channel.port} ({channel.security})"
+        )
+    named = channel.url_env if environ.get(channel.url_env) else "the variable that url_env names"
+    return f"{KIND_WORDS[channel.kind]}, to the address in {named}{', signed' if channel.secret_env else ''}"
 
 
 def describe_start(reader: sqlite3.Connection, rule: AlertRule) -> str:
@@ -71,10 +74,14 @@ MOST_NAMED = 5
 
 def list_unmatched_patterns(reader: sqlite3.Connection, rule: AlertRule) -> list[str]:
     """Say which patterns fit nothing here, and what there is; nothing where nothing was measured."""
-    names = [it for it in list_series_names(reader) if not rule.subject or it.subject in rule.subject]
+    names = [
+        series_name
+        for series_name in list_series_names(reader)
+        if not rule.subject or series_name.subject in rule.subject
+    ]
     if not names:
         return []
-    said = [it for key in KEYS for it in _list(key, getattr(rule, key), {getattr(name, key) for name in names})]
+    said = [value for key in KEYS for value in _list(key, getattr(rule, key), {getattr(name, key) for name in names})]
     said += _list("branch", rule.branch, list_branches(reader))
     if said or any(all(fits(getattr(rule, key), getattr(name, key)) for key in KEYS) for name in names):
         return said
@@ -82,9 +89,9 @@ def list_unmatched_patterns(reader: sqlite3.Connection, rule: AlertRule) -> list
 
 
 def _list(key: str, patterns: Iterable[str], values: Iterable[str]) -> Iterator[str]:
-    known = sorted({it for it in values if it})
+    known = sorted({value for value in values if value})
     for pattern in patterns:
-        if not any(fits((pattern,), it) for it in known):
+        if not any(fits((pattern,), name) for name in known):
             near = get_close_matches(pattern, known, MOST_NAMED) or known[:MOST_NAMED]
             more = f" and {format_plural(len(known) - len(near), 'other')}" if len(known) > len(near) else ""
             there = f"there is {', '.join(near)}{more}" if known else "none has one"

@@ -72,7 +72,7 @@ def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str])
         if channel.username_env:
             server.login(environ[channel.username_env], environ[channel.password_env])
         _expect(server.mail(parseaddr(channel.sender)[1]), "the sender")
-        for address in (parseaddr(it)[1] for it in channel.to):
+        for address in (parseaddr(recipient)[1] for recipient in channel.to):
             code, said = server.rcpt(address)
             if code not in (250, 251):
                 refused.append(f"{address} ({code} {said.decode(errors='replace')[:100]})")
@@ -128,10 +128,10 @@ def write_text(message: AlertMessage) -> str:
     lines: list[str] = []
     for part in message.parts:
         lines += [part.title, ""]
-        for it in part.lines:
-            lines += [f"- {it.text}", *([f"  {it.url}"] if it.url else [])]
+        for line in part.lines:
+            lines += [f"- {line.text}", *([f"  {line.url}"] if line.url else [])]
         for label, said in part.facts:
-            lines += ["", f"{label}:", *(f"  {it}" for it in said)]
+            lines += ["", f"{label}:", *(f"  {text}" for text in said)]
         lines += ["", ""]
     lines.append(f"Rule {message.rule}" + (f" · {message.url}" if message.url else ""))
     return "\n".join(lines) + "\n"
@@ -144,7 +144,7 @@ def write_html(message: AlertMessage) -> str:
     for part in message.parts:
         parts.append(f"<h2>{escape(part.title)}</h2><ul>{''.join(map(_write_item, part.lines))}</ul>")
         for label, said in part.facts:
-            listed = "".join(f"<li>{escape(it)}</li>" for it in said)
+            listed = "".join(f"<li>{escape(text)}</li>" for text in said)
             parts.append(f"<h3>{escape(label)}</h3><ul>{listed}</ul>")
     end = f"Rule {escape(message.rule)}"
     end += f' · <a href="{escape(message.url)}">open the dashboard</a>' if message.url else ""

@@ -65,7 +65,7 @@ class AlertMessage:
     @property
     def finding_count(self) -> int:
         """Return how many findings it has."""
-        return sum(len(it.findings) for it in self.groups)
+        return sum(len(group.findings) for group in self.groups)
 
 
 def name_message(rule: str, channel: str, finding_ids: Iterable[str]) -> str:
@@ -79,10 +79,10 @@ def make_message(
 ) -> AlertMessage:
     """Make one message of findings."""
     groups = group_incidents(findings, ())
-    parts = [_make_part(it, base_url) for it in groups[:MOST_GROUPS]]
+    parts = [_make_part(group, base_url) for group in groups[:MOST_GROUPS]]
     if len(groups) > MOST_GROUPS:
         rest = groups[MOST_GROUPS:]
-        count = format_plural(sum(len(it.findings) for it in rest), "finding")
+        count = format_plural(sum(len(incident.findings) for incident in rest), "finding")
         line = MessageLine(f"and {count} between other runs", _address(base_url, "/findings"))
         parts.append(MessagePart(f"{format_plural(len(rest), 'more range')}", [line]))
     url = find_address(findings[0], base_url) if len(findings) == 1 else _address(base_url, "/findings")
@@ -100,7 +100,7 @@ def make_test_message(rule: str, base_url: str, now_us: int) -> AlertMessage:
 
 def make_title(groups: Sequence[Incident]) -> str:
     """Say in one line what happened: one finding, one range, or several."""
-    findings = [it for group in groups for it in group.findings]
+    findings = [finding for group in groups for finding in group.findings]
     if len(findings) == 1:
         return clean(describe_finding(findings[0]))
     said = summarize(findings)
@@ -109,23 +109,23 @@ def make_title(groups: Sequence[Incident]) -> str:
 
 def summarize(findings: Sequence[SeriesChange]) -> str:
     """Say of how many what happened: 43 models got worse (speedup)."""
-    subjects = {it.subject for it in findings}
-    named = {(it.subject, it.suite, it.model) for it in findings}
+    subjects = {finding.subject for finding in findings}
+    named = {(finding.subject, finding.suite, finding.model) for finding in findings}
     what = _SUBJECTS[findings[0].subject] if len(subjects) == 1 else "series"
     counted = format_plural(len(named), what, "series" if what == "series" else "")
     if what == "name of runs":
         counted = format_plural(len(named), what, "names of runs")
-    counts = Counter(it.direction for it in findings)
-    metrics = list(dict.fromkeys(find_metric_of(it).label.lower() for it in findings))
+    counts = Counter(finding.direction for finding in findings)
+    metrics = list(dict.fromkeys(find_metric_of(finding).label.lower() for finding in findings))
     if len(counts) == 1:
         return f"{counted} {_VERBS[findings[0].direction]} ({_list(metrics, 3)})"
-    parts = ", ".join(f"{counts[it]} {it}" for it in DIRECTIONS if counts[it])
+    parts = ", ".join(f"{counts[direction]} {direction}" for direction in DIRECTIONS if counts[direction])
     return f"{len(findings)} changes of {counted} ({parts})"
 
 
-def find_address(it: SeriesChange, base_url: str) -> str:
+def find_address(change: SeriesChange, base_url: str) -> str:
     """Return the address of a finding's page, or '' where the dashboard's is not known."""
-    return _address(base_url, f"/findings/{quote(it.id, safe='')}")
+    return _address(base_url, f"/findings/{quote(change.id, safe='')}")
 
 
 def find_group_address(group: Incident, base_url: str) -> str:
@@ -141,7 +141,7 @@ def clean(text: str, limit: int = LINE_LIMIT) -> str:
 
 def _make_part(group: Incident, base_url: str) -> MessagePart:
     is_single = len(group.findings) == 1
-    lines = [_describe(it, base_url, in_full=is_single) for it in group.findings[:MOST_LISTED]]
+    lines = [_describe(finding, base_url, in_full=is_single) for finding in group.findings[:MOST_LISTED]]
     more = len(group.findings) - MOST_LISTED
     if more > 0:
         lines.append(MessageLine(f"and {format_plural(more, 'other')}", find_group_address(group, base_url)))
@@ -150,17 +150,18 @@ def _make_part(group: Incident, base_url: str) -> MessagePart:
     return MessagePart(clean(title), lines, [(label, said) for label, said in facts if said])
 
 
-def _describe(it: SeriesChange, base_url: str, *, in_full: bool) -> MessageLine:
-    parts = [describe_finding(it), describe_series(it), *([format_confidence(it)] if in_full else [])]
-    parts += [describe_state(it)] if it.recovered_run_id else []
-    return MessageLine(clean(" · ".join(part for part in parts if part)), find_address(it, base_url))
+def _describe(change: SeriesChange, base_url: str, *, in_full: bool) -> MessageLine:
+    parts = [describe_finding(change), describe_series(change), *([format_confidence(change)] if in_full else [])]
+    parts += [describe_state(change)] if change.recovered_run_id else []
+    return MessageLine(clean(" · ".join(part for part in parts if part)), find_address(change, base_url))
 
 
 def _list_environment(group: Incident) -> list[str]:
     said = (
-        f"{it.get('word')} {it.get('before') or 'unknown'} → {it.get('now') or 'unknown'}" for it in group.environment
+        f"{change.get('word')} {change.get('before') or 'unknown'} → {change.get('now') or 'unknown'}"
+        for change in group.environment
     )
-    return [clean(it) for it in said]
+    return [clean(text) for text in said]
 
 
 def _list_commits(group: Incident) -> list[str]:
@@ -170,15 +171,18 @@ def _list_commits(group: Incident) -> list[str]:
     count = max(int(known.get("count") or 0), len(group.commits))
     by = f" by {_list(group.authors, MOST_COMMITS)}" if group.authors else ""
     said = [clean(f"{format_plural(count, 'commit')}{by}")]
-    for it in group.commits[:MOST_COMMITS]:
+    for commit in group.commits[:MOST_COMMITS]:
         said.append(
-            clean(f"{str(it.get('hash') or '')[:10]} {it.get('subject') or ''} ({it.get('author') or 'unknown'})")
+            clean(
+                f"{str(commit.get('hash') or '')[:10]} {commit.get('subject') or ''}"
+                f" ({commit.get('author') or 'unknown'})"
+            )
         )
     return said + ([f"and {format_plural(count - MOST_COMMITS, 'other')}"] if count > MOST_COMMITS else [])
 
 
 def _list_causes(group: Incident) -> list[tuple[str, list[str]]]:
-    found = (clean(describe_cause(it)) for member in group.findings for it in member.evidence.get("causes") or ())
+    found = (clean(describe_cause(cause)) for member in group.findings for cause in member.evidence.get("causes") or ())
     counts = Counter(found)
     said = [line if counts[line] == 1 else f"{line}, in {counts[line]} of them" for line in list(counts)[:MOST_CAUSES]]
     more = len(counts) - MOST_CAUSES

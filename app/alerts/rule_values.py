@@ -48,14 +48,14 @@ def parse_host(value: Any) -> str | None:
 def parse_texts(value: Any) -> tuple[str, ...] | None:
     """Take a text, or a list of texts."""
     texts = [value] if isinstance(value, str) else value
-    good = isinstance(texts, list) and texts and all(isinstance(it, str) and 0 < len(it) <= 500 for it in texts)
+    good = isinstance(texts, list) and texts and all(isinstance(text, str) and 0 < len(text) <= 500 for text in texts)
     return tuple(texts) if good else None
 
 
 def parse_metrics(value: Any) -> tuple[str, ...] | None:
     """Take patterns that fit some metric each."""
     texts = parse_texts(value)
-    return texts if texts and all(keep_fitting(list_metric_names(), it) for it in texts) else None
+    return texts if texts and all(keep_fitting(list_metric_names(), text) for text in texts) else None
 
 
 def parse_known(known: tuple[str, ...]) -> Accept:
@@ -84,7 +84,7 @@ def parse_days(value: Any) -> tuple[int, ...] | None:
     """Take some days of the week, not all of them."""
     texts = parse_texts(value)
     good = texts and set(texts) <= set(DAYS) and len(set(texts)) < len(DAYS)
-    return tuple(DAYS.index(it) for it in texts) if texts and good else None
+    return tuple(DAYS.index(text) for text in texts) if texts and good else None
 
 
 def parse_whole(low: int, high: int) -> Accept:
@@ -136,14 +136,14 @@ def parse_address(value: Any) -> str | None:
 def parse_addresses(value: Any) -> tuple[str, ...] | None:
     """Take addresses of an e-mail."""
     texts = parse_texts(value)
-    return texts if texts and all(parse_address(it) for it in texts) else None
+    return texts if texts and all(parse_address(text) for text in texts) else None
 
 
 def show(value: object) -> str:
     """Show what came, cut short: of an address its host alone, of a table nothing, since there may be secrets in it."""
     if isinstance(value, dict):
         return "a table"
-    if isinstance(value, list) and any(isinstance(it, (dict, list)) for it in value):
+    if isinstance(value, list) and any(isinstance(element, (dict, list)) for element in value):
         return "a list of tables or lists"
     text = repr(value if isinstance(value, (str, int, float, bool, list)) else str(value))
     return _ADDRESS.sub(_shorten, text)[:80]

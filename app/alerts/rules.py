@@ -89,13 +89,13 @@ class RulesError(ValueError):
 PATTERNS = ("suite", "model", "metric", "branch", "hardware")
 
 
-def matches(rule: AlertRule, it: SeriesChange) -> bool:
+def matches(rule: AlertRule, change: SeriesChange) -> bool:
     """Tell whether a finding is a rule's business. What has no size, as a failure, is never too small."""
-    if it.direction not in rule.direction or (rule.subject and it.subject not in rule.subject):
+    if change.direction not in rule.direction or (rule.subject and change.subject not in rule.subject):
         return False
-    if it.relative is not None and abs(it.relative) * 100 < rule.least_percent:
+    if change.relative is not None and abs(change.relative) * 100 < rule.least_percent:
         return False
-    return all(fits(getattr(rule, name), getattr(it, name)) for name in PATTERNS)
+    return all(fits(getattr(rule, name), getattr(change, name)) for name in PATTERNS)
 
 
 def fits(patterns: tuple[str, ...], value: str) -> bool:

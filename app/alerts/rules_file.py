@@ -221,7 +221,7 @@ def _read_email(name: str, table: RulesTable, timeout_s: int) -> Channel:
     username = table.get("username_env", parse_variable, variable, "")
     password = table.get("password_env", parse_variable, variable, "")
     if ("username_env" in table.values) != ("password_env" in table.values):
-        has, lacks = sorted(("username_env", "password_env"), key=lambda it: it not in table.values)
+        has, lacks = sorted(("username_env", "password_env"), key=lambda other_name: other_name not in table.values)
         table.mistakes.append(f"{table.where}: {lacks} is missing; expected both or none, and {has} is there")
     if password and security == "none":
         table.say("security", security, "starttls or tls, as a password is sent")
@@ -253,7 +253,7 @@ def _read_all_rules(
             continue
         where = f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"
         rule = _read_rule(RulesTable(where, values, mistakes), zone, known)
-        if rule.name and any(it.name == rule.name for it in found):
+        if rule.name and any(other_rule.name == rule.name for other_rule in found):
             mistakes.append(f"{where}: another rule has that name; expected each name once")
         found.append(rule)
     return tuple(found)
@@ -263,8 +263,8 @@ def _read_rule(table: RulesTable, zone: ZoneInfo, known: tuple[str, ...]) -> Ale
     table.check_keys(RULE_KEYS)
     zone = table.get("timezone", parse_zone, _ZONE_SAID, zone)
     days = frozenset(table.get("quiet_days", parse_days, f"a list of {', '.join(DAYS)}, six at most", ()))
-    quiet = table.get("quiet", lambda it: parse_quiet(it, days) if isinstance(it, str) else None, _QUIET_SAID)
-    digest = table.get("digest", lambda it: it if _is_digest(it) else None, _DIGEST_SAID, "none")
+    quiet = table.get("quiet", lambda given: parse_quiet(given, days) if isinstance(given, str) else None, _QUIET_SAID)
+    digest = table.get("digest", lambda given: given if _is_digest(given) else None, _DIGEST_SAID, "none")
     words = "a pattern as resnet*, or a list of such"
     return AlertRule(
         name=table.get("name", parse_name, _NAME_SAID, "", required=True),
@@ -289,7 +289,7 @@ _DIGEST_SAID = "none, daily 08:00 or weekly mon 08:00"
 
 
 def _format_quiet(hours: object, days: frozenset[int]) -> str:
-    return " and ".join(filter(None, [str(hours or ""), ", ".join(DAYS[it] for it in sorted(days))]))
+    return " and ".join(filter(None, [str(hours or ""), ", ".join(DAYS[day] for day in sorted(days))]))
 
 
 def _is_digest(value: object) -> bool:

@@ -75,7 +75,7 @@ def _redact(said: str, parts: SplitResult) -> str:
     """Take the address out of an answer: 404s like to repeat it."""
     whole = f"{parts.path}?{parts.query}"
     pieces = {whole, *re.split("[/?&=]", whole), parts.path, parts.query, parts.password or ""}
-    for piece in sorted((it for it in pieces if len(it) >= LEAST_SECRET), key=len, reverse=True):
+    for piece in sorted((piece for piece in pieces if len(piece) >= LEAST_SECRET), key=len, reverse=True):
         said = said.replace(piece, "…")
     return said
 
@@ -86,7 +86,7 @@ def _split(url: str) -> SplitResult:
         good = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) and url.isascii()
     except ValueError:
         good = False
-    if not good or any(it.isspace() or it < " " for it in url.strip()):
+    if not good or any(character.isspace() or character < " " for character in url.strip()):
         raise DeliveryFailed("the variable holds no address; expected https://… or http://…")
     return parts
 
@@ -108,8 +108,8 @@ def _connect(parts: SplitResult, timeout_s: float, environ: Mapping[str, str]) -
 
 
 def _is_private_address(host: str, no_proxy: str) -> bool:
-    names = [it.strip().lstrip(".").lower() for it in no_proxy.split(",") if it.strip()]
-    return any(it == "*" or f".{host}".endswith(f".{it}") for it in names)
+    names = [part.strip().lstrip(".").lower() for part in no_proxy.split(",") if part.strip()]
+    return any(name == "*" or f".{host}".endswith(f".{name}") for name in names)
 
 
 def _open(connection: http.client.HTTPConnection, parts: SplitResult, timeout_s: float) -> None:

@@ -38,7 +38,7 @@ def make_slack(message: AlertMessage) -> bytes:
         {"type": "header", "text": {"type": "plain_text", "text": clean(message.title, HEADER_LIMIT), "emoji": False}}
     ]
     for part in message.parts:
-        blocks += [_section(it) for it in _write_part(part, is_titled=part.title != message.title)]
+        blocks += [_section(text) for text in _write_part(part, is_titled=part.title != message.title)]
     end = f"Rule {escape(message.rule)}"
     end += f" · <{_link(message.url)}|open the dashboard>" if message.url else ""
     foot: dict[str, object] = {"type": "context", "elements": [{"type": "mrkdwn", "text": end}]}
@@ -59,9 +59,9 @@ def _section(text: str) -> dict[str, object]:
 def _write_part(part: MessagePart, *, is_titled: bool) -> list[str]:
     """Write a part as sections; a line is never cut in the middle of an escape."""
     title = [f"*{_escape_within(part.title, 500)}*"] if is_titled else []
-    lines = [*title, *(_write_line(it) for it in part.lines)]
+    lines = [*title, *(_write_line(line) for line in part.lines)]
     for label, said in part.facts:
-        lines += [f"*{label}*", *(f"• {_escape_within(it, 600)}" for it in said)]
+        lines += [f"*{label}*", *(f"• {_escape_within(fact, 600)}" for fact in said)]
     sections, held = [], ""
     for line in lines:
         if held and len(held) + 1 + len(line) > SECTION_LIMIT:
@@ -102,7 +102,7 @@ def make_json(message: AlertMessage, base_url: str) -> bytes:
         "title": message.title,
         "url": message.url or None,
         "finding_count": message.finding_count,
-        "groups": [_make_group(it, base_url) for it in message.groups],
+        "groups": [_make_group(group, base_url) for group in message.groups],
     }
     return json.dumps(_finite(document), allow_nan=False, separators=(",", ":")).encode()
 
@@ -122,22 +122,22 @@ def _make_group(group: Incident, base_url: str) -> dict[str, Any]:
         "commit_count": commits.get("count") if commits.get("known") else None,
         "commits": list(group.commits),
         "environment": list(group.environment),
-        "findings": [_make_finding(it, base_url) for it in group.findings],
+        "findings": [_make_finding(finding, base_url) for finding in group.findings],
     }
 
 
-def _make_finding(it: SeriesChange, base_url: str) -> dict[str, Any]:
-    said = {"title": clean(describe_finding(it)), "series": clean(describe_series(it))}
-    said |= {"confidence": format_confidence(it), "url": find_address(it, base_url) or ""}
-    kept = {name: value for name, value in asdict(it).items() if name not in _LEFT_OUT}
-    before, after = it.evidence.get("before"), it.evidence.get("after")
-    return kept | said | {"before": before, "after": after, "causes": it.evidence.get("causes") or []}
+def _make_finding(change: SeriesChange, base_url: str) -> dict[str, Any]:
+    said = {"title": clean(describe_finding(change)), "series": clean(describe_series(change))}
+    said |= {"confidence": format_confidence(change), "url": find_address(change, base_url) or ""}
+    kept = {name: value for name, value in asdict(change).items() if name not in _LEFT_OUT}
+    before, after = change.evidence.get("before"), change.evidence.get("after")
+    return kept | said | {"before": before, "after": after, "causes": change.evidence.get("causes") or []}
 
 
 def _finite(value: Any) -> Any:
     """Return a value without what JSON cannot say: infinite numbers and NaN are null."""
     if isinstance(value, dict):
-        return {str(key): _finite(it) for key, it in value.items()}
+        return {str(key): _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(it) for it in value]
+        return [_finite(element) for element in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

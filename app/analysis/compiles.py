@@ -58,20 +58,20 @@ class CompileEntry:
     artifact_count: int
 
 
-def name_ending(it: CompileRow) -> str:
+def name_ending(compile_row: CompileRow) -> str:
     """Say how a compile ended, one of ENDINGS; the filter of the list says the same in SQL."""
-    if it.outcome in ("compiled", "empty") and it.graph_break_count:
+    if compile_row.outcome in ("compiled", "empty") and compile_row.graph_break_count:
         return "broke"
-    if it.outcome == "compiled":
-        return "restarted" if it.attempt_count > 1 else "ok"
-    return it.outcome
+    if compile_row.outcome == "compiled":
+        return "restarted" if compile_row.attempt_count > 1 else "ok"
+    return compile_row.outcome
 
 
-def describe_ending(it: CompileRow, running: bool) -> Word:
+def describe_ending(compile_row: CompileRow, running: bool) -> Word:
     """Say in words how a compile ended."""
-    if it.outcome == "started":
-        return describe_outcome(it.outcome, running)
-    return ENDINGS.get(name_ending(it)) or describe_outcome(it.outcome, running)
+    if compile_row.outcome == "started":
+        return describe_outcome(compile_row.outcome, running)
+    return ENDINGS.get(name_ending(compile_row)) or describe_outcome(compile_row.outcome, running)
 
 
 def build_entries(
@@ -82,10 +82,10 @@ def build_entries(
     for step in steps:
         by_compile.setdefault(step.compile_key, []).append(step)
     entries = []
-    for it in compiles:
-        own = by_compile.get(it.id, [])
+    for compile_row in compiles:
+        own = by_compile.get(compile_row.id, [])
         count = sum(step.kind == "artifact" for step in own)
-        entries.append(CompileEntry(it, describe_ending(it, running), split_attempts(own), count))
+        entries.append(CompileEntry(compile_row, describe_ending(compile_row, running), split_attempts(own), count))
     return entries
 
 
@@ -142,8 +142,8 @@ def label_category(name: str) -> Category:
 
 def build_steps(compiles: Sequence[CompileRow], recompiles: Sequence[RecompileRow]) -> list[ChainLink]:
     """Put each compile of a frame beside its recompile."""
-    by_compile = {it.compile_key: it for it in recompiles}
-    return [ChainLink(it, by_compile.get(it.id)) for it in compiles]
+    by_compile = {recompile.compile_key: recompile for recompile in recompiles}
+    return [ChainLink(compile_row, by_compile.get(compile_row.id)) for compile_row in compiles]
 
 
 def shorten_steps(steps: Sequence[ChainLink], most: int = 40) -> tuple[list[ChainLink], int]:

@@ -171,8 +171,8 @@ RUN_METRICS = (
     Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", _HOOKS, "of a run"),
     Metric("recompile_limit_count", "Recompile limits", "", "down_is_good", 0, "count", _HOOKS, "frames given up"),
 )
-BY_NAME = {it.name: it for it in METRICS}
-SUMMARY_BY_NAME = {it.name: it for it in SUMMARY_METRICS}
+BY_NAME = {metric.name: metric for metric in METRICS}
+SUMMARY_BY_NAME = {metric.name: metric for metric in SUMMARY_METRICS}
 
 
 def get_value(metric: Metric, row: ResultRow) -> float | int | None:

@@ -44,36 +44,40 @@ def run_detail_row(detail: RunDetail) -> Row:
     return run_row(detail.run, detail.tags) | more
 
 
-def compilation_row(it: Compilation) -> Row:
+def compilation_row(compiled: Compilation) -> Row:
     """Return one CompilationMetrics record, every metric under torch's own name at the top level.
 
     Where a name of ours is one of torch's too, torch's value stands if it has one. Every field that is known is there:
     hooks send what has a value alone.
     """
-    row = plain_row(it)
+    row = plain_row(compiled)
     metrics: Mapping[str, Any] = row.pop("metrics")
     said = {name: value for name, value in metrics.items() if value is not None or name not in row}
     return row | {name: None for name in FIELDS if name not in row} | said
 
 
-def result_row(it: ResultRow) -> Row:
+def result_row(compiled: ResultRow) -> Row:
     """Return one model and metric set of a run; `gpu` is null for what no GPU made."""
-    row = plain_row(it) | {"gpu": it.gpu, "experiments": list(it.experiments), "tasks": list(it.tasks)}
+    row = plain_row(compiled) | {
+        "gpu": compiled.gpu,
+        "experiments": list(compiled.experiments),
+        "tasks": list(compiled.tasks),
+    }
     del row["judge"]
     return row
 
 
 def shapes_row(view: ShapesView) -> dict[str, Any]:
     """Return one compile with its symbols, what fixed or guarded them, and what to do."""
-    it = view.compile
+    shape_compile = view.compile
     return {
-        "compile_key": it.key,
-        "compile_id": it.compile_id,
-        "rank": it.rank,
-        "function": it.function,
-        "file": it.file,
-        "outcome": it.outcome,
-        "record_count": it.record_count,
+        "compile_key": shape_compile.key,
+        "compile_id": shape_compile.compile_id,
+        "rank": shape_compile.rank,
+        "function": shape_compile.function,
+        "file": shape_compile.file,
+        "outcome": shape_compile.outcome,
+        "record_count": shape_compile.record_count,
         "symbols": [_symbol_row(symbol) for symbol in view.symbols],
         "other_guards": [_guard_row(guard) for guard in view.other],
         "fixed": [{"name": one.name, "dim": one.dim, "size": one.size} for one in view.fixed],
@@ -89,58 +93,59 @@ def _place_row(record: SymbolRecord | None) -> dict[str, Any]:
     }
 
 
-def _symbol_row(it: ShapeSymbol) -> dict[str, Any]:
+def _symbol_row(compiled: ShapeSymbol) -> dict[str, Any]:
     return {
-        "symbol": it.name,
-        "is_unbacked": it.is_unbacked,
-        "source": it.source,
-        "value": it.record.value if it.record else None,
-        "value_range": it.record.value_range if it.record else None,
-        "same": list(it.same),
+        "symbol": compiled.name,
+        "is_unbacked": compiled.is_unbacked,
+        "source": compiled.source,
+        "value": compiled.record.value if compiled.record else None,
+        "value_range": compiled.record.value_range if compiled.record else None,
+        "same": list(compiled.same),
         "specialized": [
             {"value": one.value, "reason": one.expression, "words": describe_reason(one.expression)} | _place_row(one)
-            for one in it.specialized
+            for one in compiled.specialized
         ],
-        "guards": [_guard_row(guard) for guard in it.guards],
-        "advice": list(it.advice),
-    } | _place_row(it.record)
+        "guards": [_guard_row(guard) for guard in compiled.guards],
+        "advice": list(compiled.advice),
+    } | _place_row(compiled.record)
 
 
-def _guard_row(it: ShapeGuard) -> dict[str, Any]:
-    said = {"expression": it.record.expression, "words": it.words, "count": it.count}
-    return said | {"by_user": bool(it.record.stack)} | _place_row(it.record)
+def _guard_row(compiled: ShapeGuard) -> dict[str, Any]:
+    said = {"expression": compiled.record.expression, "words": compiled.words, "count": compiled.count}
+    return said | {"by_user": bool(compiled.record.stack)} | _place_row(compiled.record)
 
 
-def artifact_row(it: artifacts.ArtifactRow) -> dict[str, Any]:
+def artifact_row(compiled: artifacts.ArtifactRow) -> dict[str, Any]:
     """Return one artifact without its text."""
-    row = dict(vars(it))
+    row = dict(vars(compiled))
     row.pop("text", None)
     row.pop("unreadable", None)
-    return row | {"meaning": describe_name(it.name), "state_meaning": describe_state(it.state).meaning}
+    return row | {"meaning": describe_name(compiled.name), "state_meaning": describe_state(compiled.state).meaning}
 
 
-def guard_set_row(it: guards.GuardSet) -> dict[str, Any]:
+def guard_set_row(compiled: guards.GuardSet) -> dict[str, Any]:
     """Return one set of guards as it was summed up."""
-    roots = [{"root": root, "guard_count": count} for root, count in it.roots]
-    return dict(vars(it)) | {"kinds": dict(it.kinds), "roots": roots}
+    roots = [{"root": root, "guard_count": count} for root, count in compiled.roots]
+    return dict(vars(compiled)) | {"kinds": dict(compiled.kinds), "roots": roots}
 
 
-def stack_row(it: StackTreeNode, code: str | None) -> dict[str, Any]:
+def stack_row(compiled: StackTreeNode, code: str | None) -> dict[str, Any]:
     """Return one frame of the tree of stacks with what was compiled at it and below."""
     return {
-        "id": it.id,
-        "parent_id": it.frame.parent_id,
-        "file": it.frame.file,
-        "line": it.frame.line,
-        "name": it.frame.name,
+        "id": compiled.id,
+        "parent_id": compiled.frame.parent_id,
+        "file": compiled.frame.file,
+        "line": compiled.frame.line,
+        "name": compiled.frame.name,
         "code": code,
-        "is_library": is_library_name(it.frame.file),
-        "compile_count": it.compile_count,
-        "total_us": it.total_us or None,
-        "endings": dict(it.endings),
-        "compile_keys": [one.key for one in it.compiles],
+        "is_library": is_library_name(compiled.frame.file),
+        "compile_count": compiled.compile_count,
+        "total_us": compiled.total_us or None,
+        "endings": dict(compiled.endings),
+        "compile_keys": [one.key for one in compiled.compiles],
         "records": [
-            {"name": one.name, "record_count": one.record_count, "artifact_id": one.artifact_id} for one in it.records
+            {"name": one.name, "record_count": one.record_count, "artifact_id": one.artifact_id}
+            for one in compiled.records
         ],
     }
 
@@ -148,16 +153,20 @@ def stack_row(it: StackTreeNode, code: str | None) -> dict[str, Any]:
 def no_stack_row(compiles: tuple[StackCompile, ...]) -> dict[str, Any]:
     """Return the compiles without a stack as frame 0, which has no name."""
     nowhere = StackNode(0, None, "", None, "")
-    place = build_tree([nowhere], [it._replace(stack_id=0) for it in compiles]).root.children[0]
+    place = build_tree([nowhere], [stack_compile._replace(stack_id=0) for stack_compile in compiles]).root.children[0]
     return stack_row(place, None)
 
 
-def graph_row(it: GraphReport) -> dict[str, Any]:
+def graph_row(compiled: GraphReport) -> dict[str, Any]:
     """Return one graph with its metadata summed up, what its wrappers do and what is not told."""
-    row = plain_row(it.graph) | {"summary": dict(it.summary), "trained": it.trained, "wrappers": list(it.wrappers)}
-    return row | {"findings": [plain_row(found) for found in it.findings], "unknown": list(it.unknown)}
+    row = plain_row(compiled.graph) | {
+        "summary": dict(compiled.summary),
+        "trained": compiled.trained,
+        "wrappers": list(compiled.wrappers),
+    }
+    return row | {"findings": [plain_row(found) for found in compiled.findings], "unknown": list(compiled.unknown)}
 
 
-def span_name_row(it: NameTotal) -> dict[str, Any]:
+def span_name_row(compiled: NameTotal) -> dict[str, Any]:
     """Return what the phases of one name took."""
-    return plain_row(it) | {"open_count": it.open_count}
+    return plain_row(compiled) | {"open_count": compiled.open_count}

@@ -74,10 +74,10 @@ class ShapesView:
     cut_count: int
 
 
-def build_shapes(it: ShapeCompile) -> ShapesView:
+def build_shapes(shape_compile: ShapeCompile) -> ShapesView:
     """Put what torch said of a compile's symbols under each symbol."""
     symbols: dict[str, ShapeSymbol] = {}
-    for record in it.records:
+    for record in shape_compile.records:
         if record.kind in ("created", "unbacked") and record.symbol:
             known = symbols.get(record.symbol)
             if known is None or known.record is None:
@@ -85,17 +85,21 @@ def build_shapes(it: ShapeCompile) -> ShapesView:
         elif record.kind == "specialized" and record.symbol:
             _find(symbols, record.symbol, record.source).specialized.append(record)
     other = []
-    for guard in _list_guards(it.records):
+    for guard in _list_guards(shape_compile.records):
         names = list(dict.fromkeys(_SYMBOL.findall(guard.record.expression or "")))
         for name in names:
             _find(symbols, name, None).guards.append(guard)
         if not names:
             other.append(guard)
     for symbol in symbols.values():
-        symbol.same = tuple(_list_same(symbol, it.sizes))
+        symbol.same = tuple(_list_same(symbol, shape_compile.sizes))
         symbol.advice = tuple(dict.fromkeys(_advise(symbol)))[:_MOST_ADVICE]
     return ShapesView(
-        it, tuple(symbols.values()), tuple(other), tuple(_list_fixed(it.sizes)), it.record_count - len(it.records)
+        shape_compile,
+        tuple(symbols.values()),
+        tuple(other),
+        tuple(_list_fixed(shape_compile.sizes)),
+        shape_compile.record_count - len(shape_compile.records),
     )
 
 

@@ -119,13 +119,13 @@ def is_library_name(file: str) -> bool:
     return head in _PACKAGES or head in sys.stdlib_module_names
 
 
-def name_ending(it: StackCompile) -> str:
+def name_ending(stack_compile: StackCompile) -> str:
     """Say how a compile ended, as the directory does: one of its ENDINGS."""
-    if it.outcome in ("compiled", "empty") and it.graph_break_count:
+    if stack_compile.outcome in ("compiled", "empty") and stack_compile.graph_break_count:
         return "broke"
-    if it.outcome == "compiled":
-        return "restarted" if it.attempt_count > 1 else "ok"
-    return it.outcome
+    if stack_compile.outcome == "compiled":
+        return "restarted" if stack_compile.attempt_count > 1 else "ok"
+    return stack_compile.outcome
 
 
 def describe_ending(ending: str) -> Word:
@@ -146,12 +146,12 @@ def build_tree(
     """
     by_stack: dict[int, list[StackCompile]] = {}
     without: list[StackCompile] = []
-    for it in compiles:
-        if it.stack_id is None:
-            without.append(it)
+    for stack_compile in compiles:
+        if stack_compile.stack_id is None:
+            without.append(stack_compile)
         else:
-            by_stack.setdefault(it.stack_id, []).append(it)
-    by_id = {it.id: it for it in nodes}
+            by_stack.setdefault(stack_compile.stack_id, []).append(stack_compile)
+    by_id = {node.id: node for node in nodes}
     loose = _group_by_stack(records)
     used = _mark_used(by_id, (*by_stack, *loose))
     root = StackTreeNode(_NO_FRAME)
@@ -191,7 +191,7 @@ class LooseStack:
 
 def list_loose_stacks(nodes: Sequence[StackNode], records: Iterable[LooseRecord]) -> list[LooseStack]:
     """Gather records outside any compile by their stacks, in the order in which the stacks were first seen."""
-    by_id = {it.id: it for it in nodes}
+    by_id = {node.id: node for node in nodes}
     found = []
     for stack_id, own in _group_by_stack(records).items():
         frames: list[StackNode] = []
@@ -199,7 +199,7 @@ def list_loose_stacks(nodes: Sequence[StackNode], records: Iterable[LooseRecord]
         while node is not None:
             frames.append(node)
             node = by_id.get(node.parent_id or 0)
-        place = next((it for it in frames if not is_library_name(it.file)), frames[0] if frames else _NO_FRAME)
+        place = next((frame for frame in frames if not is_library_name(frame.file)), frames[0] if frames else _NO_FRAME)
         found.append(LooseStack(place, tuple(reversed(frames)), tuple(own)))
     return found
 
@@ -228,7 +228,7 @@ def _sum_up(place: StackTreeNode) -> None:
         place.total_us += one.total_us
     place.compile_count += len(place.compiles)
     if len(place.children) > 1:
-        place.children.sort(key=lambda it: (-it.total_us, -it.compile_count, it.id))
+        place.children.sort(key=lambda child: (-child.total_us, -child.compile_count, child.id))
     above = place.parent
     if above is not None:
         above.compile_count += place.compile_count
@@ -250,14 +250,14 @@ def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> Stac
         if not waiting:
             break
         _cost, _number, place, parent = heapq.heappop(waiting)
-        it = StackBlock(_chain(place), parent.depth + 1)
-        parent.children.append(it)
-        if it.depth >= DEEPEST:
-            it.hidden = list(it.last.children)
+        stack_block = StackBlock(_chain(place), parent.depth + 1)
+        parent.children.append(stack_block)
+        if stack_block.depth >= DEEPEST:
+            stack_block.hidden = list(stack_block.last.children)
             continue
-        for below in it.last.children:
+        for below in stack_block.last.children:
             number += 1
-            heapq.heappush(waiting, (-below.total_us, number, below, it))
+            heapq.heappush(waiting, (-below.total_us, number, below, stack_block))
     for _cost, _number, place, parent in waiting:
         parent.hidden.append(place)
     return block
@@ -275,9 +275,9 @@ def list_frames(block: StackBlock) -> list[int]:
     """List the numbers of the frames that are shown of a block and of those below it."""
     found, waiting = [], [block]
     while waiting:
-        it = waiting.pop()
-        found += [place.id for place in it.shown if isinstance(place, StackTreeNode)]
-        waiting += it.children
+        current = waiting.pop()
+        found += [place.id for place in current.shown if isinstance(place, StackTreeNode)]
+        waiting += current.children
     return found
 
 
@@ -302,11 +302,15 @@ def filter_matching(
             if node.parent_id in hits or text in f"{node.file}:{node.line} {node.name}".lower():
                 hits.add(node.id)
     return [
-        it
-        for it in compiles
-        if (not ending or name_ending(it) == ending)
-        and (rank is None or it.rank == rank)
-        and (not text or it.stack_id in hits or text in f"{it.function} {it.file} {it.compile_id}".lower())
+        stack_compile
+        for stack_compile in compiles
+        if (not ending or name_ending(stack_compile) == ending)
+        and (rank is None or stack_compile.rank == rank)
+        and (
+            not text
+            or stack_compile.stack_id in hits
+            or text in f"{stack_compile.function} {stack_compile.file} {stack_compile.compile_id}".lower()
+        )
     ]
 
 
@@ -326,7 +330,7 @@ class FrameShare:
 def list_shares(endings: Mapping[str, int]) -> list[FrameShare]:
     """Split a bar among the endings that came, in the order of the legend."""
     whole, start, found = sum(endings.values()), 0.0, []
-    for ending in sorted(endings, key=lambda it: _ORDER.get(it, len(_ORDER))):
+    for ending in sorted(endings, key=lambda ending: _ORDER.get(ending, len(_ORDER))):
         width = 100 * endings[ending] / whole
         found.append(FrameShare(ending, endings[ending], round(start, 2), round(width, 2)))
         start += width

@@ -80,11 +80,15 @@ def write_window(
     drawn = []
     for lane, window in zip(build_lane_headers(lanes), windows):
         spans: list[int] = []
-        for it in window.spans:
-            end = -1 if it.duration_us is None else it.duration_us
-            place = names.setdefault(it.name, len(names))
-            spans += (place, it.begin_us - first_us, end, it.depth, it.compile_key or 0)
-        short = [value for it in window.short for value in (it.depth, it.bucket, it.span_count, it.busy_us)]
+        for span in window.spans:
+            end = -1 if span.duration_us is None else span.duration_us
+            place = names.setdefault(span.name, len(names))
+            spans += (place, span.begin_us - first_us, end, span.depth, span.compile_key or 0)
+        short = [
+            value
+            for short_spans in window.short
+            for value in (short_spans.depth, short_spans.bucket, short_spans.span_count, short_spans.busy_us)
+        ]
         marks: list[int] = []
         for mark in window.marks:
             marks += (names.setdefault(mark.name, len(names)), mark.first_us - first_us, mark.mark_count)
@@ -105,11 +109,11 @@ def number_processes(lanes: Sequence[Lane]) -> dict[str, int]:
     """Give each process the number that tells it apart: its rank, else its pid, else its place."""
     ids = list(dict.fromkeys(lane.process_id for lane in lanes))
     by_id = {lane.process_id: lane for lane in lanes}
-    for numbers in ([by_id[it].rank for it in ids], [by_id[it].pid for it in ids]):
+    for numbers in ([by_id[id_].rank for id_ in ids], [by_id[id_].pid for id_ in ids]):
         told = [number for number in numbers if number is not None]
         if len(set(told)) == len(ids):
             return dict(zip(ids, told))
-    return {it: place for place, it in enumerate(ids)}
+    return {id_: place for place, id_ in enumerate(ids)}
 
 
 def name_processes(lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:
@@ -183,22 +187,30 @@ def build_strips(
     place = _make_scale(busy)
     drawn = []
     for lane, said, window in zip(lanes, build_lane_headers(lanes), windows):
-        longest = heapq.nlargest(DRAWN // len(lanes), window.spans, key=lambda it: it.duration_us or 0)
+        longest = heapq.nlargest(DRAWN // len(lanes), window.spans, key=lambda span: span.duration_us or 0)
         spans = tuple(
-            _build_span(it, place, functions) for it in sorted(longest, key=lambda it: (it.begin_us, it.depth))
+            _build_span(span, place, functions)
+            for span in sorted(longest, key=lambda span: (span.begin_us, span.depth))
         )
-        rows = 1 + max((it.row for it in spans), default=0)
+        rows = 1 + max((span.row for span in spans), default=0)
         drawn.append(StripLane(said["label"], rows, spans, lane.span_count))
     return drawn
 
 
-def _build_span(it: Span, place: Callable[[int], float], functions: Mapping[int, tuple[str, str | None]]) -> StripSpan:
-    start = place(it.begin_us)
-    width = max(place(it.begin_us + (it.duration_us or 0)) - start, 0.05)
-    compile_id, function = functions.get(it.compile_key or 0, (it.compile_id, None))
-    said = [it.name, format_duration(it.duration_us), " ".join(word for word in (compile_id, function) if word)]
+def _build_span(
+    span: Span, place: Callable[[int], float], functions: Mapping[int, tuple[str, str | None]]
+) -> StripSpan:
+    start = place(span.begin_us)
+    width = max(place(span.begin_us + (span.duration_us or 0)) - start, 0.05)
+    compile_id, function = functions.get(span.compile_key or 0, (span.compile_id, None))
+    said = [span.name, format_duration(span.duration_us), " ".join(word for word in (compile_id, function) if word)]
     return StripSpan(
-        it.depth, round(start, 2), round(width, 2), find_phase(it.name).color, it.name, ", ".join(filter(None, said))
+        span.depth,
+        round(start, 2),
+        round(width, 2),
+        find_phase(span.name).color,
+        span.name,
+        ", ".join(filter(None, said)),
     )
 
 

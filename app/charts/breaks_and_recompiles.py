@@ -126,7 +126,7 @@ def _shorten(name: str) -> str:
 def chart_kinds(kinds: Sequence[TrendTotals], slots: Sequence[Slot]) -> Chart:
     """Stack the kinds of graph breaks over time."""
     return chart_trend(
-        "graph-breaks-trend", "Graph breaks over time", "graph breaks", {it.kind: it.line for it in kinds}, slots
+        "graph-breaks-trend", "Graph breaks over time", "graph breaks", {kind.kind: kind.line for kind in kinds}, slots
     )
 
 
@@ -137,7 +137,7 @@ def chart_break(points: Sequence[HistoryPoint]) -> Chart:
 
 def chart_categories(categories: Sequence[TrendTotals], slots: Sequence[Slot]) -> Chart:
     """Stack the categories of recompiles over time."""
-    named = {describe(it.kind).label: it.line for it in categories if it.count}
+    named = {describe(category.kind).label: category.line for category in categories if category.count}
     return chart_trend("recompiles-trend", "Recompiles over time", "recompiles", named, slots)
 
 

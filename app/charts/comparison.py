@@ -28,15 +28,18 @@ Found = Sequence[tuple[ModelPair, MetricDelta]]
 
 def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[[ModelPair], str]) -> Chart | None:
     """Draw each model's change of one metric, the largest first; None where no model has one."""
-    known = [(it, it.deltas[metric.name]) for it in pairs if metric.name in it.deltas]
-    found = sorted((it for it in known if it[1].change is not None), key=lambda it: (-_percent(it[1]), it[0].model))
+    known = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
+    found = sorted(
+        (moved for moved in known if moved[1].change is not None),
+        key=lambda moved: (-_percent(moved[1]), moved[0].model),
+    )
     if not found:
         return None
     places = {id(pair): n for n, (pair, _delta) in enumerate(found, start=1)}
     traces = [
-        _trace(word, [it for it in found if it[1].word == word], places, address)
+        _trace(word, [moved for moved in found if moved[1].word == word], places, address)
         for word in LABELS
-        if any(it[1].word == word for it in found)
+        if any(moved[1].word == word for moved in found)
     ]
     few = len(found) <= _MOST_NAMES
     xaxis: dict[str, Any] = {"zeroline": False, "showgrid": False, "range": [0, len(found) + 1]}
@@ -57,7 +60,11 @@ def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[
 
 
 def _format_bars(found: Found) -> str | None:
-    return "a bar is the widest ratio of the two 95 % intervals" if any(it.ratio_interval for _p, it in found) else None
+    return (
+        "a bar is the widest ratio of the two 95 % intervals"
+        if any(verdict.ratio_interval for _p, verdict in found)
+        else None
+    )
 
 
 def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None]:

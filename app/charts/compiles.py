@@ -15,12 +15,12 @@ _LONGEST_LABEL = 34
 
 def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int) -> Chart:
     """Stack the phases of compiles, a bar each, in the order they are given, the first on top."""
-    highest = max((sum_phases(it.phases) or 0 for it in compiles), default=0)
+    highest = max((sum_phases(compile_row.phases) or 0 for compile_row in compiles), default=0)
     divisor, unit = duration_axis(highest)
     places = list(range(len(compiles)))
     traces: list[dict[str, Any]] = []
     for phase in PHASES:
-        values = [it.phases.get(phase.name) or 0 for it in compiles]
+        values = [compile_row.phases.get(phase.name) or 0 for compile_row in compiles]
         if not any(values):
             continue
         traces.append(
@@ -31,8 +31,8 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
                 "y": places,
                 "name": phase.label,
                 "meta": {"color": phase.color},
-                "customdata": [f"/runs/{run_id}/compiles/{it.id}" for it in compiles],
-                "text": [format_duration(it.phases.get(phase.name)) for it in compiles],
+                "customdata": [f"/runs/{run_id}/compiles/{compile_row.id}" for compile_row in compiles],
+                "text": [format_duration(compile_row.phases.get(phase.name)) for compile_row in compiles],
                 "textposition": "none",
                 "hovertemplate": f"{phase.label}: %{{text}}",
             }
@@ -44,7 +44,7 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
         yaxis={
             "tickmode": "array",
             "tickvals": places,
-            "ticktext": [_label(it) for it in compiles],
+            "ticktext": [_label(compile_row) for compile_row in compiles],
             "autorange": "reversed",
             "showgrid": False,
             "zeroline": False,
@@ -57,15 +57,15 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
         if shown >= total_count
         else f"the {shown} longest of {total_count}, by phase"
     )
-    columns = [("Compile", False), ("Function", False), ("Sum", True), *((it.label, True) for it in PHASES)]
+    columns = [("Compile", False), ("Function", False), ("Sum", True), *((phase.label, True) for phase in PHASES)]
     rows = [
         [
-            it.compile_id,
-            it.function,
-            format_duration(sum_phases(it.phases)),
-            *(_cell(it.phases.get(p.name)) for p in PHASES),
+            compile_row.compile_id,
+            compile_row.function,
+            format_duration(sum_phases(compile_row.phases)),
+            *(_cell(compile_row.phases.get(p.name)) for p in PHASES),
         ]
-        for it in compiles
+        for compile_row in compiles
     ]
     height: Literal["s", "m", "l"] = "s" if shown <= 5 else "m" if shown <= 12 else "l"
     return Chart("compiles-chart", "Compile time", figure, columns, rows, note, height)
@@ -75,12 +75,12 @@ def _cell(value: int | None) -> str | None:
     return None if value is None else format_duration(value)
 
 
-def _label(it: CompileRow) -> str:
-    name = it.function or "not recorded"
+def _label(compile_row: CompileRow) -> str:
+    name = compile_row.function or "not recorded"
     if len(name) > _LONGEST_LABEL - 8:
         name = "…" + name[-(_LONGEST_LABEL - 9) :]
-    rank = "" if it.rank is None else f" r{it.rank}"
-    return f"{name} {it.compile_id}{rank} "
+    rank = "" if compile_row.rank is None else f" r{compile_row.rank}"
+    return f"{name} {compile_row.compile_id}{rank} "
 
 
 KINDS = {"forward": "forward", "backward": "backward", "runtime": "runtime (first calls)"}
@@ -88,18 +88,18 @@ KINDS = {"forward": "forward", "backward": "backward", "runtime": "runtime (firs
 
 def chart_phases(records: Sequence[Compilation]) -> Chart:
     """Stack the phases of a compile's records, the first on top."""
-    divisor, unit = duration_axis(max((it.duration_us or 0 for it in records), default=0))
+    divisor, unit = duration_axis(max((record.duration_us or 0 for record in records), default=0))
     places = list(range(len(records)))
-    phases = [phase for phase in PHASES if any(it.phases_us.get(phase.name) for it in records)]
+    phases = [phase for phase in PHASES if any(record.phases_us.get(phase.name) for record in records)]
     traces: list[dict[str, Any]] = [
         {
             "type": "bar",
             "orientation": "h",
-            "x": [float(f"{(it.phases_us.get(phase.name) or 0) / divisor:.4g}") for it in records],
+            "x": [float(f"{(record.phases_us.get(phase.name) or 0) / divisor:.4g}") for record in records],
             "y": places,
             "name": phase.label,
             "meta": {"color": phase.color},
-            "customdata": [format_duration(it.phases_us.get(phase.name)) for it in records],
+            "customdata": [format_duration(record.phases_us.get(phase.name)) for record in records],
             "hovertemplate": f"{phase.label}: %{{customdata}}",
         }
         for phase in phases
@@ -112,7 +112,7 @@ def chart_phases(records: Sequence[Compilation]) -> Chart:
         yaxis={
             "tickmode": "array",
             "tickvals": places,
-            "ticktext": [f"{it.kind} " for it in records],
+            "ticktext": [f"{record.kind} " for record in records],
             "autorange": "reversed",
             "showgrid": False,
             "zeroline": False,
@@ -122,11 +122,11 @@ def chart_phases(records: Sequence[Compilation]) -> Chart:
     columns = [("Record", False), ("Duration", True), *((phase.label, True) for phase in phases)]
     rows = [
         [
-            KINDS.get(it.kind, it.kind),
-            _cell_of_record(it.duration_us),
-            *(_cell_of_record(it.phases_us.get(p.name)) for p in phases),
+            KINDS.get(record.kind, record.kind),
+            _cell_of_record(record.duration_us),
+            *(_cell_of_record(record.phases_us.get(p.name)) for p in phases),
         ]
-        for it in records
+        for record in records
     ]
     return Chart("phases-chart", "Phases", figure, columns, rows, "a bar a compilation record", "s")
 

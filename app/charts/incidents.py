@@ -24,12 +24,14 @@ _MOST_NAMED = 4  # of one run, in words
 _COLORS = {"worse": "state-bad", "better": "state-good", "changed": "series-4"}
 
 
-def chart_incident(it: SeriesChange, metric: Metric, line: TrendLine, axis: Axis, levels: LevelLines | None) -> Chart:
+def chart_incident(
+    change: SeriesChange, metric: Metric, line: TrendLine, axis: Axis, levels: LevelLines | None
+) -> Chart:
     """Draw the series of a finding with what was found in it."""
     chart = chart_metric(metric, [line], axis, chart_id="finding")
     traces = list(chart.figure["data"])
     if levels is not None:
-        traces += finish(_build_levels(it, metric, levels))["data"]
+        traces += finish(_build_levels(change, metric, levels))["data"]
     figure = chart.figure | {"data": [*traces[len(chart.figure["data"]) :], *traces[: len(chart.figure["data"])]]}
     return replace(chart, figure=figure, height="m", show_legend=True)
 
@@ -40,9 +42,9 @@ def mark_incidents(chart: Chart, found: Sequence[SeriesChange], axis: Axis) -> C
     traces = []
     for direction, (symbol, color) in _MARKS.items():
         own: dict[int, list[SeriesChange]] = {}
-        for it in found:
-            if it.direction == direction and it.first_run_id in place:
-                own.setdefault(place[it.first_run_id], []).append(it)
+        for change in found:
+            if change.direction == direction and change.first_run_id in place:
+                own.setdefault(place[change.first_run_id], []).append(change)
         if own:
             traces.append(_mark(own, symbol, color))
     data = [*chart.figure["data"], *finish(traces)["data"]]
@@ -59,8 +61,8 @@ def _mark(found: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str) 
         "yaxis": "y2",
         "meta": {"color": color, "points": POINTS_ID},
         "marker": {"size": 10, "symbol": symbol},
-        "customdata": [_address(it) for it in found.values()],
-        "hovertext": ["\n".join(_describe(one) for one in it[:_MOST_NAMED]) for it in found.values()],
+        "customdata": [_address(findings) for findings in found.values()],
+        "hovertext": ["\n".join(_describe(one) for one in findings[:_MOST_NAMED]) for findings in found.values()],
         "hoverlabel": {"namelength": 0},
         "hovertemplate": "%{hovertext}\n%{text}",
         "showlegend": False,
@@ -73,23 +75,23 @@ def _address(found: Sequence[SeriesChange]) -> str:
     return f"/findings?run={quote(found[0].first_run_id, safe='')}"
 
 
-def _describe(it: SeriesChange) -> str:
-    return describe_finding(it).replace("%{", "% {")[:200]
+def _describe(change: SeriesChange) -> str:
+    return describe_finding(change).replace("%{", "% {")[:200]
 
 
-def _build_levels(it: SeriesChange, metric: Metric, levels: LevelLines) -> list[dict[str, Any]]:
+def _build_levels(change: SeriesChange, metric: Metric, levels: LevelLines) -> list[dict[str, Any]]:
     """Draw the range as a band and each level as a line behind the points."""
     start, end = levels.changed
     band = _build_trace([start, start, end, end], [0, 1, 1, 0], "state-warn", "where the change came in", 0)
     found = [band | {"fill": "toself", "yaxis": "y2", "opacity": 0.35}]
-    if it.before_value is not None:
-        found.append(_build_level(levels.before, it.before_value * metric.factor, "state-quiet", "level before"))
-    if levels.after is not None and it.after_value is not None:
-        color = _COLORS.get(it.direction, "series-4")
-        found.append(_build_level(levels.after, it.after_value * metric.factor, color, "level after"))
-        if it.kind == "drift" and it.before_value is not None:
+    if change.before_value is not None:
+        found.append(_build_level(levels.before, change.before_value * metric.factor, "state-quiet", "level before"))
+    if levels.after is not None and change.after_value is not None:
+        color = _COLORS.get(change.direction, "series-4")
+        found.append(_build_level(levels.after, change.after_value * metric.factor, color, "level after"))
+        if change.kind == "drift" and change.before_value is not None:
             ends = [levels.before[1], levels.after[0]]
-            values = [_round(value * metric.factor) for value in (it.before_value, it.after_value)]
+            values = [_round(value * metric.factor) for value in (change.before_value, change.after_value)]
             found.append(_build_trace(ends, values, color, "", 2) | {"line": {"width": 2, "dash": "dot"}})
     return found
 

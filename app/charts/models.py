@@ -218,17 +218,19 @@ def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repea
     )
     columns = [("Repeats of", False), *((label, True) for label in ("Count", "Lowest, ms", "Median, ms"))]
     columns += [("Highest, ms", True), ("Spread (IQR ÷ median)", True)]
-    return Chart(chart_id, "Repeats", figure, columns, [_sum_up(*it) for it in kept.items()], None, "s")
+    return Chart(chart_id, "Repeats", figure, columns, [_sum_up(*item) for item in kept.items()], None, "s")
 
 
 def _count_bins(spread: Sequence[Any], reach: float) -> int:
     """Return how many bins show the narrowest of some distributions that may lie far apart."""
-    widths = [float(np.diff(np.histogram_bin_edges(it, bins="fd")[:2])[0]) for it in spread if np.ptp(it) > 0]
+    widths = [
+        float(np.diff(np.histogram_bin_edges(values, bins="fd")[:2])[0]) for values in spread if np.ptp(values) > 0
+    ]
     wanted = reach / min(widths) if widths else 0
     return int(min(max(wanted, _FEWEST_BINS), _MOST_BINS))
 
 
 def _sum_up(name: str, values: Any) -> list[str]:
-    low, first, middle, third, high = (float(it) for it in np.percentile(values, (0, 25, 50, 75, 100)))
+    low, first, middle, third, high = (float(quantile) for quantile in np.percentile(values, (0, 25, 50, 75, 100)))
     spread = f"{100 * (third - first) / middle:.1f} %" if middle else "–"
-    return [name, str(len(values)), *(format_number(it) for it in (low, middle, high)), spread]
+    return [name, str(len(values)), *(format_number(value) for value in (low, middle, high)), spread]

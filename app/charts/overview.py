@@ -80,33 +80,35 @@ def chart_compile_time(points: Sequence[RunPoint]) -> Chart:
 
 def chart_recompiles(points: Sequence[RunPoint]) -> Chart:
     """Draw each run's number of recompiles."""
-    return _chart_trend(points, "recompiles-chart", "Recompiles", "per run", lambda it: it.count("recompile_count"))
+    return _chart_trend(
+        points, "recompiles-chart", "Recompiles", "per run", lambda point: point.count("recompile_count")
+    )
 
 
 def chart_graph_breaks(points: Sequence[RunPoint]) -> Chart:
     """Draw each run's number of graph breaks."""
     return _chart_trend(
-        points, "graph-breaks-chart", "Graph breaks", "per run", lambda it: it.count("graph_break_count")
+        points, "graph-breaks-chart", "Graph breaks", "per run", lambda point: point.count("graph_break_count")
     )
 
 
 def share_points(points: Sequence[RunPoint]) -> dict[str, list[Any]]:
     """Give what the three trend charts share, once: their x are places in these lists."""
-    return {"x": [it.started_us // 1000 for it in points], "runs": [it.run_id for it in points]}
+    return {"x": [point.started_us // 1000 for point in points], "runs": [point.run_id for point in points]}
 
 
 def list_trend_rows(points: Sequence[RunPoint]) -> list[list[object]]:
     """List what the three trend charts show of the newest runs, newest first: their common table twin."""
     return [
         [
-            format_time(it.started_us),
-            it.title or it.name,
-            it.suite or "",
-            format_count(it.count("recompile_count")),
-            format_duration(it.compile_us),
-            format_count(it.count("graph_break_count")),
+            format_time(point.started_us),
+            point.title or point.name,
+            point.suite or "",
+            format_count(point.count("recompile_count")),
+            format_duration(point.compile_us),
+            format_count(point.count("graph_break_count")),
         ]
-        for it in points[: -MOST_TABLE_ROWS - 1 : -1]
+        for point in points[: -MOST_TABLE_ROWS - 1 : -1]
     ]
 
 
@@ -129,7 +131,9 @@ def _chart_trend(
     unit: str = "",
 ) -> Chart:
     """Draw a point a run; a line a series, which is the rolling median where there are many points."""
-    values = {place: float(f"{value:.4g}") for place, it in enumerate(points) if (value := measure(it)) is not None}
+    values = {
+        place: float(f"{value:.4g}") for place, point in enumerate(points) if (value := measure(point)) is not None
+    }
     groups = {label: [place for place in places if place in values] for label, places in _group(points).items()}
     smooth = max(map(len, groups.values()), default=0) > _NOISY
     traces: list[dict[str, Any]] = []
@@ -164,11 +168,11 @@ def _chart_trend(
 
 def _group(points: Sequence[RunPoint]) -> dict[str, list[int]]:
     """Split the places of points into the most frequent series and one for all the others; each keeps its order."""
-    sizes = Counter((it.suite, it.name) for it in points)
+    sizes = Counter((point.suite, point.name) for point in points)
     shown = [key for key, _size in sizes.most_common(_MOST_SERIES)]
     groups: dict[str, list[int]] = {_label(*key): [] for key in shown}
-    for place, it in enumerate(points):
-        key = (it.suite, it.name)
+    for place, point in enumerate(points):
+        key = (point.suite, point.name)
         groups.setdefault(_label(*key) if key in shown else _OTHERS, []).append(place)
     return groups
 

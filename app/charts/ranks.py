@@ -15,12 +15,12 @@ MOST_BARS = 128
 
 def chart_ranks(ranks: Sequence[RankSummary]) -> Chart:
     """Stack each rank's phases; with many ranks the slowest."""
-    shown = sorted(sorted(ranks, key=lambda it: -it.total_us)[:MOST_BARS], key=lambda it: it.rank)
-    divisor, unit = duration_axis(max((sum(it.phases.values()) for it in shown), default=0))
-    names = [f"rank {it.rank}" for it in shown]
+    shown = sorted(sorted(ranks, key=lambda rank: -rank.total_us)[:MOST_BARS], key=lambda rank: rank.rank)
+    divisor, unit = duration_axis(max((sum(summary.phases.values()) for summary in shown), default=0))
+    names = [f"rank {summary.rank}" for summary in shown]
     traces: list[dict[str, Any]] = []
     for phase in PHASES:
-        values = [it.get(phase.name) or 0 for it in shown]
+        values = [summary.get(phase.name) or 0 for summary in shown]
         if any(values):
             traces.append(
                 {
@@ -44,13 +44,13 @@ def chart_ranks(ranks: Sequence[RankSummary]) -> Chart:
     columns = [("Rank", False), ("Compiles", True), ("Recompiles", True), ("Compile time", True)]
     rows = [
         [
-            it.rank,
-            format_count(it.compile_count),
-            format_count(it.recompile_count),
-            format_duration(it.total_us),
-            *(None if (us := it.get(p.name)) is None else format_duration(us) for p in PHASES),
+            summary.rank,
+            format_count(summary.compile_count),
+            format_count(summary.recompile_count),
+            format_duration(summary.total_us),
+            *(None if (us := summary.get(p.name)) is None else format_duration(us) for p in PHASES),
         ]
-        for it in shown
+        for summary in shown
     ]
     return Chart(
         "ranks-chart",

@@ -26,9 +26,9 @@ _MARKS = {
 
 def share_runs(axis: Axis, *, links: bool = True) -> dict[str, list[Any]]:
     """Give what all charts of an axis share, once: their x are places in these lists; `links` lead to the runs."""
-    said = [escape(f"{format_time(it.started_us)[:16]} · {describe_run(it)}") for it in axis.runs]
+    said = [escape(f"{format_time(run.started_us)[:16]} · {describe_run(run)}") for run in axis.runs]
     shared: dict[str, list[Any]] = {"x": list(axis.places), "text": said}
-    return shared | ({"runs": [it.id for it in axis.runs]} if links else {})
+    return shared | ({"runs": [run.id for run in axis.runs]} if links else {})
 
 
 def chart_metric(
@@ -38,7 +38,7 @@ def chart_metric(
     place = {run.id: number for number, run in enumerate(axis.runs)}
     traces: list[dict[str, Any]] = []
     for number, line in enumerate(lines):
-        points = {place[it.run_id]: it for it in line.points if it.run_id in place}
+        points = {place[point.run_id]: point for point in line.points if point.run_id in place}
         color = f"series-{number % _COLORS + 1}"
         traces.append(_build_line(metric, line.label, points, color, len(axis.runs)))
         traces += _build_lone_points(traces[-1]) if len(axis.runs) > _DENSE else []
@@ -46,9 +46,9 @@ def chart_metric(
     values = [
         value * metric.factor
         for line in lines
-        for it in line.points
-        if it.drawn is not None
-        for value in (it.value, it.low, it.high)
+        for point in line.points
+        if point.drawn is not None
+        for value in (point.value, point.low, point.high)
         if value is not None
     ]
     layout = _lay_out(metric, axis, values, words=words and not small, small=small)
@@ -67,7 +67,7 @@ def _build_line(metric: Metric, label: str, points: dict[int, TrendPoint], color
         "mode": "lines" if count > _DENSE else "lines+markers",
         "name": label,
         "x": own,
-        "y": [None if it is None else _round(it * metric.factor) for it in values],
+        "y": [None if value is None else _round(value * metric.factor) for value in values],
         "connectgaps": False,
         "meta": {"color": color, "points": POINTS_ID},
         "marker": {"size": 6},
@@ -78,7 +78,7 @@ def _build_line(metric: Metric, label: str, points: dict[int, TrendPoint], color
     }
     notes = [points[at].note for at in own]
     if any(notes):
-        trace["hovertext"] = [f"{it}\n" if it else "" for it in notes]
+        trace["hovertext"] = [f"{note}\n" if note else "" for note in notes]
         trace["hovertemplate"] = f"%{{y:.5~g}}{unit} {_plain(label)}\n%{{hovertext}}%{{text}}"
     if metric.low and len(own) <= _MOST_INTERVALS:
         trace["error_y"] = {
@@ -107,7 +107,7 @@ def _build_marks(metric: Metric, label: str, points: dict[int, TrendPoint]) -> l
     found = []
     for status, (symbol, color) in _MARKS.items():
         own = sorted(
-            at for at, it in points.items() if it.status == status or (it.is_incomplete and status == "failed")
+            at for at, point in points.items() if point.status == status or (point.is_incomplete and status == "failed")
         )
         if own:
             reasons = [_plain(_explain_mark(metric, points[at])) for at in own]
@@ -200,7 +200,7 @@ def _find_range(axis: Axis) -> list[float]:
 
 def _place_changes(axis: Axis) -> list[tuple[int, str]]:
     place = {run.id: at for run, at in zip(axis.runs, axis.places)}
-    return sorted((place[it.run.id], it.label) for it in axis.changes)
+    return sorted((place[change.run.id], change.label) for change in axis.changes)
 
 
 def _build_change(at: int) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def list_table_rows(
     for metric, lines in drawn:
         for line in lines:
             columns.append((metric.label if len(lines) == 1 else f"{metric.label}, {line.label}", True))
-            cells.append({it.run_id: it for it in line.points})
+            cells.append({point.run_id: point for point in line.points})
             metrics.append(metric)
     rows: list[list[object]] = []
     for run in list(axis.runs)[: -MOST_TABLE_ROWS - 1 : -1]:

@@ -44,7 +44,10 @@ def _merge_breaks(kept: Side, run: Side, field: str, names: set[str]) -> tuple[R
         return None
     left = {row.key for row in kept.rows if row.name in names}
     came = {row.key for row in run.rows if row.name in names}
-    return (*(it for it in old or () if it.model not in left), *(it for it in new or () if it.model in came))
+    return (
+        *(entry for entry in old or () if entry.model not in left),
+        *(entry for entry in new or () if entry.model in came),
+    )
 
 
 def list_changes(before: Side, after: Side) -> list[BaselineChange]:
@@ -58,25 +61,25 @@ def list_changes(before: Side, after: Side) -> list[BaselineChange]:
         elif row.cells != other.cells:
             changes.append(BaselineChange(key, "changed", _differ(row, other)))
     for field, what in (("breaks", "distinct graph break"), ("causes", "cause of recompiles")):
-        gone = {(it.model, it.fingerprint): it for it in getattr(before, field) or ()}
-        came = {(it.model, it.fingerprint): it for it in getattr(after, field) or ()}
+        gone = {(item.model, item.fingerprint): item for item in getattr(before, field) or ()}
+        came = {(item.model, item.fingerprint): item for item in getattr(after, field) or ()}
         changes += [
-            BaselineChange(came[it].model or "the run", "added", f"{what}: {came[it].reason}")
-            for it in came
-            if it not in gone
+            BaselineChange(came[key].model or "the run", "added", f"{what}: {came[key].reason}")
+            for key in came
+            if key not in gone
         ]
         changes += [
-            BaselineChange(gone[it].model or "the run", "removed", f"{what}: {gone[it].reason}")
-            for it in gone
-            if it not in came
+            BaselineChange(gone[key].model or "the run", "removed", f"{what}: {gone[key].reason}")
+            for key in gone
+            if key not in came
         ]
     return changes
 
 
 def _differ(row: RuleInput, other: RuleInput) -> str:
-    names = [it for it in (*row.cells, *other.cells) if row.cells.get(it) != other.cells.get(it)]
+    names = [name for name in (*row.cells, *other.cells) if row.cells.get(name) != other.cells.get(name)]
     return ", ".join(
-        f"{it} {shorten(row.cells.get(it))} → {shorten(other.cells.get(it))}" for it in dict.fromkeys(names)
+        f"{name} {shorten(row.cells.get(name))} → {shorten(other.cells.get(name))}" for name in dict.fromkeys(names)
     )
 
 

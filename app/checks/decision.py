@@ -31,7 +31,7 @@ class RuleReport:
     @property
     def counts(self) -> dict[str, int]:
         """Return how often each word came, in the order of the rule's words."""
-        found = Counter(it.word for it in self.verdicts)
+        found = Counter(verdict.word for verdict in self.verdicts)
         return {word: found[word] for word in self.rule.words if found[word]}
 
 
@@ -53,7 +53,7 @@ class Report:
     @property
     def failures(self) -> list[RuleVerdict]:
         """Return the verdicts that fail the check."""
-        return [it for rule in self.rules for it in rule.verdicts if self.fails(it)]
+        return [verdict for rule in self.rules for verdict in rule.verdicts if self.fails(verdict)]
 
     @property
     def exit_code(self) -> int:
@@ -63,16 +63,16 @@ class Report:
     @property
     def due(self) -> list[RuleReport]:
         """Return the rules that the baseline calls for and that could not look."""
-        return [it for it in self.rules if it.is_due]
+        return [rule for rule in self.rules if rule.is_due]
 
     @property
     def headline(self) -> str:
         """Say in one line what came of it."""
-        looked = [it for it in self.rules if not it.lacks]
+        looked = [rule for rule in self.rules if not rule.lacks]
         rules = f"{len(looked)} rule{'' if len(looked) == 1 else 's'}"
         against = f" against {self.baseline}" if self.baseline else ""
         if not self.failures and self.due:
-            names = ", ".join(it.rule.name for it in self.due)
+            names = ", ".join(report.rule.name for report in self.due)
             return f"NOT COMPARED: {self.run}{against}, {rules} passed; the baseline calls for {names} too"
         if not self.failures:
             return f"PASS: {self.run}{against}, {rules}"
@@ -115,8 +115,8 @@ def compare(
     if expected is not None:
         _need_common(actual, other, rules)
     reports = [_decide(rule, actual, other, options, wanted) for rule in rules]
-    if all(it.lacks for it in reports):
-        raise CannotCompare("nothing can be compared: " + "; ".join(dict.fromkeys(it.lacks for it in reports)))
+    if all(report.lacks for report in reports):
+        raise CannotCompare("nothing can be compared: " + "; ".join(dict.fromkeys(report.lacks for report in reports)))
     warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
     title = None if expected is None else other.title
     pairs = pair_entries(other.results, actual.results, allow_environment_change).pairs
@@ -162,7 +162,7 @@ def _check_environment(actual: Side, expected: Side, reports: list[RuleReport], 
         for name in actual.environment
         if name in expected.environment and actual.environment[name] != expected.environment[name]
     ]
-    measuring = [it.rule.name for it in reports if it.rule.is_performance and not it.lacks]
+    measuring = [report.rule.name for report in reports if report.rule.is_performance and not report.lacks]
     unknown = [
         f"the GPU or processor of {side.title} is not known: {', '.join(measuring)} may compare machines, not code"
         for side in (actual, expected)

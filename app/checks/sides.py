@@ -41,26 +41,28 @@ def load_findings(
     found: list[OpenIncident] = []
     for suite in sorted({str(row.series.get("suite") or "") for row in rows}):
         wanted = IncidentFilter(state=NOT_WITHDRAWN, handling="open", direction="worse", recovered=False, suite=suite)
-        for it in list_findings(reader, wanted, limit=MOST).rows:
-            keys = _find_keys(it, run, rows)
+        for row in list_findings(reader, wanted, limit=MOST).rows:
+            keys = _find_keys(row, run, rows)
             if keys:
-                found.append(OpenIncident(keys, it))
+                found.append(OpenIncident(keys, row))
     return tuple(found)
 
 
-def _find_keys(it: SeriesChange, run: RunRow, rows: Iterable[RuleInput]) -> tuple[str, ...]:
+def _find_keys(change: SeriesChange, run: RunRow, rows: Iterable[RuleInput]) -> tuple[str, ...]:
     """Return the keys of the results that a finding is about; of a suite, or a model that is gone, all like it."""
-    if it.first_us > run.started_us or (it.branch and run.git_branch and it.branch != run.git_branch):
+    if change.first_us > run.started_us or (change.branch and run.git_branch and change.branch != run.git_branch):
         return ()
-    alike = [row for row in rows if all(_fits(row, name, it) for name in FIELDS)]
-    if it.subject == "model" and it.kind != "vanished":
-        alike = [row for row in alike if row.name == it.model and all(_fits(row, name, it) for name in TIE_BREAKERS)]
+    alike = [row for row in rows if all(_fits(row, name, change) for name in FIELDS)]
+    if change.subject == "model" and change.kind != "vanished":
+        alike = [
+            row for row in alike if row.name == change.model and all(_fits(row, name, change) for name in TIE_BREAKERS)
+        ]
     return tuple(row.key for row in alike)
 
 
-def _fits(row: RuleInput, name: str, it: SeriesChange) -> bool:
+def _fits(row: RuleInput, name: str, change: SeriesChange) -> bool:
     """Tell whether a field is the same; what one of both does not say fits everything."""
-    ours, theirs = row.series.get(name) or None, getattr(it, name) or None
+    ours, theirs = row.series.get(name) or None, getattr(change, name) or None
     return ours is None or theirs is None or ours == theirs
 
 
@@ -122,11 +124,11 @@ def _make_row(
     said = tuple(parts)
     series = {name: getattr(merged, name) for name in (*FIELDS, *TIE_BREAKERS)}
     key = name_configuration(merged.model, series)
-    if all(it.experiment.startswith(_EXPECTED) for it in said):  # as `read_table` reads the file itself
+    if all(result.experiment.startswith(_EXPECTED) for result in said):  # as `read_table` reads the file itself
         return RuleInput(
-            merged.model, {name: it for part in said for name, it in expected[part.id].items()}, series, key
+            merged.model, {name: value for part in said for name, value in expected[part.id].items()}, series, key
         )
-    judge = next((it for it in said if it.experiment == _JUDGE), None)
+    judge = next((result for result in said if result.experiment == _JUDGE), None)
     # Of the leading experiment alone: a wrong answer is the accuracy gate's to tell.
     cells: dict[str, Any] = {"status": said[0].status, "reason": said[0].reason}
     cells |= {STORED[name].upstream: getattr(merged, name) for name in _NUMBERS}
@@ -145,12 +147,19 @@ def _make_row(
 def _by_model(found: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[RuleDistinct, ...]:
     """Sum up what several tasks of one model had, and name the model."""
     merged: dict[tuple[str | None, str], RuleDistinct] = {}
-    for it in found:
-        model = tasks.get(it.task or "")
-        known = merged.get((model, it.fingerprint))
-        count = it.count + (known.count if known else 0)
-        merged[model, it.fingerprint] = RuleDistinct(
-            it.fingerprint, model, it.reason, count, it.function, it.file, it.line, it.kind
+    for task_distinct in found:
+        model = tasks.get(task_distinct.task or "")
+        known = merged.get((model, task_distinct.fingerprint))
+        count = task_distinct.count + (known.count if known else 0)
+        merged[model, task_distinct.fingerprint] = RuleDistinct(
+            task_distinct.fingerprint,
+            model,
+            task_distinct.reason,
+            count,
+            task_distinct.function,
+            task_distinct.file,
+            task_distinct.line,
+            task_distinct.kind,
         )
     return tuple(merged.values())
 
@@ -161,7 +170,7 @@ def choose(side: Side, wanted: Mapping[str, Any], models: Iterable[str]) -> Side
     Raises: CannotCompare if `wanted` leaves none of the side's rows.
     """
     names = set(models)
-    rows = [row for row in side.rows if not row.series or all(_has(row, *it) for it in wanted.items())]
+    rows = [row for row in side.rows if not row.series or all(_has(row, *item) for item in wanted.items())]
     if side.rows and not rows:
         asked = ", ".join(f"{name_field(field)} {_write(value)}" for field, value in wanted.items())
         there = "; ".join(f"{name_field(field)} {_list_values(side, field)}" for field in wanted)
@@ -218,7 +227,9 @@ def _write(value: Any) -> str:
 
 def _list_values(side: Side, field: str) -> str:
     found = {row.series.get(field) for row in side.rows}
-    words = {_write(bool(it)) if field == "dynamic" else "unknown" if it is None else str(it) for it in found}
+    words = {
+        _write(bool(value)) if field == "dynamic" else "unknown" if value is None else str(value) for value in found
+    }
     return ", ".join(sorted(words)[:5])
 
 
@@ -253,4 +264,4 @@ def load_baseline(body: Mapping[str, Any], title: str) -> Side:
 
 
 def _read_distinct(found: list[dict[str, Any]] | None) -> tuple[RuleDistinct, ...] | None:
-    return None if found is None else tuple(RuleDistinct(**it) for it in found)
+    return None if found is None else tuple(RuleDistinct(**fields) for fields in found)

@@ -69,7 +69,7 @@ def find_baseline(open_reader: Open, text: str, run: RunRow | None) -> Side:
     if stored is not None:
         return load_baseline(stored.body, f"baseline {stored.name}")
     if text.startswith(PREFIX):
-        known = ", ".join(it.name for it in list_baselines(reader, limit=10).rows) or "none yet"
+        known = ", ".join(row.name for row in list_baselines(reader, limit=10).rows) or "none yet"
         raise CannotCompare(
             f"there is no stored baseline {name[:80]!r}; known: {known}; `compileboard baseline save` keeps one"
         )
@@ -94,13 +94,15 @@ def _by_commit(reader: sqlite3.Connection, text: str, run: RunRow | None) -> Run
     if not _COMMIT.fullmatch(text):
         return None
     found = list_runs(reader, RunFilter(commit=text.lower()), limit=500, pinned_first=False).rows
-    commits = {it.git_commit for it in found}
+    commits = {candidate.git_commit for candidate in found}
     if len(commits) > 1:
         raise CannotCompare(
             f"{text!r} fits several commits, give more of the hash: {', '.join(sorted(map(str, commits))[:3])}"
         )
-    others = [it for it in found if run is None or it.id != run.id]
-    alike = [it for it in others if run is None or (it.name, it.suite) == (run.name, run.suite)]
+    others = [candidate for candidate in found if run is None or candidate.id != run.id]
+    alike = [
+        candidate for candidate in others if run is None or (candidate.name, candidate.suite) == (run.name, run.suite)
+    ]
     return next(iter(alike or others), None)
 
 

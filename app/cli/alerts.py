@@ -115,7 +115,7 @@ def send(db: str, rules_path: str, dry_run: bool) -> Answer:
     if dry_run:
         rules, now_us = _load(rules_path), _now()
         with closing(open_reader(db)) as reader:
-            return [it for rule in rules.rules for it in _preview(reader, rules, rule, now_us)], DONE
+            return [line for rule in rules.rules for line in _preview(reader, rules, rule, now_us)], DONE
     report = send_due(db, _need_rules(rules_path), os.environ, _now())
     for problem in report.problems:
         sys.stderr.write(f"compileboard: {problem}\n")
@@ -173,7 +173,7 @@ def test(name: str, db: str, rules_path: str) -> Answer:
     rules, now_us = _load(rules_path), _now()
     rule = next((one for one in rules.rules if one.name == name), None)
     if rule is None:
-        known = ", ".join(it.name for it in rules.rules)
+        known = ", ".join(known_rule.name for known_rule in rules.rules)
         raise RulesError([f"{rules.path}: there is no rule {name[:80]!r}; expected one of {known}"])
     lines, code = [], DONE
     for channel in (rules.channels[channel_name] for channel_name in rule.channels):
@@ -221,7 +221,7 @@ def _preview(reader: sqlite3.Connection, rules: Rules, rule: AlertRule, now_us: 
         message = make_message("", rule.name, findings, rules.base_url, now_us)
         yield f"  {rule.name} → {channel}, {'now' if is_due else 'later'}: {message.title}"
         for part in message.parts:
-            yield from (f"    {it.text}" for it in part.lines)
+            yield from (f"    {line.text}" for line in part.lines)
 
 
 def _load(rules_path: str) -> Rules:

@@ -139,8 +139,8 @@ def show(reader: sqlite3.Connection, _path: str, name: str) -> Iterator[str]:
         cells = ", ".join(f"{name}={shorten(value)}" for name, value in row.cells.items())
         yield f"  {one_line(row.key)}: {one_line(cells)}"
     for what, found in (("graph break", side.breaks), ("recompile", side.causes)):
-        for it in found or ():
-            yield f"  {what} in {one_line(it.model or 'the run')}: {one_line(it.reason)} ({it.count})"
+        for distinct in found or ():
+            yield f"  {what} in {one_line(distinct.model or 'the run')}: {one_line(distinct.reason)} ({distinct.count})"
 
 
 @action
@@ -175,7 +175,7 @@ def export(reader: sqlite3.Connection, _path: str, name: str, output: str) -> It
     side = load_baseline(_get(reader, name).body, name)
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    columns = [it for it in COLUMNS if it in ("name", "accuracy", "graph_breaks") or side.has(it)]
+    columns = [column for column in COLUMNS if column in ("name", "accuracy", "graph_breaks") or side.has(column)]
     writer.writerow(columns)
     for row in side.rows:
         if "accuracy" in row.cells:
@@ -198,7 +198,7 @@ def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
 def _get(reader: sqlite3.Connection, name: str) -> Baseline:
     stored = get_baseline(reader, name)
     if stored is None:
-        known = ", ".join(it.name for it in list_baselines(reader, limit=10).rows) or "none yet"
+        known = ", ".join(row.name for row in list_baselines(reader, limit=10).rows) or "none yet"
         raise BaselineRefused(f"there is no baseline {name[:80]!r}; known: {known}")
     return stored
 

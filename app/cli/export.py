@@ -187,7 +187,7 @@ def _refuse_others(arguments: SimpleNamespace) -> str | None:
         if arguments.format in FOLDERS:
             return f"{what} is written as {', '.join(FORMATS)}; --format is {arguments.format}"
         given = given if arguments.compare else ["--anyway"] if arguments.anyway else []
-        given += [f"--{it.replace('_', '-')}" for it in ("payloads", "no_source") if getattr(arguments, it)]
+        given += [f"--{name.replace('_', '-')}" for name in ("payloads", "no_source") if getattr(arguments, name)]
         known = () if arguments.compare else SUITE_TABLES
         if arguments.compare and arguments.table:
             given.append("--table")
@@ -250,8 +250,8 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
     results = load_measured(reader, run_id)
     if not results:
         return fail(f"run {run_id} has no benchmark results; `compileboard-collect bench` records some")
-    if not any(is_written(it) for it in results):
-        whys = sorted({it.reason or it.experiment for it in results})[:3]
+    if not any(is_written(result) for result in results):
+        whys = sorted({result.reason or result.experiment for result in results})[:3]
         counted = format_plural(len(results), "result")
         return fail(
             f"upstream's files have no row for any of the {counted} of run {run_id} ({', '.join(whys)}): "

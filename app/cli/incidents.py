@@ -108,8 +108,8 @@ def list_changes(
     return 0
 
 
-def _name_state(it: SeriesChange) -> str:
-    return "recovered" if it.recovered_run_id and it.state == "confirmed" else it.state
+def _name_state(change: SeriesChange) -> str:
+    return "recovered" if change.recovered_run_id and change.state == "confirmed" else change.state
 
 
 @findings.command()

@@ -97,18 +97,18 @@ def _write_all(reader: sqlite3.Connection, arguments: SimpleNamespace, period: P
         return fail(f"cannot make the folder {arguments.folder}: {error.strerror or error}")
     wanted = TrendFilter(branch=arguments.branch, since_us=period.since_us, until_us=period.until_us)
     sets = list_sets(reader)
-    known = list(dict.fromkeys(it.suite for it in sets))
-    unknown = [it for it in arguments.suites if it not in known]
+    known = list(dict.fromkeys(model_set.suite for model_set in sets))
+    unknown = [suite for suite in arguments.suites if suite not in known]
     code = 0
     for suite in unknown:
-        known_words = ", ".join(repr(it) for it in known[:20]) or "none yet"
+        known_words = ", ".join(repr(other_suite) for other_suite in known[:20]) or "none yet"
         code = fail(f"--suite: there is no suite {suite[:80]!r} in this database; known: {known_words}")
-    chosen = [it for it in sets if not arguments.suites or it.suite in arguments.suites]
-    present = [it for it in chosen if list_summaries(reader, wanted.narrow(it), "hud", 1)]
+    chosen = [model_set for model_set in sets if not arguments.suites or model_set.suite in arguments.suites]
+    present = [model_set for model_set in chosen if list_summaries(reader, wanted.narrow(model_set), "hud", 1)]
     for one, name in zip(present, name_sets(present)):
         code = _write_one(reader, arguments, period, one, name) or code
     if arguments.verbose:
-        for suite in sorted({it.suite for it in chosen} - {it.suite for it in present}):
+        for suite in sorted({model_set.suite for model_set in chosen} - {model_set.suite for model_set in present}):
             sys.stdout.write(f"{suite!r}: no run from {period.text}\n")
     return code or (0 if present else _fail_empty(arguments, period, chosen))
 
@@ -146,11 +146,11 @@ def name_sets(sets: Sequence[ModelSet]) -> list[str]:
 
     names: list[str] = []
     for one in sets:
-        ways = [it.fields for it in sets if it.suite == one.suite]
-        differing = [key for key in one.fields if len({str(it[key]) for it in ways}) > 1]
+        ways = [model_set.fields for model_set in sets if model_set.suite == one.suite]
+        differing = [key for key in one.fields if len({str(way[key]) for way in ways}) > 1]
         name = "-".join(name_part(_format_message(key, one.fields[key])) for key in ("suite", *differing))
         # A suite may be called as another one's way is, and some file systems take A for a.
-        taken = name.lower() in (it.lower() for it in names)
+        taken = name.lower() in (other_name.lower() for other_name in names)
         names.append(f"{name}-{name_part(repr(one.fields))[-6:]}" if taken else name)
     return names
 

@@ -72,7 +72,7 @@ def run(slot: QueueEntry, command: list[str], settings: Settings, lane: ImportLa
     Return True if it was stopped to make way for others: run it again, in the second lane, to read the rest.
     """
     errors = slot.folder / "errors"
-    begun = slot.it  # what an earlier part of it read
+    begun = slot.upload  # what an earlier part of it read
     slot.save(state="running")
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
@@ -200,16 +200,16 @@ def _name_settings(message: str) -> str:
 
 
 def _kept(slot: QueueEntry) -> str:
-    if slot.it.run_id and slot.it.record_count:
+    if slot.upload.run_id and slot.upload.record_count:
         return " What was read until then is kept; sending the log again reads the rest."
     return ""
 
 
 def _close_run(slot: QueueEntry, settings: Settings) -> None:
     """Say of a run whose import was killed that it is not going on."""
-    if slot.it.run_id is None:
+    if slot.upload.run_id is None:
         return
-    run_id = slot.it.run_id
+    run_id = slot.upload.run_id
     with suppress(StoreError), closing(open_writer(settings.db)) as connection:
         state = connection.execute("select state, started_us from runs where id = :id", {"id": run_id}).fetchone()
         if state is not None and state["state"] == "running":
@@ -221,8 +221,8 @@ def _tail(errors: Path) -> str:
     """Return the last line that the child wrote to standard error, as text."""
     with errors.open("rb") as file:
         file.seek(max(0, errors.stat().st_size - 2000))
-        lines = [it for it in file.read().decode("utf-8", "replace").splitlines() if it.strip()]
-    return "".join(it if it.isprintable() else " " for it in lines[-1][:300]) if lines else ""
+        lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    return "".join(character if character.isprintable() else " " for character in lines[-1][:300]) if lines else ""
 
 
 def _size(path: str) -> int:

@@ -78,7 +78,7 @@ def _choice(given: Mapping[str, str], key: str, otherwise: bool) -> bool:
 
 
 def _tags(text: str) -> tuple[str, ...]:
-    tags = tuple(it.strip() for it in re.split(r"[,\r\n]+", text) if it.strip())
+    tags = tuple(part.strip() for part in re.split(r"[,\r\n]+", text) if part.strip())
     if len(tags) > _MOST_TAGS:
         raise UploadRejected(400, f"tags: at most {_MOST_TAGS}, these are {len(tags)}")
     for tag in tags:

@@ -83,16 +83,16 @@ def _lock(path: Path, operation: int) -> int:
 class QueueEntry:
     """Look after one import; only the process that let it in has this."""
 
-    def __init__(self, shelf: ImportQueue, alive: int, it: Import) -> None:
+    def __init__(self, shelf: ImportQueue, alive: int, upload: Import) -> None:
         self._shelf = shelf
         self._alive = alive
-        self.it = it
-        self.folder = shelf.root / it.id
+        self.upload = upload
+        self.folder = shelf.root / upload.id
 
     def save(self, **changes: Any) -> None:
         """Change how the import stands, for all workers at once."""
-        self.it = replace(self.it, updated_us=_now_us(), **changes)
-        self._shelf.write(self.it)
+        self.upload = replace(self.upload, updated_us=_now_us(), **changes)
+        self._shelf.write(self.upload)
 
     def close(self) -> None:
         """Take the files away; how it ended stays."""
@@ -102,7 +102,7 @@ class QueueEntry:
 
     def discard(self) -> None:
         """Forget an import of which nothing came."""
-        self._shelf.remove(self.it.id)
+        self._shelf.remove(self.upload.id)
         self.close()
 
 
@@ -171,7 +171,7 @@ class ImportQueue:
         self._make_root()
         with _locked(self.root / "admit"):
             self._remove_stale()
-            states = [it.state for it in self._list() if it.state not in ENDED]
+            states = [upload.state for upload in self._list() if upload.state not in ENDED]
             if states.count("receiving") >= most_receiving or states.count("waiting") >= most_waiting:
                 raise UploadRejected(
                     429,
@@ -180,22 +180,22 @@ class ImportQueue:
                     retry_after_s=RETRY_AFTER_S,
                 )
             now_us = _now_us()
-            it = Import(secrets.token_urlsafe(18), "receiving", name, now_us, now_us)
-            (self.root / it.id).mkdir(mode=0o700)
-            alive = os.open(self.root / it.id / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            upload = Import(secrets.token_urlsafe(18), "receiving", name, now_us, now_us)
+            (self.root / upload.id).mkdir(mode=0o700)
+            alive = os.open(self.root / upload.id / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(alive, fcntl.LOCK_EX)
-            self.write(it)
-        return QueueEntry(self, alive, it)
+            self.write(upload)
+        return QueueEntry(self, alive, upload)
 
     def load(self, import_id: str) -> Import | None:
         """Return how an import stands, none if there is none of that id."""
         if not import_id.replace("-", "").replace("_", "").isalnum() or not import_id.isascii() or len(import_id) > 64:
             return None
-        it = self._read(import_id)
-        if it is None or it.state in ENDED or self._is_alive(import_id):
-            return it
-        it = self._read(import_id)  # it may have ended while we looked
-        return it if it is None or it.state in ENDED else replace(it, state="failed", message=STOPPED)
+        upload = self._read(import_id)
+        if upload is None or upload.state in ENDED or self._is_alive(import_id):
+            return upload
+        upload = self._read(import_id)  # it may have ended while we looked
+        return upload if upload is None or upload.state in ENDED else replace(upload, state="failed", message=STOPPED)
 
     def list_newest(self, limit: int) -> list[Import]:
         """List imports, newest first."""
@@ -207,11 +207,11 @@ class ImportQueue:
             with _locked(self.root / "admit"):
                 self._remove_stale()
 
-    def write(self, it: Import) -> None:
+    def write(self, upload: Import) -> None:
         """Store how an import stands, whole or not at all."""
-        new = self.root / f"{it.id}.new"
-        new.write_text(json.dumps(asdict(it)), encoding="utf-8")
-        new.replace(self.root / f"{it.id}.json")
+        new = self.root / f"{upload.id}.new"
+        new.write_text(json.dumps(asdict(upload)), encoding="utf-8")
+        new.replace(self.root / f"{upload.id}.json")
 
     def remove(self, import_id: str) -> None:
         """Take an import off the list."""
@@ -235,8 +235,8 @@ class ImportQueue:
             return None  # none, or of another version
 
     def _list(self) -> list[Import]:
-        found = [it for path in self.root.glob("*.json") if (it := self.load(path.stem))]
-        return sorted(found, key=lambda it: (it.created_us, it.id), reverse=True)
+        found = [upload for path in self.root.glob("*.json") if (upload := self.load(path.stem))]
+        return sorted(found, key=lambda upload: (upload.created_us, upload.id), reverse=True)
 
     def _is_alive(self, import_id: str) -> bool:
         try:
@@ -252,10 +252,10 @@ class ImportQueue:
         return False
 
     def _remove_stale(self) -> None:
-        for place, it in enumerate(self._list()):
-            old = it.state in ENDED and _now_us() - it.updated_us > KEEP_US
-            if old or (place >= MOST_KEPT and it.state in ENDED):
-                self.remove(it.id)
+        for place, upload in enumerate(self._list()):
+            old = upload.state in ENDED and _now_us() - upload.updated_us > KEEP_US
+            if old or (place >= MOST_KEPT and upload.state in ENDED):
+                self.remove(upload.id)
         for folder in self.root.iterdir():
             if folder.is_dir() and not folder.is_symlink() and not self._is_alive(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -68,8 +68,8 @@ class Received:
 
 def clean_path(name: str) -> str:
     """Make a name that people see of what a client sent; it is never a path of ours."""
-    text = "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in name)
-    parts = [it for it in re.split(r"[/\\]+", text) if it not in ("", ".", "..")]
+    text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name)
+    parts = [part for part in re.split(r"[/\\]+", text) if part not in ("", ".", "..")]
     return "/".join(parts)[-_MOST_NAME:].lstrip("/") or "log"
 
 
@@ -278,7 +278,7 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
         wishes = parse_options(asked | received.fields)
         received.write_names(slot.folder / "names.json")
         slot.save(state="waiting", name=received.label, file_count=len(received.names), size_bytes=received.size_bytes)
-        answer = slot.it
+        answer = slot.upload
         threading.Thread(
             target=_run_import, args=(slot, received, wishes, settings, origin), name="import", daemon=True
         ).start()
@@ -293,7 +293,10 @@ def _run_import(
 ) -> None:
     # Beside the import: another one may write for long.
     accepted = threading.Thread(
-        target=_audit, args=("import.upload", slot.it.id, received.label, settings, origin), name="audit", daemon=True
+        target=_audit,
+        args=("import.upload", slot.upload.id, received.label, settings, origin),
+        name="audit",
+        daemon=True,
     )
     accepted.start()
     try:
@@ -303,12 +306,12 @@ def _run_import(
                 lane.enter_second()
                 child.run(slot, child.build_command(settings, wishes, received.target), settings)
     except Exception:
-        logging.getLogger("compileboard.app.imports").exception("import %s failed", slot.it.id)
+        logging.getLogger("compileboard.app.imports").exception("import %s failed", slot.upload.id)
         slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")
     finally:
         accepted.join()
-        action = "import.done" if slot.it.state == "done" else "import.failed"
-        _audit(action, slot.it.run_id or slot.it.id, received.label, settings, origin)
+        action = "import.done" if slot.upload.state == "done" else "import.failed"
+        _audit(action, slot.upload.run_id or slot.upload.id, received.label, settings, origin)
         slot.close()
 
 

@@ -61,9 +61,9 @@ def needs_rescan(line: Series, kept: Sequence[SeriesChange], order: Mapping[str,
     What is known of it has to be settled: then only what came after its newest change of level can be new. A line that
     `is_cut` begins in the middle of its series.
     """
-    if any(it.state == "suspected" for it in kept):
+    if any(change.state == "suspected" for change in kept):
         return True
-    cuts = [order[it] for one in kept for it in (one.first_run_id, one.recovered_run_id) if it and it in order]
+    cuts = [order[id_] for one in kept for id_ in (one.first_run_id, one.recovered_run_id) if id_ and id_ in order]
     newest = max(cuts, default=-1)
     start = next((place for place, run_id in enumerate(line.run_ids) if order[run_id] >= newest), 0)
     values = line.values[start:]
@@ -71,12 +71,12 @@ def needs_rescan(line: Series, kept: Sequence[SeriesChange], order: Mapping[str,
     if len(known) >= _SETTLED_COUNT:
         if known.min() == known.max():
             return False
-        it = prepare(values, None if line.errors is None else line.errors[start:])
-        if it is None or not may_have_change(it.series, it.sigma):
+        series = prepare(values, None if line.errors is None else line.errors[start:])
+        if series is None or not may_have_change(series.series, series.sigma):
             return False
     horizon = order[line.run_ids[min(_SETTLED_COUNT, len(line.run_ids) - 1)]] if is_cut else -1
     return _change_keys(detect(line), order, horizon) != _change_keys(
-        (it for it in kept if it.state != "withdrawn"), order, horizon
+        (change for change in kept if change.state != "withdrawn"), order, horizon
     )
 
 
@@ -85,11 +85,11 @@ def _change_keys(
 ) -> set[tuple[str, ...]]:
     """Tell changes by what of them lies beyond a place: nearer to a line's cut they cannot be found again."""
     told = set()
-    for it in found:
-        late = [run_id or "" for run_id in (it.first_run_id, it.recovered_run_id)]
+    for change in found:
+        late = [run_id or "" for run_id in (change.first_run_id, change.recovered_run_id)]
         late = [run_id if order.get(run_id, -1) > horizon else "" for run_id in late]
-        if it.kind != "vanished" and any(late):
-            told.add((it.kind, it.direction, *late))
+        if change.kind != "vanished" and any(late):
+            told.add((change.kind, change.direction, *late))
     return told
 
 
@@ -108,22 +108,24 @@ def detect(line: Series) -> list[DetectedChange]:
     return found
 
 
-def detect_stopped(it: MeasuredRuns, suite_runs: Set[str], order: Mapping[str, int]) -> DetectedChange | None:
+def detect_stopped(
+    measured_runs: MeasuredRuns, suite_runs: Set[str], order: Mapping[str, int]
+) -> DetectedChange | None:
     """Return that a model stopped while its suite, or a suite while the others, went on; None where it did not."""
-    habit = OF_MODEL if it.subject == "model" else OF_SUITE
+    habit = OF_MODEL if measured_runs.subject == "model" else OF_SUITE
     runs = sorted(suite_runs, key=lambda run_id: order[run_id])
-    there = [run_id for run_id in it.run_ids if run_id in suite_runs]
+    there = [run_id for run_id in measured_runs.run_ids if run_id in suite_runs]
     if not there or order[there[-1]] >= order[runs[-1]]:
         return None
     times, suite_times = [order[run_id] for run_id in there], [order[run_id] for run_id in runs]
-    if order[it.run_ids[-1]] > order[there[-1]] or not is_stopped(times, suite_times, habit):
+    if order[measured_runs.run_ids[-1]] > order[there[-1]] or not is_stopped(times, suite_times, habit):
         return None
     missed = [run_id for run_id in runs if order[run_id] > times[-1]]
     return DetectedChange(
-        subject=it.subject,
-        key=it.key,
-        branch=it.branch,
-        metric=it.metric,
+        subject=measured_runs.subject,
+        key=measured_runs.key,
+        branch=measured_runs.branch,
+        metric=measured_runs.metric,
         kind="vanished",
         direction="worse",
         before_value=None,
@@ -179,7 +181,7 @@ def _find_confirming(line: Series, step: ChangePoint) -> str | None:
     at = int(np.searchsorted(finite, step.index))
     ends = range(at + _DETECTED_COUNT - 1, len(finite) - 1)
     tried = (*ends[:_MOST_TRIED], *ends[_MOST_TRIED:][-1:])  # noise may hide it for long, and then all is asked
-    end = next((it for it in tried if _is_detectable(line, step, int(finite[it]))), None)
+    end = next((end for end in tried if _is_detectable(line, step, int(finite[end]))), None)
     return None if end is None else line.run_ids[int(finite[end + 1])]
 
 
@@ -188,7 +190,12 @@ def _is_detectable(line: Series, step: ChangePoint, newest: int) -> bool:
     errors = None if line.errors is None else line.errors[: newest + 1]
     before = detect_change_points(line.values[: newest + 1], errors)
     is_up = step.after > step.before
-    return any((it.after > it.before) == is_up and it.low <= step.high and step.low <= it.high for it in before)
+    return any(
+        (change_point.after > change_point.before) == is_up
+        and change_point.low <= step.high
+        and step.low <= change_point.high
+        for change_point in before
+    )
 
 
 def _drifted_before(line: Series, finite: Ints) -> bool:
@@ -217,26 +224,28 @@ def _find_medians(line: Series, places: Ints) -> SideValues:
     return SideValues({name: float(np.median(level)) for name, level in levels.items() if len(level)})
 
 
-def _shared_fields(line: Series, it: ChangePoint | Drift) -> dict[str, Any]:
+def _shared_fields(line: Series, change_point: ChangePoint | Drift) -> dict[str, Any]:
     return {
         "subject": line.subject,
         "key": line.key,
         "branch": line.branch,
         "metric": line.metric.name,
-        "direction": _direct(line, it),
-        "before_value": it.before,
-        "after_value": it.after,
-        "relative": it.relative,
-        "p_value": it.p_value,
+        "direction": _direct(line, change_point),
+        "before_value": change_point.before,
+        "after_value": change_point.after,
+        "relative": change_point.relative,
+        "p_value": change_point.p_value,
     }
 
 
 _ID_BYTES = 10
 
 
-def key_of(it: SeriesChange) -> tuple[Any, ...]:
+def key_of(change: SeriesChange) -> tuple[Any, ...]:
     """Return what a kept finding's series is told by, as Line and Found do."""
-    return make_series_key(it.subject, {name: getattr(it, name) for name in SERIES}, it.branch, it.metric)
+    return make_series_key(
+        change.subject, {name: getattr(change, name) for name in SERIES}, change.branch, change.metric
+    )
 
 
 def match(
@@ -248,11 +257,15 @@ def match(
     whose runs were deleted can be neither found nor lost: it stays as it is.
     """
     known = list(kept)
-    left, taken = [it for it in known if it.first_run_id in order], {it.id for it in known}
+    left, taken = [change for change in known if change.first_run_id in order], {change.id for change in known}
     matched: list[tuple[str, DetectedChange, SeriesChange | None]] = []
     for one in found:
-        near = [it for it in left if _matches(one, it, order)]
-        best = min(near, key=lambda it: (abs(order[it.first_run_id] - order[one.first_run_id]), it.id), default=None)
+        near = [change for change in left if _matches(one, change, order)]
+        best = min(
+            near,
+            key=lambda change: (abs(order[change.first_run_id] - order[one.first_run_id]), change.id),
+            default=None,
+        )
         if best is not None:
             left.remove(best)
         matched.append((best.id if best else _make_unique_id(one, taken), one, best))
@@ -261,7 +274,7 @@ def match(
 
 def _make_unique_id(one: DetectedChange, taken: set[str]) -> str:
     """Make an id; a finding that moved since may have taken the place's own."""
-    found = next(it for again in count() if (it := make_id(one, again)) not in taken)
+    found = next(id_ for again in count() if (id_ := make_id(one, again)) not in taken)
     taken.add(found)
     return found
 
@@ -275,12 +288,12 @@ def make_id(one: DetectedChange, again: int = 0) -> str:
     return base64.b32encode(digest).decode().lower()
 
 
-def _matches(one: DetectedChange, it: SeriesChange, order: Mapping[str, int]) -> bool:
-    if (one.kind, one.direction) != (it.kind, it.direction):
+def _matches(one: DetectedChange, change: SeriesChange, order: Mapping[str, int]) -> bool:
+    if (one.kind, one.direction) != (change.kind, change.direction):
         return False
     if one.kind == "vanished":
-        return one.first_run_id == it.first_run_id
+        return one.first_run_id == change.first_run_id
     low, high = order[one.low_run_id], order[one.high_run_id]
-    its_low = order.get(it.low_run_id or "", order[it.first_run_id])
-    its_high = order.get(it.high_run_id or "", order[it.first_run_id])
+    its_low = order.get(change.low_run_id or "", order[change.first_run_id])
+    its_high = order.get(change.high_run_id or "", order[change.first_run_id])
     return its_low <= high and low <= its_high

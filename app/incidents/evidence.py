@@ -48,18 +48,20 @@ class EvidenceCollector:
         self._pair = lru_cache(maxsize=_KEPT_PAIRS)(self._compare)
         self._runs = lru_cache(maxsize=10_000)(self._read_run)
 
-    def gather(self, it: DetectedChange) -> dict[str, Any]:
+    def gather(self, change: DetectedChange) -> dict[str, Any]:
         """Return the evidence of one finding, as JSON has it."""
-        after = self._runs(it.first_run_id)
-        before = None if it.before_run_id is None else self._runs(it.before_run_id)
+        after = self._runs(change.first_run_id)
+        before = None if change.before_run_id is None else self._runs(change.before_run_id)
         compared = None if before is None or after is None else self._pair(before.id, after.id)
         return {
             "before": _describe(before),
             "after": _describe(after),
             "environment": _list_environment(before, after),
             "commits": self._list_commits(before, after),
-            "causes": [] if compared is None or _belongs_to_other_subject(it) else self._find_causes(it, compared),
-            "points": {"before": it.before_count, "after": it.after_count},
+            "causes": []
+            if compared is None or _belongs_to_other_subject(change)
+            else self._find_causes(change, compared),
+            "points": {"before": change.before_count, "after": change.after_count},
         }
 
     def _read_run(self, run_id: str) -> TrendRun | None:
@@ -83,12 +85,13 @@ class EvidenceCollector:
             return {"known": True, "count": 0, "listed": []}
         found = list_commit_range(self._connection, before.git_commit, after.git_commit, MOST_COMMITS)
         listed = [
-            {"hash": it.hash, "author": it.author, "subject": it.subject, "time_us": it.time_us} for it in found.commits
+            {"hash": commit.hash, "author": commit.author, "subject": commit.subject, "time_us": commit.time_us}
+            for commit in found.commits
         ]
         return {"known": found.known, "count": found.count, "listed": listed if found.known else []}
 
-    def _find_causes(self, it: DetectedChange, compared: Comparison) -> list[dict[str, Any]]:
-        breaks, recompiles = (_filter_subject(it, diff) for diff in (compared.breaks, compared.causes))
+    def _find_causes(self, change: DetectedChange, compared: Comparison) -> list[dict[str, Any]]:
+        breaks, recompiles = (_filter_subject(change, diff) for diff in (compared.breaks, compared.causes))
         # What is told one by one needs no count beside it.
         told = {"graph_breaks", "unique_graphs"} if breaks else set()
         told |= {"recompiles"} if recompiles else set()
@@ -98,22 +101,26 @@ class EvidenceCollector:
             *_sum_categories(recompiles),
             *_list_settings(compared),
             *_list_cache(compared),
-            *_list_own(it, compared, told | {it.metric}),
+            *_list_own(change, compared, told | {change.metric}),
         ]
         return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MOST_CAUSES]
 
     def _of_distinct(self, kind: str, table: str, changes: Sequence[DistinctChange]) -> Iterable[dict[str, Any]]:
-        ids = find_distinct_ids(self._connection, table, [it.what.fingerprint for it in changes]) if changes else {}
-        for it in changes:
-            word = WORDS[it.word][0]
-            where = f" in {it.what.function}" if it.what.function else ""
-            cause = _make(kind, word, f"{it.what.reason[:200]}{where}", it.base_count, it.new_count)
-            yield cause | {f"{table[:-1]}_id": ids.get(it.what.fingerprint)}
+        ids = (
+            find_distinct_ids(self._connection, table, [change.what.fingerprint for change in changes])
+            if changes
+            else {}
+        )
+        for change in changes:
+            word = WORDS[change.word][0]
+            where = f" in {change.what.function}" if change.what.function else ""
+            cause = _make(kind, word, f"{change.what.reason[:200]}{where}", change.base_count, change.new_count)
+            yield cause | {f"{table[:-1]}_id": ids.get(change.what.fingerprint)}
 
 
-def _belongs_to_other_subject(it: DetectedChange) -> bool:
+def _belongs_to_other_subject(change: DetectedChange) -> bool:
     """Say whether the first run after is of other suites, so that nothing of it tells why."""
-    return it.subject == "suite" and it.kind == "vanished"
+    return change.subject == "suite" and change.kind == "vanished"
 
 
 def _make(kind: str, word: str, label: str, before: object = None, after: object = None) -> dict[str, Any]:
@@ -140,28 +147,28 @@ def _list_environment(before: TrendRun | None, after: TrendRun | None) -> list[d
     return [{"word": word, "before": was, "now": now} for word, was, now in parts]
 
 
-def _filter_subject(it: DetectedChange, diff: DistinctDiff) -> list[DistinctChange]:
+def _filter_subject(other_change: DetectedChange, diff: DistinctDiff) -> list[DistinctChange]:
     """Keep what changed of a finding's model; of all models for a suite, and where the tasks do not tell the model."""
     changed = [change for change in diff.changes if change.word != _UNCHANGED]
-    if it.subject != "model":
+    if other_change.subject != "model":
         return changed
-    return [change for change in changed if change.what.model is None or _is_of(it, change.what.model)]
+    return [change for change in changed if change.what.model is None or _is_of(other_change, change.what.model)]
 
 
-def _is_of(it: DetectedChange, key: Sequence[Any]) -> bool:
+def _is_of(change: DetectedChange, key: Sequence[Any]) -> bool:
     """Say whether a comparison's key of a model (MODEL_FIELDS) is a finding's; batch sizes differ by experiment."""
     names = ("suite", "model", "mode", "dtype", "backend", "dynamic")
-    return all((mine or "") == (it.key[name] or "") for name, mine in zip(names, key))
+    return all((mine or "") == (change.key[name] or "") for name, mine in zip(names, key))
 
 
 def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
     """Sum up failed guards by category where several causes of one category changed."""
     sums: dict[str, list[DistinctChange]] = {}
-    for it in changes:
-        sums.setdefault(it.what.kind or "", []).append(it)
+    for change in changes:
+        sums.setdefault(change.what.kind or "", []).append(change)
     found = []
     for category, members in sums.items():
-        before, after = sum(it.base_count for it in members), sum(it.new_count for it in members)
+        before, after = sum(change.base_count for change in members), sum(change.new_count for change in members)
         if category and len(members) > 1 and before != after:
             word = "more often" if after > before else "less often"
             found.append(_make("guard", word, label_category(category).label, before, after))
@@ -170,45 +177,57 @@ def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
 
 def _list_settings(compared: Comparison) -> list[dict[str, Any]]:
     return [
-        _make("setting", "changed", f"{it.module}.{it.name}", it.base or it.default, it.new or it.default)
-        for it in compared.settings
-        if it.base != it.new
+        _make(
+            "setting",
+            "changed",
+            f"{setting.module}.{setting.name}",
+            setting.base or setting.default,
+            setting.new or setting.default,
+        )
+        for setting in compared.settings
+        if setting.base != setting.new
     ]
 
 
 def _list_cache(compared: Comparison) -> list[dict[str, Any]]:
     return [
-        _make("cache", "more often" if it.new > it.base else "less often", "cache misses", int(it.base), int(it.new))
-        for it in compared.totals
-        if it.metric.name == "cache_miss_count" and it.base != it.new
+        _make(
+            "cache",
+            "more often" if total.new > total.base else "less often",
+            "cache misses",
+            int(total.base),
+            int(total.new),
+        )
+        for total in compared.totals
+        if total.metric.name == "cache_miss_count" and total.base != total.new
     ]
 
 
-def _list_own(it: DetectedChange, compared: Comparison, told: Set[str]) -> list[dict[str, Any]]:
+def _list_own(change: DetectedChange, compared: Comparison, told: Set[str]) -> list[dict[str, Any]]:
     """List what the numbers of the finding's own model, or the number of models, say beside it."""
-    if it.subject == "suite":
-        before, after = (_count_models(it, side.entries) for side in (compared.base, compared.new))
+    if change.subject == "suite":
+        before, after = (_count_models(change, side.entries) for side in (compared.base, compared.new))
         return [_make("setting", "changed", "models of the suite", before, after)] if before != after else []
-    if it.subject != "model":
+    if change.subject != "model":
         return []
     found = []
     for pair in compared.pairs:
-        if _is_of(it, pair.new.key) and pair.new.series["batch_size"] in (None, it.key["batch_size"] or None):
-            found += _list_eager(it, pair)
+        if _is_of(change, pair.new.key) and pair.new.series["batch_size"] in (None, change.key["batch_size"] or None):
+            found += _list_eager(change, pair)
             for name in _COUNTERS:
                 delta = pair.deltas.get(name)
                 if delta is not None and name not in told and delta.base != delta.new:
                     word = "more often" if delta.new > delta.base else "less often"
                     found.append(_make("counter", word, delta.metric.label, delta.base, delta.new))
     for entry in compared.new.entries:
-        if _is_of(it, entry.key) and it.direction == "worse" and (entry.status == "failed" or _is_wrong(entry)):
+        if _is_of(change, entry.key) and change.direction == "worse" and (entry.status == "failed" or _is_wrong(entry)):
             found.append(_make("failure", "new", entry.accuracy or entry.reason or "failed"))
     return found
 
 
-def _list_eager(it: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]:
+def _list_eager(change: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]:
     """Say of a speedup that moved because eager mode did, which may be the machine's doing, that it is so."""
-    if it.metric != "speedup" or "speedup" not in pair.deltas or pair.deltas["speedup"].word != "eager":
+    if change.metric != "speedup" or "speedup" not in pair.deltas or pair.deltas["speedup"].word != "eager":
         return []
     eager = pair.deltas["eager_latency_ms"]
     values = (format_value(eager.metric, value) for value in (eager.base, eager.new))
@@ -220,5 +239,5 @@ def _is_wrong(entry: ModelResult) -> bool:
     return bool(entry.accuracy) and str(entry.accuracy).startswith("fail")
 
 
-def _count_models(it: DetectedChange, entries: Sequence[ModelResult]) -> int:
-    return sum(entry.series["suite"] == it.key["suite"] for entry in entries)
+def _count_models(change: DetectedChange, entries: Sequence[ModelResult]) -> int:
+    return sum(entry.series["suite"] == change.key["suite"] for entry in entries)

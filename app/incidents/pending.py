@@ -36,7 +36,7 @@ def find_pending_runs(reader: sqlite3.Connection, *, everything: bool = False) -
     seen = {} if everything or known is None or known.version != VERSION else known.seen
     # Runs that were deleted may have made findings, and their numbers may be given again: nothing is looked at then.
     needs_full_scan = not seen or _digest(runs, seen["run_place"]) != seen["runs"]
-    waiting = [it.id for it in runs if it.state == "running"]
+    waiting = [run.id for run in runs if run.state == "running"]
     now = asdict(newest) | {"runs": _digest(runs, newest.run_place), "waiting": waiting}
     told = json.dumps(now, separators=(",", ":"))
     return PendingRuns(runs, _list_new(reader, runs, {} if needs_full_scan else seen), needs_full_scan, told)
@@ -44,13 +44,13 @@ def find_pending_runs(reader: sqlite3.Connection, *, everything: bool = False) -
 
 def _digest(runs: Sequence[SeriesRun], most_place: int) -> str:
     """Tell the runs up to a place from any others."""
-    told = "\n".join(sorted(it.id for it in runs if it.place <= most_place))
+    told = "\n".join(sorted(run.id for run in runs if run.place <= most_place))
     return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def _list_new(reader: sqlite3.Connection, runs: Sequence[SeriesRun], seen: Mapping[str, Any]) -> list[str]:
-    ended = [it for it in runs if it.state != "running"]
+    ended = [run for run in runs if run.state != "running"]
     if not seen:
-        return [it.id for it in ended]
+        return [series_run.id for series_run in ended]
     touched = {*list_runs_with_results_since(reader, seen["result_id"]), *seen["waiting"]}
-    return [it.id for it in ended if it.place > seen["run_place"] or it.id in touched]
+    return [series_run.id for series_run in ended if series_run.place > seen["run_place"] or series_run.id in touched]

@@ -29,37 +29,37 @@ from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SE
 
 def rank_runs(connection: sqlite3.Connection, runs: Sequence[SeriesRun]) -> Mapping[str, int]:
     """Give each run its rank within its branch; an older commit that is measured later stands where it belongs."""
-    commits = {it.commit for it in runs if it.commit}
+    commits = {run.commit for run in runs if run.commit}
     parents = cached_ancestry(connection, sorted(commits))
     branches: dict[str, list[SeriesRun]] = {}
-    for it in runs:
-        branches.setdefault(it.branch, []).append(it)
+    for run in runs:
+        branches.setdefault(run.branch, []).append(run)
     return {
-        it.id: rank for members in branches.values() for rank, it in enumerate(_sort_branch(members, parents))
+        run.id: rank for members in branches.values() for rank, run in enumerate(_sort_branch(members, parents))
     }  # fmt: skip
 
 
 def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[SeriesRun]:
     """Sort one branch's runs, which come by time; one history has to hold all of their commits."""
     seen: dict[str, int] = {}
-    for it in runs:
-        if not it.commit or it.commit not in parents:
+    for run in runs:
+        if not run.commit or run.commit not in parents:
             return runs
-        seen.setdefault(it.commit, it.started_us)
+        seen.setdefault(run.commit, run.started_us)
     order = order_commits(seen, parents)
     if order.unknown or order.histories > 1:
         return runs
-    return sorted(runs, key=lambda it: (order.places[it.commit or ""], it.started_us, it.id))
+    return sorted(runs, key=lambda run: (order.places[run.commit or ""], run.started_us, run.id))
 
 
 FEWEST_POINTS = 5
-_NUMBERS = tuple(it.name for it in METRICS)
+_NUMBERS = tuple(metric.name for metric in METRICS)
 _INTERVAL_TO_ERROR = 2 * 1.96  # a 95 % interval of a normal distribution has this many standard errors
 _USUAL_SHARE = 0.8  # of the models a suite usually has; a run of fewer was no run of the suite
 _FEW_MODELS = 3
 _CUT = frozenset({"killed", "interrupted", "failed"})
 # What summarize_perf has beside HUD's numbers where nobody checked accuracy; the counts are the same.
-_WITHOUT_ACCURACY = tuple(it.name for it in SUMMARY_METRICS if it.name != "pass_ratio")
+_WITHOUT_ACCURACY = tuple(metric.name for metric in SUMMARY_METRICS if metric.name != "pass_ratio")
 _EMPTY_KEY: dict[str, Any] = dict.fromkeys(SERIES, "") | {"dynamic": 0, "batch_size": 0, "world_size": 0}
 
 
@@ -96,7 +96,7 @@ class MeasuredRuns:
 
     def measured_after(self, run_id: str, order: Mapping[str, int]) -> bool:
         """Say whether the series was measured after a run."""
-        return run_id in order and any(order[it] > order[run_id] for it in self.run_ids)
+        return run_id in order and any(order[measured_id] > order[run_id] for measured_id in self.run_ids)
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -118,11 +118,13 @@ class RunOrder:
     """Know the runs that have ended: `order` gives each its rank in its branch, `counts` how many a branch has."""
 
     def __init__(self, runs: Iterable[SeriesRun], ranks: Mapping[str, int] | None = None) -> None:
-        ended = [it for it in runs if it.state != "running"]
-        by_time = {it.id: rank for rank, it in enumerate(ended)}
-        self.order: Mapping[str, int] = by_time if ranks is None else {it.id: ranks[it.id] for it in ended}
-        self.runs = {it.id: it for it in ended}
-        self.counts = Counter(it.branch for it in ended)
+        ended = [run for run in runs if run.state != "running"]
+        by_time = {series_run.id: rank for rank, series_run in enumerate(ended)}
+        self.order: Mapping[str, int] = (
+            by_time if ranks is None else {series_run.id: ranks[series_run.id] for series_run in ended}
+        )
+        self.runs = {series_run.id: series_run for series_run in ended}
+        self.counts = Counter(series_run.branch for series_run in ended)
 
     def split(self, run_ids: Iterable[str]) -> dict[str, list[int]]:
         """Return for each branch the places of its runs among those given, in their order."""
@@ -164,7 +166,7 @@ def _make_model_series(points: ModelPoints, places: RunOrder) -> list[Series]:
                 own = errors if metric.low and np.isfinite(errors).any() else None
                 others = speeds if metric.name in speeds else {}
                 lines.append(Series("model", points.key, branch, metric, run_ids, values, own, others))
-        judged = np.array([passes.get(it, np.nan) for it in run_ids])
+        judged = np.array([passes.get(run_id, np.nan) for run_id in run_ids])
         lines.append(Series("model", points.key, branch, PASSES, run_ids, judged))
     return lines
 
@@ -180,7 +182,7 @@ def _judge(points: ModelPoints) -> dict[str, float]:
 
 
 def _find_presence(points: ModelPoints, places: RunOrder) -> list[MeasuredRuns]:
-    there = list(dict.fromkeys(it[0] for it in points.statuses if it[1] in ("measured", "failed")))
+    there = list(dict.fromkeys(status[0] for status in points.statuses if status[1] in ("measured", "failed")))
     split = places.split(there)
     return [MeasuredRuns(points.key, branch, [there[place] for place in chosen]) for branch, chosen in split.items()]
 
@@ -191,9 +193,9 @@ def find_suite_runs(presences: Iterable[MeasuredRuns]) -> dict[tuple[Any, ...], 
     A run of some chosen models is no run of the suite: the others did not stop.
     """
     counts: dict[tuple[Any, ...], dict[str, int]] = {}
-    for it in presences:
-        of_set = counts.setdefault(find_configuration(it.key, it.branch), {})
-        for run_id in it.run_ids:
+    for presence in presences:
+        of_set = counts.setdefault(find_configuration(presence.key, presence.branch), {})
+        for run_id in presence.run_ids:
             of_set[run_id] = of_set.get(run_id, 0) + 1
     found = {}
     for place, by_run in counts.items():
@@ -207,8 +209,8 @@ def find_suite_runs(presences: Iterable[MeasuredRuns]) -> dict[tuple[Any, ...], 
 def merge_suites(presences: Iterable[MeasuredRuns], order: Mapping[str, int]) -> list[MeasuredRuns]:
     """Return when each suite was measured as on each branch, be it a part of it."""
     found: dict[tuple[Any, ...], dict[str, None]] = {}
-    for it in presences:
-        found.setdefault(find_configuration(it.key, it.branch), {}).update(dict.fromkeys(it.run_ids))
+    for presence in presences:
+        found.setdefault(find_configuration(presence.key, presence.branch), {}).update(dict.fromkeys(presence.run_ids))
     return [
         MeasuredRuns(_EMPTY_KEY | dict(zip(SET, told)), told[-1], sorted(run_ids, key=order.__getitem__), "suite")
         for told, run_ids in found.items()
@@ -231,36 +233,37 @@ def read_suite_series(
     for definition, names in ((HUD, None), (SUMMARIZE_PERF, _WITHOUT_ACCURACY)):
         for of_set, summaries in list_suite_points(connection, definition.name, suites):
             told = tuple(of_set.values())
-            if definition is HUD and any(it["geomean_speedup"] is not None for it in summaries):
+            if definition is HUD and any(summary["geomean_speedup"] is not None for summary in summaries):
                 judged.add(told)
             if (definition is HUD) != (told in judged):
                 continue
             key = _EMPTY_KEY | of_set
-            for branch, chosen in places.split(it["run_id"] for it in summaries).items():
+            for branch, chosen in places.split(summary["run_id"] for summary in summaries).items():
                 kept = _drop_partial_runs([summaries[place] for place in chosen])
                 if len(kept) >= FEWEST_POINTS:
                     yield from _make_suite_series(key, branch, kept, names)
 
 
 def _drop_partial_runs(summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    usual = float(np.median([it["total_count"] for it in summaries])) if summaries else 0.0
-    return [it for it in summaries if it["total_count"] >= _USUAL_SHARE * usual]
+    usual = float(np.median([summary["total_count"] for summary in summaries])) if summaries else 0.0
+    return [summary for summary in summaries if summary["total_count"] >= _USUAL_SHARE * usual]
 
 
 def _make_suite_series(
     key: Mapping[str, Any], branch: str, summaries: Sequence[dict[str, Any]], names: Sequence[str] | None
 ) -> Iterator[Series]:
-    run_ids = [it["run_id"] for it in summaries]
-    usual = find_usual([it["measured_count"] for it in summaries])
+    run_ids = [summary["run_id"] for summary in summaries]
+    usual = find_usual([summary["measured_count"] for summary in summaries])
     # A mean that lost models is another mean as well.
     lacks = [
-        it["measured_count"] < _USUAL_SHARE * usual or is_incomplete(it["measured_count"], it["failed_count"], usual)
-        for it in summaries
+        summary["measured_count"] < _USUAL_SHARE * usual
+        or is_incomplete(summary["measured_count"], summary["failed_count"], usual)
+        for summary in summaries
     ]
     for metric in SUMMARY_METRICS:
         if names is not None and metric.name not in names:
             continue
-        values = np.array([_get_summary(it, metric.name) for it in summaries], dtype=np.float64)
+        values = np.array([_get_summary(summary, metric.name) for summary in summaries], dtype=np.float64)
         if metric.name != "pass_ratio":
             values[np.array(lacks)] = np.nan
         if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
@@ -281,14 +284,14 @@ def read_run_series(
     """Yield the lines of observed runs that have one name, suite and GPU."""
     for of_name, totals in list_run_points(connection, names):
         key = _EMPTY_KEY | of_name
-        for branch, chosen in places.split(it["id"] for it in totals).items():
+        for branch, chosen in places.split(total["id"] for total in totals).items():
             if len(chosen) < FEWEST_POINTS:
                 continue
             kept = [totals[place] for place in chosen]
-            run_ids = [it["id"] for it in kept]
+            run_ids = [row["id"] for row in kept]
             # A program that was ended did less: its totals are no best and no step.
             is_cut = np.array([places.runs[run_id].state in _CUT for run_id in run_ids])
             for metric in RUN_METRICS:
-                values = np.array([it[metric.name] for it in kept], dtype=np.float64)
+                values = np.array([row[metric.name] for row in kept], dtype=np.float64)
                 values[is_cut] = np.nan
                 yield Series("runs", key, branch, metric, run_ids, values)

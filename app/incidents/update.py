@@ -86,19 +86,21 @@ class SeriesScanner:
         """Detect what is there to detect, and say what is to be written."""
         places = RunOrder(self._pending.runs, rank_runs(self._reader, self._pending.runs))
         by_place: dict[tuple[Any, ...], list[SeriesChange]] = {}
-        for it in kept:
-            by_place.setdefault(key_of(it), []).append(it)
+        for change in kept:
+            by_place.setdefault(key_of(change), []).append(change)
         evidence, changes = EvidenceCollector(self._reader), _Changes()
         lines, presences = self._read(places, by_place)
         for line in lines:
             changes.series_count += 1
-            of_line = [it for it in by_place.get(line.place, ()) if it.kind != "vanished"]
+            of_line = [change for change in by_place.get(line.place, ()) if change.kind != "vanished"]
             _save(changes, evidence, places, detect(line), of_line)
         for presence, others in _list_others(presences, places):
             one = detect_stopped(presence, others, places.order)
-            of_series = [it for it in by_place.get(presence.place, ()) if it.kind == "vanished"]
+            of_series = [change for change in by_place.get(presence.place, ()) if change.kind == "vanished"]
             if one is None and not self._pending.needs_full_scan:  # of the newest runs alone: too few to take it back
-                of_series = [it for it in of_series if presence.measured_after(it.first_run_id, places.order)]
+                of_series = [
+                    finding for finding in of_series if presence.measured_after(finding.first_run_id, places.order)
+                ]
             _save(changes, evidence, places, [one] if one else [], of_series, presence.run_ids)
         return changes
 
@@ -114,7 +116,7 @@ class SeriesScanner:
         for series_id, lines, present in read_model_series(self._reader, places, run_ids=self._list_tail(places)):
             presences.extend(present)
             if series_id in touched:
-                found = {it.place for it in lines if self._needs_rescan(it, by_place.get(it.place, ()), places)}
+                found = {line.place for line in lines if self._needs_rescan(line, by_place.get(line.place, ()), places)}
                 loud |= {series_id: found} if found else {}
         return self._read_changed(places, loud), presences
 
@@ -130,7 +132,7 @@ class SeriesScanner:
 
     def _read_changed(self, places: RunOrder, loud: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Series]:
         for series_id, lines, _present in read_model_series(self._reader, places, list(loud)) if loud else ():
-            yield from (it for it in lines if it.place in loud[series_id])
+            yield from (line for line in lines if line.place in loud[series_id])
         yield from read_suite_series(self._reader, places, list_suites_of(self._reader, self._pending.run_ids))
         yield from read_run_series(self._reader, places, list_names_of(self._reader, self._pending.run_ids))
 
@@ -148,13 +150,13 @@ class SeriesScanner:
 def _list_others(presences: Sequence[MeasuredRuns], places: RunOrder) -> Iterator[tuple[MeasuredRuns, Set[str]]]:
     """Yield when each model and suite was measured, and the runs that had its suite or, of a suite, any."""
     suite_runs = find_suite_runs(presences)
-    for it in presences:
-        yield it, suite_runs[find_configuration(it.key, it.branch)]
+    for presence in presences:
+        yield presence, suite_runs[find_configuration(presence.key, presence.branch)]
     of_branch: dict[str, set[str]] = {}
     suites = merge_suites(presences, places.order)
-    for it in suites:
-        of_branch.setdefault(it.branch, set()).update(it.run_ids)
-    yield from ((it, of_branch[it.branch]) for it in suites)
+    for suite in suites:
+        of_branch.setdefault(suite.branch, set()).update(suite.run_ids)
+    yield from ((suite, of_branch[suite.branch]) for suite in suites)
 
 
 def _save(
@@ -180,12 +182,12 @@ def _save(
         points = {"points": {"before": one.before_count, "after": one.after_count}}
         told = before.evidence | points if before is not None and same_runs else evidence.gather(one)
         changes.rows.append(row | {"evidence": json.dumps(told, ensure_ascii=False, separators=(",", ":"))})
-    for it in lost:
-        back = [run_id for run_id in present if places.order[run_id] > places.order[it.first_run_id]]
-        if it.kind != "vanished" or not back:
-            changes.removed_ids += [it.id] if it.state != "withdrawn" else []
-        elif it.recovered_run_id is None:
-            changes.rows.append(_copy_row(it) | {"recovered_run_id": back[0]})
+    for change in lost:
+        back = [run_id for run_id in present if places.order[run_id] > places.order[change.first_run_id]]
+        if change.kind != "vanished" or not back:
+            changes.removed_ids += [change.id] if change.state != "withdrawn" else []
+        elif change.recovered_run_id is None:
+            changes.rows.append(_copy_row(change) | {"recovered_run_id": back[0]})
 
 
 def _make_row(finding_id: str, one: DetectedChange, before: SeriesChange | None, places: RunOrder) -> dict[str, Any]:
@@ -203,5 +205,5 @@ def _make_row(finding_id: str, one: DetectedChange, before: SeriesChange | None,
     }
 
 
-def _copy_row(it: SeriesChange) -> dict[str, Any]:
-    return asdict(it) | {"evidence": json.dumps(it.evidence, ensure_ascii=False, separators=(",", ":"))}
+def _copy_row(change: SeriesChange) -> dict[str, Any]:
+    return asdict(change) | {"evidence": json.dumps(change.evidence, ensure_ascii=False, separators=(",", ":"))}

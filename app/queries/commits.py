@@ -88,7 +88,7 @@ class CommitRange:
 
 def find_span(connection: sqlite3.Connection, hashes: Iterable[str | None]) -> CommitSpan | None:
     """Find the time that the given commits and those between them are of; None where none of them is known."""
-    wanted = sorted({it for it in hashes if it})
+    wanted = sorted({digest for digest in hashes if digest})
     oldest_us, newest_us = connection.execute(SPAN_SQL, {"hashes": json.dumps(wanted)}).fetchone()
     if oldest_us is None:
         return None
@@ -119,5 +119,5 @@ def list_commit_range(connection: sqlite3.Connection, base_hash: str, new_hash: 
     rows = connection.execute(RANGE_SQL, values).fetchall()
     if not rows or rows[-1]["parent_hash"] != base_hash:
         return CommitRange((), 0, False)
-    commits = [KnownCommit(it["hash"], it["author"], it["subject"], it["time_us"]) for it in rows[:limit]]
+    commits = [KnownCommit(row["hash"], row["author"], row["subject"], row["time_us"]) for row in rows[:limit]]
     return CommitRange(commits, len(rows), True)

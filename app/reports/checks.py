@@ -27,11 +27,11 @@ def write_table(report: Report, *, every: bool = False) -> Iterator[str]:
     yield report.headline
     for warning in report.warnings:
         yield f"warning: {warning}"
-    shown = [it for rule in report.rules for it in rule.verdicts if every or it.outcome != PASS]
-    shown.sort(key=lambda it: not report.fails(it))
+    shown = [verdict for rule in report.rules for verdict in rule.verdicts if every or verdict.outcome != PASS]
+    shown.sort(key=lambda rule_verdict: not report.fails(rule_verdict))
     if shown:
         yield ""
-        yield from _columns([_cells(it) for it in shown])
+        yield from _columns([_cells(rule_verdict) for rule_verdict in shown])
     yield ""
     yield from _columns([(rule.rule.name, _sum_up(rule)) for rule in report.rules])
     if report.model_counts is not None:
@@ -42,8 +42,8 @@ def write_table(report: Report, *, every: bool = False) -> Iterator[str]:
         yield textwrap.fill(next_step(report), 110)
 
 
-def _cells(it: RuleVerdict) -> tuple[str, ...]:
-    return (it.word, it.rule, one_line(it.name), one_line(it.detail))
+def _cells(rule_verdict: RuleVerdict) -> tuple[str, ...]:
+    return (rule_verdict.word, rule_verdict.rule, one_line(rule_verdict.name), one_line(rule_verdict.detail))
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -52,28 +52,28 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]).rstrip()
 
 
-def _sum_up(it: RuleReport) -> str:
-    if it.lacks:
-        return f"not compared: {it.lacks}"
-    return ", ".join(f"{count} {word}" for word, count in it.counts.items()) or "nothing to compare"
+def _sum_up(report: RuleReport) -> str:
+    if report.lacks:
+        return f"not compared: {report.lacks}"
+    return ", ".join(f"{count} {word}" for word, count in report.counts.items()) or "nothing to compare"
 
 
 def next_step(report: Report) -> str:
     """Say what to do about a check that did not pass."""
     if not report.failures:
-        names = ", ".join(it.rule.name for it in report.due)
+        names = ", ".join(other_report.rule.name for other_report in report.due)
         return (
             f"The baseline has what {names} compare{'' if len(report.due) > 1 else 's'} and the run has not: measure "
             "it, or name the rules that are wanted (--rule)."
         )
-    if all(it.rule == incidents.RULE.name for it in report.failures):
+    if all(failure.rule == incidents.RULE.name for failure in report.failures):
         return "Mend what got worse, or acknowledge the finding, or ignore it with a reason, at /findings/ID."
     if report.baseline is None:
         return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."
     kind, _space, name = report.baseline.partition(" ")
     keep = f"compileboard baseline update {name}" if kind == "baseline" else "compileboard baseline save NAME"
     keep = "change that file" if report.baseline.endswith(".csv") else f"{keep} --run ID"
-    if any(it.outcome == IMPROVED for it in report.failures):
+    if any(failure.outcome == IMPROVED for failure in report.failures):
         better = "--allow-improvement lets what got better pass"
         return f"If these changes are meant, keep them as the new baseline ({keep}); {better}."
     return f"If these changes are meant, keep them as the new baseline: {keep}."
@@ -97,7 +97,7 @@ def write_markdown(report: Report) -> Iterator[str]:
         yield f"> ⚠️ {prose(warning, _DETAIL)}"
         yield ""
     yield from table(
-        ["Rule", "Result"], [[code(it.rule.name), _sum_up_markdown(it.counts, it.lacks)] for it in report.rules]
+        ["Rule", "Result"], [[code(rule.rule.name), _sum_up_markdown(rule.counts, rule.lacks)] for rule in report.rules]
     )
     if report.model_counts is not None:
         yield ""
@@ -107,7 +107,12 @@ def write_markdown(report: Report) -> Iterator[str]:
     if report.exit_code:
         yield ""
         yield prose(next_step(report), _DETAIL)
-    notes = [it for rule in report.rules for it in rule.verdicts if it.outcome != PASS and not report.fails(it)]
+    notes = [
+        verdict
+        for rule in report.rules
+        for verdict in rule.verdicts
+        if verdict.outcome != PASS and not report.fails(verdict)
+    ]
     if notes:
         yield ""
         yield f"<details><summary>What does not fail and is worth a look ({len(notes)})</summary>"
@@ -128,8 +133,13 @@ def _section(title: str, verdicts: list[RuleVerdict]) -> Iterator[str]:
         yield f"#### {title}"
         yield ""
     rows = [
-        [code(it.word), code(it.rule), prose(it.name), prose(it.detail, _DETAIL) if it.detail else ""]
-        for it in verdicts
+        [
+            code(verdict.word),
+            code(verdict.rule),
+            prose(verdict.name),
+            prose(verdict.detail, _DETAIL) if verdict.detail else "",
+        ]
+        for verdict in verdicts
     ]
     yield from table(["RuleVerdict", "Rule", "Model", "Why"], rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
@@ -149,10 +159,10 @@ def make_json(report: Report) -> dict[str, Any]:
         "model_counts": None if report.model_counts is None else dict(report.model_counts),
         "rules": [
             {
-                "name": it.rule.name,
-                "about": it.rule.said,
-                "not_compared": it.lacks or None,
-                "counts": it.counts,
+                "name": rule.rule.name,
+                "about": rule.rule.said,
+                "not_compared": rule.lacks or None,
+                "counts": rule.counts,
                 "verdicts": [
                     {
                         "name": verdict.name,
@@ -161,10 +171,10 @@ def make_json(report: Report) -> dict[str, Any]:
                         "fails": report.fails(verdict),
                         "detail": verdict.detail,
                     }
-                    for verdict in it.verdicts
+                    for verdict in rule.verdicts
                 ],
             }
-            for it in report.rules
+            for rule in report.rules
         ],
     }
 
@@ -177,9 +187,9 @@ def write_junit(report: Report) -> bytes:
     """Return the document."""
     root = ElementTree.Element("testsuites", name="compileboard check")
     totals = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
-    for it in report.rules:
-        suite = ElementTree.SubElement(root, "testsuite", name=it.rule.name)
-        for name, count in _fill(suite, report, it).items():
+    for rule in report.rules:
+        suite = ElementTree.SubElement(root, "testsuite", name=rule.rule.name)
+        for name, count in _fill(suite, report, rule).items():
             suite.set(name, str(count))
             totals[name] += count
         suite.set("time", "0")
@@ -200,13 +210,13 @@ def _fill(suite: ElementTree.Element, report: Report, rule: RuleReport) -> dict[
         ElementTree.SubElement(case, "skipped", message=_clean(rule.lacks))
         return counts | {"tests": 1, "skipped": 1}
     by_name: dict[str, list[RuleVerdict]] = {}
-    for it in rule.verdicts:
-        by_name.setdefault(it.name, []).append(it)
+    for verdict in rule.verdicts:
+        by_name.setdefault(verdict.name, []).append(verdict)
     for name, verdicts in by_name.items():
         case = _case(suite, rule.rule.name, name)
         counts["tests"] += 1
-        failing = [it for it in verdicts if report.fails(it)]
-        said = "\n".join(f"{it.word} {it.detail}".rstrip() for it in failing or verdicts)
+        failing = [verdict for verdict in verdicts if report.fails(verdict)]
+        said = "\n".join(f"{verdict.word} {verdict.detail}".rstrip() for verdict in failing or verdicts)
         if failing:
             counts["failures"] += 1
             failure = ElementTree.SubElement(case, "failure", type=failing[0].word)

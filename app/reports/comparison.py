@@ -59,12 +59,15 @@ def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
     found = screen.comparison
     chart = _build_chart(found)
     values: dict[str, Any] = {
-        "it": found,
+        "comparison": found,
         "chart": chart,
         "scripts": list_scripts(chart is not None),
         "policy": make_policy(chart is not None),
         "styles": read_static((*STYLES, *BENCH_STYLES)),
-        "tiles": [(it.label, it.value, it.note, f"#{it.place}" if it.place else None) for it in screen.headlines],
+        "tiles": [
+            (headline.label, headline.value, headline.note, f"#{headline.place}" if headline.place else None)
+            for headline in screen.headlines
+        ],
         "parts": screen.parts,
         "most_models": MOST_MODELS,
         "most_functions": MOST_FUNCTIONS,
@@ -116,7 +119,7 @@ def _head(screen: ComparisonScreen) -> list[str]:
 
 
 def _side(side: CompareSide) -> str:
-    runs = [f"{code(it.id)}" + (f" of commit {code(it.commit[:9])}" if it.commit else "") for it in side.runs[:4]]
+    runs = [f"{code(run.id)}" + (f" of commit {code(run.commit[:9])}" if run.commit else "") for run in side.runs[:4]]
     more = f" and {len(side.runs) - 4} more" if len(side.runs) > 4 else ""
     return f"{prose(side.title)}: {', '.join(runs)}{more}" if runs else prose(side.title)
 
@@ -128,16 +131,16 @@ def metric_lines(found: Comparison) -> list[str]:
     names = ("Metric", "Models>", "Base>", "New>", "Change>", "Worse>", "Better>", "Judged by")
     rows = [
         [
-            it.metric.label,
-            str(it.count),
-            format_value_of(it.metric, it.base),
-            format_value_of(it.metric, it.new),
-            format_share(it.change),
-            str(it.verdicts.get("worse", 0)),
-            str(it.verdicts.get("better", 0)),
-            ", ".join(METHODS[key] for key in it.methods),
+            metric_sum.metric.label,
+            str(metric_sum.count),
+            format_value_of(metric_sum.metric, metric_sum.base),
+            format_value_of(metric_sum.metric, metric_sum.new),
+            format_share(metric_sum.change),
+            str(metric_sum.verdicts.get("worse", 0)),
+            str(metric_sum.verdicts.get("better", 0)),
+            ", ".join(METHODS[key] for key in metric_sum.methods),
         ]
-        for it in found.sums
+        for metric_sum in found.sums
     ]
     return ["### Every metric (geometric means; counts are sums)", "", *table(names, rows), "", prose(RULE, len(RULE))]
 
@@ -158,16 +161,17 @@ def _changes(pair: ModelPair, shown: Sequence[str]) -> list[list[str]]:
     rows = [
         [
             name,
-            it.metric.label,
-            format_value_of(it.metric, it.base),
-            format_value_of(it.metric, it.new),
-            format_change(it),
-            LABELS[it.word],
-            METHODS[it.method] + (f"; {prose(pair.warning)}" if pair.warning and it.metric.name == "speedup" else ""),
-            it.basis,
+            delta.metric.label,
+            format_value_of(delta.metric, delta.base),
+            format_value_of(delta.metric, delta.new),
+            format_change(delta),
+            LABELS[delta.word],
+            METHODS[delta.method]
+            + (f"; {prose(pair.warning)}" if pair.warning and delta.metric.name == "speedup" else ""),
+            delta.basis,
         ]
-        for it in pair.deltas.values()
-        if it.word in CHANGED or it.word == "eager"
+        for delta in pair.deltas.values()
+        if delta.word in CHANGED or delta.word == "eager"
     ]
     if pair.accuracy:
         words = [prose(pair.base.accuracy), prose(pair.new.accuracy)]
@@ -178,12 +182,17 @@ def _changes(pair: ModelPair, shown: Sequence[str]) -> list[list[str]]:
 def left_out_lines(found: Comparison) -> list[str]:
     """Write the models that are not compared, each with the reason."""
     shown = list_shown((*found.base.entries, *found.new.entries))
-    rows = [(it.new, it.reason) for it in found.excluded]
-    rows += [(it, "only on base") for it in found.only_base] + [(it, "only in new") for it in found.only_new]
+    rows = [(exclusion.new, exclusion.reason) for exclusion in found.excluded]
+    rows += [(result, "only on base") for result in found.only_base] + [
+        (result, "only in new") for result in found.only_new
+    ]
     if not rows:
         return []
     cut = f" (the first {MOST_ROWS} of {len(rows)})" if len(rows) > MOST_ROWS else ""
-    lines = [[prose(it.model), prose(describe_entry(it, shown) or "–"), prose(why)] for it, why in rows[:MOST_ROWS]]
+    lines = [
+        [prose(result.model), prose(describe_entry(result, shown) or "–"), prose(why)]
+        for result, why in rows[:MOST_ROWS]
+    ]
     return [f"### Left out{cut}", "", *table(("Model", "As", "Why"), lines)]
 
 
@@ -191,43 +200,46 @@ def distinct_lines(title: str, diff: DistinctDiff) -> list[str]:
     """Write which graph breaks, or causes of recompiles, are new, resolved, or came more or less often."""
     if diff.lacks:
         return [f"### {title}", "", f"Not compared: {prose(diff.lacks)}."]
-    changed = [it for it in diff.changes if it.word != "unchanged"]
+    changed = [change for change in diff.changes if change.word != "unchanged"]
     same = f"{diff.count('unchanged')} unchanged."
     if not changed:
         return [f"### {title}", "", f"None is new or resolved; {same}"]
-    rows = [_break(it) for it in changed[:MOST_ROWS]]
+    rows = [_break(change) for change in changed[:MOST_ROWS]]
     names = ("What", "Model", "Reason", "Kind", "Where", "Base>", "New>")
     return [f"### {title}", "", *table(names, rows), "", same]
 
 
-def _break(it: DistinctChange) -> list[str]:
-    what = it.what
+def _break(change: DistinctChange) -> list[str]:
+    what = change.what
     where = f"{what.file}:{what.line}" if what.file and what.line else what.file or what.function
     kind = what.kind and (label_category(what.kind).label if not what.kind.startswith("GB") else what.kind)
-    words = [WORDS[it.word][0], prose(it.model or "the whole side"), prose(what.reason), prose(kind or "–")]
-    return [*words, code(where), str(it.base_count), str(it.new_count)]
+    words = [WORDS[change.word][0], prose(change.model or "the whole side"), prose(what.reason), prose(kind or "–")]
+    return [*words, code(where), str(change.base_count), str(change.new_count)]
 
 
 def _environment(found: Comparison) -> list[str]:
     words = {REFUSES: "not compared", WARNS: "with care", DIFFERS: "differs", "intended": "what is compared"}
-    differing = [it for it in found.environment if it.weight != "same"]
+    differing = [difference for difference in found.environment if difference.weight != "same"]
     if not differing:
         return []
-    rows = [[it.name, prose(", ".join(it.base)), prose(", ".join(it.new)), words[it.weight]] for it in differing]
+    rows = [
+        [difference.name, prose(", ".join(difference.base)), prose(", ".join(difference.new)), words[difference.weight]]
+        for difference in differing
+    ]
     return ["### Environment", "", *table(("What", "Base", "New", "Weight"), rows)]
 
 
 def _settings(found: Comparison) -> list[str]:
-    differing = [it for it in found.settings if it.differs]
+    differing = [setting for setting in found.settings if setting.differs]
     if not differing:
         return []
     rows = [
         [
-            code(f"{it.module}.{it.name}"),
-            code(it.default),
-            *("default" if side is None else code(side) for side in (it.base, it.new)),
+            code(f"{changed_setting.module}.{changed_setting.name}"),
+            code(changed_setting.default),
+            *("default" if side is None else code(side) for side in (changed_setting.base, changed_setting.new)),
         ]
-        for it in differing[:MOST_ROWS]
+        for changed_setting in differing[:MOST_ROWS]
     ]
     return ["### Configuration", "", *table(("Setting", "Default", "Base", "New"), rows)]
 
@@ -254,7 +266,7 @@ def write_comparison(screen: ComparisonScreen, format: str, written_us: int) -> 
 
 def file_name(found: Comparison, format: str) -> str:
     """Name the file that a browser saves."""
-    sides = "-to-".join(re.sub(r"[^A-Za-z0-9.]+", "-", it.asked)[:30].strip("-") for it in (found.base, found.new))
+    sides = "-to-".join(re.sub(r"[^A-Za-z0-9.]+", "-", side.asked)[:30].strip("-") for side in (found.base, found.new))
     return f"compare-{sides}.{format}"
 
 

@@ -34,7 +34,7 @@ _CHUNK_CHARACTERS = 64 * 1024
 
 
 def _names(kind: type, *without: str) -> list[str]:
-    return [it.name for it in dataclasses.fields(kind) if it.name not in without]
+    return [field.name for field in dataclasses.fields(kind) if field.name not in without]
 
 
 _RECORD = [

@@ -90,7 +90,7 @@ def list_scripts(charted: bool, linked: bool = False) -> tuple[tuple[str, Markup
     if not charted:
         return ()
     modules = ((name,) for name in (LINKED_MODULES if linked else MODULES))
-    return ("text/javascript", read_static((PLOTLY,))), *(("module", read_static(it)) for it in modules)
+    return ("text/javascript", read_static((PLOTLY,))), *(("module", read_static(module)) for module in modules)
 
 
 @lru_cache(maxsize=4)

@@ -69,7 +69,11 @@ def find_types(table: str) -> Mapping[str, str]:
     """Return the types of a run's table: int, float, bool, moment or list."""
     found = _read_hints(_ROWS[table])
     if table == "compilations":
-        found |= {name: _OF_UNITS[it.unit] for name, it in FIELDS.items() if it.unit in _OF_UNITS and name not in found}
+        found |= {
+            name: _OF_UNITS[field.unit]
+            for name, field in FIELDS.items()
+            if field.unit in _OF_UNITS and name not in found
+        }
         found |= {name: "int" for name in COLUMNS[table] if name.startswith("phase_")}
     elif table == "recompiles":
         found |= {f"guard_{name}": kind for name, kind in _read_hints(FailedGuard).items()} | {"guard_count": "int"}
@@ -190,8 +194,8 @@ def _fit(columns: Sequence[str], types: Mapping[str, str], row: Row) -> dict[str
             fitted[name] = None
         elif kind == "text":
             fitted[name] = _write_text(value)
-        elif kind == "list" and isinstance(value, list | tuple) and all(isinstance(it, str) for it in value):
-            fitted[name] = [_encode(it) for it in value]
+        elif kind == "list" and isinstance(value, list | tuple) and all(isinstance(element, str) for element in value):
+            fitted[name] = [_encode(element) for element in value]
         elif _fits(kind, value):
             fitted[name] = float(value) if kind == "float" else bool(value) if kind == "bool" else value
         else:

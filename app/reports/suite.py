@@ -75,7 +75,7 @@ def write_html(found: SuiteScreen, written_us: int) -> bytes:
     shown = list_shown((*compared.base.entries, *compared.new.entries)) if compared else []
     values: dict[str, Any] = {
         "suite": found,
-        "it": compared,
+        "comparison": compared,
         "charts": charts,
         "shared": share_runs(found.axis, links=False),
         "columns": columns,
@@ -87,7 +87,7 @@ def write_html(found: SuiteScreen, written_us: int) -> bytes:
         "describe_accuracy": describe_accuracy,
         "failure_words": FAILURE_WORDS,
         "words": messages,
-        "summaries": {it.run_id: it for it in found.summaries},
+        "summaries": {summary.run_id: summary for summary in found.summaries},
         "most": REPORT_ROWS,
         "scripts": list_scripts(bool(charts), bool(charts)),
         "policy": make_policy(bool(charts), bool(charts)),
@@ -103,24 +103,24 @@ def write_html(found: SuiteScreen, written_us: int) -> bytes:
 def _build_lines(found: SuiteScreen) -> list[tuple[Metric, TrendLine]]:
     """Draw the metrics that a run of the period has, as /trends does."""
     drawn = [(metric, build_suite_line(metric, found.summaries, found.chosen.suite)) for metric in SUMMARY_METRICS]
-    return [(metric, line) for metric, line in drawn if any(it.value is not None for it in line.points)]
+    return [(metric, line) for metric, line in drawn if any(point.value is not None for point in line.points)]
 
 
 def _list_tiles(found: SuiteScreen) -> list[tuple[str, str, str, None]]:
     tiles = []
-    for it in found.headlines:
-        metric, delta = it.delta.metric, it.delta
+    for headline in found.headlines:
+        metric, delta = headline.delta.metric, headline.delta
         if metric.name in TILES:
             was = (
                 f"{delta.text}, {delta.word}" if delta.text else delta.word if found.base else "nothing to compare with"
             )
-            tiles.append((metric.label, format_number(metric, it.new, found.definition), was, None))
+            tiles.append((metric.label, format_number(metric, headline.new, found.definition), was, None))
     return tiles
 
 
 def list_moved(found: Comparison) -> list[tuple[str, TableSelection]]:
     """List the groups of metrics that both sides measured, each with the models that changed, the worst first."""
-    known = {it.metric.name for it in found.sums}
+    known = {metric_sum.metric.name for metric_sum in found.sums}
     groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
     return [(label, choose(found, key, DEFAULT_ORDER, True)) for key, label in groups]
 
@@ -160,20 +160,21 @@ def _headlines(found: SuiteScreen) -> list[str]:
     sides = [f"- **New**, the last run that timed models: {_run(found.find_run(found.new.run_id))}"]
     if found.base is None:
         rows = [
-            [it.delta.metric.label, format_number(it.delta.metric, it.new, found.definition)] for it in found.headlines
+            [headline.delta.metric.label, format_number(headline.delta.metric, headline.new, found.definition)]
+            for headline in found.headlines
         ]
         return ["### At the end", "", *sides, "", *table(("Number", "At the end>"), rows)]
     where = "the last run before this period" if found.is_base_before else "the first run of this period"
     sides.insert(0, f"- **Base**, {where}: {_run(found.find_run(found.base.run_id))}")
     rows = [
         [
-            it.delta.metric.label,
-            *(format_number(it.delta.metric, value, found.definition) for value in (it.base, it.new)),
-            it.delta.text or "–",
-            it.delta.word,
-            str(it.delta.model_count),
+            headline.delta.metric.label,
+            *(format_number(headline.delta.metric, value, found.definition) for value in (headline.base, headline.new)),
+            headline.delta.text or "–",
+            headline.delta.word,
+            str(headline.delta.model_count),
         ]
-        for it in found.headlines
+        for headline in found.headlines
     ]
     names = ("Number", "At the start>", "At the end>", "Change>", "Verdict", "Models of both>")
     return ["### Start and end", "", *sides, "", *table(names, rows)]
@@ -194,12 +195,12 @@ def _findings(found: SuiteScreen) -> list[str]:
         return []
     rows = [
         [
-            DIRECTION_WORDS.get(it.direction, (it.direction, ""))[0],
-            prose(describe_finding(it), 300),
-            f"{it.state}, {it.handling}; {prose(describe_state(it))}",
-            format_time(it.first_us)[:16],
+            DIRECTION_WORDS.get(finding.direction, (finding.direction, ""))[0],
+            prose(describe_finding(finding), 300),
+            f"{finding.state}, {finding.handling}; {prose(describe_state(finding))}",
+            format_time(finding.first_us)[:16],
         ]
-        for it in found.findings[: REPORT_ROWS["findings"]]
+        for finding in found.findings[: REPORT_ROWS["findings"]]
     ]
     return [f"### Findings{_cut(found.findings, 'findings')}", "", *table(("What", "Finding", "State", "Since"), rows)]
 
@@ -209,12 +210,12 @@ def _failures(found: SuiteScreen) -> list[str]:
         return ["No model fails."]
     rows = [
         [
-            FAILURE_WORDS[it.word][0] if found.base else "fails",
-            prose(it.row.model),
-            prose(it.base or "did not fail") if found.base else "–",
-            prose(it.new or "does not fail"),
+            FAILURE_WORDS[failure.word][0] if found.base else "fails",
+            prose(failure.row.model),
+            prose(failure.base or "did not fail") if found.base else "–",
+            prose(failure.new or "does not fail"),
         ]
-        for it in found.failures[: REPORT_ROWS["failures"]]
+        for failure in found.failures[: REPORT_ROWS["failures"]]
     ]
     return [
         f"### Failures{_cut(found.failures, 'failures')}",
@@ -225,9 +226,9 @@ def _failures(found: SuiteScreen) -> list[str]:
 
 def _environment(found: SuiteScreen) -> list[str]:
     rows = [
-        [format_time(it.run.started_us)[:16], word, code(before), code(now)]
-        for it in reversed(found.axis.changes)
-        for word, before, now in it.parts
+        [format_time(change.run.started_us)[:16], word, code(before), code(now)]
+        for change in reversed(found.axis.changes)
+        for word, before, now in change.parts
     ]
     if not rows:
         return []
@@ -239,8 +240,13 @@ def _commits(found: SuiteScreen) -> list[str]:
     if not found.commits:
         return []
     rows = [
-        [format_time(it.run.started_us)[:16], code(it.hash[:9]), prose(it.subject, 120), str(it.run_count)]
-        for it in reversed(found.commits)
+        [
+            format_time(commit.run.started_us)[:16],
+            code(commit.hash[:9]),
+            prose(commit.subject, 120),
+            str(commit.run_count),
+        ]
+        for commit in reversed(found.commits)
     ]
     title = f"### Commits{_cut(rows, 'commits')}"
     return [title, "", *table(("First measured", "Commit", "Subject", "Runs>"), rows[: REPORT_ROWS["commits"]])]

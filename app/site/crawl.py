@@ -172,10 +172,10 @@ def write_data(
 
 def _list_sets(reader: sqlite3.Connection) -> Iterator[tuple[str, str, str]]:
     """Yield summary and trend of each suite and way of measuring it."""
-    for it in list_sets(reader)[:_MOST_SETS]:
-        query = urlencode(address_set(it))
+    for model_set in list_sets(reader)[:_MOST_SETS]:
+        query = urlencode(address_set(model_set))
         # The name of a page with this query, without what is around it.
         name = name_file(normalize(f"/trend?{query}")).split("/")[1]
-        said = f"{it.suite}: {label_fields(it.fields)}"
+        said = f"{model_set.suite}: {label_fields(model_set.fields)}"
         yield f"trend-{name}", f"/trend?{query}", f"metrics of {said}, run by run"
         yield f"summary-{name}", f"/summary?{query}", f"summary of {said}"

@@ -140,7 +140,7 @@ def export_site(
         bind(app), {run_id for run_id, _suite, _name in rows}, newest, wishes.payloads, wishes.source
     )
     written = ExportReport(len(rows), get_health(reader).run_count, wishes.source)
-    app.add_url_rule(ABOUT, "site.about", lambda: render_template("site/about.html", it=written))
+    app.add_url_rule(ABOUT, "site.about", lambda: render_template("site/about.html", written=written))
     app.add_url_rule(MISSING, "site.missing", lambda: render_template("site/missing.html"))
     read_written(folder)  # a marker that cannot be used is said before the work
     with staging(folder) as stage:
@@ -161,7 +161,7 @@ def _list_newest(reader: sqlite3.Connection, count: int) -> list[tuple[str, str 
     cursor: str | None = None
     while len(found) < count:
         page = list_runs(reader, cursor=cursor, limit=min(count - len(found), _MOST_AT_ONCE), pinned_first=False)
-        found += [(it.id, it.suite, it.name) for it in page.rows]
+        found += [(row.id, row.suite, row.name) for row in page.rows]
         cursor = page.next
         if cursor is None:
             break
@@ -204,7 +204,9 @@ def _write_beside(client: FlaskClient, stage: Stage, written: ExportReport, abou
         "compileboard": __version__,
         "runs": written.run_count,
         "runs_in_the_database": written.total_run_count,
-        "pages": [{"address": it, "title": title, "file": file} for it, (title, file) in written.pages.items()],
+        "pages": [
+            {"address": address, "title": title, "file": file} for address, (title, file) in written.pages.items()
+        ],
         "data": [{"name": name, "file": file, "meaning": meaning} for name, file, meaning in written.data],
     }
     _status, missing = fetch(client, MISSING)

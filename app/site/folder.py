@@ -88,7 +88,7 @@ def _check_folder(folder: Path) -> None:
 
     Raises: FolderError.
     """
-    others = sorted(it.name for it in folder.iterdir() if it.name not in _IGNORED)
+    others = sorted(path.name for path in folder.iterdir() if path.name not in _IGNORED)
     if others and not (folder / MARKER).is_file():
         raise FolderError(
             f"{folder} has files that no copy wrote ({', '.join(others[:3])}{', …' if len(others) > 3 else ''}); "
@@ -106,7 +106,7 @@ def read_written(folder: Path) -> set[str]:
         return set()
     try:
         names = json.loads(marker.read_text(encoding="utf-8"))["files"]
-        if all(isinstance(it, str) and _is_inside(it) for it in names):
+        if all(isinstance(name, str) and _is_inside(name) for name in names):
             return set(names)
     except (ValueError, KeyError, TypeError):
         pass
@@ -119,7 +119,7 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
     Raises: FolderError if a file is in the way that no copy wrote, or something cannot be moved.
     """
     before = read_written(folder)
-    foreign = [it for it in sorted(names - before) if os.path.lexists(folder / it)]
+    foreign = [name for name in sorted(names - before) if os.path.lexists(folder / name)]
     if foreign:
         raise FolderError(
             f"{folder / foreign[0]} is in the way and no copy wrote it; move it, or give --site another folder"
@@ -128,7 +128,7 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
     _mark(folder, before | names, complete=False)
     moved, stale = 0, sorted(before - names)
     try:
-        for name in sorted(names, key=lambda it: (it.endswith(".html"), it == "index.html", it)):
+        for name in sorted(names, key=lambda name: (name.endswith(".html"), name == "index.html", name)):
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(stage.path / name, target)

@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[a-z0-9](?:[a-z0-9_.-]{0,58}[a-z0-9_-])?")
 _RUN_ID = re.compile(r"[0-9A-Z]{26}")  # a ULID stays readable; the same in small letters does not
 _SMALL_RUN_ID = re.compile(r"[0-9a-z]{26}")
 # Names that Windows gives to devices, with any ending.
-_DEVICES = frozenset(("con", "prn", "aux", "nul", *(f"{it}{n}" for it in ("com", "lpt") for n in range(10))))
+_DEVICES = frozenset(("con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt") for n in range(10))))
 _MOST_CHARACTERS = 180  # of a whole name: Windows ends at 260 with the folder above
 _HASH = 16
 
@@ -33,15 +33,15 @@ def normalize(address: str) -> str:
     # Not urlsplit: to it a name behind a second slash is a host, and one with a bracket an error.
     path, _mark, asked = address.partition("#")[0].partition("?")
     path = "/" + quote(unquote(path), safe="/:@!$&'()*+,;=~-._").lstrip("/")
-    query = urlencode(sorted(parse_qsl(asked, keep_blank_values=True), key=lambda it: it[0]))
+    query = urlencode(sorted(parse_qsl(asked, keep_blank_values=True), key=lambda pair: pair[0]))
     return f"{path}?{query}" if query else path
 
 
 def name_file(address: str) -> str:
     """Name the file of a normalised address, relative to the site's folder."""
     path, _mark, query = address.partition("?")
-    segments = [unquote(it) for it in path.split("/")[1:]] if path != "/" else []
-    names = [_name(it, first=place == 0) for place, it in enumerate(segments)]
+    segments = [unquote(part) for part in path.split("/")[1:]] if path != "/" else []
+    names = [_name(segment, first=place == 0) for place, segment in enumerate(segments)]
     if query:
         names.append(_shorten("?", "-".join(value for pair in parse_qsl(query) for value in pair), query))
     name = "/".join((*names, PAGE))
@@ -115,17 +115,17 @@ class SitePage:
 
 def list_links(text: str) -> list[str]:
     """List the addresses of this dashboard that a page links to, as they stand in it, each once."""
-    found = (_HREF.search(it[1]) for it in _LINK.finditer(text))
-    links = (html.unescape(it[1]) for it in found if it)
-    return [it for it in dict.fromkeys(links) if it.startswith("/") and not it.startswith("//")]
+    found = (_HREF.search(match[1]) for match in _LINK.finditer(text))
+    links = (html.unescape(match[1]) for match in found if match)
+    return [link for link in dict.fromkeys(links) if link.startswith("/") and not link.startswith("//")]
 
 
 def rewrite(text: str, page: SitePage) -> str:
     """Rewrite a page so that it works below any address, and from a disk."""
     text = _ELSEWHERE.sub("", _FORM.sub("", text))
-    text = _LINK.sub(lambda it: _rewrite_link(it, page), text)
+    text = _LINK.sub(lambda match: _rewrite_link(match, page), text)
     files = _list_data_files(text, page)
-    text = _ASSET.sub(lambda it: _rewrite_asset(it, page), text)
+    text = _ASSET.sub(lambda match: _rewrite_asset(match, page), text)
     if files or _DATA.search(text):
         # "<" could end the script; everything else is JSON.
         said = json.dumps(files, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -164,15 +164,15 @@ def _rewrite_asset(tag: re.Match[str], page: SitePage) -> str:
 def _list_data_files(text: str, page: SitePage) -> dict[str, str]:
     """Map the addresses in a page's data, where a chart's points lead, to files; page.mjs follows them."""
     found: dict[str, str] = {}
-    prefixes = [html.unescape(it) for it in _PREFIX.findall(text)]
+    prefixes = [html.unescape(match) for match in _PREFIX.findall(text)]
     for address in page.files if prefixes else ():
         if address.startswith(tuple(prefixes)):
             found[address] = address
     for data in _DATA.findall(text):
-        for it in set(_TEXT.findall(data)):
-            address = json.loads(f'"{it}"')
+        for match in set(_TEXT.findall(data)):
+            address = json.loads(f'"{match}"')
             found[address] = address
         for runs in _RUNS.findall(data):
-            found |= {f"/runs/{it}": f"/runs/{it}" for it in json.loads(runs) if isinstance(it, str)}
+            found |= {f"/runs/{run_id}": f"/runs/{run_id}" for run_id in json.loads(runs) if isinstance(run_id, str)}
     links = {address: page.find(address) for address in found}
     return {address: link for address, link in links.items() if link is not None}

@@ -104,8 +104,8 @@ def cost(folder: Path, pairs: int) -> None:
     rows = []
     for place, what in enumerate(references):
         more = bootstrap([ours - reference[place] for ours, reference in rounds])
-        ours = statistics.median(it for it, _ in rounds)
-        reference = statistics.median(it[place] for _, it in rounds)
+        ours = statistics.median(cost for cost, _ in rounds)
+        reference = statistics.median(costs[place] for _, costs in rounds)
         reach = "≤ 3 s more" if what == "torch" else "what any compile imports"
         cells = (f"{ours:.2f} s", f"{reference:.2f} s (import {what})", f"+{more} s", reach)
         rows.append(Row("a task, without the model's own work", *cells))

@@ -90,7 +90,7 @@ def import_log(log: Path, database: Path, **limits: int) -> Import:
     (slot.folder / "names.json").write_text(json.dumps({"0001": log.name}), encoding="utf-8")
     child.run(slot, child.build_command(settings, ImportOptions(), "files/0001"), settings)
     slot.close()
-    return slot.it
+    return slot.upload
 
 
 def count_rows(database: Path) -> int:

@@ -66,7 +66,7 @@ def choose(logs: Iterator[list[Record]]) -> dict[str, tuple[list[Record], int]]:
 
 def measure(odd_logs: OddLogs, records: list[Record], target: int, every: int) -> Cost:
     """Import a record with each odd value in each of its fields."""
-    before, after = (b"".join(it.write() for it in part) for part in surroundings(records, target))
+    before, after = (b"".join(record.write() for record in part) for part in surroundings(records, target))
     cost, record = Cost(), records[target]
     _done, whole = odd_logs.load(before, record.write(), after)
     for number, place in enumerate(record.places()):
@@ -108,7 +108,7 @@ def through_the_command(folder: Path, chosen: dict[str, tuple[list[Record], int]
     rng, cost = random.Random(0), Cost()
     for number in range(count):
         records, target = chosen[rng.choice(sorted(chosen))]
-        before, after = (b"".join(it.write() for it in part) for part in surroundings(records, target))
+        before, after = (b"".join(record.write() for record in part) for part in surroundings(records, target))
         place = rng.choice(list(records[target].places()))
         odd = records[target].marked(place).write(ODD_VALUES[rng.choice(sorted(ODD_VALUES))])
         log = folder / f"{number}.log"
@@ -147,24 +147,24 @@ def main(argv: list[str] | None = None) -> int:
             costs[name] = measure(odd_logs, records, target, arguments.every)
         costs["(through the command)"] = through_the_command(folder, chosen, arguments.cli)
     total = Cost(
-        *(sum(getattr(it, name) for it in costs.values()) for name in ("field_count", "value_count")),
-        max(it.most_lost for it in costs.values()),
-        *(sum(getattr(it, name) for it in costs.values()) for name in ("exit_count", "traceback_count")),
+        *(sum(getattr(cost, name) for cost in costs.values()) for name in ("field_count", "value_count")),
+        max(cost.most_lost for cost in costs.values()),
+        *(sum(getattr(cost, name) for cost in costs.values()) for name in ("exit_count", "traceback_count")),
     )
     print_table(
         f"Odd values: {len(chosen)} kinds of records × their fields × {len(ODD_VALUES)} values, imported",
         [
             Row(
                 name,
-                f"{it.field_count} fields, {it.value_count} imports",
-                *map(str, (it.most_lost, it.exit_count, it.traceback_count)),
+                f"{cost.field_count} fields, {cost.value_count} imports",
+                *map(str, (cost.most_lost, cost.exit_count, cost.traceback_count)),
             )
-            for name, it in [*costs.items(), ("all", total)]
+            for name, cost in [*costs.items(), ("all", total)]
         ],
         headings=("kind", "what", "records lost at most", "exits other than 0", "tracebacks"),
     )
-    for name, it in costs.items():
-        for example in it.examples[:3]:
+    for name, cost in costs.items():
+        for example in cost.examples[:3]:
             print(f"{name}: {example}")
     return int(total.most_lost > 1 or total.exit_count > 0)
 

@@ -80,7 +80,7 @@ def measure_processes(
 
 def _medians_of(output: str) -> tuple[float, float]:
     found: list[list[float]] = last_json(output)  # type: ignore[assignment]
-    return statistics.median(it[WALL] for it in found), statistics.median(it[CPU] for it in found)
+    return statistics.median(times[WALL] for times in found), statistics.median(times[CPU] for times in found)
 
 
 def measure_cached(pairs: int, repetitions: int, folder: Path, chosen: list[tuple[str, Start, str]]) -> list[Row]:

@@ -115,7 +115,7 @@ def missing(make: Callable[[Rng], Floats]) -> Callable[[Rng], Floats]:
 
 def ours(values: Floats) -> list[int]:
     """Return where ours finds a step."""
-    return [it.index for it in detect_change_points(values)]
+    return [change_point.index for change_point in detect_change_points(values)]
 
 
 def hud(values: Floats) -> bool:
@@ -131,9 +131,9 @@ def make_asv(detector: Any) -> Callable[[Floats], list[int]]:
     """Return asv's own detection of regressions, as its publisher calls it."""
 
     def find(values: Floats) -> list[int]:
-        steps = detector.detect_steps([None if np.isnan(it) else float(it) for it in values])
+        steps = detector.detect_steps([None if np.isnan(value) else float(value) for value in values])
         _, _, positions = detector.detect_regressions(steps, threshold=THRESHOLD)
-        return [it[1] for it in positions or []]
+        return [position[1] for position in positions or []]
 
     return find
 
@@ -157,13 +157,13 @@ def measure(kinds: Sequence[Kind], asv: Callable[[Floats], list[int]], count: in
         series = [kind.make(rng) for _ in range(few)]
         cells = [_share(series, ours, kind.place), _share(series, asv, kind.place)]
         cells.append(sum(map(hud, series)) / len(series))
-        rows.append(Row(kind.what, *(f"{it:.1%}" for it in cells), kind.reach))
+        rows.append(Row(kind.what, *(f"{share:.1%}" for share in cells), kind.reach))
     return rows
 
 
 def _share(series: Sequence[Floats], find: Callable[[Floats], list[int]], place: int | None) -> float:
-    hits = [find(it) for it in series]
-    return sum(any(place is None or abs(it - place) <= 1 for it in found) for found in hits) / len(series)
+    hits = [find(values) for values in series]
+    return sum(any(place is None or abs(position - place) <= 1 for position in found) for found in hits) / len(series)
 
 
 def measure_changes(asv: Callable[[Floats], list[int]], count: int, seed: int) -> list[Row]:
@@ -173,9 +173,9 @@ def measure_changes(asv: Callable[[Floats], list[int]], count: int, seed: int) -
     rows = [_measure_bump(length, asv, count, rng) for length in (3, 10)]
     for noise in (0.005, 0.01):
         found = [find_changes(noisy(down, noise)(rng)) for _ in range(count)]
-        told = sum(it.drift is not None or bool(it.steps) for it in found)
-        slow = sum(it.drift is not None for it in found)
-        both = sum(it.drift is not None and bool(it.steps) for it in found)
+        told = sum(series_changes.drift is not None or bool(series_changes.steps) for series_changes in found)
+        slow = sum(series_changes.drift is not None for series_changes in found)
+        both = sum(series_changes.drift is not None and bool(series_changes.steps) for series_changes in found)
         what = f"ten −1 % steps, 3 points each, {noise:.1%} noise: found (as drift; drift and steps)"
         rows.append(Row(what, f"{told / count:.1%} ({slow / count:.1%}; {both / count:.1%})", "–", "–", "found"))
     stops = [is_stopped(np.flatnonzero(rng.random(36) < 0.9).tolist(), list(range(40))) for _ in range(count)]
@@ -194,7 +194,7 @@ def _measure_many(asv: Callable[[Floats], list[int]], seed: int) -> Row:
     rng = np.random.default_rng(seed)
     series = [noisy(np.ones(40), 0.03)(rng) for _ in range(MANY)]
     shares = [_share(series, ours, None), _share(series, asv, None), sum(map(hud, series)) / MANY]
-    return Row(f"flat, 3 % noise, 40 points, {MANY} series", *(f"{it:.2%}" for it in shares), "≤ 1 %")
+    return Row(f"flat, 3 % noise, 40 points, {MANY} series", *(f"{share:.2%}" for share in shares), "≤ 1 %")
 
 
 def _measure_bump(length: int, asv: Callable[[Floats], list[int]], count: int, rng: Rng) -> Row:
@@ -202,12 +202,15 @@ def _measure_bump(length: int, asv: Callable[[Floats], list[int]], count: int, r
     level[30 : 30 + length] *= 1.1
     bumps = [noisy(level, 0.01)(rng) for _ in range(count)]
     back = sum(
-        any(it.recovered_at and abs(it.recovered_at - 30 - length) <= 1 for it in detect_change_points(v))
+        any(
+            change_point.recovered_at and abs(change_point.recovered_at - 30 - length) <= 1
+            for change_point in detect_change_points(v)
+        )
         for v in bumps
     )
-    theirs = (sum(bool(find(it)) for it in bumps) / count for find in (asv, hud))
+    theirs = (sum(bool(find(bump)) for bump in bumps) / count for find in (asv, hud))
     what = f"10 % step for {length} points, 1 % noise, recovered: listed, with its end"
-    return Row(what, f"{back / count:.1%}", *(f"{it:.1%}" for it in theirs), "listed")
+    return Row(what, f"{back / count:.1%}", *(f"{value:.1%}" for value in theirs), "listed")
 
 
 def make_fleet(rng: Rng) -> list[Floats]:
@@ -236,17 +239,17 @@ def time_it(call: Callable[[], object]) -> float:
 def measure_speed(asv: Callable[[Floats], list[int]], seed: int) -> list[Row]:
     """Return a line for each figure of speed."""
     fleet = make_fleet(np.random.default_rng(seed))
-    known = [it[:POINT_COUNT] for it in fleet]
+    known = [values[:POINT_COUNT] for values in fleet]
     few = known[:20]
-    theirs = time_it(lambda: [asv(it) for it in few]) * SERIES_COUNT / len(few)
-    whole = time_it(lambda: [detect_change_points(it) for it in known])
+    theirs = time_it(lambda: [asv(values) for values in few]) * SERIES_COUNT / len(few)
+    whole = time_it(lambda: [detect_change_points(values) for values in known])
     ratio = f"{whole / theirs:.4f}"
     what = f"{SERIES_COUNT} series × {POINT_COUNT} points"
     return [
         Row(f"{what}: steps", f"{whole:.2f} s", f"{theirs:.0f} s (from 20)", ratio, "≤ 20 s"),
         Row(
             f"{what}: steps and drift",
-            f"{time_it(lambda: [find_changes(it) for it in known]):.2f} s",
+            f"{time_it(lambda: [find_changes(values) for values in known]):.2f} s",
             "–",
             "–",
             "≤ 20 s",

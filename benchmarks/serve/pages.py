@@ -103,7 +103,11 @@ def fill(template: str, values: dict[str, list[str]], number: int) -> str:
 def list_addresses(values: dict[str, list[str]], chosen: str) -> list[tuple[str, str, bool]]:
     """List the addresses that, or whose names, contain `chosen` and that the database has something for."""
     empty = [f"{{{name}}}" for name, found in values.items() if not found]
-    return [it for it in ADDRESSES if chosen in f"{it[0]} {it[1]}" and not any(mark in it[1] for mark in empty)]
+    return [
+        address
+        for address in ADDRESSES
+        if chosen in f"{address[0]} {address[1]}" and not any(mark in address[1] for mark in empty)
+    ]
 
 
 def time_address(url: str, template: str, values: dict[str, list[str]], requests: int) -> list[Answer]:

@@ -234,7 +234,7 @@ def _describe_task(longest_ms: float) -> str:
 def print_frames(frames: Frames, profiles: int) -> None:
     """Print when the timeline was drawn, and its frames."""
     first, each = sorted(frames.first_ms), frames.frame_ms
-    late = sum(it > 50 for it in each)
+    late = sum(gap_ms > 50 for gap_ms in each)
     rows = [  # a frame is late when the machine is busy too; a long task is the page's own
         Row("first drawn after the answer", f"{statistics.median(first):.0f} ms", "", f"{first[-1]:.0f} ms", "≤ 1 s"),
         Row(

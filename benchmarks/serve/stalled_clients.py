@@ -125,7 +125,7 @@ def main() -> None:
     options = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
-    workers = [it for it in WORKERS if it != "gevent" or find_spec("gevent")]
+    workers = [worker for worker in WORKERS if worker != "gevent" or find_spec("gevent")]
     rows = []
     for kind in options.kinds:
         cells = []

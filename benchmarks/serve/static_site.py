@@ -59,30 +59,30 @@ def write_copy(database: Path, folder: Path, options: list[str]) -> Copy:
     wall_s = time.perf_counter() - began
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    files = [it for it in folder.rglob("*") if it.is_file()]
+    files = [path for path in folder.rglob("*") if path.is_file()]
     pages = json.loads((folder / "data" / "index.json").read_text())["pages"]
     return Copy(
         wall_s,
         usage.ru_utime + usage.ru_stime,
         usage.ru_maxrss / 1024,
-        [it["address"] for it in pages],
-        Counter(it["address"].split("?")[0].split("/")[1] or "overview" for it in pages),
+        [page["address"] for page in pages],
+        Counter(page["address"].split("?")[0].split("/")[1] or "overview" for page in pages),
         len(files),
-        sum(it.stat().st_size for it in files) / 1e6,
-        sum((folder / it["file"]).stat().st_size for it in pages) / 1e6,
+        sum(file.stat().st_size for file in files) / 1e6,
+        sum((folder / page["file"]).stat().st_size for page in pages) / 1e6,
     )
 
 
-def list_rows(it: Copy) -> list[Row]:
+def list_rows(copy: Copy) -> list[Row]:
     """Say what was measured, line by line."""
-    count = len(it.pages)
+    count = len(copy.pages)
     return [
-        Row("wall time", f"{it.wall_s:.0f} s, {count / it.wall_s:.0f} pages/s"),
-        Row("CPU time", f"{it.cpu_s:.0f} s, {count / it.cpu_s:.0f} pages/s"),
-        Row("peak memory", f"{it.peak_mb:.0f} MB"),
-        Row("pages", f"{count} ({', '.join(f'{number} {kind}' for kind, number in it.kinds.most_common())})"),
-        Row("files and size", f"{it.files}, {it.size_mb:.0f} MB"),
-        Row("a page", f"{it.page_mb / count * 1000:.0f} KB"),
+        Row("wall time", f"{copy.wall_s:.0f} s, {count / copy.wall_s:.0f} pages/s"),
+        Row("CPU time", f"{copy.cpu_s:.0f} s, {count / copy.cpu_s:.0f} pages/s"),
+        Row("peak memory", f"{copy.peak_mb:.0f} MB"),
+        Row("pages", f"{count} ({', '.join(f'{number} {kind}' for kind, number in copy.kinds.most_common())})"),
+        Row("files and size", f"{copy.files}, {copy.size_mb:.0f} MB"),
+        Row("a page", f"{copy.page_mb / count * 1000:.0f} KB"),
     ]
 
 

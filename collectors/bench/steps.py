@@ -89,10 +89,12 @@ def _divided(loss: Callable[[Any], torch.Tensor], divisor: float) -> Callable[[A
 
 def mean_of_all(output: Any) -> torch.Tensor:
     """Reduce any output to one number, as upstream does where a model brings no loss."""
-    tensors = [it for it in _pytree.tree_leaves(output) if isinstance(it, torch.Tensor) and it.is_floating_point()]
+    tensors = [
+        leaf for leaf in _pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+    ]
     if not tensors:
         raise ValueError("the model's output has no floating-point tensor to make a loss of; give its Loaded a `loss`")
-    return torch.stack([it.float().sum() / max(it.numel(), 1) for it in tensors]).sum() / len(tensors)
+    return torch.stack([tensor.float().sum() / max(tensor.numel(), 1) for tensor in tensors]).sum() / len(tensors)
 
 
 def cast(loaded: Loaded, dtype: torch.dtype) -> None:
@@ -104,12 +106,12 @@ def cast(loaded: Loaded, dtype: torch.dtype) -> None:
 def cast_inputs(inputs: Any, dtype: torch.dtype) -> Any:
     """Bring floating-point inputs to a dtype."""
 
-    def to(it: Any) -> Any:
-        return it.to(dtype) if isinstance(it, torch.Tensor) and it.is_floating_point() else it
+    def to(argument: Any) -> Any:
+        return argument.to(dtype) if isinstance(argument, torch.Tensor) and argument.is_floating_point() else argument
 
     return _pytree.tree_map(to, inputs)
 
 
 def move_inputs(inputs: Any, device: str) -> Any:
     """Bring inputs to a device."""
-    return _pytree.tree_map(lambda it: it.to(device) if isinstance(it, torch.Tensor) else it, inputs)
+    return _pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, inputs)

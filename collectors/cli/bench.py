@@ -183,11 +183,11 @@ def choose_models(arguments: BenchRequest) -> list[ModelRef]:
 
 def list_models(models: list[ModelRef]) -> int:
     """Print the models, a line each."""
-    suite_width = max((len(it.suite) for it in models), default=0)
-    width = max((len(it.name) for it in models), default=0)
+    suite_width = max((len(model.suite) for model in models), default=0)
+    width = max((len(model.name) for model in models), default=0)
     for ref in models:
         print(f"{ref.suite:<{suite_width}}  {ref.name:<{width}}  {ref.family}".rstrip())
-    for suite in dict.fromkeys(it.suite for it in models):
+    for suite in dict.fromkeys(model.suite for model in models):
         why_not = suites.missing(suite)
         if why_not:
             print(f"{suite}: {why_not}", file=sys.stderr)

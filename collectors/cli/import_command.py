@@ -252,7 +252,7 @@ class _Importing:
     def _report(self, done: Imported, group: SourceGroup, began_s: float) -> None:
         self.say(_outcome(done, time.monotonic() - began_s, self.database))
         remarks = _remarks(done, group)
-        others = [it for it in self._came.setdefault(group.label, []) if it != done.run_id]
+        others = [run_id for run_id in self._came.setdefault(group.label, []) if run_id != done.run_id]
         self._came[group.label].append(done.run_id)
         if self.lines and others:  # who reads the lines keeps the last one
             remarks.append(f"there are {len(others) + 1} runs in it; the others are {', '.join(others[-5:])}")
@@ -261,7 +261,7 @@ class _Importing:
         if self.lines:
             # The counts by kind go with them, and they name no file.
             kinds = sorted(done.rejects.by_kind.items())
-            places = [f"{KINDS.get(kind, kind)}: first {_place(it)}" for kind, it in kinds if it.file_label]
+            places = [f"{KINDS.get(kind, kind)}: first {_place(reject)}" for kind, reject in kinds if reject.file_label]
             self.lines.end(done, [*remarks, *places])
         if self.index and not done.deleted:
             index_after(self.connection, done.run_id, self.say)
@@ -295,7 +295,7 @@ def read_names(path: str | None) -> Mapping[str, str]:
     if path is None:
         return NO_NAMES
     names = json.loads(Path(path).read_text(encoding="utf-8"))
-    if not isinstance(names, dict) or not all(isinstance(it, str) for it in names.values()):
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         raise ValueError(f"{path}: expected a JSON object of texts, what a file is called by its name on disk")
     return names
 

@@ -189,7 +189,9 @@ def summarize(meta: dict[str, Json]) -> dict[str, Json]:
     Source: torch/_functorch/_aot_autograd/schemas.py ViewAndMutationMeta
     """
     inputs, outputs = _objects(meta.get("input_info")), _objects(meta.get("output_info"))
-    mutated = None if inputs is None else [_mutation(i, it) for i, it in enumerate(inputs) if _is_mutated(it)]
+    mutated = (
+        None if inputs is None else [_mutation(i, input_) for i, input_ in enumerate(inputs) if _is_mutated(input_)]
+    )
     merged, synthetic, deduplicated = _merges(meta, mutated)
     return {
         "input_count": None if inputs is None else len(inputs),
@@ -197,7 +199,9 @@ def summarize(meta: dict[str, Json]) -> dict[str, Json]:
         "output_count": _output_count(mutated, outputs, _number(meta, "num_intermediate_bases")),
         "trained": _trained(meta),
         "inputs_mutated": cast("Json", mutated),
-        "outputs": None if outputs is None else [_output(i, it) for i, it in enumerate(outputs) if _is_special(it)],
+        "outputs": None
+        if outputs is None
+        else [_output(i, output) for i, output in enumerate(outputs) if _is_special(output)],
         "intermediate_base_count": _number(meta, "num_intermediate_bases"),
         "arguments_merged": merged,
         "synthetic_base": synthetic,
@@ -218,7 +222,11 @@ def summarize(meta: dict[str, Json]) -> dict[str, Json]:
         "deterministic": _flag(meta, "deterministic"),
         "dynamic_output_indices": None
         if outputs is None
-        else [i for i, it in enumerate(outputs) if isinstance(it.get("dynamic_dims"), list) and it["dynamic_dims"]],
+        else [
+            i
+            for i, output in enumerate(outputs)
+            if isinstance(output.get("dynamic_dims"), list) and output["dynamic_dims"]
+        ],
         "saved_symint_count": _number(meta, "num_symints_saved_for_bw"),
         "saved_unchecked_tensor_count": _number(meta, "num_tensors_saved_with_no_vc_check"),
         "saved_opaque_count": _number(meta, "num_opaque_objects_saved_for_bw"),
@@ -276,7 +284,7 @@ def _applied_in(info: dict[str, Json]) -> str | None:
     written = [
         _flag(info, name) for name in ("mutates_data", "mutates_storage_metadata", "mutation_inductor_storage_resize")
     ]
-    if keep is False or not any(it is not False for it in written):
+    if keep is False or not any(mutation is not False for mutation in written):
         return "epilogue"
     requires_grad = _flag(info, "requires_grad")
     if None in (keep, metadata, requires_grad, *quiet, *written):
@@ -307,9 +315,14 @@ def _output(index: int, info: dict[str, Json]) -> dict[str, Json]:
 def _output_count(
     mutated: list[dict[str, Json]] | None, outputs: list[dict[str, Json]] | None, bases: Number
 ) -> Number:
-    if mutated is None or outputs is None or bases is None or any(it["applied_in"] is None for it in mutated):
+    if (
+        mutated is None
+        or outputs is None
+        or bases is None
+        or any(mutation["applied_in"] is None for mutation in mutated)
+    ):
         return None
-    return sum(it["applied_in"] == "epilogue" for it in mutated) + len(outputs) + bases
+    return sum(mutation["applied_in"] == "epilogue" for mutation in mutated) + len(outputs) + bases
 
 
 def _trained(meta: dict[str, Json]) -> bool | None:
@@ -336,10 +349,10 @@ def _merges(
         return None, None, None
     if metas or not inputs:
         return False, False, False
-    written = sum(it["data"] is not False for it in mutated)
-    named = [_mutated_input(it) for it in _objects(meta.get("traced_tangents_descs")) or []]
-    named = [it for it in named if it is not None]
-    if any(it in ("SyntheticBaseAOTInput", "ViewBaseAOTInput") for it in named):
+    written = sum(mutation["data"] is not False for mutation in mutated)
+    named = [_mutated_input(object_) for object_ in _objects(meta.get("traced_tangents_descs")) or []]
+    named = [name for name in named if name is not None]
+    if any(name in ("SyntheticBaseAOTInput", "ViewBaseAOTInput") for name in named):
         return True, True, None
     return (True, False, True) if len(named) == written else (True, None, None)
 
@@ -355,7 +368,7 @@ def _subclass_count(meta: dict[str, Json], field: str) -> Number:
     values = meta.get(field)
     if not isinstance(values, list):
         return None
-    return sum(isinstance(it, dict) and it.get("_class") == "SubclassCreationMeta" for it in values)
+    return sum(isinstance(value, dict) and value.get("_class") == "SubclassCreationMeta" for value in values)
 
 
 def _tangent_count(meta: dict[str, Json]) -> Number:
@@ -365,7 +378,7 @@ def _tangent_count(meta: dict[str, Json]) -> Number:
 
 
 def _objects(value: Json) -> list[dict[str, Json]] | None:
-    return [it if isinstance(it, dict) else {} for it in value] if isinstance(value, list) else None
+    return [element if isinstance(element, dict) else {} for element in value] if isinstance(value, list) else None
 
 
 def _flag(values: dict[str, Json], name: str) -> bool | None:

@@ -52,7 +52,7 @@ def parse_raised(
 ) -> dict[str, Any]:
     """Read what the hook says of an exception that compiled code raised into a RuntimeFailed event's fields."""
     frames = parse_traceback(text.rsplit(_TRACEBACK, 1)[-1])  # without the exceptions it was made from
-    frame = user_frame([it for it in frames if not _GENERATED.search(it.path)], strict=True)
+    frame = user_frame([frame for frame in frames if not _GENERATED.search(frame.path)], strict=True)
     phase = metadata.get("phase")
     if phase == "forward" and _is_wrapper(frames):
         phase = "wrapper"
@@ -71,6 +71,8 @@ def _is_wrapper(frames: list[Frame]) -> bool:
     """Return True if AOTAutograd's code around a graph raised, or torch's that it called: not the graph, nor an op."""
     if not frames or not is_torch(frames[-1].path):
         return False
-    around = [it for it in frames if _WRAPPER.search(it.path) and it.name != "__torch_dispatch__"]  # that is an op's
-    parts = [it for it in frames if it in around or _GRAPH.search(it.path)]
+    around = [
+        frame for frame in frames if _WRAPPER.search(frame.path) and frame.name != "__torch_dispatch__"
+    ]  # that is an op's
+    parts = [frame for frame in frames if frame in around or _GRAPH.search(frame.path)]
     return bool(parts) and parts[-1] in around

@@ -90,13 +90,13 @@ def read_database(file: ResultFile, text: str, suite: str | None) -> None:
             {"model": model_name, "metric": name, "value": values[0] if values else None, "others": values[1:] or None}
         )
         key = _key(file, record)
-        it = pending.setdefault(key, _Pending(file.row_count, line, record))
-        if name in it.numbers or name in it.texts:
+        pending_result = pending.setdefault(key, _Pending(file.row_count, line, record))
+        if name in pending_result.numbers or name in pending_result.texts:
             file.rejects.add("duplicate_row", line, f"{model_name}: {name}")
             continue
-        _take(file, it, name, values, line)
-    for it in pending.values():
-        _finish(file, it, suite)
+        _take(file, pending_result, name, values, line)
+    for result in pending.values():
+        _finish(file, result, suite)
 
 
 def _part(record: dict[str, Any], name: str) -> dict[str, Any]:
@@ -133,19 +133,19 @@ def _key(file: ResultFile, record: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(str(part) for part in parts)
 
 
-def _take(file: ResultFile, it: _Pending, name: str, values: list[Any], line: int) -> None:
+def _take(file: ResultFile, pending_result: _Pending, name: str, values: list[Any], line: int) -> None:
     name = clean(name)
     numbers = [value for value in map(_number, values) if value is not None]
     fault = next((fault for value in values if (fault := upstream_status.find_fault(name, str(value)))), None)
     if fault:
-        it.texts[name] = clean(str(values[0]))
+        pending_result.texts[name] = clean(str(values[0]))
         file.rejects.add(fault, line, f"{name}: {values[0]}")
     elif len(numbers) == len(values) and numbers:
-        it.numbers[name] = sum(numbers) / len(numbers)
+        pending_result.numbers[name] = sum(numbers) / len(numbers)
         if len(numbers) > 1:
-            it.lists[name] = numbers  # HUD shows their average; the spread is kept
+            pending_result.lists[name] = numbers  # HUD shows their average; the spread is kept
     elif values:
-        it.texts[name] = clean(str(values[0]))
+        pending_result.texts[name] = clean(str(values[0]))
     else:
         file.rejects.add("bad_record", line, f"{name}: no value")
 
@@ -161,37 +161,39 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _finish(file: ResultFile, it: _Pending, suite: str | None) -> None:
-    extra, model = _extra(it.record), _part(it.record, "model")
+def _finish(file: ResultFile, pending_result: _Pending, suite: str | None) -> None:
+    extra, model = _extra(pending_result.record), _part(pending_result.record, "model")
     output = _text(extra.get("output"))
     model_name, tag = clean(str(model["name"])), _text(extra.get("tag"))
     if file.kind == "compilation_metrics":
-        file.additions.append(Addition(model_name, tag, phases_s=it.numbers))
+        file.additions.append(Addition(model_name, tag, phases_s=pending_result.numbers))
         return
     named = read_name(output or file.name)
-    accuracy = it.texts.pop("accuracy", None)
-    experiment = _experiment(extra, named, accuracy, it)
-    numbers = {name: value for name, value in it.numbers.items() if value or name not in upstream_status.FLOATS}
+    accuracy = pending_result.texts.pop("accuracy", None)
+    experiment = _experiment(extra, named, accuracy, pending_result)
+    numbers = {
+        name: value for name, value in pending_result.numbers.items() if value or name not in upstream_status.FLOATS
+    }
     status, reason = _status(experiment, accuracy, numbers)
     if status != "measured" and experiment != "accuracy":
         numbers = {name: value for name, value in numbers.items() if value}
     result = BenchMeasured(
         process_id="",
-        sequence=it.number,
+        sequence=pending_result.number,
         time_us=0,
-        suite=_suite(it.record, suite, named),
+        suite=_suite(pending_result.record, suite, named),
         model=model_name,
         experiment=experiment,
-        **_series(it.record, named, tag),
+        **_series(pending_result.record, named, tag),
         status=status,
         reason=reason,
         accuracy=accuracy if experiment == "accuracy" else None,
         values=numbers,
-        facts=_facts(it, extra, tag),
+        facts=_facts(pending_result, extra, tag),
         task=task_of(stem_of(output) if output else file.stem, model_name, tag),
-        origin=f"{file.name}:{it.line}",
+        origin=f"{file.name}:{pending_result.line}",
     )
-    file.add(result, it.line)
+    file.add(result, pending_result.line)
 
 
 def _series(record: dict[str, Any], named: FileNameInfo, tag: str | None) -> dict[str, Any]:
@@ -207,7 +209,7 @@ def _series(record: dict[str, Any], named: FileNameInfo, tag: str | None) -> dic
         "device": _text(extra.get("device")) or named.device,
         "hardware": _text(extra.get("arch")) or _gpu(record) or named.hardware,
         "backend": f"{backend or ''}:{tag}" if tag else backend,
-        "dynamic": any(extra.get(it) is True for it in ("dynamic_shapes", "dynamic_batch_only", "is_dynamic"))
+        "dynamic": any(extra.get(name) is True for name in ("dynamic_shapes", "dynamic_batch_only", "is_dynamic"))
         or named.dynamic,
         "batch_size": batch_size if isinstance(batch_size, int) and 0 < batch_size < 1 << 40 else None,
         "world_size": world_size if isinstance(world_size, int) and 0 < world_size < 1 << 40 else 1,
@@ -228,13 +230,13 @@ def _suite(record: dict[str, Any], suite: str | None, named: FileNameInfo) -> st
     return origin or suite or named.suite or other or ""
 
 
-def _experiment(extra: dict[str, Any], named: FileNameInfo, accuracy: str | None, it: _Pending) -> str:
+def _experiment(extra: dict[str, Any], named: FileNameInfo, accuracy: str | None, pending_result: _Pending) -> str:
     flagged = next((name for name in _EXPERIMENTS if extra.get(name) is True), None)
     if accuracy is not None:
         return "accuracy"
     if flagged or named.experiment:
         return str(flagged or named.experiment)
-    if any(name.endswith("instruction_count") for name in it.numbers):
+    if any(name.endswith("instruction_count") for name in pending_result.numbers):
         return "pr_time"
     return "performance"
 
@@ -247,8 +249,8 @@ def _status(experiment: str, accuracy: str | None, numbers: dict[str, float]) ->
     return "failed", upstream_status.UNKNOWN_FAILURE
 
 
-def _facts(it: _Pending, extra: dict[str, Any], tag: str | None) -> dict[str, Any]:
-    record = it.record
+def _facts(pending_result: _Pending, extra: dict[str, Any], tag: str | None) -> dict[str, Any]:
+    record = pending_result.record
     facts: dict[str, Any] = {
         ours: clean(str(record[name])) for name, ours in _ABOUT_RUN.items() if record.get(name) not in (None, "")
     }
@@ -259,7 +261,7 @@ def _facts(it: _Pending, extra: dict[str, Any], tag: str | None) -> dict[str, An
         for key, value in extra.items()
         if isinstance(value, _PLAIN) and value not in (False, "")
     }
-    others = {"settings": settings, "columns": it.texts, "value_lists": it.lists}
+    others = {"settings": settings, "columns": pending_result.texts, "value_lists": pending_result.lists}
     facts |= {name: said for name, said in others.items() if said}
     description = _part(record, "dependencies")
     if description:

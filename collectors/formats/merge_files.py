@@ -30,19 +30,19 @@ class Merged:
     @property
     def stems(self) -> set[str]:
         """Return the tables' names."""
-        return {(it.task or "").split("/", 1)[0] for _file, it in self.results}
+        return {(measurement.task or "").split("/", 1)[0] for _file, measurement in self.results}
 
 
 def merge(files: Sequence[ResultFile]) -> Merged:
     """Bring together what the files say of the same; a file in full precision goes before its rounded twin."""
     merged = Merged()
-    for file in sorted(files, key=lambda it: (not it.is_full, it.name)):
+    for file in sorted(files, key=lambda file: (not file.is_full, file.name)):
         for result in file.results:
             _put(merged, file, result)
     by_task: dict[str, list[int]] = {}
     for index, (_file, result) in enumerate(merged.results):
         by_task.setdefault(result.task or "", []).append(index)
-    for file in sorted(files, key=lambda it: (not it.is_full, it.name)):
+    for file in sorted(files, key=lambda result_file: (not result_file.is_full, result_file.name)):
         _complete(merged, by_task, file)
     _name_failures(merged)
     return merged
@@ -94,20 +94,20 @@ def _complete(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -
 def _name_failures(merged: Merged) -> None:
     """Set a failed measurement's reason from the accuracy of the same model: its own file has none."""
     reasons = {
-        (it.model, *_series(it)[:-1]): it.reason
-        for _file, it in merged.results
-        if it.experiment == "accuracy" and it.status == "failed"
+        (measurement.model, *_series(measurement)[:-1]): measurement.reason
+        for _file, measurement in merged.results
+        if measurement.experiment == "accuracy" and measurement.status == "failed"
     }
-    for index, (file, it) in enumerate(merged.results):
-        reason = reasons.get((it.model, *_series(it)[:-1]))
-        if it.status == "failed" and it.reason == upstream_status.UNKNOWN_FAILURE and reason:
-            merged.results[index] = file, replace(it, reason=reason)
+    for index, (file, measurement) in enumerate(merged.results):
+        reason = reasons.get((measurement.model, *_series(measurement)[:-1]))
+        if measurement.status == "failed" and measurement.reason == upstream_status.UNKNOWN_FAILURE and reason:
+            merged.results[index] = file, replace(measurement, reason=reason)
 
 
 def build_break_table(file: ResultFile, stems: Iterable[str]) -> str:
     """Return the table that a graph-breaks file belongs to; upstream's rstrip may have eaten the end of its name."""
     stem = file.stem.removesuffix("_graph_breaks")
-    return next((it for it in sorted(stems) if stem in (it, damaged(it))), stem)
+    return next((other_stem for other_stem in sorted(stems) if stem in (other_stem, damaged(other_stem))), stem)
 
 
 def time_us_of(result: BenchMeasured) -> int | None:

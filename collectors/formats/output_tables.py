@@ -95,13 +95,13 @@ def _number(name: str, value: float) -> Cell:
 
 def stats_of(results: Sequence[BenchMeasured]) -> list[str]:
     """Return the counts that a table has; which they are differs between versions of upstream."""
-    return [name for name in COUNTS if any(name in it.values for it in results)]
+    return [name for name in COUNTS if any(name in result.values for result in results)]
 
 
 def write_table(table: OutputTable) -> bytes:
     """Write a table of results."""
     stats = stats_of(table.results)
-    rows = [{**identity(it), **metrics(it, stats)} for it in table.results]
+    rows = [{**identity(result), **metrics(result, stats)} for result in table.results]
     return write_rows(rows)
 
 

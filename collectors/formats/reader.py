@@ -29,7 +29,7 @@ def read_break(file: ResultFile, row: CsvRow) -> None:
         file.rejects.add("bad_row", row.line, model or reason)
         return
     stack_text = _unquote(row.cells.get("user_stack", ""))
-    stack = tuple((it["file"], int(it["line"]), it["name"]) for it in _FRAME.finditer(stack_text))
+    stack = tuple((match["file"], int(match["line"]), match["name"]) for match in _FRAME.finditer(stack_text))
     file.breaks.append(BreakRow(model, reason, stack, row.line))
 
 
@@ -104,7 +104,9 @@ def _read_timings(file: ResultFile, data: bytes) -> None:
     repeats = to_repeats(timings)
     if len(repeats["eager"]) < len(timings):
         file.rejects.add("not_finite", None, file.name, len(timings) - len(repeats["eager"]))
-    file.mark({"timings": [str(it) for it in timings], "model": named[1], "first": timings[0][0] if timings else 0})
+    file.mark(
+        {"timings": [str(timing) for timing in timings], "model": named[1], "first": timings[0][0] if timings else 0}
+    )
     file.additions.append(Addition(named[1], None, repeats=repeats))
 
 

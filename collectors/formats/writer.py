@@ -70,10 +70,10 @@ def render_files(results: Sequence[BenchMeasured], breaks: Breaks, *, raw_timing
         files[f"{table.stem}.json"] = _write_json(table)
         files |= _write_phases(table)
         files |= _write_breaks(table, breaks)
-        for it in table.results if raw_timings else ():
-            if it.repeats.get("eager") and it.repeats.get("compiled"):
-                name = f"{table.stem}-raw_timings-{_safe(it.model)}-{_safe(it.device or 'cpu')}.npy"
-                files[name] = write_timings(it.repeats)
+        for result in table.results if raw_timings else ():
+            if result.repeats.get("eager") and result.repeats.get("compiled"):
+                name = f"{table.stem}-raw_timings-{_safe(result.model)}-{_safe(result.device or 'cpu')}.npy"
+                files[name] = write_timings(result.repeats)
     return files
 
 
@@ -125,11 +125,11 @@ def _safe(text: str) -> str:
 def _write_json(table: OutputTable) -> bytes:
     stats = stats_of(table.results)
     lines = []
-    for it in table.results:
-        row: dict[str, Cell] = metrics(it, stats)
-        if "tag" in identity(it):
-            row = {"tag": identity(it)["tag"], **row}
-        lines += [_record(table, it, name, value) for name, value in row.items()]
+    for result in table.results:
+        row: dict[str, Cell] = metrics(result, stats)
+        if "tag" in identity(result):
+            row = {"tag": identity(result)["tag"], **row}
+        lines += [_record(table, result, name, value) for name, value in row.items()]
     return _to_lines(lines)
 
 
@@ -165,13 +165,13 @@ def _to_lines(records: Sequence[dict[str, Any]]) -> bytes:
 def _write_phases(table: OutputTable) -> dict[str, bytes]:
     rows: list[dict[str, Cell]] = []
     records: list[dict[str, Any]] = []
-    names = dict.fromkeys(name for it in table.results for name in _phases(it))
-    for it in table.results:
-        phases = _phases(it)
+    names = dict.fromkeys(name for result in table.results for name in _phases(result))
+    for result in table.results:
+        phases = _phases(result)
         if phases:
             # Upstream puts each model's numbers under the first one's heading; here each stands under its own name.
-            rows.append({**identity(it), **{name: phases.get(name, 0.0) for name in names}})
-            records += [_record(table, it, name, value) for name, value in phases.items()]
+            rows.append({**identity(result), **{name: phases.get(name, 0.0) for name in names}})
+            records += [_record(table, result, name, value) for name, value in phases.items()]
     if not rows:
         return {}
     stem = f"{table.stem}{METRICS_FILE}"
@@ -187,9 +187,9 @@ def _phases(result: BenchMeasured) -> dict[str, float]:
 
 def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
     rows = [
-        (it.model, f'"{reason_text(one.text) if one.text else one.reason}"', f'"{_stack(one)}"')
-        for it in table.results
-        for one in breaks.get(it.task or "", ())
+        (result.model, f'"{reason_text(one.text) if one.text else one.reason}"', f'"{_stack(one)}"')
+        for result in table.results
+        for one in breaks.get(result.task or "", ())
     ]
     if not rows:
         return {}
@@ -201,13 +201,13 @@ def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
 
 def _stack(one: GraphBroke) -> str:
     frames: list[tuple[Any, ...]] = [(frame.path, frame.line, frame.name) for frame in user_stack(one.text)]
-    frames = frames or [(it.get("file"), it.get("line"), it.get("name")) for it in one.stack]
+    frames = frames or [(frame.get("file"), frame.get("line"), frame.get("name")) for frame in one.stack]
     return ", ".join(f"<FrameSummary file {file}, line {line} in {name}>" for file, line, name in frames)
 
 
 def _dedupe(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
     distinct: dict[str, tuple[str, str, str]] = {}
-    for row in sorted(rows, key=lambda it: it[1]):
+    for row in sorted(rows, key=lambda row: row[1]):
         distinct.setdefault(row[1], row)
     same = [row for row in distinct.values() if _ONE_ROW in row[1]]
     return [row for row in distinct.values() if _ONE_ROW not in row[1]] + same[:1]

@@ -255,7 +255,7 @@ def find_end() -> BaseException | None:
 def write_traceback(error: BaseException, outer: FrameType | None) -> str:
     """Write an exception's traceback as Python does, from the program's outermost frame on."""
     stack = traceback.walk_stack(outer) if outer is not None else iter(())
-    around = list(itertools.islice((it for it in stack if it[0].f_code is not WATCHED_CODE), OUTER_FRAMES))
+    around = list(itertools.islice((frame for frame in stack if frame[0].f_code is not WATCHED_CODE), OUTER_FRAMES))
     frames = traceback.StackSummary.extract(iter(around[::-1]))
     try:
         written = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)

@@ -119,7 +119,7 @@ class ProgressLines:
                 "record_count": imported.record_count,
                 "read_bytes": max(self._read_bytes, imported.read_bytes),
                 "total_bytes": self._total_bytes,
-                "rejects": {kind: it.count for kind, it in sorted(imported.rejects.by_kind.items())},
+                "rejects": {kind: reject.count for kind, reject in sorted(imported.rejects.by_kind.items())},
                 **more,
             }
         )

@@ -45,7 +45,9 @@ class BlockRecord:
     @property
     def distinct_graph_breaks(self) -> list[GraphBroke]:
         """Return one of each distinct graph break, as they came."""
-        return list({it.fingerprint: it for it in reversed(self.graph_breaks)}.values())[::-1]
+        return list({graph_break.fingerprint: graph_break for graph_break in reversed(self.graph_breaks)}.values())[
+            ::-1
+        ]
 
 
 @contextmanager

@@ -249,7 +249,9 @@ class Loader:
         readings = self._readings.values()
         if self.imported.known_run or not readings:
             return False
-        spans = sorted((it.file.first_us or 0, it.last_us or it.file.first_us or 0) for it in readings)
+        spans = sorted(
+            (reading.file.first_us or 0, reading.last_us or reading.file.first_us or 0) for reading in readings
+        )
         ended_us = spans[0][1]
         for first_us, last_us in spans[1:]:
             if first_us > ended_us + APART_US:
@@ -263,7 +265,7 @@ class Loader:
         if self.imported.deleted:
             return
         last = find_last_us(self._connection, self.imported.run_id) or self.first.first_us or 0
-        end = sum(it.offset_bytes for it in self._readings.values()) + 1  # a longer copy ends anew
+        end = sum(reading.offset_bytes for reading in self._readings.values()) + 1  # a longer copy ends anew
         run_id = self.imported.run_id
         self._store(RunEnded(run_id, end, last, run_id, STATE))
         checkpoint(self._connection)
@@ -274,10 +276,14 @@ class Loader:
         Raises: OSError, ValueError.
         """
         for source in group.sources:
-            held = {key: it for key, it in self._readings.items() if it.path == source.path and not it.is_replaced()}
+            held = {
+                key: reading
+                for key, reading in self._readings.items()
+                if reading.path == source.path and not reading.is_replaced()
+            }
             if source.path is None or held:
                 continue
-            for key in [it for it in self._readings if it not in self._replaced]:
+            for key in [reading for reading in self._readings if reading not in self._replaced]:
                 if self._readings[key].path != source.path:
                     continue
                 self._replaced.add(key)

@@ -54,19 +54,19 @@ def load_results(
             read.append(_read(source, options, now_us))
             read_bytes += read[-1].size_bytes
             progress(read_bytes)
-        merged = merge([it.file for it in read])
-        record_count = len(merged.results) + sum(len(it.file.breaks) for it in read)
+        merged = merge([file.file for file in read])
+        record_count = len(merged.results) + sum(len(file.file.breaks) for file in read)
         if most_records is not None and record_count > most_records:
             raise LimitExceeded(
                 f"{group.label}: {record_count:,} records are in it, the limit is {most_records:,} records for one "
                 "import; import fewer files at once."
             )
-        if not merged.results and not any(it.file.breaks for it in read):
+        if not merged.results and not any(file.file.breaks for file in read):
             raise NoSuchLog(_format_no_results(read))
         name = options.name or (f"{group.label}/{part}" if part else group.label)
         runs = plan_runs(connection, ResultFolder(name, read), merged, taken)
         taken |= {run.run_id for run in runs}
-        for run in sorted(runs, key=lambda it: min(_times(it))):
+        for run in sorted(runs, key=lambda run: min(_times(run))):
             yield _import_run(SqliteSink(connection, database, run.run_id), name, options, run, merged)
 
 
@@ -98,8 +98,8 @@ def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
 
 def _format_no_results(read: list[ReadFile]) -> str:
     said = "; ".join(
-        f"{it.file.name}: {next((met.example or kind for kind, met in it.file.rejects.by_kind.items()), it.file.kind)}"
-        for it in read[:3]
+        f"{file.name}: {next((met.example or kind for kind, met in file.rejects.by_kind.items()), file.kind)}"
+        for file in (source.file for source in read[:3])
     )
     return (
         f"There is no benchmark result in {len(read)} file{'s' if len(read) > 1 else ''} ({said}); expected a table "
@@ -109,8 +109,8 @@ def _format_no_results(read: list[ReadFile]) -> str:
 
 
 def _times(run: ResultRun) -> list[int]:
-    found = [time_us_of(result) or it.time_us for it, result in run.results]
-    return found or [it.time_us for it in run.files]
+    found = [time_us_of(result) or file.time_us for file, result in run.results]
+    return found or [file.time_us for file in run.files]
 
 
 def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRun, merged: Merged) -> Imported:
@@ -126,7 +126,7 @@ def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRu
     before = count_rows(connection, run.run_id)
     times = _times(run)
     sink.ingest(EventBatch([_start_run(run, name, options, min(times))]))
-    files = list({id(it): it for it in (*run.files, *(it for it, _result in run.results))}.values())
+    files = list({id(file): file for file in (*run.files, *(file for file, _result in run.results))}.values())
 
     def count(batch: EventBatch, result: IngestResult) -> None:
         done.event_count += result.new_count
@@ -134,9 +134,9 @@ def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRu
     if not sink.is_deleted:
         pump(ResultSource(connection, run, files, merged.stems, options), sink, count)
         done.log_count = len(files)
-    done.read_bytes = sum(it.size_bytes for it in files)
-    for it in run.files:
-        done.rejects.add_file(it.source.label, it.file.rejects)
+    done.read_bytes = sum(file.size_bytes for file in files)
+    for file in run.files:
+        done.rejects.add_file(file.source.label, file.file.rejects)
     after = count_rows(connection, run.run_id)
     done.result_count, done.break_count = after[0] - before[0], after[1] - before[1]
     done.record_count = done.result_count + done.break_count
@@ -147,8 +147,8 @@ def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRu
 
 def _start_run(run: ResultRun, name: str, options: LoadOptions, time_us: int) -> RunStarted:
     results = [result for _it, result in run.results]
-    suites = sorted({it.suite for it in results if it.suite})
-    gpus = sorted({it.hardware for it in results if it.hardware and it.device != "cpu"})
+    suites = sorted({result.suite for result in results if result.suite})
+    gpus = sorted({result.hardware for result in results if result.hardware and result.device != "cpu"})
     return RunStarted(
         process_id=run.run_id,
         sequence=0,
@@ -184,10 +184,10 @@ class ResultSource:
 
     def read(self) -> Iterator[EventBatch]:
         """Yield a batch of each file that the run does not have yet."""
-        for it in self._files:
-            if self._run.run_id not in find_result_runs(self._connection, it.content_hash):
-                self._reading = it
-                yield self._read_file(it)
+        for file in self._files:
+            if self._run.run_id not in find_result_runs(self._connection, file.content_hash):
+                self._reading = file
+                yield self._read_file(file)
 
     def commit(self, batch: EventBatch, result: IngestResult) -> None:
         """Take note of what was refused of a file; that the run has it is in the store."""
@@ -196,61 +196,61 @@ class ResultSource:
     def rewind(self) -> None:
         """Nothing is to be done: a file that is not stored is read again."""
 
-    def _read_file(self, it: ReadFile) -> EventBatch:
-        run, file = self._run, it.file
-        process_id = run.process_id(self._connection, it)
+    def _read_file(self, other_file: ReadFile) -> EventBatch:
+        run, file = self._run, other_file.file
+        process_id = run.process_id(self._connection, other_file)
         events: list[Event] = []
-        for result in [result for of_file, result in run.results if of_file is it]:
-            event, notes = fit_event(self._place(it, result, process_id))
+        for result in [result for of_file, result in run.results if of_file is other_file]:
+            event, notes = fit_event(self._place(other_file, result, process_id))
             events += [event] if event is not None else []
             if notes:
                 file.rejects.add("bad_field", _line_of(result), "; ".join(notes))
-        is_shown = it in run.files
+        is_shown = other_file in run.files
         if is_shown:
-            events += self._list_breaks(it, process_id)
+            events += self._list_breaks(other_file, process_id)
         is_log = bool(events or (is_shown and file.rejects.total))
         if is_log:
-            events.insert(0, self._start_process(process_id, it.time_us, None))
+            events.insert(0, self._start_process(process_id, other_file.time_us, None))
         known = find_logs(self._connection, [process_id]).get(process_id)
         return EventBatch(
             events,
-            [Checkpoint(process_id, known.end_offset_bytes if known else 0, it.size_bytes, file.line_count)],
+            [Checkpoint(process_id, known.end_offset_bytes if known else 0, other_file.size_bytes, file.line_count)],
             file.rejects if is_shown else Rejects(),
             ImportedFile(
                 process_id,
-                it.source.label,
-                it.source.file_name,
+                other_file.source.label,
+                other_file.source.file_name,
                 keep_examples=not self._options.redact_source,
-                first_us=it.time_us,
-                content_hash=it.content_hash,
+                first_us=other_file.time_us,
+                content_hash=other_file.content_hash,
                 kind=file.kind,
                 row_count=file.row_count,
                 is_log=is_log,
             ),
             record_count=file.row_count if known is None else 0,
-            last_us=it.time_us,
+            last_us=other_file.time_us,
             line_of=_line_of,
         )
 
-    def _place(self, it: ReadFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
+    def _place(self, file: ReadFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
         # An export of many commits begins elsewhere each time: there a result is known by what it is, not by its row.
         sequence = result.sequence
         if self._run.commit is not None:
             sequence = int(digest(series_text(result))[:12], 16)
-        time_us = time_us_of(result) or it.time_us
+        time_us = time_us_of(result) or file.time_us
         return replace(result, process_id=process_id, sequence=sequence, time_us=time_us)
 
-    def _list_breaks(self, it: ReadFile, process_id: str) -> Iterator[Event]:
+    def _list_breaks(self, file: ReadFile, process_id: str) -> Iterator[Event]:
         """Give each model a process of its own: that is how its breaks find its result."""
-        table = build_break_table(it.file, self._stems) if it.file.breaks else ""
+        table = build_break_table(file.file, self._stems) if file.file.breaks else ""
         counts: dict[str, int] = {}
-        for row in it.file.breaks:
+        for row in file.file.breaks:
             task = task_of(table, row.model)
             of_model = digest(process_id, task)
             if row.model not in counts:
-                yield self._start_process(of_model, it.time_us, task)
+                yield self._start_process(of_model, file.time_us, task)
             counts[row.model] = counts.get(row.model, 0) + 1
-            yield break_event(row, self._namer, of_model, counts[row.model], it.time_us)
+            yield break_event(row, self._namer, of_model, counts[row.model], file.time_us)
 
     def _start_process(self, process_id: str, time_us: int, task: str | None) -> ProcessStarted:
         known = {"results": "ok (read from upstream's file)"}

@@ -52,12 +52,12 @@ class ResultRun:
     branch: str | None = None
     also_in: list[tuple[str, str]] = field(default_factory=list)  # files that were imported by themselves: label, run
 
-    def process_id(self, connection: sqlite3.Connection, it: ReadFile) -> str:
+    def process_id(self, connection: sqlite3.Connection, file: ReadFile) -> str:
         """Return the file's identity: that which it was given when it was shorter, if it was imported so."""
         if self.commit is not None:
-            return digest("results", self.run_id, it.file.kind, it.file.stem)
-        every = [it.file.keys(), it.file.keys(self.salt), it.file.keys(self.run_id)]
-        every.append([digest("results", self.run_id, it.file.name)])
+            return digest("results", self.run_id, file.file.kind, file.file.stem)
+        every = [file.file.keys(), file.file.keys(self.salt), file.file.keys(self.run_id)]
+        every.append([digest("results", self.run_id, file.file.name)])
         rows = find_logs(connection, [key for keys in every for key in keys])
         known = next((key for key, row in rows.items() if row.run_id == self.run_id), None)
         # The same file may be in another run, with other files beside it.
@@ -72,7 +72,7 @@ def plan_runs(
     `taken` are the runs of folders beside it: only the very same files are in one of them.
     """
     read = folder.read
-    by_file = {id(it.file): it for it in read}
+    by_file = {id(file.file): file for file in read}
     runs: dict[tuple[str, str], ResultRun] = {}
     others: list[tuple[ReadFile, BenchMeasured]] = []
     for file, result in merged.results:
@@ -84,8 +84,8 @@ def plan_runs(
             runs[key] = _commit_run(key, result)
         runs[key].results.append((by_file[id(file)], result))
     planned = list(runs.values())
-    if others or any(it.file.breaks for it in read):
-        run = _content_run(connection, folder, {it.run_id for it in planned}, taken)
+    if others or any(file.file.breaks for file in read):
+        run = _content_run(connection, folder, {result_run.run_id for result_run in planned}, taken)
         run.results = others
         planned.insert(0, run)
     planned[0].files = list(read)
@@ -101,16 +101,18 @@ def _content_run(
     connection: sqlite3.Connection, folder: ResultFolder, of_commits: Collection[str], taken: Collection[str]
 ) -> ResultRun:
     """Find the run that the files are in already, or name a new one after them."""
-    own = [it for it in folder.read if it.file.breaks or it.file.additions or _has_own(it.file)] or folder.read
-    timed = [(it, keys) for it in own if (keys := it.file.keys())]
-    named = timed or [(it, keys) for it in own if (keys := it.file.keys(every=True))]
+    own = [
+        file for file in folder.read if file.file.breaks or file.file.additions or _has_own(file.file)
+    ] or folder.read
+    timed = [(file, keys) for file in own if (keys := file.file.keys())]
+    named = timed or [(file, keys) for file in own if (keys := file.file.keys(every=True))]
     homes: dict[str, list[ReadFile]] = {}
     names: dict[str, str] = {}
-    for it, keys in named:
-        found = find_runs_of_any(connection, [it.content_hash, *keys])
+    for file, keys in named:
+        found = find_runs_of_any(connection, [file.content_hash, *keys])
         names |= found
         for run_id in found:
-            homes.setdefault(run_id, []).append(it)
+            homes.setdefault(run_id, []).append(file)
     fit = [
         run_id
         for run_id, its in homes.items()
@@ -123,13 +125,13 @@ def _content_run(
     run_id = known or _new_id(connection, named)
     run = ResultRun(run_id, run_id if timed else ALONE)
     if known is None:
-        alone = [(its[0], it) for it, its in homes.items() if len(its) == 1 and it not in of_commits]
-        run.also_in = [(it.source.label, other) for it, other in alone if names[other] == it.source.label]
+        alone = [(its[0], commit) for commit, its in homes.items() if len(its) == 1 and commit not in of_commits]
+        run.also_in = [(file.source.label, other) for file, other in alone if names[other] == file.source.label]
     return run
 
 
 def _has_own(file: ResultFile) -> bool:
-    return any(commit_key(it) is None for it in file.results)
+    return any(commit_key(result) is None for result in file.results)
 
 
 def _differs(connection: sqlite3.Connection, run_id: str, read: Sequence[ReadFile], *, exactly: bool) -> bool:
@@ -139,11 +141,11 @@ def _differs(connection: sqlite3.Connection, run_id: str, read: Sequence[ReadFil
     for kind, name, content_hash in list_result_files(connection, run_id):
         last[kind, _stem(name)] = content_hash
         seen.add(content_hash)
-    for it in read:
-        if it.content_hash in seen or not (it.file.results or it.file.breaks):
+    for file in read:
+        if file.content_hash in seen or not (file.file.results or file.file.breaks):
             continue
-        before = last.get((it.file.kind, it.file.stem))
-        if exactly or (before is not None and before not in it.file.keys(every=True)):
+        before = last.get((file.file.kind, file.file.stem))
+        if exactly or (before is not None and before not in file.file.keys(every=True)):
             return True
     return False
 
@@ -158,7 +160,7 @@ def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ReadFile, list
     run_id = _run_id(min(keys[-1] for _it, keys in named))
     if connection.execute("select 1 from runs where id = :id", {"id": run_id}).fetchone() is None:
         return run_id
-    return _run_id(digest("run", *sorted(it.content_hash for it, _keys in named)))
+    return _run_id(digest("run", *sorted(file.content_hash for file, _keys in named)))
 
 
 def part_folders(sources: Sequence[LogSource]) -> list[tuple[str, list[LogSource]]]:
@@ -173,7 +175,7 @@ def part_folders(sources: Sequence[LogSource]) -> list[tuple[str, list[LogSource
     for source in sources:
         archive, _, path = source.label.rpartition(": ")
         parents = (archive, PurePath(path).parent.as_posix())
-        folders.setdefault("/".join(it for it in parents if it not in ("", ".")), []).append(source)
+        folders.setdefault("/".join(parent for parent in parents if parent not in ("", ".")), []).append(source)
     return list(folders.items())
 
 

@@ -99,8 +99,8 @@ def pack_commits(commits: Sequence[StoredCommit], process_id: str) -> CommitsSee
     """Make the event of a chain of commits, as many of the newest as it has room for."""
     rows: list[list[Any]] = []
     room = EVENT_BYTES
-    for it in commits:
-        row = [it.hash, it.time_us, it.author, it.subject]
+    for commit in commits:
+        row = [commit.hash, commit.time_us, commit.author, commit.subject]
         room -= len(json.dumps(row))
         if room < 0:
             break

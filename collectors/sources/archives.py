@@ -95,7 +95,7 @@ def is_zip(head: bytes) -> bool:
 # --- zip
 
 
-def list_zip(it: Container) -> Listing:
+def list_zip(container: Container) -> Listing:
     """List a zip's files from its directory.
 
     Raises: SourceDamaged if there is no directory: the zip was cut off.
@@ -103,15 +103,15 @@ def list_zip(it: Container) -> Listing:
     members: list[Member] = []
     passed_over: list[str] = []
     try:
-        with io.BufferedReader(it.open()) as file:
-            it.gauge.check_entries(it.name, _read_zip_count(file, it.size_bytes))
+        with io.BufferedReader(container.open()) as file:
+            container.gauge.check_entries(container.name, _read_zip_count(file, container.size_bytes))
             with zipfile.ZipFile(file) as archive:
                 entries = archive.infolist()
     except LimitExceeded:
         raise
     except _ERRORS as error:
-        raise SourceDamaged(f"{it.name}: the zip cannot be read ({error}); copy the file again.") from None
-    it.gauge.add_entries(it.name, len(entries))
+        raise SourceDamaged(f"{container.name}: the zip cannot be read ({error}); copy the file again.") from None
+    container.gauge.add_entries(container.name, len(entries))
     for entry in entries:
         kind = entry.external_attr >> 28  # Unix's file type: 8 a file, 0 not said, 10 a link
         if entry.filename.endswith("/"):
@@ -119,7 +119,7 @@ def list_zip(it: Container) -> Listing:
         if kind not in (0, 8):
             passed_over.append(entry.filename)
             continue
-        members.append(_zip_member(it, entry))
+        members.append(_zip_member(container, entry))
     return Listing(members, passed_over)
 
 
@@ -131,11 +131,11 @@ def _read_zip_count(file: IO[bytes], size_bytes: int) -> int:
     return int.from_bytes(tail[at + 10 : at + 12], "little") if at >= 0 else 0
 
 
-def _zip_member(it: Container, entry: zipfile.ZipInfo) -> Member:
+def _zip_member(container: Container, entry: zipfile.ZipInfo) -> Member:
     def open_member() -> Chunks:
-        return it.peeled(_zip_chunks(it, entry))
+        return container.peeled(_zip_chunks(container, entry))
 
-    head, unpacked = _head(_zip_chunks(it, entry), it)
+    head, unpacked = _head(_zip_chunks(container, entry), container)
     modified_us: int | None
     try:
         modified_us = calendar.timegm((*entry.date_time, 0, 0, 0)) * 1_000_000  # the zone is not in the zip
@@ -144,14 +144,14 @@ def _zip_member(it: Container, entry: zipfile.ZipInfo) -> Member:
     return Member(entry.filename, modified_us, None if unpacked else entry.file_size, head, open_member)
 
 
-def _zip_chunks(it: Container, entry: zipfile.ZipInfo) -> Chunks:
+def _zip_chunks(container: Container, entry: zipfile.ZipInfo) -> Chunks:
     """Read one member with a file of its own; zipfile's reader loses what it holds when a member is damaged."""
-    where = f"{it.name}: {clean_name(entry.filename)}"
-    file = it.open()
+    where = f"{container.name}: {clean_name(entry.filename)}"
+    file = container.open()
     packed = Chunks(_zip_packed(file, entry, where), [file])
     unpack = _UNPACK.get(entry.compress_type)
     out = packed if unpack is None else Chunks(unpack(packed, where), [packed])
-    return Chunks(_zip_checked(out, entry, where), [out], it.gauge.layer(it.name, it.size_bytes))
+    return Chunks(_zip_checked(out, entry, where), [out], container.gauge.layer(container.name, container.size_bytes))
 
 
 def _zip_packed(file: io.RawIOBase, entry: zipfile.ZipInfo, where: str) -> Iterator[bytes]:
@@ -219,11 +219,11 @@ class _TarFile(tarfile.TarFile):
 class _Pass:
     """Go through a tar once, forward: a plain one by seeking, a compressed one by unpacking what lies between."""
 
-    def __init__(self, it: Container, packed: bool) -> None:
-        self._where = it.name
-        self._packed: Chunks | None = it.peeled() if packed else None
-        self._plain = None if packed else io.BufferedReader(it.open())
-        self._plain_bytes = it.size_bytes
+    def __init__(self, container: Container, packed: bool) -> None:
+        self._where = container.name
+        self._packed: Chunks | None = container.peeled() if packed else None
+        self._plain = None if packed else io.BufferedReader(container.open())
+        self._plain_bytes = container.size_bytes
         self._tar: _TarFile | None = None
         self._end = 0  # of the current member's bytes in the tar
         self._has_ended = False
@@ -280,9 +280,9 @@ class _Pass:
             yield chunk
 
     def close(self) -> None:
-        for it in (self._tar, self._packed, self._plain):
-            if it is not None:
-                it.close()
+        for stream in (self._tar, self._packed, self._plain):
+            if stream is not None:
+                stream.close()
 
     @property
     def is_usable(self) -> bool:
@@ -304,8 +304,8 @@ class _Tar:
     pass through the archive to the next one.
     """
 
-    def __init__(self, it: Container) -> None:
-        self._it = it
+    def __init__(self, container: Container) -> None:
+        self._it = container
         self._idle: list[_Pass] = []
         weakref.finalize(self, _close_all, self._idle)
 
@@ -346,26 +346,26 @@ def _close_all(passes: list[_Pass]) -> None:
         passes.pop().close()
 
 
-def list_tar(it: Container, packed: bool) -> Listing:
+def list_tar(container: Container, packed: bool) -> Listing:
     """List a tar's files by going through it once.
 
     Raises: LimitExceeded where more comes out than may.
     """
     members: list[Member] = []
     passed_over: list[str] = []
-    archive = _Tar(it)
-    at = _Pass(it, packed)
+    archive = _Tar(container)
+    at = _Pass(container, packed)
     try:
         while (found := at.step()) is not None:
-            it.gauge.add_entries(it.name)
+            container.gauge.add_entries(container.name)
             if found.isdir():
                 continue
             if not found.isreg() or found.issparse():
                 passed_over.append(found.name)
                 continue
             number = at.next_number - 1
-            head, unpacked = _head(Chunks(at.chunks(found)), it)
-            open_it = partial(archive.open, number) if packed else partial(_open_plain, it, found)
+            head, unpacked = _head(Chunks(at.chunks(found)), container)
+            open_it = partial(archive.open, number) if packed else partial(_open_plain, container, found)
             size_bytes = None if unpacked else found.size
             members.append(Member(found.name, _tar_time_us(found), size_bytes, head, open_it))
     finally:
@@ -375,18 +375,18 @@ def list_tar(it: Container, packed: bool) -> Listing:
     return Listing(members, passed_over, at.damage)
 
 
-def _open_plain(it: Container, found: tarfile.TarInfo) -> Chunks:
+def _open_plain(container: Container, found: tarfile.TarInfo) -> Chunks:
     def chunks() -> Iterator[bytes]:
         size = 0
-        with it.open() as file:
+        with container.open() as file:
             file.seek(found.offset_data)
             for chunk in read_chunks(file, found.size):
                 size += len(chunk)
                 yield chunk
         if size < found.size:
-            raise _tar_cut(it.name, found, size)
+            raise _tar_cut(container.name, found, size)
 
-    return it.peeled(Chunks(chunks()))
+    return container.peeled(Chunks(chunks()))
 
 
 def _tar_cut(where: str, found: tarfile.TarInfo, size: int) -> SourceDamaged:
@@ -397,9 +397,9 @@ def _tar_time_us(found: tarfile.TarInfo) -> int | None:
     return int(found.mtime * 1e6) if math.isfinite(found.mtime) and 0 < found.mtime < 1e11 else None
 
 
-def _head(chunks: Chunks, it: Container) -> tuple[bytes, bool]:
+def _head(chunks: Chunks, container: Container) -> tuple[bytes, bool]:
     """Return how a member begins, and whether it had to be unpacked for that."""
-    stream = it.peeled(chunks)
+    stream = container.peeled(chunks)
     try:
         head = stream.peek(HEAD_BYTES)
     finally:

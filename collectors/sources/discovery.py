@@ -122,7 +122,7 @@ def _holds_results(head: bytes, name: str, is_given: bool) -> bool:
 
 
 def _is_hidden(name: str) -> bool:
-    return any(it.startswith(".") and it not in (".", "..") for it in re.split(r"[/\\]", name))
+    return any(part.startswith(".") and part not in (".", "..") for part in re.split(r"[/\\]", name))
 
 
 def _base_name(name: str) -> str:
@@ -184,7 +184,7 @@ def _walk(folder: Path, ignored: list[str]) -> Iterator[Path]:
         ignored.append(clean_name(os.path.relpath(error.filename, folder)))
 
     for root, folders, files in os.walk(folder, onerror=unreadable):
-        folders[:] = sorted(it for it in folders if not it.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(root, name)
             if not name.startswith(".") and path.is_file():
@@ -193,15 +193,15 @@ def _walk(folder: Path, ignored: list[str]) -> Iterator[Path]:
 
 def _newest(sources: list[LogSource]) -> list[LogSource]:
     """Pick the newest log, and of each other rank the newest one of the same job."""
-    by_age = sorted(sources, key=lambda it: (it.modified_us or 0, it.label), reverse=True)
+    by_age = sorted(sources, key=lambda source: (source.modified_us or 0, source.label), reverse=True)
     newest = by_age[0]
     if not _RANK.search(newest.file_name):
         return [newest]
     of_rank: dict[int, LogSource] = {}
-    for it in by_age:
-        rank = _RANK.search(it.file_name)
-        if rank and (newest.modified_us or 0) - (it.modified_us or 0) <= SAME_JOB_US:
-            of_rank.setdefault(int(rank[1]), it)
+    for source in by_age:
+        rank = _RANK.search(source.file_name)
+        if rank and (newest.modified_us or 0) - (source.modified_us or 0) <= SAME_JOB_US:
+            of_rank.setdefault(int(rank[1]), source)
     return [of_rank[rank] for rank in sorted(of_rank)]
 
 
@@ -257,39 +257,39 @@ def _open_stream(make: Callable[[], Chunks], container: Container, number: int) 
 
 
 def _find_in_container(
-    it: Container, packed: bool, file_name: str, modified_us: int | None, is_given: bool
+    container: Container, packed: bool, file_name: str, modified_us: int | None, is_given: bool
 ) -> SourceGroup:
     """Find the logs of a file that is compressed, an archive or both."""
-    with it.peeled() as stream:
+    with container.peeled() as stream:
         head = stream.peek(HEAD_BYTES)
     try:
         if not packed and is_zip(head):
-            return _group(it, list_zip(it), is_given)
+            return _group(container, list_zip(container), is_given)
         if is_tar(head):
-            return _group(it, list_tar(it, packed), is_given)
+            return _group(container, list_tar(container, packed), is_given)
     except SourceDamaged as error:
-        return SourceGroup(it.name, [_broken(it.name, error)])
-    opening = partial(_open_stream, it.peeled, it, 0)
-    return _sort(LogSource(it.name, file_name, modified_us, None, None, opening), head, is_given)
+        return SourceGroup(container.name, [_broken(container.name, error)])
+    opening = partial(_open_stream, container.peeled, container, 0)
+    return _sort(LogSource(container.name, file_name, modified_us, None, None, opening), head, is_given)
 
 
-def _group(it: Container, listing: Listing, is_given: bool) -> SourceGroup:
+def _group(container: Container, listing: Listing, is_given: bool) -> SourceGroup:
     sources: list[LogSource] = []
     results: list[LogSource] = []
-    ignored = [f"{it.name}: {clean_name(name)}" for name in listing.passed_over]
+    ignored = [f"{container.name}: {clean_name(name)}" for name in listing.passed_over]
     for number, member in enumerate(listing.members):
-        label = f"{it.name}: {clean_name(member.name)}"
+        label = f"{container.name}: {clean_name(member.name)}"
         holds_results = _holds_results(member.head, member.name, is_given=False)
         if _is_hidden(member.name) or not (holds_results or is_log(member.head, member.name)):
             ignored.append(label)
             continue
-        opening = partial(_open_stream, member.open, it, number)
+        opening = partial(_open_stream, member.open, container, number)
         file_name = clean_name(_base_name(member.name))
         found = LogSource(label, file_name, member.modified_us, member.size_bytes, None, opening)
         (results if holds_results else sources).append(found)
     if listing.damage is not None and (sources or results or is_given):
-        (sources or results or sources).append(_broken(it.name, listing.damage))
-    return SourceGroup(it.name, sources, ignored, results)
+        (sources or results or sources).append(_broken(container.name, listing.damage))
+    return SourceGroup(container.name, sources, ignored, results)
 
 
 def _broken(name: str, error: ValueError) -> LogSource:

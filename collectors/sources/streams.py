@@ -33,7 +33,7 @@ class LimitExceeded(ValueError):
 
 def clean_name(text: str) -> str:
     """Make a name printable on one line: it may hold any byte."""
-    text = "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in text)
+    text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
     return text if len(text) <= _MOST_NAME else "…" + text[1 - _MOST_NAME :]
 
 
@@ -167,14 +167,14 @@ class Chunks(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             super().close()
-            for it in self._closing:
-                it.close()
+            for closing in self._closing:
+                closing.close()
 
     def _advance(self) -> bool:
         if self.damage is not None:
             return False
         try:
-            chunk = next((it for it in self._chunks if it), None)
+            chunk = next((candidate for candidate in self._chunks if candidate), None)
             self.position += len(chunk or b"")
             if self.watch is not None:
                 self.watch(self.position)

@@ -54,7 +54,7 @@ def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[tuple[str
     for *words, dynamic, speedup in rows:
         name = " ".join(word for word in (*words, "dynamic" if dynamic else "") if word)
         logs.setdefault(name, []).append(math.log(speedup))
-    most = sorted(logs.items(), key=lambda it: (-len(it[1]), it[0]))[:MOST_CONFIGURATIONS]
+    most = sorted(logs.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_CONFIGURATIONS]
     return [(name, math.exp(math.fsum(its) / len(its)), len(its)) for name, its in most]
 
 
@@ -305,7 +305,10 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
         cliffs=_stack_cliffs(connection, row["id"]),
         outcomes=[CountedItem(text, count) for text, count in count_outcomes(connection, row["id"])],
-        geomeans=[CountedItem(f"{it:.3f}×  {name}", count) for name, it, count in find_geomeans(connection, row["id"])],
+        geomeans=[
+            CountedItem(f"{geomean:.3f}×  {name}", count)
+            for name, geomean, count in find_geomeans(connection, row["id"])
+        ],
         **{name: row[name] for name in SAME_NAMES},
     )
 

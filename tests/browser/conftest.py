@@ -99,11 +99,20 @@ def open_tab(browser: Browser) -> Iterator[Callable[..., Page]]:
         context.set_default_timeout(15_000)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda it: note(it.type, it.text) if it.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda message: note(message.type, message.text) if message.type in ("error", "warning") else None,
+        )
         page.on("pageerror", lambda error: note("exception", str(error)))
-        page.on("request", lambda it: None if _is_ours(it.url) else note("left this machine", it.url))
-        page.on("requestfailed", lambda it: None if _is_left(it.failure) else note("failed", f"{it.url} {it.failure}"))
-        page.on("response", lambda it: note("status", f"{it.status} {it.url}") if it.status >= 400 else None)
+        page.on("request", lambda request: None if _is_ours(request.url) else note("left this machine", request.url))
+        page.on(
+            "requestfailed",
+            lambda request: None if _is_left(request.failure) else note("failed", f"{request.url} {request.failure}"),
+        )
+        page.on(
+            "response",
+            lambda response: note("status", f"{response.status} {response.url}") if response.status >= 400 else None,
+        )
         return page
 
     yield open_one

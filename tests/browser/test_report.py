@@ -118,7 +118,7 @@ def test_report_as_pdf_has_pages_and_no_cut_chart(from_disk: Open, report: str) 
     assert all(abs(width - 650) < 40 and color == "rgb(86, 97, 115)" for width, color in widths) and widths
     assert drawn == [width for width, _color in widths]
     hidden = page.locator(".report__toc, .zooms, .twin, main button")
-    assert not any(it.is_visible() for it in hidden.all())
+    assert not any(element.is_visible() for element in hidden.all())
 
 
 def test_report_with_texts_leads_from_the_directory_to_one(from_disk: Open, reports: Path) -> None:

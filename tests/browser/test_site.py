@@ -119,9 +119,9 @@ def test_copy_works_from_a_disk(browser: Any, folder: Path) -> None:
     wrong: list[str] = []
     context = browser.new_context(offline=True)
     page = context.new_page()
-    page.on("console", lambda it: wrong.append(it.text) if it.type in ("error", "warning") else None)
-    page.on("pageerror", lambda it: wrong.append(str(it)))
-    page.on("requestfailed", lambda it: wrong.append(it.url))
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("requestfailed", lambda request: wrong.append(request.url))
     page.goto((folder / "some" / "project" / "index.html").as_uri())
     page.locator("#trend [data-chart][data-drawn]").first.wait_for()
     page.locator("#newest tbody a").first.click()

@@ -72,7 +72,11 @@ def test_what_is_not_there_is_404(client: FlaskClient, address: str, sentence: s
     assert_failed(client.get(address), 404, sentence)
 
 
-@pytest.mark.parametrize("operation", [it for it in OPERATIONS if "<run_id>" in it.path], ids=lambda it: it.path)
+@pytest.mark.parametrize(
+    "operation",
+    [operation for operation in OPERATIONS if "<run_id>" in operation.path],
+    ids=lambda operation: operation.path,
+)
 def test_every_address_of_an_unknown_run_is_404(client: FlaskClient, operation) -> None:
     address = operation.path.replace("<run_id>", "nope").replace("<key>", "1").replace("<config_hash>", "x")
     assert_failed(client.open(f"/api/v1{address}", method=operation.method), 404, "There is no run nope")
@@ -111,7 +115,9 @@ def test_a_parameter_that_cannot_be_used_is_400(client: FlaskClient, address: st
     assert_failed(client.get(address), 400, sentence)
 
 
-@pytest.mark.parametrize("operation", [it for it in OPERATIONS if it.is_list], ids=lambda it: it.path)
+@pytest.mark.parametrize(
+    "operation", [operation for operation in OPERATIONS if operation.is_list], ids=lambda operation: operation.path
+)
 @pytest.mark.parametrize(
     "cursor",
     [

@@ -1,6 +1,7 @@
 """The shape of the tree: small folders, one name a class, imports without a cycle."""
 
 import ast
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -59,3 +60,19 @@ def test_no_import_goes_in_a_circle():
             del imports[name]
         imports = {name: targets - set(leaves) for name, targets in imports.items()}
     assert imports == {}
+
+
+def list_names(tree: ast.AST) -> set[str]:
+    """List the names that a module binds."""
+    nodes = list(ast.walk(tree))
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return names | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def test_no_variable_is_called_it():
+    tops = (*TREES, "tests", "benchmarks")
+    modules = [path for top in tops for path in list_modules(top)]
+    assert [str(path) for path in modules if "it" in list_names(ast.parse((ROOT / path).read_text()))] == []
+    templates = sorted((ROOT / "templates").rglob("*.html"))
+    bound = r"\{%-?\s*(?:for|set|macro)\b[^%]*\bit\b(?=[^%]*(?: in |=|\)))"
+    assert [path.name for path in templates if re.search(bound, re.sub(r"\"[^\"]*\"", "", path.read_text()))] == []

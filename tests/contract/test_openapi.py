@@ -33,7 +33,7 @@ from tests.unit.app.series_changes import keep_one_of_each
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = get_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
-READS = [it for it in OPERATIONS if it.method == "GET"]
+READS = [operation for operation in OPERATIONS if operation.method == "GET"]
 LOGS = ("torch2.13-breaks", "torch2.11-cuda-zoo_recompiles", "torch2.11-cuda-ddp-rank1")
 COMPILES = "select run_id, id from compiles where id % 4 = 0 or run_id like '01J%'"
 ARTIFACTS = "select run_id, id from artifacts where id % 4 = 0"
@@ -80,7 +80,7 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
     """Write every address that a path has in the recorded database."""
     if "<import_id>" in path:
         database = reader.execute("pragma database_list").fetchone()[2]
-        return [path.replace("<import_id>", it.id) for it in ImportQueue(database).list_newest(9)]
+        return [path.replace("<import_id>", upload.id) for upload in ImportQueue(database).list_newest(9)]
     if "<distinct_id>" in path or "<cause_id>" in path:
         name, table = ("distinct_id", "run_breaks") if "<distinct_id>" in path else ("cause_id", "run_causes")
         return [
@@ -134,7 +134,7 @@ def test_every_operation_has_its_own_name_and_only_imports_restored_runs_and_wor
     assert writing == [
         "/api/v1/imports",
         restore,
-        *(f"{finding}/{it}" for it in ("acknowledge", "ignore", "note", "reopen")),
+        *(f"{finding}/{action}" for action in ("acknowledge", "ignore", "note", "reopen")),
     ]
     assert set(DOCUMENT["paths"]["/api/v1/imports"]) == {"get", "post"}
 
@@ -142,11 +142,11 @@ def test_every_operation_has_its_own_name_and_only_imports_restored_runs_and_wor
 def test_path_parameters_are_those_of_the_path() -> None:
     for path, methods in DOCUMENT["paths"].items():
         for operation in methods.values():
-            described = [it["name"] for it in operation["parameters"] if it.get("in") == "path"]
+            described = [parameter["name"] for parameter in operation["parameters"] if parameter.get("in") == "path"]
             assert described == re.findall(r"{(\w+)}", path)
 
 
-@pytest.mark.parametrize("operation", READS, ids=lambda it: it.path)
+@pytest.mark.parametrize("operation", READS, ids=lambda operation: operation.path)
 def test_real_answers_are_as_the_document_says(client: FlaskClient, reader: sqlite3.Connection, operation) -> None:
     described = DOCUMENT["paths"][write_path("/api/v1" + operation.path)]["get"]["responses"]["200"]
     schema = described["content"]["application/json"]["schema"]
@@ -159,11 +159,11 @@ def test_real_answers_are_as_the_document_says(client: FlaskClient, reader: sqli
     assert seen > 0, "no recorded run has anything here: nothing was checked"
 
 
-@pytest.mark.parametrize("operation", READS, ids=lambda it: it.path)
+@pytest.mark.parametrize("operation", READS, ids=lambda operation: operation.path)
 def test_every_described_parameter_is_taken(client: FlaskClient, reader: sqlite3.Connection, operation) -> None:
     address = list_addresses(reader, "/api/v1" + operation.path)[0]
     described = DOCUMENT["paths"][write_path("/api/v1" + operation.path)]["get"]["parameters"]
-    for parameter in [it for it in described if it["in"] == "query"]:
+    for parameter in [entry for entry in described if entry["in"] == "query"]:
         key = parameter["name"]
         for value in parameter["schema"].get(
             "enum", [{"limit": "7", "since": "2026-01-02", "until": "2099-01-02"}.get(key, "")]
@@ -180,7 +180,7 @@ def test_the_index_is_as_the_document_says_and_has_every_address(client: FlaskCl
     answer = client.get("/api/v1/").json
     described = DOCUMENT["paths"]["/api/v1/"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert list_faults(answer, described, SCHEMAS) == []
-    assert {it["path"] for it in answer["data"]} == set(DOCUMENT["paths"])
+    assert {row["path"] for row in answer["data"]} == set(DOCUMENT["paths"])
 
 
 def test_the_document_is_served(client: FlaskClient) -> None:
@@ -199,14 +199,16 @@ SECTIONS = re.findall(
 def test_docs_have_every_address_in_order_with_its_parameters() -> None:
     documented = [(re.sub(r"<[\w:]+>", "<>", address), said) for address, said, _curl, _answer in SECTIONS]
     assert [address for address, _said in documented] == [
-        re.sub(r"<[\w:]+>", "<>", f"/api/v1{it.path}") for it in READS
+        re.sub(r"<[\w:]+>", "<>", f"/api/v1{operation.path}") for operation in READS
     ]
     for operation, (_address, said) in zip(READS, documented):
         names = [f"`{name}`" for name in name_parameters(operation)]
         assert " ".join(said.split()).endswith(f"Parameters: {', '.join(names) or 'none'}."), operation.path
 
 
-@pytest.mark.parametrize(("operation", "section"), list(zip(READS, SECTIONS)), ids=lambda it: getattr(it, "path", ""))
+@pytest.mark.parametrize(
+    ("operation", "section"), list(zip(READS, SECTIONS)), ids=lambda operation: getattr(operation, "path", "")
+)
 def test_answers_in_the_docs_are_as_the_document_says(operation, section: tuple[str, ...]) -> None:
     schema = DOCUMENT["paths"][write_path("/api/v1" + operation.path)]["get"]["responses"]["200"]
     faults = list_faults(json.loads(section[3]), schema["content"]["application/json"]["schema"], SCHEMAS)

@@ -54,7 +54,7 @@ def test_the_program_makes_torch_write_all_that_it_can(place: Workplace) -> None
 
 def test_what_is_no_event_is_an_artifact_as_often_as_torch_wrote_it(place: Workplace) -> None:
     written = names_in(place.folder / "trace")
-    kept = dict(tuple(it) for it in rows(place.database, "select name, count(*) from artifacts group by name"))
+    kept = dict(tuple(row) for row in rows(place.database, "select name, count(*) from artifacts group by name"))
     no_artifacts = {*SYMBOLS, SPAN, STRING, *EVENTS}
     expected = {
         name.removeprefix("artifact:"): count
@@ -76,7 +76,7 @@ def test_events_symbols_and_spans_are_as_many_as_torch_wrote(place: Workplace) -
 
 
 def test_every_text_fits_its_md5_and_no_line_is_stray(place: Workplace) -> None:
-    kinds = {it["kind"] for it in rows(place.database, "select kind from log_rejects")}
+    kinds = {row["kind"] for row in rows(place.database, "select kind from log_rejects")}
     # draft_export goes on in a second log, which leaves out the file names that the first has.
     assert kinds <= {"unknown_file"}
-    assert {it[0] for it in rows(place.database, "select distinct state from artifacts")} == {"kept", "none"}
+    assert {row[0] for row in rows(place.database, "select distinct state from artifacts")} == {"kept", "none"}

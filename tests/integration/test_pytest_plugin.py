@@ -139,7 +139,7 @@ def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
     assert "_pytest/" not in done.stdout and "pytest_plugin.py" not in done.stdout
     assert _failed(_pytest(project, "--compileboard-update")) == FAILING
     kept = json.loads((project / "suite" / "graph_breaks.json").read_text())
-    assert {it.removeprefix("test_model.py::").removeprefix("TestModel::") for it in kept} == BREAKING
+    assert {test_name.removeprefix("test_model.py::").removeprefix("TestModel::") for test_name in kept} == BREAKING
     assert kept["test_model.py::test_breaks"][0]["where"] == "suite/test_model.py in model"
     assert _failed(_pytest(project)) == FAILING
     moved = (project / "suite" / "test_model.py").read_text().replace("def model", "# a line more\n\ndef model")
@@ -153,7 +153,7 @@ def test_workers_of_xdist_write_one_file(project: Path) -> None:
     done = _pytest(project, "-p", "xdist", "-n", "2", "--compileboard-update")
     assert _failed(done) == FAILING, done.stdout + done.stderr
     assert len(json.loads((project / "suite" / "graph_breaks.json").read_text())) == len(BREAKING)
-    assert sorted(it.name for it in (project / "suite").iterdir() if it.is_file()) == [
+    assert sorted(path.name for path in (project / "suite").iterdir() if path.is_file()) == [
         "graph_breaks.json",
         "test_model.py",
     ]

@@ -70,11 +70,11 @@ def test_a_traceback_is_the_programs_own_from_its_first_line(caught: Workplace) 
     assert event["text"].startswith('Traceback (most recent call last):\n  File "')
     assert "in <module>" in event["text"].split("\n")[1]
     assert "<eval_with_key>" in event["text"]
-    assert not any("raised.py" in it["text"] for it in events)
+    assert not any("raised.py" in event["text"] for event in events)
 
 
 def test_ten_thousand_repetitions_are_few_records(caught: Workplace) -> None:
-    counts = [it["occurrence_count"] for it in caught.events("runtime_failed") if it["position"] == 0]
+    counts = [event["occurrence_count"] for event in caught.events("runtime_failed") if event["position"] == 0]
     assert counts == [2**power for power in range(14)] + [10_000]
 
 

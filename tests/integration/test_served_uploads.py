@@ -52,7 +52,7 @@ def base(server: Server, database: Path) -> Iterator[str]:
     yield server.address
     assert server.process.poll() is None
     for _ in range(100):  # an import's folder goes just after it has said that it ended
-        left = [it for it in database.with_name("team.db-imports").glob("*/") if it.is_dir()]
+        left = [path for path in database.with_name("team.db-imports").glob("*/") if path.is_dir()]
         if not left:
             return
         time.sleep(0.02)
@@ -69,7 +69,7 @@ def test_a_log_becomes_a_run_that_has_what_was_asked_for(base: str) -> None:
         {"lr": "3", "host": "a"},
         "import",
     )
-    assert [(it["name"], it["payloads"]) for it in run["logs"]] == [("breaks.log", "kept")]
+    assert [(log["name"], log["payloads"]) for log in run["logs"]] == [("breaks.log", "kept")]
     again = send_and_wait(base, [("copy.log", BREAKS)])
     assert (again["run_id"], again["record_count"]) == (done["run_id"], 0)
     assert "Nothing new" in again["message"]
@@ -78,12 +78,12 @@ def test_a_log_becomes_a_run_that_has_what_was_asked_for(base: str) -> None:
         if len(changes) == 2:
             break
         time.sleep(0.05)
-    assert [(it["action"], it["detail"], it["address"]) for it in changes] == [
+    assert [(change["action"], change["detail"], change["address"]) for change in changes] == [
         ("import.done", "copy.log", "127.0.0.1"),
         ("import.done", "breaks.log", "127.0.0.1"),
     ]
     accepted = call(f"{base}/api/v1/audit?subject={done['id']}")[1]["data"]
-    assert [(it["action"], it["detail"]) for it in accepted] == [("import.upload", "breaks.log")]
+    assert [(entry["action"], entry["detail"]) for entry in accepted] == [("import.upload", "breaks.log")]
 
 
 def test_an_archive_of_two_ranks_becomes_one_run(base: str) -> None:
@@ -97,10 +97,10 @@ def test_an_archive_of_two_ranks_becomes_one_run(base: str) -> None:
     done = send_and_wait(base, [("ddp.tar.gz", packed.getvalue())], payloads="no")
     assert (done["state"], done["log_count"], done["rejects"]) == ("done", 2, {})
     logs = call(f"{base}/api/v1/runs/{done['run_id']}")[1]["data"]["logs"]
-    assert [it["name"] for it in logs] == [
-        f"ddp.tar.gz: trace/dedicated_log_torch_trace_rank_{it}_x.log" for it in (0, 1)
+    assert [log["name"] for log in logs] == [
+        f"ddp.tar.gz: trace/dedicated_log_torch_trace_rank_{rank}_x.log" for rank in (0, 1)
     ]
-    assert {it["payloads"] for it in logs} == {"left_out"}
+    assert {log["payloads"] for log in logs} == {"left_out"}
 
 
 def test_a_raw_body_is_a_log_too(base: str) -> None:
@@ -187,12 +187,12 @@ def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(base: str,
     send_and_wait(base, [("a.log", BREAKS)])
     with (database.with_name("team.db-imports") / "running").open("rb") as running:
         fcntl.flock(running, fcntl.LOCK_EX)  # as if a long import ran
-        waiting = [send(base, [(f"{it}.log", BREAKS)])[1]["data"]["id"] for it in "ab"]
+        waiting = [send(base, [(f"{letter}.log", BREAKS)])[1]["data"]["id"] for letter in "ab"]
         status, said = send(base, [("c.log", BREAKS)])
         assert (status, said["retry_after"]) == (429, "10")
         for _ in range(12):  # a connection each: both workers are asked
-            assert [wait(base, it, "waiting")["state"] for it in waiting] == ["waiting", "waiting"]
-    assert [wait(base, it)["state"] for it in waiting] == ["done", "done"]
+            assert [wait(base, import_id, "waiting")["state"] for import_id in waiting] == ["waiting", "waiting"]
+    assert [wait(base, import_id)["state"] for import_id in waiting] == ["done", "done"]
 
 
 def test_a_short_import_passes_long_ones_and_those_are_read_whole(tmp_path: Path) -> None:
@@ -208,11 +208,11 @@ def test_a_short_import_passes_long_ones_and_those_are_read_whole(tmp_path: Path
             send_and_wait(server.address, [("short.log", read_log("torch2.11-cuda-hf_Bert_train"))])["state"] == "done"
         )
         ended = [wait(server.address, import_id) for import_id in sent]
-        assert [(it["state"], it["message"]) for it in ended] == [("done", "")] * 2
-        logs = [call(f"{server.address}/api/v1/runs/{it['run_id']}")[1]["data"]["logs"][0] for it in ended]
-        assert [it["size_bytes"] for it in logs] == [len(body) * times for body, times in longs]
+        assert [(upload["state"], upload["message"]) for upload in ended] == [("done", "")] * 2
+        logs = [call(f"{server.address}/api/v1/runs/{upload['run_id']}")[1]["data"]["logs"][0] for upload in ended]
+        assert [log["size_bytes"] for log in logs] == [len(body) * times for body, times in longs]
         short_us = call(f"{server.address}/api/v1/imports?limit=1")[1]["data"][0]["updated_us"]
-        assert max(it["updated_us"] for it in ended) > short_us
+        assert max(upload["updated_us"] for upload in ended) > short_us
 
 
 def test_uploads_that_stall_deny_no_other(base: str) -> None:

@@ -37,7 +37,9 @@ def list_faults(value: Any, schema: dict[str, Any], schemas: dict[str, Any], whe
         faults += _check_object(value, schema, schemas, where)
     if isinstance(value, list) and "items" in schema:
         faults += [
-            it for n, entry in enumerate(value) for it in list_faults(entry, schema["items"], schemas, f"{where}[{n}]")
+            fault
+            for n, entry in enumerate(value)
+            for fault in list_faults(entry, schema["items"], schemas, f"{where}[{n}]")
         ]
     return faults
 

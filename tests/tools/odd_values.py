@@ -121,7 +121,7 @@ def surroundings(records: list[Record], target: int) -> tuple[list[Record], list
     starts = [one for one in records[:target] if one.name in ("dynamo_start", "chromium_event")][:3]
     after = [one for one in records[target + 1 :] if one.name != "str"][:4]
     ends = [one for one in records[target + 1 :] if one.name in ("compilation_metrics", "artifact:recompile_reasons")]
-    return [*names, *starts], [*after, *[one for one in ends[:2] if not any(one is it for it in after)]]
+    return [*names, *starts], [*after, *[one for one in ends[:2] if not any(one is record for record in after)]]
 
 
 class OddLogs:
@@ -156,4 +156,8 @@ def _sequences(connection: sqlite3.Connection, table: str, begin: int, length: i
     query = f"select sequence from {table}"
     query += " where kind <> 'run_ended'" if table == "events" else ""
     sequences = [int(row[0]) for row in connection.execute(query)]
-    return sorted(it if it < begin else it - length for it in sequences if not begin <= it < begin + length)
+    return sorted(
+        sequence if sequence < begin else sequence - length
+        for sequence in sequences
+        if not begin <= sequence < begin + length
+    )

@@ -37,7 +37,7 @@ class GraphReport:
     @property
     def wrappers(self) -> tuple[str, ...]:
         """List torch's names of the wrappers that do something, each once."""
-        return tuple(dict.fromkeys(it.wrapper for it in self.findings))
+        return tuple(dict.fromkeys(finding.wrapper for finding in self.findings))
 
     @property
     def is_plain(self) -> bool:
@@ -72,7 +72,7 @@ def explain_graphs(
     graphs: Sequence[AotGraph], wrappers: Mapping[int, frozenset[str]], configs: Mapping[int, dict[str, Any]]
 ) -> list[GraphReport]:
     """Explain graphs by their metadata, the wrappers that torch wrote and its configuration, both by compile."""
-    return [_explain(it, wrappers, configs) for it in graphs]
+    return [_explain(graph, wrappers, configs) for graph in graphs]
 
 
 def _explain(
@@ -108,9 +108,9 @@ def sum_up_graphs(
         summary, findings = explained[text, names]
         trained_count += summary.get("trained") is True
         plain_count += PLAIN in findings
-        for it in findings:
-            found.setdefault(it.title.partition(":")[0], []).append((number, compile_id, it))
-    listed = sorted(found.items(), key=lambda it: (it[1][0][2] == PLAIN, -_count(it[1]), it[0]))
+        for finding in findings:
+            found.setdefault(finding.title.partition(":")[0], []).append((number, compile_id, finding))
+    listed = sorted(found.items(), key=lambda item: (item[1][0][2] == PLAIN, -_count(item[1]), item[0]))
     return RunReport(len(rows), trained_count, plain_count, tuple(_sum_up(title, them) for title, them in listed))
 
 

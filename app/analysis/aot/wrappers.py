@@ -102,48 +102,52 @@ def _merged(summary: Summary) -> list[WrapperCost]:
 
 def _mutations(summary: Summary) -> list[WrapperCost]:
     groups: dict[tuple[str, str], list[int]] = {}
-    for it in summary.get("inputs_mutated") or ():
-        groups.setdefault(_mutation_kind(it), []).append(it["index"])
+    for mutation in summary.get("inputs_mutated") or ():
+        groups.setdefault(_mutation_kind(mutation), []).append(mutation["index"])
     return [MUTATIONS[kind](name_numbers("input", indices), why) for (kind, why), indices in groups.items()]
 
 
-def _mutation_kind(it: Mapping[str, Any]) -> tuple[str, str]:
+def _mutation_kind(mutation: Mapping[str, Any]) -> tuple[str, str]:
     """Say which way a mutated input goes, and for a copy, why it is not written by the graph."""
-    if it.get("applied_in") not in ("graph", "epilogue"):
+    if mutation.get("applied_in") not in ("graph", "epilogue"):
         return "unknown", ""
-    if it["applied_in"] == "graph":
+    if mutation["applied_in"] == "graph":
         return "graph", ""
-    if it.get("storage"):
+    if mutation.get("storage"):
         return "storage", ""
-    if not it.get("data"):
-        return ("metadata", "") if it.get("metadata") else ("unknown", "")
-    if it.get("keep_input_mutations") is False:
+    if not mutation.get("data"):
+        return ("metadata", "") if mutation.get("metadata") else ("unknown", "")
+    if mutation.get("keep_input_mutations") is False:
         return "copy", "backend"
-    return "copy", "metadata" if it.get("metadata") else "autograd"
+    return "copy", "metadata" if mutation.get("metadata") else "autograd"
 
 
 def _outputs(summary: Summary) -> list[WrapperCost]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for it in summary.get("outputs") or ():
-        kind = it.get("output_type")
+    for output in summary.get("outputs") or ():
+        kind = output.get("output_type")
         if kind not in ORDINARY:
-            groups.setdefault(SAME.get(kind, kind) or "", []).append(it)
+            groups.setdefault(SAME.get(kind, kind) or "", []).append(output)
     return [_alias(kind, items, summary) for kind, items in groups.items()]
 
 
 def _alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> WrapperCost:
-    outputs = name_numbers("output", [it["index"] for it in items])
+    outputs = name_numbers("output", [alias["index"] for alias in items])
     if kind not in ALIASES:
         said = f"as {kind}, a kind that is not known here" if kind else "without saying which kind they are"
         return WrapperCost(f"Aliases: {outputs}", f"Torch lists {outputs} {said}.", "Unknown.", "Unknown.", RUNTIME)
     title, what, cost, avoid, wrapper = ALIASES[kind]
-    bases = [it["base_index"] for it in items if it.get("base_index") is not None]
+    bases = [alias["base_index"] for alias in items if alias.get("base_index") is not None]
     noun = BASES.get(kind)
     base = _intermediates(summary)
     if noun is not None:
         base = name_numbers(noun, bases) if bases else f"an {noun}"
     what = what.format(outputs, base)
-    if kind == "alias_of_input" and summary.get("arguments_merged") and any(it.get("views") is None for it in items):
+    if (
+        kind == "alias_of_input"
+        and summary.get("arguments_merged")
+        and any(alias.get("views") is None for alias in items)
+    ):
         # AOTSyntheticBaseWrapper takes such outputs for itself and gives the caller's inputs their new shape by them.
         what += " Some of them may be merged inputs whose sizes or strides the function changed, not results."
     return WrapperCost(title.format(outputs), what, cost, avoid, wrapper)

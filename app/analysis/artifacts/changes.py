@@ -28,10 +28,13 @@ def compare_artifacts(
     a: Artifact, b: Artifact, *, ignore: bool = True, context: int = 3, shown_limit: int = SHOWN_LIMIT
 ) -> ArtifactDiff:
     """Compare two artifacts by lines; `ignore` leaves out what two runs never have in common (NOISE)."""
-    missing = [it for it in (a, b) if it.text is None]
+    missing = [artifact for artifact in (a, b) if artifact.text is None]
     if missing:
         return ArtifactDiff(a, b, None, "Both texts are needed for a comparison, and one is not there.")
-    texts = [lay_out(it.text or "", guess_language(it.name, it.text or "", it.encoding)) for it in (a, b)]
+    texts = [
+        lay_out(artifact.text or "", guess_language(artifact.name, artifact.text or "", artifact.encoding))
+        for artifact in (a, b)
+    ]
     cut = max(map(len, texts)) > COMPARED_CHARS
     if cut:
         texts = [text[:COMPARED_CHARS].rpartition("\n")[0] or text[:COMPARED_CHARS] for text in texts]

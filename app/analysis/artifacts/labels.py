@@ -156,7 +156,7 @@ def _write(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if name == "size" and isinstance(value, int):
         return format_bytes(value)
-    if isinstance(value, list) and all(isinstance(it, int | str) for it in value):
+    if isinstance(value, list) and all(isinstance(element, int | str) for element in value):
         return " × ".join(map(str, value)) if value else "none: a scalar"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

@@ -118,7 +118,7 @@ class KeyPrint:
 
 def print_key(components: Iterable[Component]) -> KeyPrint:
     """Make the small form of a key that nearest_earlier compares."""
-    found = {it.name: it.identity for it in components}
+    found = {component.name: component.identity for component in components}
     return KeyPrint(array("q", map(hash, found)), array("q", map(hash, found.items())))
 
 
@@ -157,7 +157,10 @@ def compare_keys(miss: Iterable[Component], earlier: Iterable[Component]) -> Key
 
 def _by_name(components: Iterable[Component]) -> dict[str, Component]:
     # Damage may bring a name twice; which one counts must not hang on the order.
-    return {it.name: it for it in sorted(components, key=lambda it: (it.name, it.digest, it.value))}
+    return {
+        component.name: component
+        for component in sorted(components, key=lambda component: (component.name, component.digest, component.value))
+    }
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
@@ -176,7 +179,7 @@ def _describe_change(was: Component, now: Component) -> ComponentChange:
     else:
         old, new = read_fields(before), read_fields(after)
         fields = compare_fields(old, new) if old and new else ()
-        said = [f"{it.name} {_show(it.before)} → {_show(it.after)}" for it in fields]
+        said = [f"{field.name} {_show(field.before)} → {_show(field.after)}" for field in fields]
         summary = f"{_label(now.name)}: {', '.join(said) or f'{_shorten(before)} → {_shorten(after)}'}"
     return ComponentChange(now.name, summary, explain_component(now.name), before, after, fields)
 

@@ -62,7 +62,7 @@ def _count_shared(wanted: frozenset[str], lines: list[str]) -> int:
     try:
         return len(wanted.intersection(lines))
     except TypeError:  # damage: something in the list is no text and cannot be in a set
-        return len(wanted.intersection(it for it in lines if isinstance(it, str)))
+        return len(wanted.intersection(line for line in lines if isinstance(line, str)))
 
 
 def _find_graph(components: Sequence[Component]) -> Component | None:
@@ -106,7 +106,7 @@ def find_nearest(
     function and graph is not comparable. Keys are weighed by the lines that they share with the missed one; the best
     few are then compared component by component.
     """
-    wanted = frozenset(it for it in read_lines(text) if isinstance(it, str))
+    wanted = frozenset(line for line in read_lines(text) if isinstance(line, str))
     if not wanted or not components:
         return None
     best: list[tuple[int, int, Place, str]] = []
@@ -120,7 +120,7 @@ def find_nearest(
         differing = len(wanted) + len(lines) - 2 * _count_shared(wanted, lines)
         item = (-differing, number, place, said)
         (heapq.heappush if len(best) < _CANDIDATES else heapq.heappushpop)(best, item)
-    best.sort(key=lambda it: it[1])
+    best.sort(key=lambda candidate: candidate[1])
     parsed = [(place, parse_components(said) or [], functions[number]) for _differing, number, place, said in best]
     keys = [(place, key) for place, key, same_function in parsed if _is_comparable(components, key, same_function)]
     found = nearest_earlier(components, (key for _place, key in keys))
@@ -130,13 +130,13 @@ def find_nearest(
 def group_components(components: Iterable[Component]) -> list[ComponentGroup]:
     """Group a key's components by sort, in the order of what people change most often."""
     groups: dict[str, list[Component]] = {}
-    for it in sorted(components, key=lambda it: order_component(it.name)):
-        groups.setdefault(it.name.partition("[")[0], []).append(it)
+    for component in sorted(components, key=lambda component: order_component(component.name)):
+        groups.setdefault(component.name.partition("[")[0], []).append(component)
     return [ComponentGroup(name, explain_component(name), tuple(items)) for name, items in groups.items()]
 
 
 def summarize_diff(diff: KeyDiff, most: int = 3) -> str:
     """Say in a line what differs, what matters most first."""
-    said = [it.summary for it in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)]
+    said = [change.summary for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)]
     left_out = f", and {len(said) - most} more" if len(said) > most else ""
     return "; ".join(said[:most]) + left_out if said else "nothing: the same key was looked up before"

@@ -59,9 +59,9 @@ def diff_distinct(
     if base is None or new is None:
         where = "on either side" if base is new else "on base" if base is None else "in new"
         return DistinctDiff((), f"torch was not recorded {where}: there are only numbers")
-    tells = [any(it.model is not None for it in side) for side in (base, new)]
+    tells = [any(item.model is not None for item in side) for side in (base, new)]
     by_model = all(tells) or (any(tells) and not (base and new))
-    ours, theirs = ([it for it in side if not by_model or _is_comparable(it, comparable)] for side in (base, new))
+    ours, theirs = ([item for item in side if not by_model or _is_comparable(item, comparable)] for side in (base, new))
     left_out = len(base) + len(new) - len(ours) - len(theirs)
     changes = []
     before, after = _sum(ours, by_model), _sum(theirs, by_model)
@@ -77,19 +77,19 @@ def diff_distinct(
     return DistinctDiff(tuple(changes), left_out=left_out)
 
 
-def _is_comparable(it: DistinctItem, comparable: Mapping[Key, frozenset[str]]) -> bool:
-    if it.model is None:
+def _is_comparable(item: DistinctItem, comparable: Mapping[Key, frozenset[str]]) -> bool:
+    if item.model is None:
         return True
-    shared = comparable.get(it.model)
-    return shared is not None and (not shared or it.experiment is None or it.experiment in shared)
+    shared = comparable.get(item.model)
+    return shared is not None and (not shared or item.experiment is None or item.experiment in shared)
 
 
 def _sum(side: Sequence[DistinctItem], by_model: bool) -> dict[_Place, DistinctItem]:
     found: dict[_Place, DistinctItem] = {}
-    for it in side:
-        place = (it.model if by_model else None, it.fingerprint)
+    for item in side:
+        place = (item.model if by_model else None, item.fingerprint)
         known = found.get(place)
-        found[place] = _add(known, it) if known else it
+        found[place] = _add(known, item) if known else item
     return found
 
 
@@ -98,8 +98,13 @@ def _add(one: DistinctItem, other: DistinctItem) -> DistinctItem:
     return DistinctItem(**values)
 
 
-def _rank(it: DistinctChange) -> tuple[int, str, int, str]:
-    return (_ORDER.index(it.word), it.model or "", -max(it.base_count, it.new_count), it.what.fingerprint)
+def _rank(change: DistinctChange) -> tuple[int, str, int, str]:
+    return (
+        _ORDER.index(change.word),
+        change.model or "",
+        -max(change.base_count, change.new_count),
+        change.what.fingerprint,
+    )
 
 
 FunctionPair = tuple["FunctionSum | None", "FunctionSum | None"]
@@ -111,10 +116,10 @@ def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Compar
     differences = diff_environment(base, new)
     refused, warnings = list_blocking_differences(differences), list_warnings(differences)
     if anyway:
-        warnings = (*(f"compared anyway: {it}" for it in refused), *warnings)
+        warnings = (*(f"compared anyway: {reason}" for reason in refused), *warnings)
         refused = ()
     entries = [*base.entries, *new.entries]
-    named = {it.key: it for it in entries}
+    named = {entry.key: entry for entry in entries}
     shown = list_shown(entries)
 
     def name(key: Key) -> str:
@@ -143,7 +148,9 @@ def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Compar
 
 def _share_experiments(base: CompareSide, new: CompareSide) -> dict[Key, frozenset[str]]:
     """Return what both sides ran of each model that both measured; breaks of other experiments have no counterpart."""
-    ours, theirs = ({it.key: it.experiments for it in side.entries if it.status == "measured"} for side in (base, new))
+    ours, theirs = (
+        {entry.key: entry.experiments for entry in side.entries if entry.status == "measured"} for side in (base, new)
+    )
     found = {}
     for key in ours.keys() & theirs.keys():
         shared = frozenset(ours[key]) & frozenset(theirs[key])
@@ -154,7 +161,7 @@ def _share_experiments(base: CompareSide, new: CompareSide) -> dict[Key, frozens
 
 def sum_metrics(pairs: Sequence[ModelPair]) -> tuple[MetricSum, ...]:
     """Sum up each metric over the models that have it on both sides."""
-    return tuple(it for metric in COMPARED if (it := _sum_metric(metric, pairs)) is not None)
+    return tuple(metric_sum for metric in COMPARED if (metric_sum := _sum_metric(metric, pairs)) is not None)
 
 
 def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
@@ -180,7 +187,7 @@ def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
 
 def _compare_totals(base: CompareSide, new: CompareSide, is_refused: bool) -> tuple[MetricDelta, ...]:
     """Compare what whole runs came to; sums over other runs or models, or times across machines, say nothing."""
-    models = [sorted(map(str, (it.key for it in side.entries))) for side in (base, new)]
+    models = [sorted(map(str, (entry.key for entry in side.entries))) for side in (base, new)]
     if len(base.runs) != len(new.runs) or models[0] != models[1]:
         return ()
     return tuple(
@@ -192,13 +199,13 @@ def _compare_totals(base: CompareSide, new: CompareSide, is_refused: bool) -> tu
 
 def _pair_functions(base: Sequence[FunctionSum], new: Sequence[FunctionSum]) -> tuple[FunctionPair, ...]:
     """Pair functions by file and name, the largest change of compile time first."""
-    ours, theirs = ({(it.file, it.name): it for it in side} for side in (base, new))
+    ours, theirs = ({(function.file, function.name): function for function in side} for side in (base, new))
     found = [(ours.get(place), theirs.get(place)) for place in {**ours, **theirs}]
 
     def away(pair: FunctionPair) -> tuple[int, str, str]:
-        times = [(it.compile_us if it else None) or 0 for it in pair]
-        it = pair[1] or pair[0]
-        assert it is not None  # each place is of one side at least
-        return (-abs(times[1] - times[0]), it.file, it.name)
+        times = [(function.compile_us if function else None) or 0 for function in pair]
+        function = pair[1] or pair[0]
+        assert function is not None  # each place is of one side at least
+        return (-abs(times[1] - times[0]), function.file, function.name)
 
     return tuple(sorted(found, key=away))

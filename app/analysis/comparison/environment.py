@@ -50,16 +50,16 @@ def _weigh(field: str, weight: str, base: CompareSide, new: CompareSide) -> str:
 
 def list_blocking_differences(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
     """Say which differences make the numbers lie."""
-    return tuple(_format_difference(it) for it in differences if it.weight == REFUSES)
+    return tuple(_format_difference(difference) for difference in differences if difference.weight == REFUSES)
 
 
 def list_warnings(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
     """Say which differences make the numbers doubtful."""
-    return tuple(_format_difference(it) for it in differences if it.weight == WARNS)
+    return tuple(_format_difference(difference) for difference in differences if difference.weight == WARNS)
 
 
-def _format_difference(it: EnvironmentDifference) -> str:
-    return f"{it.name}: {', '.join(it.base)} on base, {', '.join(it.new)} in new"
+def _format_difference(difference: EnvironmentDifference) -> str:
+    return f"{difference.name}: {', '.join(difference.base)} on base, {', '.join(difference.new)} in new"
 
 
 def diff_settings(base: CompareSide, new: CompareSide) -> tuple[ChangedSetting, ...]:
@@ -69,7 +69,12 @@ def diff_settings(base: CompareSide, new: CompareSide) -> tuple[ChangedSetting, 
         ours, theirs = base.config.get(place), new.config.get(place)
         default = (ours or theirs or ("", ""))[1]
         found.append(ChangedSetting(*place, default, ours and ours[0], theirs and theirs[0]))
-    return tuple(sorted(found, key=lambda it: (not it.differs, it.module, it.name)))
+    return tuple(
+        sorted(
+            found,
+            key=lambda changed_setting: (not changed_setting.differs, changed_setting.module, changed_setting.name),
+        )
+    )
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ class DistinctDiff:
 
     def count(self, word: str) -> int:
         """Count the changes with one word."""
-        return sum(it.word == word for it in self.changes)
+        return sum(change.word == word for change in self.changes)
 
 
 @dataclass(frozen=True)
@@ -226,4 +226,4 @@ class Comparison:
 
     def sum_of(self, name: str) -> MetricSum | None:
         """Return one metric over all models; None where no model has it on both sides."""
-        return next((it for it in self.sums if it.metric.name == name), None)
+        return next((metric_sum for metric_sum in self.sums if metric_sum.metric.name == name), None)

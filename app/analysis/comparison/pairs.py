@@ -36,9 +36,9 @@ class Paired:
 
 def pair_entries(base: Sequence[ModelResult], new: Sequence[ModelResult], anyway: bool = False) -> Paired:
     """Pair models by all that they were measured as; `anyway` pairs them across machines too."""
-    together, left, right = _match(base, new, lambda it: (it.key, it.machine))
-    more, left, right = _match(left, right, lambda it: it.key)
-    other_batch, left, right = _match(left, right, lambda it: it.key[:_BATCH] + it.key[_BATCH + 1 :])
+    together, left, right = _match(base, new, lambda result: (result.key, result.machine))
+    more, left, right = _match(left, right, lambda result: result.key)
+    other_batch, left, right = _match(left, right, lambda result: result.key[:_BATCH] + result.key[_BATCH + 1 :])
     pairs: list[ModelPair] = []
     excluded: list[Excluded] = []
     for one, other in (*together, *more):
@@ -105,7 +105,7 @@ def _match(base: Iterable[ModelResult], new: Iterable[ModelResult], key: Callabl
 
 def _find_obstacle(base: ModelResult, new: ModelResult, anyway: bool) -> tuple[str, str]:
     """Say why two results of one model are not compared, and whether new lost it; "" where they are."""
-    said = [f"{_format_status(it)} {where}" for it, where in ((base, "on base"), (new, "in new"))]
+    said = [f"{_format_status(result)} {where}" for result, where in ((base, "on base"), (new, "in new"))]
     if "measured" in (base.status, new.status) and base.status != new.status:
         lost = base.status == "measured"
         kind = ("bad" if new.status == "failed" else "quiet") if lost else "good"
@@ -143,6 +143,6 @@ def _size(entry: ModelResult) -> str:
     return str(entry.series.get("batch_size") or "not recorded")
 
 
-def _order(it: ModelPair | ModelResult | Excluded) -> tuple[str, ...]:
-    entry = it if isinstance(it, ModelResult) else it.new
+def _order(model_pair: ModelPair | ModelResult | Excluded) -> tuple[str, ...]:
+    entry = model_pair if isinstance(model_pair, ModelResult) else model_pair.new
     return (entry.model.lower(), *(str(value) for value in (*entry.key, *entry.machine)))

@@ -34,17 +34,17 @@ def comparison_row(found: Comparison) -> dict[str, Any]:
         "refused": list(found.refused),
         "warnings": list(found.warnings),
         "common_count": len(found.pairs),
-        "metrics": [_sum(it) for it in found.sums],
-        "models": [_pair(it) for it in found.pairs],
-        "only_base": [_entry(it) for it in found.only_base],
-        "only_new": [_entry(it) for it in found.only_new],
-        "excluded": [_excluded(it) for it in found.excluded],
+        "metrics": [_sum(metric_sum) for metric_sum in found.sums],
+        "models": [_pair(pair) for pair in found.pairs],
+        "only_base": [_entry(result) for result in found.only_base],
+        "only_new": [_entry(result) for result in found.only_new],
+        "excluded": [_excluded(exclusion) for exclusion in found.excluded],
         "graph_breaks": _diff(found.breaks),
         "recompile_causes": _diff(found.causes),
-        "totals": {it.metric.name: _delta(it) for it in found.totals},
-        "functions": [_functions(*it) for it in found.functions],
-        "environment": [asdict(it) for it in found.environment],
-        "settings": [asdict(it) | {"differs": it.differs} for it in found.settings],
+        "totals": {total.metric.name: _delta(total) for total in found.totals},
+        "functions": [_functions(*function) for function in found.functions],
+        "environment": [asdict(difference) for difference in found.environment],
+        "settings": [asdict(setting) | {"differs": setting.differs} for setting in found.settings],
     }
 
 
@@ -58,8 +58,8 @@ def list_lines(found: Comparison) -> Iterator[dict[str, Any]]:
             words = {"base": pair.base.accuracy, "new": pair.new.accuracy}
             verdict = "worse" if pair.accuracy == "broke" else "better"
             yield head | {"metric": "accuracy", "verdict": verdict} | words
-    for it in found.excluded:
-        yield _line(it.new, "excluded", it.reason, it.base.run_id, it.new.run_id)
+    for exclusion in found.excluded:
+        yield _line(exclusion.new, "excluded", exclusion.reason, exclusion.base.run_id, exclusion.new.run_id)
     for outcome, entries in (("only_base", found.only_base), ("only_new", found.only_new)):
         for entry in entries:
             sides = (entry.run_id, None) if outcome == "only_base" else (None, entry.run_id)
@@ -79,75 +79,89 @@ def _series(entry: ModelResult) -> dict[str, Any]:
     return {name: entry.series.get(name) for name in SERIES}
 
 
-def _side(it: CompareSide) -> dict[str, Any]:
-    return {"asked": it.asked, "title": it.title, "runs": [asdict(run) for run in it.runs]}
+def _side(compiled: CompareSide) -> dict[str, Any]:
+    return {"asked": compiled.asked, "title": compiled.title, "runs": [asdict(run) for run in compiled.runs]}
 
 
-def _sum(it: MetricSum) -> dict[str, Any]:
+def _sum(compiled: MetricSum) -> dict[str, Any]:
     return {
-        "metric": it.metric.name,
-        "label": it.metric.label,
-        "unit": it.metric.unit,
-        "direction": it.metric.direction,
-        "mean": "sum" if it.metric.kind == "count" else "geometric mean",
-        "count": it.count,
-        "base": it.base,
-        "new": it.new,
-        "change": it.change,
-        "verdict": it.overall and it.overall.word,
-        "basis": it.overall and it.overall.reason,
-        "verdicts": dict(it.verdicts),
-        "methods": dict(it.methods),
+        "metric": compiled.metric.name,
+        "label": compiled.metric.label,
+        "unit": compiled.metric.unit,
+        "direction": compiled.metric.direction,
+        "mean": "sum" if compiled.metric.kind == "count" else "geometric mean",
+        "count": compiled.count,
+        "base": compiled.base,
+        "new": compiled.new,
+        "change": compiled.change,
+        "verdict": compiled.overall and compiled.overall.word,
+        "basis": compiled.overall and compiled.overall.reason,
+        "verdicts": dict(compiled.verdicts),
+        "methods": dict(compiled.methods),
     }
 
 
-def _delta(it: MetricDelta) -> dict[str, Any]:
-    low, high = it.ratio_interval or (None, None)
-    numbers = (it.base, it.new, it.change, it.word, it.method, it.reason, it.p_value, low, high)
-    return dict(zip(_NUMBERS, numbers)) | {"basis": it.basis}
+def _delta(compiled: MetricDelta) -> dict[str, Any]:
+    low, high = compiled.ratio_interval or (None, None)
+    numbers = (
+        compiled.base,
+        compiled.new,
+        compiled.change,
+        compiled.word,
+        compiled.method,
+        compiled.reason,
+        compiled.p_value,
+        low,
+        high,
+    )
+    return dict(zip(_NUMBERS, numbers)) | {"basis": compiled.basis}
 
 
-def _pair(it: ModelPair) -> dict[str, Any]:
-    return _series(it.new) | {
-        "base_run_id": it.base.run_id,
-        "new_run_id": it.new.run_id,
-        "base_accuracy": it.base.accuracy,
-        "new_accuracy": it.new.accuracy,
-        "accuracy_change": it.accuracy or None,
-        "warning": it.warning or None,
-        "metrics": {name: _delta(delta) for name, delta in it.deltas.items()},
+def _pair(compiled: ModelPair) -> dict[str, Any]:
+    return _series(compiled.new) | {
+        "base_run_id": compiled.base.run_id,
+        "new_run_id": compiled.new.run_id,
+        "base_accuracy": compiled.base.accuracy,
+        "new_accuracy": compiled.new.accuracy,
+        "accuracy_change": compiled.accuracy or None,
+        "warning": compiled.warning or None,
+        "metrics": {name: _delta(delta) for name, delta in compiled.deltas.items()},
     }
 
 
-def _entry(it: ModelResult) -> dict[str, Any]:
-    return _series(it) | {"run_id": it.run_id, "status": it.status, "reason": it.reason}
+def _entry(compiled: ModelResult) -> dict[str, Any]:
+    return _series(compiled) | {"run_id": compiled.run_id, "status": compiled.status, "reason": compiled.reason}
 
 
-def _excluded(it: Excluded) -> dict[str, Any]:
-    return _series(it.new) | {"base_run_id": it.base.run_id, "new_run_id": it.new.run_id, "reason": it.reason}
+def _excluded(compiled: Excluded) -> dict[str, Any]:
+    return _series(compiled.new) | {
+        "base_run_id": compiled.base.run_id,
+        "new_run_id": compiled.new.run_id,
+        "reason": compiled.reason,
+    }
 
 
-def _diff(it: DistinctDiff) -> dict[str, Any]:
+def _diff(compiled: DistinctDiff) -> dict[str, Any]:
     names = ("fingerprint", "kind", "reason", "function", "file", "line")
     changes = [
         {name: getattr(one.what, name) for name in names}
         | {"model": one.model, "word": one.word, "base_count": one.base_count, "new_count": one.new_count}
-        for one in it.changes
+        for one in compiled.changes
     ]
-    return {"not_compared": it.lacks or None, "left_out_count": it.left_out, "changes": changes}
+    return {"not_compared": compiled.lacks or None, "left_out_count": compiled.left_out, "changes": changes}
 
 
 def _functions(base: FunctionSum | None, new: FunctionSum | None) -> dict[str, Any]:
     named = new or base
     assert named is not None  # a pair has at least one
-    sides = {name: None if it is None else _spent(it) for name, it in (("base", base), ("new", new))}
+    sides = {name: None if function is None else _spent(function) for name, function in (("base", base), ("new", new))}
     return {"file": named.file, "function": named.name} | sides
 
 
-def _spent(it: FunctionSum) -> dict[str, int | None]:
+def _spent(compiled: FunctionSum) -> dict[str, int | None]:
     return {
-        "compile_count": it.compile_count,
-        "graph_break_count": it.graph_break_count,
-        "recompile_count": it.recompile_count,
-        "compile_us": it.compile_us,
+        "compile_count": compiled.compile_count,
+        "graph_break_count": compiled.graph_break_count,
+        "recompile_count": compiled.recompile_count,
+        "compile_us": compiled.compile_us,
     }

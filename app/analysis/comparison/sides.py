@@ -86,7 +86,7 @@ def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
     are neither new nor resolved.
     """
     known = {(detail.run.suite, detail.run.name) for detail in other.runs}
-    runs = tuple(it for it in side.runs if it.run.result_count or (it.run.suite, it.run.name) in known)
+    runs = tuple(run for run in side.runs if run.run.result_count or (run.run.suite, run.run.name) in known)
     if not runs:
         return side, ""
     names = sorted({detail.run.name for detail in side.runs} - {detail.run.name for detail in runs})

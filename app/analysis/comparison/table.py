@@ -33,7 +33,7 @@ def choose(comparison: Comparison, metric: str | None, sort: str, only_changes: 
     Raises: FilterError if there is no such metric or order.
     """
     group, metrics = pick_metrics(comparison, metric)
-    rows = [it for it in comparison.pairs if not only_changes or has_changed(it, metrics)]
+    rows = [pair for pair in comparison.pairs if not only_changes or has_changed(pair, metrics)]
     return TableSelection(group, metrics, tuple(_sort(rows, metrics, sort)))
 
 
@@ -42,14 +42,13 @@ def pick_metrics(comparison: Comparison, metric: str | None) -> tuple[str, tuple
 
     Raises: FilterError if there is no such metric or group.
     """
-    known = {it.metric.name for it in comparison.sums}
+    known = {metric_sum.metric.name for metric_sum in comparison.sums}
     if metric and metric not in GROUPS and metric not in BY_NAME:
-        raise FilterError(
-            f"metric: {metric[:40]!r} is not one of {', '.join((*GROUPS, *(it.name for it in COMPARED)))}"
-        )
+        names = (*GROUPS, *(compared.name for compared in COMPARED))
+        raise FilterError(f"metric: {metric[:40]!r} is not one of {', '.join(names)}")
     if metric and metric not in GROUPS:
         if BY_NAME[metric] not in COMPARED:
-            raise FilterError(f"metric: {metric} is not compared; {', '.join(it.name for it in COMPARED)} are")
+            raise FilterError(f"metric: {metric} is not compared; {', '.join(known.name for known in COMPARED)} are")
         return group_of(metric), (BY_NAME[metric],)
     key = metric or next((key for key, (_label, names) in GROUPS.items() if known & set(names)), "speed")
     return key, tuple(BY_NAME[name] for name in GROUPS[key][1] if name in known)
@@ -77,20 +76,20 @@ def describe_models(counts: Mapping[str, int]) -> str:
 
 
 def _sort(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[ModelPair]:
-    known = (DEFAULT_ORDER, "model", *(it.name for it in metrics))
+    known = (DEFAULT_ORDER, "model", *(metric.name for metric in metrics))
     order, direction = check_order(sort, known)
     if order == DEFAULT_ORDER:
-        return sorted(rows, key=lambda it: _badness(it, metrics), reverse=direction == "asc")
+        return sorted(rows, key=lambda model_pair: _badness(model_pair, metrics), reverse=direction == "asc")
     if order == "model":
-        return sorted(rows, key=lambda it: it.model.lower(), reverse=direction != "asc")
-    changes = [(it, _size(it.deltas[order])) for it in rows if order in it.deltas]
+        return sorted(rows, key=lambda model_pair: model_pair.model.lower(), reverse=direction != "asc")
+    changes = [(row, _size(row.deltas[order])) for row in rows if order in row.deltas]
     changes.sort(key=lambda pair: pair[1], reverse=direction != "asc")
-    return [it for it, _change in changes] + [it for it in rows if order not in it.deltas]
+    return [model_pair for model_pair, _change in changes] + [row for row in rows if order not in row.deltas]
 
 
 def _badness(pair: ModelPair, metrics: Sequence[Metric]) -> tuple[int, float]:
-    found = [it for metric in metrics if (it := pair.deltas.get(metric.name))]
-    ranks = [(_RANK.get(it.word, 3), -abs(_size(it))) for it in found]
+    found = [verdict for metric in metrics if (verdict := pair.deltas.get(metric.name))]
+    ranks = [(_RANK.get(verdict.word, 3), -abs(_size(verdict))) for verdict in found]
     return min([(-1, 0.0)] if pair.accuracy == "broke" else ranks, default=(4, 0.0))
 
 
@@ -157,7 +156,7 @@ def list_headlines(found: Comparison) -> list[ComparisonHeadline]:
             note = f"{values}, {what} {format_plural(total.count, 'model')}{word}"
             tiles.append(ComparisonHeadline(label, format_share(total.change), note, "models", name))
     if not found.pairs:
-        tiles += [_total(it) for it in found.totals if it.metric.name in ("compile_s", "compile_count")]
+        tiles += [_total(total) for total in found.totals if total.metric.name in ("compile_s", "compile_count")]
     tiles.append(_distinct("Graph breaks", "breaks", found.breaks))
     tiles.append(_distinct("Recompile causes", "causes", found.causes))
     return tiles
@@ -180,22 +179,23 @@ def _models(found: Comparison) -> list[ComparisonHeadline]:
 
 def _failures(found: Comparison) -> list[ComparisonHeadline]:
     """Say which models fail in new alone, or on base alone: the numbers of what both measured know nothing of them."""
-    lost = [it.model for it in found.excluded if it.kind == "bad"]
-    lost += [it.model for it in found.pairs if it.accuracy == "broke"]
-    back = sum(it.kind == "good" and it.base.status == "failed" for it in found.excluded)
-    back += sum(it.accuracy == "fixed" for it in found.pairs)
+    lost = [exclusion.model for exclusion in found.excluded if exclusion.kind == "bad"]
+    lost += [pair.model for pair in found.pairs if pair.accuracy == "broke"]
+    back = sum(exclusion.kind == "good" and exclusion.base.status == "failed" for exclusion in found.excluded)
+    back += sum(pair.accuracy == "fixed" for pair in found.pairs)
     if not lost and not back:
         return []
-    named = ", ".join(it[:60] for it in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+    named = ", ".join(model[:60] for model in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
     note = "; ".join(filter(None, (named, f"{back} no longer" if back else "")))
     return [
         ComparisonHeadline("Newly failing", format_count(len(lost)), note, "left-out" if found.excluded else "models")
     ]
 
 
-def _total(it: MetricDelta) -> ComparisonHeadline:
-    values = f"{format_value_of(it.metric, it.base)} → {format_value_of(it.metric, it.new)}, of whole runs"
-    return ComparisonHeadline(it.metric.label, format_change(it), values, "totals")
+def _total(verdict: MetricDelta) -> ComparisonHeadline:
+    base, new = (format_value_of(verdict.metric, value) for value in (verdict.base, verdict.new))
+    values = f"{base} → {new}, of whole runs"
+    return ComparisonHeadline(verdict.metric.label, format_change(verdict), values, "totals")
 
 
 def _distinct(label: str, place: str, diff: DistinctDiff) -> ComparisonHeadline:

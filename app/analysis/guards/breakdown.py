@@ -130,7 +130,7 @@ def sum_guards(summaries: Iterable[Mapping[str, Any]]) -> GuardBreakdown:
 
 
 def _ranked(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(counts.items(), key=lambda it: (-it[1], it[0])))
+    return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def find_origin(root: str) -> str:
@@ -166,7 +166,7 @@ _SINCE = "torch 2.8"
 
 def advise(origins: Sequence[GuardOrigin], median_us: float | None) -> list[GuardFix]:
     """List what would make checking cheaper, where a run's guards are mostly of one sort."""
-    shares = {it.key: it.share_ratio for it in origins}
+    shares = {origin.key: origin.share_ratio for origin in origins}
     found = []
     if shares.get("self", 0) >= _MOST:
         found.append(_about_modules(shares["self"]))

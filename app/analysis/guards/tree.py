@@ -136,7 +136,7 @@ class TreeRow:
     """
 
     step: Literal["branch", "leaf", "end"]
-    it: ViewNode
+    view: ViewNode
     number: int
 
 
@@ -156,7 +156,7 @@ def filter_tree(tree: GuardTree, text: str) -> GuardTree:
 
 def _has_text(node: GuardNode, wanted: str) -> bool:
     said = (node.guard_type, node.source, node.code, node.user_line, node.file, node.function, node.value_type)
-    return any(wanted in it.lower() for it in said if it)
+    return any(wanted in text.lower() for text in said if text)
 
 
 def number_nodes(tree: GuardTree) -> dict[int, int]:
@@ -175,16 +175,16 @@ def take_subtree(tree: GuardTree, number: int) -> GuardTree | None:
 def list_rows(view: GuardView, numbers: Mapping[int, int]) -> list[TreeRow]:
     """Lay out a prepared tree as begins, leaves and ends: a template that called itself would go too deep."""
     rows: list[TreeRow] = []
-    stack: list[tuple[bool, ViewNode]] = [(True, it) for it in reversed(view.nodes)]
+    stack: list[tuple[bool, ViewNode]] = [(True, node) for node in reversed(view.nodes)]
     while stack:
-        begins, it = stack.pop()
-        number = numbers[id(it.node)]
+        begins, node = stack.pop()
+        number = numbers[id(node.node)]
         if not begins:
-            rows.append(TreeRow("end", it, number))
-        elif it.children or it.hidden_count:
-            rows.append(TreeRow("branch", it, number))
-            stack.append((False, it))
-            stack.extend((True, child) for child in reversed(it.children))
+            rows.append(TreeRow("end", node, number))
+        elif node.children or node.hidden_count:
+            rows.append(TreeRow("branch", node, number))
+            stack.append((False, node))
+            stack.extend((True, child) for child in reversed(node.children))
         else:
-            rows.append(TreeRow("leaf", it, number))
+            rows.append(TreeRow("leaf", node, number))
     return rows

@@ -28,13 +28,13 @@ class LevelLines:
     changed: tuple[int, int]
 
 
-def make_model_line(it: SeriesChange, rows: Sequence[ResultRow]) -> TrendLine:
+def make_model_line(change: SeriesChange, rows: Sequence[ResultRow]) -> TrendLine:
     """Make the line of a model as it was measured."""
-    own = [row for row in rows if (row.batch_size or 0) == it.batch_size]
-    if it.metric != PASSES.name:
-        lines = build_model_lines(find_metric_of(it), own)
-        return lines[0] if lines else TrendLine(it.model, [])
-    return TrendLine(it.model, [_judge(row) for row in own])
+    own = [row for row in rows if (row.batch_size or 0) == change.batch_size]
+    if change.metric != PASSES.name:
+        lines = build_model_lines(find_metric_of(change), own)
+        return lines[0] if lines else TrendLine(change.model, [])
+    return TrendLine(change.model, [_judge(row) for row in own])
 
 
 def _judge(row: ResultRow) -> TrendPoint:
@@ -44,40 +44,42 @@ def _judge(row: ResultRow) -> TrendPoint:
     return TrendPoint(row.run_id, 0.0 if wrong else 1.0)
 
 
-def make_suite_line(it: SeriesChange, summaries: Sequence[StoredSummary], label: str) -> TrendLine:
+def make_suite_line(change: SeriesChange, summaries: Sequence[StoredSummary], label: str) -> TrendLine:
     """Make the line of a suite."""
-    return build_suite_line(find_metric_of(it), summaries, label)
+    return build_suite_line(find_metric_of(change), summaries, label)
 
 
-def make_runs_line(it: SeriesChange, totals: Iterable[Mapping[str, Any]]) -> TrendLine:
+def make_runs_line(change: SeriesChange, totals: Iterable[Mapping[str, Any]]) -> TrendLine:
     """Make the line of the runs that have one name."""
-    return TrendLine(it.model, [TrendPoint(row["id"], row[it.metric]) for row in totals])
+    return TrendLine(change.model, [TrendPoint(row["id"], row[change.metric]) for row in totals])
 
 
-def choose_runs(it: SeriesChange, runs: Sequence[TrendRun]) -> list[TrendRun]:
+def choose_runs(change: SeriesChange, runs: Sequence[TrendRun]) -> list[TrendRun]:
     """Return the runs of its branch around the change, which a drift makes long; runs are in the order of time."""
-    own = [run for run in runs if (run.git_branch or "") == it.branch]
-    last = bisect_left([run.started_us for run in own], it.first_us)
-    first = next((at for at, run in enumerate(own[:last]) if run.id in (it.before_run_id, it.low_run_id)), last)
+    own = [run for run in runs if (run.git_branch or "") == change.branch]
+    last = bisect_left([run.started_us for run in own], change.first_us)
+    first = next((at for at, run in enumerate(own[:last]) if run.id in (change.before_run_id, change.low_run_id)), last)
     return own[max(first - AROUND, 0) : last + AROUND]
 
 
-def find_levels(it: SeriesChange, axis: Axis) -> LevelLines | None:
+def find_levels(change: SeriesChange, axis: Axis) -> LevelLines | None:
     """Say where the levels before and after begin and end; None where the axis has no run before the change."""
     place = {run.id: number for number, run in enumerate(axis.runs)}
     times = [run.started_us for run in axis.runs]
-    first = place.get(it.first_run_id, bisect_left(times, it.first_us))
-    before = place.get(it.before_run_id or "", first - 1)
+    first = place.get(change.first_run_id, bisect_left(times, change.first_us))
+    before = place.get(change.before_run_id or "", first - 1)
     if not 0 <= before < first:
         return None
-    low, high = (place.get(run_id or "", at) for run_id, at in ((it.low_run_id, first), (it.high_run_id, first)))
+    low, high = (
+        place.get(run_id or "", at) for run_id, at in ((change.low_run_id, first), (change.high_run_id, first))
+    )
     changed = (min(before, low), max(first, high))
-    points = it.evidence.get("points") or {}
+    points = change.evidence.get("points") or {}
     since = max(before - max(int(points.get("before") or len(times)), 2) + 1, 0)
-    if it.after_value is None or first >= len(times):
+    if change.after_value is None or first >= len(times):
         return LevelLines((since, before), None, (changed[0], min(changed[1], len(times) - 1)))
-    starts = changed[1] if it.kind == "drift" else first
-    recovered = place.get(it.recovered_run_id or "", len(times))
+    starts = changed[1] if change.kind == "drift" else first
+    recovered = place.get(change.recovered_run_id or "", len(times))
     until = min(starts + max(int(points.get("after") or len(times)), 2) - 1, len(times) - 1)
     until = min(until, recovered - 1) if recovered > starts else until
     return LevelLines((since, before), (starts, max(until, starts)), changed)

@@ -47,16 +47,31 @@ class HeadlineChange:
 def pick_headline_changes(findings: Iterable[SeriesChange]) -> list[HeadlineChange]:
     """Put findings of one series, range, state and handling together, the worst first."""
     together: dict[tuple[Any, ...], list[SeriesChange]] = {}
-    for it in findings:
-        key = (it.subject, *(getattr(it, name) for name in SERIES), it.branch, it.before_run_id, it.first_run_id)
-        together.setdefault((*key, it.state, it.handling, it.recovered_run_id is None), []).append(it)
+    for finding in findings:
+        key = (
+            finding.subject,
+            *(getattr(finding, name) for name in SERIES),
+            finding.branch,
+            finding.before_run_id,
+            finding.first_run_id,
+        )
+        together.setdefault((*key, finding.state, finding.handling, finding.recovered_run_id is None), []).append(
+            finding
+        )
     found = [sorted(members, key=_rank) for members in together.values()]
     return [HeadlineChange(members[0], members[1:]) for members in sorted(found, key=lambda members: _rank(members[0]))]
 
 
-def _rank(it: SeriesChange) -> tuple[Any, ...]:
-    telling = _TELLING.index(it.metric) if it.metric in _TELLING else len(_TELLING)
-    return (_ORDER.get(it.direction, 9), telling, -abs(it.relative or 0), it.model, it.metric, it.id)
+def _rank(change: SeriesChange) -> tuple[Any, ...]:
+    telling = _TELLING.index(change.metric) if change.metric in _TELLING else len(_TELLING)
+    return (
+        _ORDER.get(change.direction, 9),
+        telling,
+        -abs(change.relative or 0),
+        change.model,
+        change.metric,
+        change.id,
+    )
 
 
 @dataclass(frozen=True)
@@ -94,9 +109,9 @@ def group_incidents(findings: Iterable[SeriesChange], counted: Iterable[RangeCou
     """Part findings by the range that they came in, in the order of their first rows."""
     groups: dict[tuple[str, str], list[SeriesChange]] = {}
     keys: dict[tuple[str | None, str], tuple[str, str]] = {}  # of a pair of runs: its range
-    for it in findings:
-        key = keys.setdefault((it.before_run_id, it.first_run_id), _key(it))
-        groups.setdefault(key, []).append(it)
+    for finding in findings:
+        key = keys.setdefault((finding.before_run_id, finding.first_run_id), _key(finding))
+        groups.setdefault(key, []).append(finding)
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for row in counted:
         found = keys.get((row.before_run_id, row.first_run_id))
@@ -106,12 +121,12 @@ def group_incidents(findings: Iterable[SeriesChange], counted: Iterable[RangeCou
     return [_make(members, counts.get(key, {})) for key, members in groups.items()]
 
 
-def _key(it: SeriesChange) -> tuple[str, str]:
+def _key(change: SeriesChange) -> tuple[str, str]:
     """Name a range by its commits, or by its runs where those are not known or the same."""
-    before, after = ((it.evidence.get(side) or {}).get("commit") for side in ("before", "after"))
+    before, after = ((change.evidence.get(side) or {}).get("commit") for side in ("before", "after"))
     if before and after and before != after:
         return str(before), str(after)
-    return it.before_run_id or "", it.first_run_id
+    return change.before_run_id or "", change.first_run_id
 
 
 def _make(members: list[SeriesChange], counts: Mapping[str, int]) -> Incident:
@@ -120,7 +135,7 @@ def _make(members: list[SeriesChange], counts: Mapping[str, int]) -> Incident:
     listed = list((first.evidence.get("commits") or {}).get("listed") or ())
     return Incident(
         title[:1].upper() + title[1:],
-        list(dict.fromkeys(str(it["author"]) for it in listed if it.get("author"))),
+        list(dict.fromkeys(str(commit["author"]) for commit in listed if commit.get("author"))),
         listed,
         list(first.evidence.get("environment") or ()),
         [(direction, counts[direction]) for direction in DIRECTIONS if counts.get(direction)],

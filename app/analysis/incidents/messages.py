@@ -21,13 +21,13 @@ _SMALLEST_P = 1e-4
 _OF = {
     "model": {**BY_NAME, PASSES.name: PASSES},
     "suite": SUMMARY_BY_NAME,
-    "runs": {it.name: it for it in RUN_METRICS},
+    "runs": {metric.name: metric for metric in RUN_METRICS},
 }
 
 
-def find_metric_of(it: SeriesChange) -> Metric:
+def find_metric_of(change: SeriesChange) -> Metric:
     """Return the metric of a finding's series."""
-    return _OF[it.subject][it.metric]
+    return _OF[change.subject][change.metric]
 
 
 def list_metric_names() -> list[str]:
@@ -35,52 +35,52 @@ def list_metric_names() -> list[str]:
     return sorted({name for metrics in _OF.values() for name in metrics})
 
 
-def name_subject(it: SeriesChange) -> str:
+def name_subject(change: SeriesChange) -> str:
     """Name what changed: a model, a suite, or the runs of one name."""
-    if it.subject == "suite":
-        return f"suite {it.suite}"
-    return f"runs of {it.model}" if it.subject == "runs" else it.model
+    if change.subject == "suite":
+        return f"suite {change.suite}"
+    return f"runs of {change.model}" if change.subject == "runs" else change.model
 
 
-def describe_finding(it: SeriesChange) -> str:
+def describe_finding(change: SeriesChange) -> str:
     """Say in one line what changed: resnet18: speedup fell by 12.3 %, from 1.420× to 1.245×."""
-    return f"{name_subject(it)}: {describe_change(it)}"
+    return f"{name_subject(change)}: {describe_change(change)}"
 
 
-def describe_change(it: SeriesChange) -> str:
+def describe_change(change: SeriesChange) -> str:
     """Say what changed without naming whose it is."""
-    metric = find_metric_of(it)
-    if it.kind == "vanished":
+    metric = find_metric_of(change)
+    if change.kind == "vanished":
         return "no longer measured"
     if metric is PASSES:
-        return "fails since then" if it.direction == "worse" else "passes again"
-    values = f"from {format_value(metric, it.before_value)} to {format_value(metric, it.after_value)}"
-    rises = (it.after_value or 0) > (it.before_value or 0)
-    verb = ("rose" if rises else "fell") if it.kind == "step" else ("crept up" if rises else "crept down")
-    size = "" if it.relative is None else f" by {format_percent(abs(it.relative))}"
+        return "fails since then" if change.direction == "worse" else "passes again"
+    values = f"from {format_value(metric, change.before_value)} to {format_value(metric, change.after_value)}"
+    rises = (change.after_value or 0) > (change.before_value or 0)
+    verb = ("rose" if rises else "fell") if change.kind == "step" else ("crept up" if rises else "crept down")
+    size = "" if change.relative is None else f" by {format_percent(abs(change.relative))}"
     return f"{metric.label.lower()} {verb}{size}, {values}"
 
 
-def describe_series(it: SeriesChange) -> str:
+def describe_series(change: SeriesChange) -> str:
     """Say as what it was measured; what was not said is left out."""
-    parts = [] if it.subject == "suite" else [it.suite]
-    parts += [it.mode, it.dtype, it.backend, "dynamic" if it.dynamic else "", it.hardware]
+    parts = [] if change.subject == "suite" else [change.suite]
+    parts += [change.mode, change.dtype, change.backend, "dynamic" if change.dynamic else "", change.hardware]
     parts += [
-        f"batch {it.batch_size}" if it.batch_size else "",
-        f"world size {it.world_size}" if it.world_size > 1 else "",
+        f"batch {change.batch_size}" if change.batch_size else "",
+        f"world size {change.world_size}" if change.world_size > 1 else "",
     ]
-    parts += [f"branch {it.branch}" if it.branch else ""]
+    parts += [f"branch {change.branch}" if change.branch else ""]
     return " · ".join(part for part in parts if part)
 
 
-def describe_commit_range(it: SeriesChange) -> str:
+def describe_commit_range(change: SeriesChange) -> str:
     """Say between which runs or commits the change came, and how many commits lie between, where that is known."""
-    before, after = it.evidence.get("before"), it.evidence.get("after")
+    before, after = change.evidence.get("before"), change.evidence.get("after")
     if not before or not after:
-        return f"since {format_time(it.first_us)[:16]}"
+        return f"since {format_time(change.first_us)[:16]}"
     begun, ended = format_times(*(int(str(run.get("started_us") or 0)) for run in (before, after)))
     span = f"between {_name_run(before, begun)} and {_name_run(after, ended)}"
-    commits = it.evidence.get("commits") or {}
+    commits = change.evidence.get("commits") or {}
     if not commits.get("known"):
         return span
     if before.get("commit") == after.get("commit"):
@@ -88,24 +88,24 @@ def describe_commit_range(it: SeriesChange) -> str:
     return f"{span}: {format_plural(int(commits.get('count') or 0), 'commit')}"
 
 
-def format_confidence(it: SeriesChange) -> str:
+def format_confidence(change: SeriesChange) -> str:
     """Say how sure it is that noise did not make it."""
-    if it.p_value is None:
-        return "every other series of the suite went on" if it.subject == "model" else "other suites went on"
-    if it.p_value < _SMALLEST_P:
-        points = it.evidence.get("points") or {}
+    if change.p_value is None:
+        return "every other series of the suite went on" if change.subject == "model" else "other suites went on"
+    if change.p_value < _SMALLEST_P:
+        points = change.evidence.get("points") or {}
         runs = sum(int(count or 0) for count in points.values())
         return f"far outside the noise of {format_plural(runs, 'run')}" if runs else "far outside the noise"
-    return f"noise makes such a change once in {_round_to_one_digit(1 / it.p_value)} times"
+    return f"noise makes such a change once in {_round_to_one_digit(1 / change.p_value)} times"
 
 
-def describe_state(it: SeriesChange) -> str:
+def describe_state(change: SeriesChange) -> str:
     """Say what state it is in, in some words."""
-    if it.state == "suspected":
+    if change.state == "suspected":
         return "waits for another run to confirm it"
-    if it.state == "withdrawn":
+    if change.state == "withdrawn":
         return "later runs did not bear it out"
-    return "recovered" if it.recovered_run_id else "confirmed by a later run"
+    return "recovered" if change.recovered_run_id else "confirmed by a later run"
 
 
 def describe_cause(cause: Mapping[str, object]) -> str:
@@ -131,39 +131,39 @@ def _round_to_one_digit(number: float) -> str:
     return f"{round(number / 10**digits) * 10**digits:,}".replace(",", "\u202f")
 
 
-def describe_subject(it: SeriesChange) -> str:
+def describe_subject(change: SeriesChange) -> str:
     """Name what of a subject changed: speedup; accuracy and failures; no longer measured."""
-    metric = find_metric_of(it)
-    if it.kind == "vanished":
+    metric = find_metric_of(change)
+    if change.kind == "vanished":
         return "no longer measured"
     if metric is PASSES:
-        return "fails" if it.direction == "worse" else "passes"
-    return metric.label.lower() + (", little by little" if it.kind == "drift" else "")
+        return "fails" if change.direction == "worse" else "passes"
+    return metric.label.lower() + (", little by little" if change.kind == "drift" else "")
 
 
-def describe_values(it: SeriesChange) -> str:
+def describe_values(change: SeriesChange) -> str:
     """Write the value before and after: 1.420× → 1.245×."""
-    metric = find_metric_of(it)
-    if it.kind == "vanished":
+    metric = find_metric_of(change)
+    if change.kind == "vanished":
         return "measured → gone"
     if metric is PASSES:
-        return "passed → fails" if it.direction == "worse" else "failed → passes"
-    return f"{format_value(metric, it.before_value)} → {format_value(metric, it.after_value)}"
+        return "passed → fails" if change.direction == "worse" else "failed → passes"
+    return f"{format_value(metric, change.before_value)} → {format_value(metric, change.after_value)}"
 
 
-def describe_size(it: SeriesChange) -> str:
+def describe_size(other_change: SeriesChange) -> str:
     """Write how large the change is: −12.3 %, or +3 where there was none before."""
-    if it.kind == "vanished" or find_metric_of(it) is PASSES:
+    if other_change.kind == "vanished" or find_metric_of(other_change) is PASSES:
         return "–"
-    if it.relative is not None:
-        return ("+" if it.relative > 0 else "−") + format_percent(abs(it.relative))
-    change = (it.after_value or 0) - (it.before_value or 0)
-    return ("+" if change > 0 else "−") + format_value(find_metric_of(it), abs(change))
+    if other_change.relative is not None:
+        return ("+" if other_change.relative > 0 else "−") + format_percent(abs(other_change.relative))
+    change = (other_change.after_value or 0) - (other_change.before_value or 0)
+    return ("+" if change > 0 else "−") + format_value(find_metric_of(other_change), abs(change))
 
 
-def describe_level(it: SeriesChange, side: str) -> str:
+def describe_level(change: SeriesChange, side: str) -> str:
     """Write one level: `side` is before or after."""
-    before, _arrow, after = describe_values(it).partition(" → ")
+    before, _arrow, after = describe_values(change).partition(" → ")
     return before if side == "before" else after
 
 
@@ -178,21 +178,21 @@ _EVIDENCE: dict[str, Any] = {
 }
 
 
-def finding_row(it: SeriesChange) -> dict[str, Any]:
+def finding_row(change: SeriesChange) -> dict[str, Any]:
     """Return one finding with what it comes to in words."""
-    row = dict(vars(it))
+    row = dict(vars(change))
     evidence = row.pop("evidence")
     said = {
-        "sentence": describe_finding(it),
-        "measured_as": describe_series(it),
-        "range": describe_commit_range(it),
-        "confidence": format_confidence(it),
-        "recovered": it.recovered_run_id is not None,
+        "sentence": describe_finding(change),
+        "measured_as": describe_series(change),
+        "range": describe_commit_range(change),
+        "confidence": format_confidence(change),
+        "recovered": change.recovered_run_id is not None,
     }
     return row | said | {name: evidence.get(name) or none for name, none in _EVIDENCE.items()}
 
 
-def finding_detail_row(it: SeriesChange, said: Iterable[Comment]) -> dict[str, Any]:
+def finding_detail_row(change: SeriesChange, said: Iterable[Comment]) -> dict[str, Any]:
     """Return one finding with what people said of it, the oldest first."""
     kept = ("action", "who", "text", "time_us")
-    return finding_row(it) | {"words": [{name: getattr(word, name) for name in kept} for word in said]}
+    return finding_row(change) | {"words": [{name: getattr(word, name) for name in kept} for word in said]}

@@ -134,7 +134,7 @@ class ModelFailure:
 
 def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[ModelFailure]:
     """List what fails in new, newly first, and what failed on base and is measured again."""
-    before, after = ({(it.model, it.batch_size): it for it in rows} for rows in (base, new))
+    before, after = ({(row.model, row.batch_size): row for row in rows} for rows in (base, new))
     found = []
     for key, row in {**before, **after}.items():
         was, now = _format_failure(before.get(key)), _format_failure(after.get(key))
@@ -143,7 +143,14 @@ def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[M
         elif was is not None and key in after and after[key].status == "measured":
             found.append(ModelFailure(row, "resolved", was, None))
     order = ("new", "resolved", "still")
-    return sorted(found, key=lambda it: (order.index(it.word), it.row.model.lower(), it.row.batch_size or 0))
+    return sorted(
+        found,
+        key=lambda model_failure: (
+            order.index(model_failure.word),
+            model_failure.row.model.lower(),
+            model_failure.row.batch_size or 0,
+        ),
+    )
 
 
 def _format_failure(row: ResultRow | None) -> str | None:

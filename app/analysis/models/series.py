@@ -19,12 +19,12 @@ _EMPTY = "~"
 
 def write_name(name: str) -> str:
     """Write a name as the end of an address."""
-    return _UNSAFE.sub(lambda it: "".join(f"~{ord(one):02X}" for one in it[0]), name) or _EMPTY
+    return _UNSAFE.sub(lambda match: "".join(f"~{ord(one):02X}" for one in match[0]), name) or _EMPTY
 
 
 def read_name(written: str) -> str:
     """Read a name that `write_name` wrote; one that was typed by hand may stay as it is."""
-    return "" if written == _EMPTY else _WRITTEN.sub(lambda it: chr(int(it[1], 16)), written)
+    return "" if written == _EMPTY else _WRITTEN.sub(lambda match: chr(int(match[1], 16)), written)
 
 
 # What tells two series of a model apart; the address of a series has these.
@@ -88,7 +88,11 @@ def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
 
 def choose_series(series: Sequence[ModelSeries], given: Mapping[str, str]) -> ModelSeries | None:
     """Return the series that fits what an address says, where several do the first one that was timed."""
-    fit = [it for it in series if all(given[name] == value for name, value in it.query.items() if name in given)]
-    timed = [it for it in fit if "performance" in it.newest.experiments]
+    fit = [
+        model_series
+        for model_series in series
+        if all(given[name] == value for name, value in model_series.query.items() if name in given)
+    ]
+    timed = [model_series for model_series in fit if "performance" in model_series.newest.experiments]
     found = timed or fit
     return found[0] if found else None

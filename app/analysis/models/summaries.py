@@ -108,7 +108,7 @@ def _sign(text: str) -> str:
 def filter_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:
     """Keep what was measured as one set; a baseline may be of another GPU, which is then said."""
     names = [name for name in of.fields if name != "hardware" or not any_hardware]
-    return [it for it in rows if all(getattr(it, name) == getattr(of, name) for name in names)]
+    return [row for row in rows if all(getattr(row, name) == getattr(of, name) for name in names)]
 
 
 def format_number(metric: Metric, value: float | None, definition: Definition) -> str:
@@ -129,7 +129,7 @@ def compare(
     A model that only one side has, or that has no such number on one, moves nothing; pass rates leave out what was
     skipped or not run. `verdicts` has for each metric of a model how many models came to which of Compare's words.
     """
-    base_rows, new_rows = ({_find_key(it): it for it in filter_models(rows)} for rows in (base, new))
+    base_rows, new_rows = ({_find_key(model): model for model in filter_models(rows)} for rows in (base, new))
     common = [(row, new_rows[key]) for key, row in base_rows.items() if key in new_rows]
     deltas = [_compare_one(metric, common, definition) for metric in SUMMARY_METRICS]
     if verdicts is None:
@@ -141,14 +141,14 @@ def compare(
 
 def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], definition: Definition) -> SummaryDelta:
     if metric.name == "pass_ratio":
-        there = [pair for pair in common if not {it.status for it in pair} & _ABSENT]
+        there = [pair for pair in common if not {result.status for result in pair} & _ABSENT]
         counts = [count_passed(rows, definition) for rows in _split(there)]
         base, new = (None if count is None or not there else count / len(there) for count in counts)
         return SummaryDelta(metric, base, new, len(there))
     number = definition.numbers.get(metric.name)
     if number is None:
         return SummaryDelta(metric, None, None, 0)
-    pairs = [pair for pair in common if all(number.get(it) is not None for it in pair)]
+    pairs = [pair for pair in common if all(number.get(result) is not None for result in pair)]
     base, new = map(number.sum_up, _split(pairs))
     if metric.name != "geomean_speedup":
         return SummaryDelta(metric, base, new, len(pairs))

@@ -19,25 +19,25 @@ Row = TypeVar("Row")
 _CONCERN = {"failed": 4, "not_run": 2, "skipped": 1, "measured": 0}
 
 
-def _severity(it: ResultRow) -> int:
-    return 3 if it.status == "measured" and is_wrong(it) else _CONCERN.get(it.status, 0)
+def _severity(result: ResultRow) -> int:
+    return 3 if result.status == "measured" and is_wrong(result) else _CONCERN.get(result.status, 0)
 
 
 # Largest first, of a status what failed; a name ends in .asc for the smallest first. What has no value comes last
 # either way.
 ORDERS: dict[str, Callable[[ResultRow], Any]] = {
-    "model": lambda it: (it.model.lower(), it.suite.lower()),
+    "model": lambda result: (result.model.lower(), result.suite.lower()),
     "status": _severity,
-    "accuracy": lambda it: it.accuracy,
-    "speedup": lambda it: it.speedup,
-    "latency": lambda it: it.abs_latency_ms,
-    "compile_time": lambda it: it.compilation_latency_s,
-    "memory": lambda it: it.dynamo_peak_mem_gb,
-    "compression": lambda it: it.compression_ratio,
-    "breaks": lambda it: it.graph_breaks,
-    "recompiles": lambda it: it.recompiles,
-    "ops": lambda it: it.calls_captured,
-    "time": lambda it: it.time_us,
+    "accuracy": lambda result: result.accuracy,
+    "speedup": lambda result: result.speedup,
+    "latency": lambda result: result.abs_latency_ms,
+    "compile_time": lambda result: result.compilation_latency_s,
+    "memory": lambda result: result.dynamo_peak_mem_gb,
+    "compression": lambda result: result.compression_ratio,
+    "breaks": lambda result: result.graph_breaks,
+    "recompiles": lambda result: result.recompiles,
+    "ops": lambda result: result.calls_captured,
+    "time": lambda result: result.time_us,
 }
 DEFAULT_ORDER = "model.asc"
 _SHOWN = ("suite", "mode", "dtype", "hardware", "backend", "batch_size")
@@ -87,31 +87,31 @@ def part_sets(rows: Sequence[ResultRow]) -> list[SummedSet]:
         if not set(LEADING).isdisjoint(row.experiments):
             found.setdefault(tuple(getattr(row, name) for name in SET), []).append(row)
     sets = [SummedSet(dict(zip(SET, key)), members) for key, members in found.items()]
-    return sorted(sets, key=lambda it: max(row.time_us for row in it.rows), reverse=True)
+    return sorted(sets, key=lambda summed_set: max(row.time_us for row in summed_set.rows), reverse=True)
 
 
 def count_answers(rows: Sequence[ResultRow]) -> Answers:
     """Count the accuracy checks that have a verdict, those that pass, and those that were skipped."""
-    judged = [it for it in rows if it.accuracy is not None]
-    skipped = sum(it.accuracy is None and it.judge is not None and it.judge.status == "skipped" for it in rows)
-    return Answers(len(judged), sum(is_passing(it) for it in judged), skipped)
+    judged = [row for row in rows if row.accuracy is not None]
+    skipped = sum(row.accuracy is None and row.judge is not None and row.judge.status == "skipped" for row in rows)
+    return Answers(len(judged), sum(is_passing(result) for result in judged), skipped)
 
 
 def count_verdicts(rows: Sequence[ResultRow]) -> Verdicts:
     """Count how many models are faster or slower than eager mode beyond noise."""
-    words = Counter(word.word for it in rows if (word := describe_speedup(it)) is not None)
-    speedups = sum(it.speedup is not None for it in rows)
+    words = Counter(word.word for row in rows if (word := describe_speedup(row)) is not None)
+    speedups = sum(row.speedup is not None for row in rows)
     return Verdicts(speedups, words["faster"], words["slower"], words["no clear difference"])
 
 
 def find_alike(rows: Sequence[ResultRow]) -> dict[str, Any]:
     """Return what is the same in all rows, so that it is said once."""
-    return {name: getattr(rows[0], name) for name in _SHOWN if len({getattr(it, name) for it in rows}) == 1}
+    return {name: getattr(rows[0], name) for name in _SHOWN if len({getattr(row, name) for row in rows}) == 1}
 
 
 def list_comparable_sets(same: Mapping[str, Any]) -> list[str]:
     """Write what is the same in all rows as words."""
-    return [f"batch {it}" if name == "batch_size" else str(it) for name, it in same.items() if it]
+    return [f"batch {entry}" if name == "batch_size" else str(entry) for name, entry in same.items() if entry]
 
 
 def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:
@@ -121,8 +121,8 @@ def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:
     """
     order, direction = check_order(sort, ORDERS)
     key = ORDERS[order]
-    known = [it for it in rows if key(it) is not None]
-    return sorted(known, key=key, reverse=direction != "asc") + [it for it in rows if key(it) is None]
+    known = [row for row in rows if key(row) is not None]
+    return sorted(known, key=key, reverse=direction != "asc") + [row for row in rows if key(row) is None]
 
 
 def cut_page(rows: Sequence[Row], cursor: str | None, limit: int) -> Page[Row]:

@@ -144,7 +144,7 @@ def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
     for aspects in (("collectives",), ("tensors", "graphs"), ("code",)):
         for compiles in rows.values():
             for aspect in aspects:
-                ids = {it.texts[_TEXT[aspect]] for it in compiles.values()}
+                ids = {rank_compile.texts[_TEXT[aspect]] for rank_compile in compiles.values()}
                 if len(ids) > 1:
                     found.update(dict.fromkeys((aspect, number) for some in sorted(ids) for number in some))
     return list(found)
@@ -153,10 +153,10 @@ def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
 def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankComparison:
     """Compare ranks; `digests` has normalize() of the texts that list_unclear names, as far as they were read."""
     rows = _align(sequences)
-    verdicts = {it.rank: dict.fromkeys((aspect.name for aspect in ASPECTS), SAME) for it in sequences}
+    verdicts = {sequence.rank: dict.fromkeys((aspect.name for aspect in ASPECTS), SAME) for sequence in sequences}
     _judge_whole(sequences, verdicts, digests)
     differing: dict[CompilePosition, list[str]] = {}
-    classes: dict[int, list[int]] = {it.rank: [] for it in sequences}
+    classes: dict[int, list[int]] = {sequence.rank: [] for sequence in sequences}
     unclear: set[str] = set()
     for place, compiles in rows.items():
         kinds = _judge_place(compiles, verdicts, digests, unclear)
@@ -166,15 +166,15 @@ def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankC
             differing[place] = kinds
             seen: dict[Hashable, int] = {None: 0}
             for rank, known in classes.items():
-                it = compiles.get(rank)
-                known.append(seen.setdefault(it and _mark(it, kinds, digests), len(seen)))
+                rank_compile = compiles.get(rank)
+                known.append(seen.setdefault(rank_compile and _mark(rank_compile, kinds, digests), len(seen)))
     aspects = _sum_up(sequences, verdicts, unclear)
     grouped: dict[tuple[int, ...], list[int]] = {}
     for rank, known in classes.items():
         grouped.setdefault(tuple(known), []).append(rank)
-    columns = tuple(tuple(ranks) for ranks in sorted(grouped.values(), key=lambda it: (-len(it), it[0])))
+    columns = tuple(tuple(ranks) for ranks in sorted(grouped.values(), key=lambda members: (-len(members), members[0])))
     return RankComparison(
-        ranks=tuple(_summarize(it, verdicts[it.rank]) for it in sequences),
+        ranks=tuple(_summarize(sequence, verdicts[sequence.rank]) for sequence in sequences),
         aspects=aspects,
         columns=columns,
         rows=tuple(_make_row(place, compiles, differing.get(place, ()), columns) for place, compiles in rows.items()),
@@ -190,9 +190,9 @@ def _align(sequences: Iterable[RankSequence]) -> _Rows:
     shapes: set[tuple[CompilePosition, ...]] = set()
     rows: _Rows = {}
     for sequence in sequences:
-        places = tuple(it.place for it in sequence.compiles)
-        for it in sequence.compiles:
-            rows.setdefault(it.place, {})[sequence.rank] = it
+        places = tuple(rank_compile.place for rank_compile in sequence.compiles)
+        for rank_compile in sequence.compiles:
+            rows.setdefault(rank_compile.place, {})[sequence.rank] = rank_compile
         if places in shapes:
             continue
         shapes.add(places)
@@ -213,42 +213,56 @@ def _align(sequences: Iterable[RankSequence]) -> _Rows:
     return {place: rows[place] for place in order}
 
 
-def _value(it: RankCompile, aspect: str, digests: _Digests) -> Hashable:
+def _value(rank_compile: RankCompile, aspect: str, digests: _Digests) -> Hashable:
     if aspect == "outcomes":
-        return it.outcome
+        return rank_compile.outcome
     if aspect == "breaks":
-        return it.breaks
+        return rank_compile.breaks
     if aspect == "caches":
-        return it.caches
-    texts = tuple(digests.get(number) for number in it.texts[_TEXT[aspect]])
-    return (it.sizes, texts) if aspect == "tensors" else texts
+        return rank_compile.caches
+    texts = tuple(digests.get(number) for number in rank_compile.texts[_TEXT[aspect]])
+    return (rank_compile.sizes, texts) if aspect == "tensors" else texts
 
 
 _PLACED = ("outcomes", "breaks", "caches", "tensors", "graphs", "code")
 
 
-def _mark(it: RankCompile, kinds: Iterable[str], digests: _Digests) -> Hashable:
-    return (it.function_id, it.causes, *(_value(it, kind, digests) for kind in kinds if kind in _PLACED))
+def _mark(rank_compile: RankCompile, kinds: Iterable[str], digests: _Digests) -> Hashable:
+    return (
+        rank_compile.function_id,
+        rank_compile.causes,
+        *(_value(rank_compile, kind, digests) for kind in kinds if kind in _PLACED),
+    )
 
 
 def _judge_place(
     compiles: Mapping[int, RankCompile], verdicts: dict[int, dict[str, str]], digests: _Digests, unclear: set[str]
 ) -> list[str]:
     """Say in which aspects one compile differs among the ranks that have it."""
-    marks = {(it.outcome, it.breaks, it.caches, it.sizes, it.causes, it.function_id) for it in compiles.values()}
-    together = {it.texts for it in compiles.values()}
+    marks = {
+        (
+            rank_compile.outcome,
+            rank_compile.breaks,
+            rank_compile.caches,
+            rank_compile.sizes,
+            rank_compile.causes,
+            rank_compile.function_id,
+        )
+        for rank_compile in compiles.values()
+    }
+    together = {rank_compile.texts for rank_compile in compiles.values()}
     if len(marks) == 1 and len(together) == 1:
         return []
     texts = [aspect for aspect, number in _TEXT.items() if len({ids[number] for ids in together}) > 1]
-    found = [] if len({it.function_id for it in compiles.values()}) == 1 else ["compiles"]
-    if len({it.causes for it in compiles.values()}) > 1:
+    found = [] if len({rank_compile.function_id for rank_compile in compiles.values()}) == 1 else ["compiles"]
+    if len({rank_compile.causes for rank_compile in compiles.values()}) > 1:
         found.append("recompiles")
     for aspect in _PLACED:
         ids = {number for ids in together for number in ids[_TEXT[aspect]]} if aspect in texts else ()
         if any(number not in digests for number in ids):
             unclear.add(aspect)
             continue
-        values = {rank: _value(it, aspect, digests) for rank, it in compiles.items()}
+        values = {rank: _value(rank_compile, aspect, digests) for rank, rank_compile in compiles.items()}
         if odd := list_outliers(values):
             found.append(aspect)
             for rank in odd:
@@ -267,11 +281,18 @@ def list_outliers(values: Mapping[int, Hashable]) -> list[int]:
 
 def _judge_whole(sequences: Sequence[RankSequence], verdicts: dict[int, dict[str, str]], digests: _Digests) -> None:
     """Judge what is compared as one sequence over the whole run."""
-    compiles = {it.rank: tuple((one.place, one.function_id) for one in it.compiles) for it in sequences}
-    recompiles = {it.rank: tuple((one.place, one.causes) for one in it.compiles if one.causes) for it in sequences}
+    compiles = {
+        sequence.rank: tuple((one.place, one.function_id) for one in sequence.compiles) for sequence in sequences
+    }
+    recompiles = {
+        sequence.rank: tuple((one.place, one.causes) for one in sequence.compiles if one.causes)
+        for sequence in sequences
+    }
     collectives = {
-        it.rank: tuple(digests.get(number, number) for one in it.compiles for number in one.texts[_TEXT["collectives"]])
-        for it in sequences
+        sequence.rank: tuple(
+            digests.get(number, number) for one in sequence.compiles for number in one.texts[_TEXT["collectives"]]
+        )
+        for sequence in sequences
     }
     whole: tuple[tuple[str, Mapping[int, Hashable]], ...] = (
         ("compiles", compiles),
@@ -289,14 +310,14 @@ def _sum_up(
     """Give each aspect its verdict over all ranks, and mark what was not recorded or not compared."""
     recorded = {"compiles", "recompiles", "outcomes", "breaks"}
     for sequence in sequences:
-        for it in sequence.compiles:
-            recorded.update(aspect for aspect, number in _TEXT.items() if it.texts[number])
-            if it.caches:
+        for rank_compile in sequence.compiles:
+            recorded.update(aspect for aspect, number in _TEXT.items() if rank_compile.texts[number])
+            if rank_compile.caches:
                 recorded.add("caches")
-            if it.sizes:
+            if rank_compile.sizes:
                 recorded.add("tensors")
     aspects = {}
-    for aspect in (it.name for it in ASPECTS):
+    for aspect in (aspect.name for aspect in ASPECTS):
         differs = any(found[aspect] == DIFFERS for found in verdicts.values())
         default = NOT_RECORDED if aspect not in recorded else NOT_COMPARED if aspect in unclear else SAME
         aspects[aspect] = DIFFERS if differs else default
@@ -308,20 +329,21 @@ def _sum_up(
 
 def _find_divergence(sequences: Sequence[RankSequence], digests: _Digests) -> Divergence | None:
     last: CompilePosition | None = None
-    for position, found in enumerate(zip_longest(*(it.compiles for it in sequences))):
-        compiles = {it.rank: one for it, one in zip(sequences, found, strict=True)}
+    for position, found in enumerate(zip_longest(*(sequence.compiles for sequence in sequences))):
+        compiles = {sequence.rank: one for sequence, one in zip(sequences, found, strict=True)}
         steps: dict[int, Hashable] = {
-            rank: None if it is None else (it.place, it.function_id) for rank, it in compiles.items()
+            rank: None if rank_compile is None else (rank_compile.place, rank_compile.function_id)
+            for rank, rank_compile in compiles.items()
         }
         if len(set(steps.values())) > 1:
             return Divergence(position, "compiles", last, _group(compiles, steps))
-        there = {rank: it for rank, it in compiles.items() if it is not None}
-        causes: dict[int, Hashable] = {rank: it.causes for rank, it in there.items()}
+        there = {rank: rank_compile for rank, rank_compile in compiles.items() if rank_compile is not None}
+        causes: dict[int, Hashable] = {rank: rank_compile.causes for rank, rank_compile in there.items()}
         if len(set(causes.values())) > 1:
             return Divergence(position, "recompiles", last, _group(compiles, causes))
         kinds = _judge_place(there, {rank: {} for rank in there}, digests, set())
         if kinds:
-            values = {rank: _value(it, kinds[0], digests) for rank, it in there.items()}
+            values = {rank: _value(rank_compile, kinds[0], digests) for rank, rank_compile in there.items()}
             return Divergence(position, kinds[0], last, _group(compiles, values))
         last = next(iter(there.values())).place
     return None
@@ -331,19 +353,21 @@ def _group(compiles: Mapping[int, RankCompile | None], values: Mapping[int, Hash
     found: dict[Hashable, list[int]] = {}
     for rank, value in values.items():
         found.setdefault(value, []).append(rank)
-    ordered = sorted(found.values(), key=lambda it: (-len(it), it[0]))
+    ordered = sorted(found.values(), key=lambda members: (-len(members), members[0]))
     return tuple(RankGroup(tuple(ranks), compiles[ranks[0]]) for ranks in ordered)
 
 
 def _list_partial(rows: _Rows, rank_count: int) -> Iterator[RankCompile]:
     for compiles in rows.values():
-        recompiled = {rank: it for rank, it in compiles.items() if it.causes}
-        if recompiled and (len(recompiled) < rank_count or len({it.causes for it in recompiled.values()}) > 1):
+        recompiled = {rank: rank_compile for rank, rank_compile in compiles.items() if rank_compile.causes}
+        if recompiled and (
+            len(recompiled) < rank_count or len({rank_compile.causes for rank_compile in recompiled.values()}) > 1
+        ):
             seen = set()
-            for it in recompiled.values():
-                if it.causes not in seen:
-                    seen.add(it.causes)
-                    yield it
+            for rank_compile in recompiled.values():
+                if rank_compile.causes not in seen:
+                    seen.add(rank_compile.causes)
+                    yield rank_compile
 
 
 def _make_row(
@@ -352,7 +376,7 @@ def _make_row(
     differs: Iterable[str],
     columns: Sequence[Sequence[int]],
 ) -> AlignedRow:
-    times = {rank: it.total_us for rank, it in compiles.items()}
+    times = {rank: rank_compile.total_us for rank, rank_compile in compiles.items()}
     slowest = max(times, key=lambda rank: (times[rank], -rank))
     return AlignedRow(
         place=place,
@@ -368,11 +392,11 @@ def _make_row(
 def _summarize(sequence: RankSequence, verdicts: dict[str, str]) -> RankSummary:
     return RankSummary(
         rank=sequence.rank,
-        pids=tuple(it.pid for it in sequence.processes),
+        pids=tuple(process.pid for process in sequence.processes),
         compile_count=len(sequence.compiles),
-        recompile_count=sum(bool(it.causes) for it in sequence.compiles),
+        recompile_count=sum(bool(rank_compile.causes) for rank_compile in sequence.compiles),
         total_us=sequence.total_us,
         phases=sequence.phases,
-        slowest=max(sequence.compiles, key=lambda it: it.total_us, default=None),
+        slowest=max(sequence.compiles, key=lambda rank_compile: rank_compile.total_us, default=None),
         verdicts=verdicts,
     )

@@ -12,7 +12,7 @@ from compileboard.app.format import format_duration, format_plural
 from compileboard.app.queries.run.ranks import RankCompile
 
 _MOST_RANGES = 10
-BY_ASPECT = {it.name: it for it in ASPECTS}
+BY_ASPECT = {aspect.name: aspect for aspect in ASPECTS}
 _CACHES = {"fx_graph": "FX graph", "aot_autograd": "AOTAutograd"}
 _TEXTS = {
     "tensors": "had inputs of other sizes, or buffers that inductor laid out otherwise",
@@ -58,10 +58,13 @@ def name_ranks(ranks: Iterable[int], capital: bool = False) -> str:
 
 def describe_divergence(found: Divergence, names: Mapping[int, tuple[str, str]]) -> DivergenceText:
     """Say where ranks part; `names` has (function, file) by function id. The ranks that are fewer come first."""
-    groups = sorted(found.groups, key=lambda it: (it.compile is None, len(it.ranks), it.ranks))
+    groups = sorted(found.groups, key=lambda group: (group.compile is None, len(group.ranks), group.ranks))
     after = found.last.compile_id if found.last else None
-    said = tuple(RankGroupText(name_ranks(it.ranks), _did(found.aspect, it, names, after), it.compile) for it in groups)
-    parts = [f"{it.ranks} {it.did}" for it in said[:4]]
+    said = tuple(
+        RankGroupText(name_ranks(group.ranks), _did(found.aspect, group, names, after), group.compile)
+        for group in groups
+    )
+    parts = [f"{group.ranks} {group.did}" for group in said[:4]]
     if len(said) > 4:
         parts.append(f"{format_plural(len(said) - 4, 'more group')} of ranks did otherwise")
     sentence = "; ".join(parts)
@@ -74,22 +77,23 @@ def describe_divergence(found: Divergence, names: Mapping[int, tuple[str, str]])
 
 
 def _did(aspect: str, group: RankGroup, names: Mapping[int, tuple[str, str]], after: str | None) -> str:
-    it = group.compile
-    if it is None:
+    rank_compile = group.compile
+    if rank_compile is None:
         return f"compiled nothing more after {after}" if after else "compiled nothing"
-    name = names.get(it.function_id or 0, ("a function that torch did not name", ""))[0]
-    where = f"{name} ({it.place.compile_id})"
+    name = names.get(rank_compile.function_id or 0, ("a function that torch did not name", ""))[0]
+    where = f"{name} ({rank_compile.place.compile_id})"
     if aspect == "compiles":
-        return f"compiled {name} {'again, ' if it.causes else ''}as {it.place.compile_id}"
+        return f"compiled {name} {'again, ' if rank_compile.causes else ''}as {rank_compile.place.compile_id}"
     if aspect == "recompiles":
-        why = "for another guard" if it.causes else "without a failed guard"
-        return f"compiled {name} as {it.place.compile_id} {why}"
+        why = "for another guard" if rank_compile.causes else "without a failed guard"
+        return f"compiled {name} as {rank_compile.place.compile_id} {why}"
     if aspect == "outcomes":
-        return f"ended {where} as “{describe_outcome(it.outcome, running=False).word}”"
+        return f"ended {where} as “{describe_outcome(rank_compile.outcome, running=False).word}”"
     if aspect == "breaks":
-        return f"had {format_plural(len(it.breaks), 'graph break') if it.breaks else 'no graph break'} in {where}"
+        count = format_plural(len(rank_compile.breaks), "graph break") if rank_compile.breaks else "no graph break"
+        return f"had {count} in {where}"
     if aspect == "caches":
-        return f"found in the caches for {where}: {describe_caches(it.caches)}"
+        return f"found in the caches for {where}: {describe_caches(rank_compile.caches)}"
     return f"{_TEXTS[aspect]} in {where}"
 
 
@@ -107,13 +111,13 @@ def explain_groups(found: Divergence | None) -> list[int]:
     """List the compiles, by key, whose failed guards say why ranks part; none where they part in something else."""
     if found is None or found.aspect not in ("compiles", "recompiles"):
         return []
-    return [it.compile.key for it in found.groups if it.compile and it.compile.causes]
+    return [group.compile.key for group in found.groups if group.compile and group.compile.causes]
 
 
 def describe_times(ranks: Sequence[RankSummary]) -> str | None:
     """Say which rank compiled longest, and by how much; None where no time was recorded."""
-    slow = max(ranks, key=lambda it: (it.total_us, -it.rank))
-    quick = min(ranks, key=lambda it: (it.total_us, it.rank))
+    slow = max(ranks, key=lambda rank: (rank.total_us, -rank.rank))
+    quick = min(ranks, key=lambda rank: (rank.total_us, rank.rank))
     if not slow.total_us:
         return None
     most, least = format_duration(slow.total_us), format_duration(quick.total_us)
@@ -130,15 +134,15 @@ def describe_times(ranks: Sequence[RankSummary]) -> str | None:
 def list_verdicts(found: RankComparison) -> list[tuple[tuple[int, ...], dict[str, str]]]:
     """List ranks with the same verdicts together, those that differ most first."""
     groups: dict[tuple[str, ...], list[RankSummary]] = {}
-    for it in found.ranks:
-        groups.setdefault(tuple(it.verdicts.values()), []).append(it)
-    ordered = sorted(groups.items(), key=lambda it: (-it[0].count("differs"), len(it[1]), it[1][0].rank))
-    return [(tuple(it.rank for it in some), some[0].verdicts) for _key, some in ordered]
+    for rank in found.ranks:
+        groups.setdefault(tuple(rank.verdicts.values()), []).append(rank)
+    ordered = sorted(groups.items(), key=lambda item: (-item[0].count("differs"), len(item[1]), item[1][0].rank))
+    return [(tuple(summary.rank for summary in some), some[0].verdicts) for _key, some in ordered]
 
 
 def describe_differences(found: RankComparison) -> str:
     """Say in which aspects ranks differ."""
-    odd = [it.label.lower() for it in ASPECTS if found.aspects[it.name] == "differs"]
+    odd = [aspect.label.lower() for aspect in ASPECTS if found.aspects[aspect.name] == "differs"]
     if not odd:
         return f"All {len(found.ranks)} ranks compiled alike, as far as it was recorded."
     listed = odd[0] if len(odd) == 1 else f"{', '.join(odd[:-1])} and {odd[-1]}"

@@ -48,7 +48,7 @@ def find_candidates(series: WeightedValues, sigma: float, alpha: float) -> list[
         gain, place = _best(series, low, high, start + low, end + low)
         if gain < lowest:
             continue
-        inner = [it for it in (int(start[place]) + low, int(end[place]) + low) if low < it < high]
+        inner = [cut for cut in (int(start[place]) + low, int(end[place]) + low) if low < cut < high]
         cuts.update(inner)
         bounds = [low, *inner, high]
         pieces.extend(pairwise(bounds))
@@ -174,21 +174,21 @@ def detect_change_points(
     A step near the newest points is corrected for those few places alone: it is found at once, and may go again.
     Source: Olshen et al. 2004 (scan); Hawkins 1977 (test of a shift); Mann and Whitney 1947; docs/trends.md has rates.
     """
-    it = prepare(values, errors)
-    if it is None or len(it.series) < MIN_BASELINE + MIN_POINTS:
+    series = prepare(values, errors)
+    if series is None or len(series.series) < MIN_BASELINE + MIN_POINTS:
         return []
-    cuts = find_candidates(it.series, it.sigma, alpha)
-    refine_positions(it.series, cuts)
+    cuts = find_candidates(series.series, series.sigma, alpha)
+    refine_positions(series.series, cuts)
     while len(cuts) > 2:
-        fit = _fit(it.series, cuts, it.sigma)
-        doubts = [_drop_insignificant(fit, j, it.centre, alpha, min_relative) for j in range(1, len(cuts) - 1)]
+        fit = _fit(series.series, cuts, series.sigma)
+        doubts = [_drop_insignificant(fit, j, series.centre, alpha, min_relative) for j in range(1, len(cuts) - 1)]
         if not any(doubts):  # ranks last: they cost most
-            doubts = [0.0 if _ranks_apart(fit, j, it.raw) else 1.0 for j in range(1, len(cuts) - 1)]
+            doubts = [0.0 if _ranks_apart(fit, j, series.raw) else 1.0 for j in range(1, len(cuts) - 1)]
         if not any(doubts):
-            return _make_change_points(it, fit)
+            return _make_change_points(series, fit)
         weakest = max(range(len(doubts)), key=lambda j: (doubts[j], -fit.sigmas[j]))
         del cuts[weakest + 1]
-        refine_positions(it.series, cuts)
+        refine_positions(series.series, cuts)
     return []
 
 
@@ -204,7 +204,7 @@ def _fit(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
     own *= math.sqrt((1 + repeats) / (1 - repeats))
     sizes = np.abs(np.diff(means)) / (own * np.sqrt(1 / weight[1:] + 1 / weight[:-1]))
     p_values = [_places(cuts, j) * t_survival(float(size), freedom) for j, size in enumerate(sizes, 1)]
-    return _Fit(list(cuts), means.tolist(), own, sizes.tolist(), [min(1.0, it) for it in p_values])
+    return _Fit(list(cuts), means.tolist(), own, sizes.tolist(), [min(1.0, p_value) for p_value in p_values])
 
 
 def _places(cuts: list[int], j: int) -> int:
@@ -252,22 +252,22 @@ def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
     return p_value * _places(cuts, j) <= alpha
 
 
-def _make_change_points(it: CleanSeries, fit: _Fit) -> list[ChangePoint]:
-    means, cuts, kept, steps = fit.means, fit.cuts, it.kept, []
+def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
+    means, cuts, kept, steps = fit.means, fit.cuts, series.kept, []
     recovered = _find_recovered(means)
     for j in range(1, len(means)):
-        places, gains = split_gains(it.series, cuts[j - 1], cuts[j + 1])
+        places, gains = split_gains(series.series, cuts[j - 1], cuts[j + 1])
         likely = places[gains >= gains.max() - _PLACE_LOSS * fit.sigma**2]
-        before, after = means[j - 1] + it.centre, means[j] + it.centre
+        before, after = means[j - 1] + series.centre, means[j] + series.centre
         undone = min((i for i, back in recovered.items() if back == j), default=None)
         steps.append(
             ChangePoint(
                 index=int(kept[cuts[j]]),
                 low=int(kept[likely[0] - 1]) + 1,
                 high=int(kept[likely[-1]]),
-                before=math.ldexp(before, it.exponent),
-                after=math.ldexp(after, it.exponent),
-                relative=None if abs(before) <= it.rounding else (after - before) / abs(before),
+                before=math.ldexp(before, series.exponent),
+                after=math.ldexp(after, series.exponent),
+                relative=None if abs(before) <= series.rounding else (after - before) / abs(before),
                 sigmas=fit.sigmas[j - 1],
                 p_value=fit.p_values[j - 1],
                 before_count=cuts[j] - cuts[j - 1],

@@ -84,19 +84,21 @@ def detect_drift(
     and to beat the staircase of the steps found, and one single step, by the Bayesian information criterion.
     Source: Schwarz 1978 (criterion); Bai and Perron 1998 (broken lines); docs/trends.md has the measured rates.
     """
-    it = prepare(values, errors)
-    if it is None or len(it.raw) < _FEWEST_POINTS:
+    series = prepare(values, errors)
+    if series is None or len(series.raw) < _FEWEST_POINTS:
         return None
     found = detect_change_points(values, errors) if steps is None else steps
-    cuts = [int(np.searchsorted(it.kept, step.index)) for step in found]
+    cuts = [int(np.searchsorted(series.kept, step.index)) for step in found]
     best: tuple[_TrendFit, tuple[int, ...], int] | None = None
-    for low, high, inner in _segments(cuts, [step.after > step.before for step in found], len(it.raw)):
-        line = _fit_line(it.series, low, high, it.sigma, alpha)
+    for low, high, inner in _segments(cuts, [step.after > step.before for step in found], len(series.raw)):
+        line = _fit_line(series.series, low, high, series.sigma, alpha)
         if line is None or (best is not None and line.sigmas <= best[0].sigmas):
             continue
-        if _is_large(line, it.centre, min_relative) and _fits_better(line, it.series, low, high, inner, it.sigma):
+        if _is_large(line, series.centre, min_relative) and _fits_better(
+            line, series.series, low, high, inner, series.sigma
+        ):
             best = line, inner, low
-    return None if best is None else _make_drift(it, *best)
+    return None if best is None else _make_drift(series, *best)
 
 
 def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChanges:
@@ -105,10 +107,18 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChange
     drift = detect_drift(values, errors, steps=steps)
     if drift is None:
         return SeriesChanges(steps, None)
-    left = [it for it in steps if it.index not in drift.replaces]
+    left = [step for step in steps if step.index not in drift.replaces]
     gone = set(drift.replaces)
-    left = [replace(it, recovers=None) if it.recovers in gone else it for it in left]
-    return SeriesChanges([replace(it, recovered_at=None) if it.recovered_at in gone else it for it in left], drift)
+    left = [
+        replace(change_point, recovers=None) if change_point.recovers in gone else change_point for change_point in left
+    ]
+    return SeriesChanges(
+        [
+            replace(change_point, recovered_at=None) if change_point.recovered_at in gone else change_point
+            for change_point in left
+        ],
+        drift,
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +145,7 @@ def is_stopped(times: Sequence[float], suite_times: Sequence[float], habit: Stop
     """
     if len(times) < habit.least_points:
         return False
-    places = [bisect_right(suite_times, it) for it in times]
+    places = [bisect_right(suite_times, time) for time in times]
     longest = max(after - before for before, after in pairwise(places))
     return len(suite_times) - places[-1] >= max(habit.least_missed, habit.times_longest * longest)
 
@@ -149,7 +159,7 @@ def _segments(cuts: Sequence[int], is_up: Sequence[bool], count: int) -> list[tu
             if is_up[j] != is_up[i]:
                 break
             found.append((bounds[i], bounds[j + 2], tuple(cuts[i : j + 1])))
-    return [it for it in found if it[1] - it[0] >= _FEWEST_POINTS]
+    return [stretch for stretch in found if stretch[1] - stretch[0] >= _FEWEST_POINTS]
 
 
 def _fit_line(series: WeightedValues, low: int, high: int, sigma: float, alpha: float) -> _TrendFit | None:
@@ -184,14 +194,14 @@ def _fits_better(
 ) -> bool:
     """Say whether a line fits a stretch better than the staircase that was found, and than any single step."""
     values, weights = series.values[low:high], series.weights[low:high]
-    stairs = [_residuals(values, weights, [0, *(it - low for it in inner), high - low])]
+    stairs = [_residuals(values, weights, [0, *(cut - low for cut in inner), high - low])]
     places = np.arange(2, high - low - 1)
     sums, totals = np.cumsum(values * weights), np.cumsum(weights)
     surplus = sums[places - 1] - sums[-1] * totals[places - 1] / totals[-1]
     gains = surplus * surplus / (totals[places - 1] * (1 - totals[places - 1] / totals[-1]))
     stairs.append(_residuals(values, weights, [0, int(places[np.argmax(gains)]), high - low]))
     terms = [1 + _STEP_TERMS * len(inner), 1 + _STEP_TERMS]
-    return all(line.criterion + _MARGIN < _criterion(it, count, sigma) for it, count in zip(stairs, terms))
+    return all(line.criterion + _MARGIN < _criterion(stair, count, sigma) for stair, count in zip(stairs, terms))
 
 
 def _residuals(values: Floats, weights: Floats, bounds: Sequence[int]) -> Floats:
@@ -211,17 +221,17 @@ def _criterion(residuals: Floats, terms: int, sigma: float) -> float:
     return count * math.log(float(residuals @ residuals) / count + (sigma / 4) ** 2) + terms * math.log(count)
 
 
-def _make_drift(it: CleanSeries, line: _TrendFit, inner: Sequence[int], low: int) -> Drift:
-    before = line.level + it.centre
+def _make_drift(series: CleanSeries, line: _TrendFit, inner: Sequence[int], low: int) -> Drift:
+    before = line.level + series.centre
     return Drift(
-        start=int(it.kept[low + line.start]),
-        end=int(it.kept[low + line.end]),
-        before=math.ldexp(before, it.exponent),
-        after=math.ldexp(before + line.size, it.exponent),
-        relative=None if abs(before) <= it.rounding else line.size / abs(before),
+        start=int(series.kept[low + line.start]),
+        end=int(series.kept[low + line.end]),
+        before=math.ldexp(before, series.exponent),
+        after=math.ldexp(before + line.size, series.exponent),
+        relative=None if abs(before) <= series.rounding else line.size / abs(before),
         sigmas=line.sigmas,
         p_value=line.p_value,
-        replaces=tuple(int(it.kept[cut]) for cut in inner),
+        replaces=tuple(int(series.kept[cut]) for cut in inner),
     )
 
 

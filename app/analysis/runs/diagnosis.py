@@ -81,27 +81,43 @@ def rank_fixes(evidence: RunFacts) -> list[Fix]:
     ]
     costly = [*_causes(evidence.causes), *_breaks(evidence), *_disabled(evidence), *_bypasses(evidence.caches)]
     costly += _cudagraph_fixes(evidence.skips)
-    costly.sort(key=lambda it: -(it.cost_us or 0))
+    costly.sort(key=lambda fix: -(fix.cost_us or 0))
     # One cause that takes all first places hides the others: what ends in eager code keeps at most three.
     return [*grave[:3], *_cliffs(evidence.cliffs), *costly, *grave[3:]]
 
 
 def _unfinished(unfinished: Sequence[Unfinished]) -> list[Fix]:
     found = []
-    for it in unfinished:
-        innermost = it.spans[-1] if it.spans else None
+    for unfinished_span in unfinished:
+        innermost = unfinished_span.spans[-1] if unfinished_span.spans else None
         if innermost is not None:
             fix = f"It was in {find_phase(innermost.name).label}: {innermost.name}, the last phase that began."
         else:
             fix = "The phase it was in was not recorded: --level full, or TORCH_TRACE, records it."
-        if it.until_us is not None:
-            number = f"{format_duration(it.until_us)} from its start to the end of the run"
+        if unfinished_span.until_us is not None:
+            number = f"{format_duration(unfinished_span.until_us)} from its start to the end of the run"
         else:
-            number = "its end was not recorded; the process went on" if not it.is_last else "for how long: not recorded"
-        code = " › ".join(span.name for span in it.spans) or None
-        title = f"Compile {it.compile_id} never finished"
+            number = (
+                "its end was not recorded; the process went on"
+                if not unfinished_span.is_last
+                else "for how long: not recorded"
+            )
+        code = " › ".join(span.name for span in unfinished_span.spans) or None
+        title = f"Compile {unfinished_span.compile_id} never finished"
         found.append(
-            Fix("unfinished", "bad", title, number, it.function, it.file, it.line, fix, "compiles", None, code)
+            Fix(
+                "unfinished",
+                "bad",
+                title,
+                number,
+                unfinished_span.function,
+                unfinished_span.file,
+                unfinished_span.line,
+                fix,
+                "compiles",
+                None,
+                code,
+            )
         )
     return found
 
@@ -130,17 +146,17 @@ def _failures(failures: Sequence[FailureGroup]) -> list[Fix]:
         Fix(
             kind="failure",
             severity="bad",
-            title=f"Compile failed: {it.error_type or 'an exception'}",
-            number=format_plural(it.compile_count, "failed compile"),
-            function=it.function,
-            file=it.file,
-            line=it.line,
+            title=f"Compile failed: {failure.error_type or 'an exception'}",
+            number=format_plural(failure.compile_count, "failed compile"),
+            function=failure.function,
+            file=failure.file,
+            line=failure.line,
             fix="Read the traceback; backend='eager', then 'aot_eager', tells which layer fails.",
             tab="failures",
             cost_us=None,
-            code=(it.message or "").strip().split("\n\n")[0][:300] or None,
+            code=(failure.message or "").strip().split("\n\n")[0][:300] or None,
         )
-        for it in failures
+        for failure in failures
     ]
 
 
@@ -156,28 +172,42 @@ _RAISED_FIX = {
 
 def _raised(failures: Sequence[FailureRow]) -> list[Fix]:
     found = []
-    for it in failures:
-        phase = describe_failure_phase(it.phase)
-        number = format_plural(it.occurrence_count, "time")
-        number += ", the last ended the program" if it.ended_program else ""
-        title = f"Raised in {phase.word}: {it.error_type or 'an exception'}"
-        if it.phase == "program":
-            title, number = f"The program ended: {it.error_type or 'an exception'}", "raised outside compiled code"
-        fix = _RAISED_FIX.get(it.phase, "Read the traceback.")
-        code = (it.message or "").strip().split("\n\n")[0][:300] or None
-        found.append(Fix("failure", "bad", title, number, it.function, it.file, it.line, fix, "failures", None, code))
+    for failure in failures:
+        phase = describe_failure_phase(failure.phase)
+        number = format_plural(failure.occurrence_count, "time")
+        number += ", the last ended the program" if failure.ended_program else ""
+        title = f"Raised in {phase.word}: {failure.error_type or 'an exception'}"
+        if failure.phase == "program":
+            title, number = f"The program ended: {failure.error_type or 'an exception'}", "raised outside compiled code"
+        fix = _RAISED_FIX.get(failure.phase, "Read the traceback.")
+        code = (failure.message or "").strip().split("\n\n")[0][:300] or None
+        found.append(
+            Fix(
+                "failure",
+                "bad",
+                title,
+                number,
+                failure.function,
+                failure.file,
+                failure.line,
+                fix,
+                "failures",
+                None,
+                code,
+            )
+        )
     return found
 
 
 def _recompile_limit_fixes(evidence: RunFacts) -> list[Fix]:
     groups: dict[tuple[str | None, str | None], list[LimitHit]] = {}
-    for it in evidence.limit_hits:
-        groups.setdefault((it.file, it.function), []).append(it)
+    for limit_hit in evidence.limit_hits:
+        groups.setdefault((limit_hit.file, limit_hit.function), []).append(limit_hit)
     found = []
-    for (file, function), members in sorted(groups.items(), key=lambda it: -len(it[1])):
-        causes = [it for it in evidence.causes if (it.file, it.function) == (file, function)]
+    for (file, function), members in sorted(groups.items(), key=lambda item: -len(item[1])):
+        causes = [cause for cause in evidence.causes if (cause.file, cause.function) == (file, function)]
         cost_us = _sum_costs(causes)
-        named = ", ".join(dict.fromkeys(_name_cause(it) for it in causes[:4]))
+        named = ", ".join(dict.fromkeys(_name_cause(cause) for cause in causes[:4]))
         fix = f"It was compiled again for: {named}. Take these away" if named else "Take away what makes it recompile"
         fix += ", or, if all these variants are wanted, raise torch._dynamo.config.recompile_limit."
         number = format_plural(len(members), "limit hit")
@@ -190,7 +220,7 @@ def _recompile_limit_fixes(evidence: RunFacts) -> list[Fix]:
 
 def _sum_costs(members: Sequence[RunCause] | Sequence[RunDistinctBreak]) -> int | None:
     """Add up compile time; None where no record of these compiles has a time."""
-    return sum(it.compile_us or 0 for it in members) or None
+    return sum(member.compile_us or 0 for member in members) or None
 
 
 def _name_cause(cause: RunCause) -> str:
@@ -200,13 +230,13 @@ def _name_cause(cause: RunCause) -> str:
 
 def _causes(causes: Sequence[RunCause]) -> list[Fix]:
     groups: dict[tuple[str, str], list[RunCause]] = {}
-    for it in causes:
-        fix = it.suggestion or label_category(it.category).meaning
-        groups.setdefault((f"Recompiled: {_name_cause(it)}", fix), []).append(it)
+    for cause in causes:
+        fix = cause.suggestion or label_category(cause.category).meaning
+        groups.setdefault((f"Recompiled: {_name_cause(cause)}", fix), []).append(cause)
     found = []
     for (title, fix), members in groups.items():
         first, cost_us = members[0], _sum_costs(members)
-        count = sum(it.recompile_count for it in members)
+        count = sum(member.recompile_count for member in members)
         found.append(
             Fix(
                 kind="recompile",
@@ -220,7 +250,7 @@ def _causes(causes: Sequence[RunCause]) -> list[Fix]:
                 tab="recompiles",
                 cost_us=cost_us,
                 code=first.reason,
-                others=len({(it.file, it.function) for it in members}) - 1,
+                others=len({(member.file, member.function) for member in members}) - 1,
             )
         )
     return found
@@ -228,11 +258,11 @@ def _causes(causes: Sequence[RunCause]) -> list[Fix]:
 
 def _breaks(evidence: RunFacts) -> list[Fix]:
     groups: dict[tuple[str, str], list[RunDistinctBreak]] = {}
-    for it in evidence.breaks:
-        useful = [hint for hint in it.hints if not hint.startswith(_NO_ADVICE)] or it.hints
-        fix = useful[0] if useful else it.explanation or "Move this line out of the compiled function."
-        name = it.gb_type or (it.reason.splitlines()[0] if it.reason else "without a reason")
-        groups.setdefault((name, fix), []).append(it)
+    for graph_break in evidence.breaks:
+        useful = [hint for hint in graph_break.hints if not hint.startswith(_NO_ADVICE)] or graph_break.hints
+        fix = useful[0] if useful else graph_break.explanation or "Move this line out of the compiled function."
+        name = graph_break.gb_type or (graph_break.reason.splitlines()[0] if graph_break.reason else "without a reason")
+        groups.setdefault((name, fix), []).append(graph_break)
     found = []
     for (name, fix), members in groups.items():
         first = members[0]
@@ -240,8 +270,8 @@ def _breaks(evidence: RunFacts) -> list[Fix]:
         cost_us = _sum_costs(members)
         if cost_us and evidence.compile_us:
             cost_us = min(cost_us, evidence.compile_us)
-        count = format_plural(sum(it.break_count for it in members), "graph break")
-        eager = sum(it.outcomes.get("skipped", 0) for it in members)
+        count = format_plural(sum(member.break_count for member in members), "graph break")
+        eager = sum(member.outcomes.get("skipped", 0) for member in members)
         found.append(
             Fix(
                 kind="break",
@@ -256,7 +286,7 @@ def _breaks(evidence: RunFacts) -> list[Fix]:
                 tab="breaks",
                 cost_us=cost_us,
                 code=first.source_line,
-                others=len({(it.file, it.function) for it in members}) - 1,
+                others=len({(member.file, member.function) for member in members}) - 1,
             )
         )
     return found
@@ -282,22 +312,24 @@ def _disabled(evidence: RunFacts) -> list[Fix]:
 
 def _bypasses(caches: Sequence[CacheResult]) -> list[Fix]:
     found = []
-    for it in caches:
-        if it.result != "bypass":
+    for cache in caches:
+        if cache.result != "bypass":
             continue
-        name = "AOTAutograd cache" if it.cache == "aot_autograd" else "FX graph cache"
+        name = "AOTAutograd cache" if cache.cache == "aot_autograd" else "FX graph cache"
         fix = "Every process compiles these graphs anew; avoid what the reason names to have them cached."
-        number = format_plural(it.lookup_count, "graph")
-        found.append(Fix("cache", "warn", f"{name} bypassed", number, None, None, None, fix, "caches", None, it.reason))
+        number = format_plural(cache.lookup_count, "graph")
+        found.append(
+            Fix("cache", "warn", f"{name} bypassed", number, None, None, None, fix, "caches", None, cache.reason)
+        )
     return found
 
 
 def _cudagraph_fixes(skips: Sequence[CudagraphSkip]) -> list[Fix]:
     groups: dict[str, list[CudagraphSkip]] = {}
-    for it in skips:
-        groups.setdefault(it.reason, []).append(it)
+    for skip in skips:
+        groups.setdefault(skip.reason, []).append(skip)
     found = []
-    for reason, members in sorted(groups.items(), key=lambda it: -len(it[1])):
+    for reason, members in sorted(groups.items(), key=lambda item: -len(item[1])):
         first, number = members[0], format_plural(len(members), "graph")
         fix = "Remove what the reason names from the compiled function, so that its launches are replayed as one."
         title = "CUDA graph not used"

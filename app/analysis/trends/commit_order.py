@@ -30,13 +30,16 @@ def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitO
     """
     nearest, ends = _find_nearest(first_seen_us, parents)
     _cut_circles(nearest)
-    keys = {it: (parents[it][1] if it in parents else seen_us, seen_us, it) for it, seen_us in first_seen_us.items()}
-    places = {it: place for place, it in enumerate(_sort(nearest, keys))}
-    known = [it for it in first_seen_us if it in parents]
-    oldest_us = min((parents[it][1] for it in known), default=0)
+    keys = {
+        commit: (parents[commit][1] if commit in parents else seen_us, seen_us, commit)
+        for commit, seen_us in first_seen_us.items()
+    }
+    places = {commit: place for place, commit in enumerate(_sort(nearest, keys))}
+    known = [commit for commit in first_seen_us if commit in parents]
+    oldest_us = min((parents[commit][1] for commit in known), default=0)
     # A chain goes on before the oldest commit that is asked for, whether its beginning is at hand or not.
-    first = [ends.get(it, it) for it in known if nearest[it] is None]
-    begun = {it if parents[it][1] > oldest_us else None for it in first}
+    first = [ends.get(commit, commit) for commit in known if nearest[commit] is None]
+    begun = {commit if parents[commit][1] > oldest_us else None for commit in first}
     return CommitOrder(places, frozenset(first_seen_us) - frozenset(known), len(begun))
 
 
@@ -82,22 +85,22 @@ def _cut_circles(nearest: dict[str, str | None]) -> None:
 def _sort(nearest: Mapping[str, str | None], keys: Mapping[str, _Key]) -> list[str]:
     """Sort a forest: of what may come next, what has the earliest commit among itself and its descendants."""
     children: dict[str | None, list[str]] = {}
-    for it, before in nearest.items():
-        children.setdefault(before, []).append(it)
+    for commit, before in nearest.items():
+        children.setdefault(before, []).append(commit)
     downwards = list(children.get(None, ()))
-    for it in downwards:
-        downwards += children.get(it, ())
+    for commit in downwards:
+        downwards += children.get(commit, ())
     earliest = dict(keys)
-    for it in reversed(downwards):
-        before = nearest[it]
+    for commit in reversed(downwards):
+        before = nearest[commit]
         if before is not None:
-            earliest[before] = min(earliest[before], earliest[it])
-    ready = [(earliest[it], keys[it], it) for it in children.get(None, ())]
+            earliest[before] = min(earliest[before], earliest[commit])
+    ready = [(earliest[commit], keys[commit], commit) for commit in children.get(None, ())]
     heapify(ready)
     found = []
     while ready:
-        _earliest, _key, it = heappop(ready)
-        found.append(it)
-        for child in children.get(it, ()):
+        _earliest, _key, other_commit = heappop(ready)
+        found.append(other_commit)
+        for child in children.get(other_commit, ()):
             heappush(ready, (earliest[child], keys[child], child))
     return found

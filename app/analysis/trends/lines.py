@@ -60,13 +60,15 @@ class TrendLine:
     @property
     def has_points(self) -> bool:
         """Say whether there is anything to draw: a value, or a failure to mark."""
-        return any(it.value is not None or it.status == "failed" for it in self.points)
+        return any(point.value is not None or point.status == "failed" for point in self.points)
 
 
 def pad(line: TrendLine, run_ids: Sequence[str]) -> TrendLine:
     """Add the runs that should have a point and have none, so that they are gaps."""
-    known = {it.run_id for it in line.points}
-    absent = [TrendPoint(it, None, status="absent", reason="no result") for it in run_ids if it not in known]
+    known = {point.run_id for point in line.points}
+    absent = [
+        TrendPoint(run_id, None, status="absent", reason="no result") for run_id in run_ids if run_id not in known
+    ]
     return replace(line, points=[*line.points, *absent])
 
 
@@ -103,20 +105,20 @@ def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parent
 
     `parents` is what is known of the commits' ancestry; no other axis needs it.
     """
-    known = sorted(runs, key=lambda it: (it.started_us, it.id))
+    known = sorted(runs, key=lambda run: (run.started_us, run.id))
     kept, notes = _leave_out(known, name)
     kept, said = thin(kept, most)
     notes += [said] if said else []
     if name == "date":
-        return Axis(name, kept, [it.started_us // 1000 for it in kept], (), find_changes(kept), notes)
-    keys: dict[str, Any] = {it.id: read_version(it.torch_version) for it in kept}
+        return Axis(name, kept, [run.started_us // 1000 for run in kept], (), find_changes(kept), notes)
+    keys: dict[str, Any] = {run.id: read_version(run.torch_version) for run in kept}
     if name == "commit":
         order = _order_commits(kept, parents or {})
-        keys = {it.id: order.places[it.git_commit or ""] for it in kept}
+        keys = {run.id: order.places[run.git_commit or ""] for run in kept}
         notes += _format_unknown(kept, order)
-    kept = sorted(kept, key=lambda it: (keys[it.id], it.started_us, it.id))
+    kept = sorted(kept, key=lambda run: (keys[run.id], run.started_us, run.id))
     places = list(range(len(kept)))
-    said_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda it: it.torch_version or ""
+    said_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda run: run.torch_version or ""
     firsts = [place for place in places if place == 0 or said_of(kept[place]) != said_of(kept[place - 1])]
     ticks = [(place, said_of(kept[place])) for place in firsts[:: max(len(firsts) // 8, 1)]]
     return Axis(name, kept, places, ticks, find_changes(kept), notes)
@@ -126,7 +128,7 @@ def _leave_out(runs: Sequence[TrendRun], name: str) -> tuple[list[TrendRun], lis
     """Leave out what has no place on an axis."""
     if name == "date":
         return list(runs), []
-    kept = [it for it in runs if (it.git_commit if name == "commit" else it.torch_version)]
+    kept = [run for run in runs if (run.git_commit if name == "commit" else run.torch_version)]
     gone = len(runs) - len(kept)
     what = "commit" if name == "commit" else "version of torch"
     return kept, [f"{gone} {'run has' if gone == 1 else 'runs have'} no recorded {what}"] if gone else []
@@ -139,15 +141,15 @@ def _short_commit(run: TrendRun) -> str:
 def _order_commits(runs: Sequence[TrendRun], parents: Parents) -> CommitOrder:
     """Order the commits of runs, which are in the order of time."""
     seen_us: dict[str, int] = {}
-    for it in runs:
-        seen_us.setdefault(it.git_commit or "", it.started_us)
+    for run in runs:
+        seen_us.setdefault(run.git_commit or "", run.started_us)
     return order_commits(seen_us, parents)
 
 
 def _format_unknown(runs: Sequence[TrendRun], order: CommitOrder) -> list[str]:
     """Say which runs do not stand where their commit's ancestry would put them."""
     said = []
-    count = sum(it.git_commit in order.unknown for it in runs)
+    count = sum(run.git_commit in order.unknown for run in runs)
     if count:
         whose = "1 run's commit" if count == 1 else f"the commits of {'all' if count == len(runs) else count} runs"
         said.append(
@@ -167,7 +169,7 @@ def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:
     release, _plus, _local = (text or "").partition("+")
     numbers = re.match(r"\d+(?:\.\d+)*", release)
     rest = release[numbers.end() :] if numbers else release
-    parts = tuple(int(it) for it in _NUMBER.findall(numbers[0])) if numbers else ()
+    parts = tuple(int(match) for match in _NUMBER.findall(numbers[0])) if numbers else ()
     while parts and not parts[-1]:
         parts = parts[:-1]
     return parts, 0 if rest else 1, text or ""
@@ -179,7 +181,7 @@ def thin(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | Non
         return list(runs), None
     kept = list(runs)
     for days, word in ((1, "day"), (7, "week")):
-        last = {it.started_us // (days * _DAY_US): it for it in runs}
+        last = {run.started_us // (days * _DAY_US): run for run in runs}
         kept = list(last.values())
         if len(kept) <= most:
             return kept, f"{len(runs)} runs are more than a chart shows: these are the last of each {word}"
@@ -214,9 +216,9 @@ def describe_run(run: TrendRun) -> str:
     driver = f"driver {run.driver_version}" if run.driver_version else ""
     state = "" if run.state in ("finished", "imported") else f" ({run.state})"
     lines = (
-        (" ".join(it for it in (commit, subject) if it) or "commit not recorded") + state,
-        " · ".join(it for it in (torch, triton, python) if it),
-        " · ".join(it for it in (run.gpu_name or "no GPU", driver) if it),
+        (" ".join(part for part in (commit, subject) if part) or "commit not recorded") + state,
+        " · ".join(part for part in (torch, triton, python) if part),
+        " · ".join(part for part in (run.gpu_name or "no GPU", driver) if part),
     )
     return "\n".join(lines)
 
@@ -257,19 +259,21 @@ def read_choices(names: Sequence[str]) -> list[str]:
 
 def build_suite_line(metric: Metric, summaries: Sequence[StoredSummary], label: str = "the suite") -> TrendLine:
     """Make a suite's line."""
-    return TrendLine(label, [_sum_point(metric, it) for it in summaries])
+    return TrendLine(label, [_sum_point(metric, summary) for summary in summaries])
 
 
-def _sum_point(metric: Metric, it: StoredSummary) -> TrendPoint:
-    value: float | None = getattr(it, metric.name)
-    if it.measured_count:
+def _sum_point(metric: Metric, summary: StoredSummary) -> TrendPoint:
+    value: float | None = getattr(summary, metric.name)
+    if summary.measured_count:
         # What failed is in no mean: a suite that loses its worst model is no better.
-        note = f"{it.failed_count} of {it.total_count} models failed" if it.failed_count else None
-        is_incomplete = it.is_incomplete and value is not None and metric.name != "pass_ratio"
-        return TrendPoint(it.run_id, value, note=note, is_incomplete=is_incomplete)
-    status: Status = "failed" if it.failed_count else "skipped"
-    said = f"{it.failed_count} of {it.total_count} models failed, none was measured"
-    return TrendPoint(it.run_id, value, status=status, reason=said if it.failed_count else "no model was measured")
+        note = f"{summary.failed_count} of {summary.total_count} models failed" if summary.failed_count else None
+        is_incomplete = summary.is_incomplete and value is not None and metric.name != "pass_ratio"
+        return TrendPoint(summary.run_id, value, note=note, is_incomplete=is_incomplete)
+    status: Status = "failed" if summary.failed_count else "skipped"
+    said = f"{summary.failed_count} of {summary.total_count} models failed, none was measured"
+    return TrendPoint(
+        summary.run_id, value, status=status, reason=said if summary.failed_count else "no model was measured"
+    )
 
 
 def build_model_lines(metric: Metric, rows: Sequence[ResultRow]) -> list[TrendLine]:
@@ -281,7 +285,7 @@ def build_model_lines(metric: Metric, rows: Sequence[ResultRow]) -> list[TrendLi
     lines = []
     for (model, size), members in sorted(found.items(), key=lambda pair: (pair[0][0], pair[0][1] or 0)):
         label = f"{model}, batch {size}" if model in many and size else model
-        lines.append(TrendLine(label, [_row_point(metric, it) for it in members]))
+        lines.append(TrendLine(label, [_row_point(metric, result) for result in members]))
     return lines
 
 
@@ -295,4 +299,4 @@ def _row_point(metric: Metric, row: ResultRow) -> TrendPoint:
 
 def build_count_line(label: str, points: Sequence[HistoryPoint]) -> TrendLine:
     """Make the line of something that is counted in every run that was observed; none is a real 0."""
-    return TrendLine(label, [TrendPoint(it.run_id, it.count) for it in points])
+    return TrendLine(label, [TrendPoint(point.run_id, point.count) for point in points])

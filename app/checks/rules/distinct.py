@@ -19,12 +19,18 @@ def compare(
     names = sides[0].names()
     models = names & sides[1].names()
     known, found = _Known(expected, models), _Known(actual, models)
-    verdicts = [rule.make(it.model or "the run", new_word, describe(it)) for it in actual if it not in known]
+    verdicts = [
+        rule.make(rule_distinct.model or "the run", new_word, describe(rule_distinct))
+        for rule_distinct in actual
+        if rule_distinct not in known
+    ]
     known_count = len(actual) - len(verdicts)
-    for it in expected:
-        is_judged = it.model is None or it.model in names  # of a model that vanished nothing is resolved
-        if is_judged and it not in found:
-            verdicts.append(rule.make(it.model or "the run", gone_word, describe(it)))
+    for rule_distinct in expected:
+        is_judged = (
+            rule_distinct.model is None or rule_distinct.model in names
+        )  # of a model that vanished nothing is resolved
+        if is_judged and rule_distinct not in found:
+            verdicts.append(rule.make(rule_distinct.model or "the run", gone_word, describe(rule_distinct)))
     if known_count or not verdicts:
         verdicts.append(rule.make("the run", "PASS", f"{known_count} known"))
     return verdicts
@@ -44,23 +50,27 @@ class _Known:
     """Tell whether a side has a distinct thing; in its own model where both sides have it and this one says models."""
 
     def __init__(self, side: Sequence[RuleDistinct], models: set[str]) -> None:
-        self._models = models if any(it.model is not None for it in side) else set[str]()
+        self._models = models if any(rule_distinct.model is not None for rule_distinct in side) else set[str]()
         self._found: dict[str, set[str | None]] = {}
-        for it in side:
-            self._found.setdefault(it.fingerprint, set()).add(it.model)
+        for rule_distinct in side:
+            self._found.setdefault(rule_distinct.fingerprint, set()).add(rule_distinct.model)
 
-    def __contains__(self, it: RuleDistinct) -> bool:
-        found = self._found.get(it.fingerprint, set())
-        return bool(found & {it.model, None}) if it.model in self._models else bool(found)
+    def __contains__(self, rule_distinct: RuleDistinct) -> bool:
+        found = self._found.get(rule_distinct.fingerprint, set())
+        return bool(found & {rule_distinct.model, None}) if rule_distinct.model in self._models else bool(found)
 
 
-def describe(it: RuleDistinct) -> str:
+def describe(rule_distinct: RuleDistinct) -> str:
     """Write a distinct thing in one line: what, how often, where."""
-    kind = f"{it.kind}: " if it.kind else ""
-    where = f"{it.file}:{it.line}" if it.file and it.line else it.file or ""
-    place = " ".join(part for part in (where, f"in {it.function}" if it.function else "") if part)
-    times = f"{it.count} times" if it.count != 1 else "once"
-    reason = " ".join(it.reason.split())
+    kind = f"{rule_distinct.kind}: " if rule_distinct.kind else ""
+    where = (
+        f"{rule_distinct.file}:{rule_distinct.line}"
+        if rule_distinct.file and rule_distinct.line
+        else rule_distinct.file or ""
+    )
+    place = " ".join(part for part in (where, f"in {rule_distinct.function}" if rule_distinct.function else "") if part)
+    times = f"{rule_distinct.count} times" if rule_distinct.count != 1 else "once"
+    reason = " ".join(rule_distinct.reason.split())
     return f"{kind}{reason}" + (f" at {place}" if place else "") + f", {times}"
 
 

@@ -75,8 +75,12 @@ def _check_model(name: str, actual: Side, expected: Side, options: RuleOptions) 
     if is_required and graphs == 0 and read_counter(expected.get(name, "calls_captured")) != 0:
         return [RULE.make(name, "INVALID", "unique_graphs=0, expected Dynamo graph capture")]
     has_captured = is_required or bool(graphs)
-    found = [it for metric in METRICS if (it := _check_metric(name, metric, actual, expected, has_captured, options))]
-    if not has_captured and not any(it.word == "INVALID" for it in found):
+    found = [
+        rule_verdict
+        for metric in METRICS
+        if (rule_verdict := _check_metric(name, metric, actual, expected, has_captured, options))
+    ]
+    if not has_captured and not any(rule_verdict.word == "INVALID" for rule_verdict in found):
         return [RULE.make(name, "EAGER_FAILED", f"accuracy={status}")]
     return found or [RULE.make(name, "PASS_BUT_FLAKY" if name in options.flaky else "PASS")]
 

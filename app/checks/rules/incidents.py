@@ -9,15 +9,16 @@ from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, OpenIncident, 
 def check(actual: Side, _expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Say every finding of what the run measured; a suspected one waits for another run, and fails nothing."""
     names = {row.key: row.name for row in actual.rows}
-    kept = [it for it in actual.findings or () if all(key in names for key in it.keys)]
-    verdicts = [_make_verdict(it, names) for it in kept]
+    kept = [finding for finding in actual.findings or () if all(key in names for key in finding.keys)]
+    verdicts = [_make_verdict(incident, names) for incident in kept]
     return verdicts or [RULE.make("the run", "PASS")]
 
 
-def _make_verdict(it: OpenIncident, names: dict[str, str]) -> RuleVerdict:
-    name = names[it.keys[0]] if len(it.keys) == 1 else name_subject(it.finding)
-    detail = f"{describe_change(it.finding)}, {describe_commit_range(it.finding)} (finding {it.finding.id})"
-    return RULE.make(name, "OPEN_FINDING" if it.finding.state == "confirmed" else "SUSPECTED", detail)
+def _make_verdict(incident: OpenIncident, names: dict[str, str]) -> RuleVerdict:
+    name = names[incident.keys[0]] if len(incident.keys) == 1 else name_subject(incident.finding)
+    finding = incident.finding
+    detail = f"{describe_change(finding)}, {describe_commit_range(finding)} (finding {finding.id})"
+    return RULE.make(name, "OPEN_FINDING" if incident.finding.state == "confirmed" else "SUSPECTED", detail)
 
 
 def _applies(actual: Side, _expected: Side, _options: RuleOptions) -> str:

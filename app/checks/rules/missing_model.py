@@ -8,7 +8,7 @@ from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleOpti
 def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Look for every model of the baseline."""
     found = {row.name: row for row in actual.rows}
-    ran = {it.name for it in expected.rows if it.cells.get("status") not in ("skipped", "not_run")}
+    ran = {row.name for row in expected.rows if row.cells.get("status") not in ("skipped", "not_run")}
     verdicts = []
     for name in dict.fromkeys(row.name for row in expected.rows):
         row = found.get(name)

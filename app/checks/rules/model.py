@@ -179,7 +179,7 @@ def describe_lack(side: Side, columns: Sequence[str]) -> str:
     names = " or ".join(columns)
     if side.rows:
         return f"the results of {side.title} have no {names}"
-    breaks = sum(it.count for it in side.breaks or ()) if "graph_breaks" in columns else 0
+    breaks = sum(graph_break.count for graph_break in side.breaks or ()) if "graph_breaks" in columns else 0
     recorded = f"; new-breaks compares its recorded graph breaks ({breaks})" if breaks else ""
     return f"{side.title} has no benchmark results{recorded}"
 
@@ -199,4 +199,4 @@ def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, Rul
 def in_order(verdicts: Iterable[RuleVerdict]) -> list[RuleVerdict]:
     """Put what fails first, and keep the order within."""
     rank = {FAIL: 0, IMPROVED: 1, NOTE: 2, PASS: 3}
-    return sorted(verdicts, key=lambda it: rank[it.outcome])
+    return sorted(verdicts, key=lambda verdict: rank[verdict.outcome])

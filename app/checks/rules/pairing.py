@@ -53,7 +53,7 @@ def _describe(side: Side, twins: list[RuleInput]) -> str:
     name = twins[0].name
     same = [row for row in twins if row.name == name]
     said = "; ".join(
-        ", ".join(_word(it, row.series.get(it)) for it in FIELDS if row.series.get(it)) for row in same[:4]
+        ", ".join(_word(field, row.series.get(field)) for field in FIELDS if row.series.get(field)) for row in same[:4]
     )
     return (
         f"{side.title} has {len(same)} results of {name} ({said}), and the other side cannot tell them apart; choose "
@@ -77,13 +77,13 @@ def _of(found: tuple[RuleDistinct, ...] | None, names: dict[str, str]) -> tuple[
     if found is None:
         return None
     merged: dict[tuple[str | None, str], RuleDistinct] = {}
-    for it in found:
-        model = names.get(it.model) if it.model is not None else None
-        if it.model is not None and model is None:
+    for rule_distinct in found:
+        model = names.get(rule_distinct.model) if rule_distinct.model is not None else None
+        if rule_distinct.model is not None and model is None:
             continue  # its model was filtered away
-        known = merged.get((model, it.fingerprint))
-        count = it.count + (known.count if known else 0)
-        merged[model, it.fingerprint] = replace(known or it, model=model, count=count)
+        known = merged.get((model, rule_distinct.fingerprint))
+        count = rule_distinct.count + (known.count if known else 0)
+        merged[model, rule_distinct.fingerprint] = replace(known or rule_distinct, model=model, count=count)
     return tuple(merged.values())
 
 

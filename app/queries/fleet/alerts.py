@@ -122,7 +122,9 @@ def list_deliveries(
     values = {"changed_us": changed_us, "state": state, "rule": rule, "limit": limit + 1}
     values |= dict(zip(("after_rule", "after_channel", "after_id"), after))
     rows = [Delivery(**dict(row)) for row in connection.execute(LIST_SQL, values)]
-    return make_page(rows, limit, lambda it: (it.changed_us, it.rule, it.channel, it.finding_id))
+    return make_page(
+        rows, limit, lambda delivery: (delivery.changed_us, delivery.rule, delivery.channel, delivery.finding_id)
+    )
 
 
 def list_waiting(connection: sqlite3.Connection, rule: str, channel: str, limit: int = MOST_WAITING) -> list[Delivery]:

@@ -116,7 +116,7 @@ def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Ver
     """List the versions that some runs' processes had."""
     rows = connection.execute(VERSIONS_SQL, _bind(run_ids, 1000)).fetchall()
     columns = list(zip(*rows)) or [()] * 4
-    return Versions(*(tuple(sorted({it for it in column if it})) for column in columns))
+    return Versions(*(tuple(sorted({version for version in column if version})) for column in columns))
 
 
 def list_timing(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[dict[str, Any]]:

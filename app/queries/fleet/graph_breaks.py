@@ -231,7 +231,11 @@ def list_distinct_breaks(
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
     found = connection.execute(breaks_sql(order, direction == "asc", after is not None), values)
-    return make_page([to_break(row) for row in found], limit, lambda it: (getattr(it, ORDERS[order]) or 0, it.id))
+    return make_page(
+        [to_break(row) for row in found],
+        limit,
+        lambda graph_break: (getattr(graph_break, ORDERS[order]) or 0, graph_break.id),
+    )
 
 
 def to_break(row: sqlite3.Row) -> DistinctBreak:
@@ -251,8 +255,8 @@ def get_break_trends(
         distinct_count=len(cells.counts),
         function_count=cells.function_count,
         run_count=run_count,
-        break_count=sum(it.count for it in cells.kinds),
-        compile_us=sum(it.compile_us for it in cells.kinds) or (None if cells.counts else 0),
+        break_count=sum(kind.count for kind in cells.kinds),
+        compile_us=sum(kind.compile_us for kind in cells.kinds) or (None if cells.counts else 0),
     )
     return summary, cells
 

@@ -301,10 +301,10 @@ def list_findings(
     Raises: FilterError if the cursor cannot be used.
     """
     after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
-    values = {it.name: getattr(wanted, it.name) for it in fields(wanted)}
+    values = {other_field.name: getattr(wanted, other_field.name) for other_field in fields(wanted)}
     values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
     found = connection.execute(LIST_SQL.format(wanted=wanted.sql, moment=moment), values)
-    return make_page([_read(row) for row in found], limit, lambda it: (getattr(it, moment), it.id))
+    return make_page([_read(row) for row in found], limit, lambda change: (getattr(change, moment), change.id))
 
 
 def list_series_findings(
@@ -317,15 +317,15 @@ def list_series_findings(
 
 def count_ranges(connection: sqlite3.Connection, wanted: IncidentFilter, run_ids: Iterable[str]) -> list[RangeCount]:
     """Count the findings that came with some runs, whole ranges of which a page may show but a part."""
-    values = {it.name: getattr(wanted, it.name) for it in fields(wanted)} | {
+    values = {other_field.name: getattr(wanted, other_field.name) for other_field in fields(wanted)} | {
         "run_ids": json.dumps(sorted(set(run_ids)))
     }
     return [RangeCount(*row) for row in connection.execute(RANGES_SQL.format(wanted=wanted.sql), values)]
 
 
-def count_range_others(connection: sqlite3.Connection, it: SeriesChange) -> int:
+def count_range_others(connection: sqlite3.Connection, change: SeriesChange) -> int:
     """Count what else came between the same two runs, but for what was withdrawn."""
-    values = {"id": it.id, "first_run_id": it.first_run_id, "before_run_id": it.before_run_id}
+    values = {"id": change.id, "first_run_id": change.first_run_id, "before_run_id": change.before_run_id}
     return int(connection.execute(OTHERS_SQL, values).fetchone()[0])
 
 

@@ -171,7 +171,7 @@ def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KE
 def list_models(connection: sqlite3.Connection, wanted: ModelFilter) -> list[ResultRow]:
     """List the newest result of each model and metric set, or all of one run's, by suite and model."""
     if wanted.run:
-        measured = [it for it in list_measured(connection, wanted.run) if _fits(it, wanted)]
+        measured = [result for result in list_measured(connection, wanted.run) if _fits(result, wanted)]
     else:
         measured = list_newest(connection, wanted)
     return [
@@ -198,18 +198,18 @@ def list_newest(connection: sqlite3.Connection, wanted: ModelFilter) -> list[Exp
 def filter_newest(measured: Iterable[ExperimentResult]) -> list[ExperimentResult]:
     """Leave the newest of each experiment; performance has one a batch size."""
     found: dict[tuple[Key, str, int | None], ExperimentResult] = {}
-    for it in measured:
-        place = (it.key, it.experiment, it.batch_size if it.experiment == "performance" else None)
+    for result in measured:
+        place = (result.key, result.experiment, result.batch_size if result.experiment == "performance" else None)
         known = found.get(place)
-        if known is None or (known.time_us, known.id) < (it.time_us, it.id):
-            found[place] = it
+        if known is None or (known.time_us, known.id) < (result.time_us, result.id):
+            found[place] = result
     return list(found.values())
 
 
-def _fits(it: ExperimentResult, wanted: ModelFilter) -> bool:
+def _fits(result: ExperimentResult, wanted: ModelFilter) -> bool:
     text = (wanted.q or "").lower()
-    named = text in it.model.lower() or text in it.suite.lower()
-    return named and all(getattr(wanted, key) in (None, getattr(it, key)) for key in _SERIES_FILTERS)
+    named = text in result.model.lower() or text in result.suite.lower()
+    return named and all(getattr(wanted, key) in (None, getattr(result, key)) for key in _SERIES_FILTERS)
 
 
 def list_history(
@@ -218,8 +218,8 @@ def list_history(
     """List every result of a model, newest first, each with the experiments that it was made of."""
     values = {"model": model, "suite": suite, "limit": MOST_HISTORY}
     by_run: dict[str, list[ExperimentResult]] = {}
-    for it in read_measured(connection.execute(HISTORY_SQL, values)):
-        by_run.setdefault(it.run_id, []).append(it)
+    for result in read_measured(connection.execute(HISTORY_SQL, values)):
+        by_run.setdefault(result.run_id, []).append(result)
     found = [pair for measured in by_run.values() for pair in merge_with_parts(measured)]
     return sorted(found, key=lambda pair: (pair[0].time_us, pair[0].id), reverse=True)
 
@@ -316,6 +316,6 @@ def list_affected_models(connection: sqlite3.Connection, sql: str, thing_id: int
     """List each model once, of the newest run first, there the slowest first; `sql` is one of the two here."""
     found: dict[tuple[object, ...], AffectedModel] = {}
     for row in connection.execute(sql, {"id": thing_id, "runs": _RUNS}):
-        it = AffectedModel(**(dict(row) | {"failed": bool(row["failed"])}))
-        found.setdefault((it.suite, it.model, it.mode, it.dtype, it.device, it.backend), it)
+        model = AffectedModel(**(dict(row) | {"failed": bool(row["failed"])}))
+        found.setdefault((model.suite, model.model, model.mode, model.dtype, model.device, model.backend), model)
     return list(found.values())[:_MODELS]

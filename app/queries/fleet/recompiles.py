@@ -244,7 +244,7 @@ def list_causes(
         values |= {"after_key": after[0], "after_id": after[1]}
     found = connection.execute(causes_sql(order, direction == "asc", after is not None), values)
     rows = [RecompileCause(**dict(row)) for row in found]
-    return make_page(rows, limit, lambda it: (getattr(it, ORDERS[order]) or 0, it.id))
+    return make_page(rows, limit, lambda cause: (getattr(cause, ORDERS[order]) or 0, cause.id))
 
 
 def get_cause_trends(
@@ -254,14 +254,14 @@ def get_cause_trends(
     values = _bind_causes(wanted)
     scope = dict(connection.execute(SCOPE_SQL, values).fetchone())
     cells = add_up(connection, CELLS_SQL, THINGS_SQL, values | bind_slots(wanted.runs, slots), slots)
-    recompile_count = sum(it.count for it in cells.kinds)
+    recompile_count = sum(kind.count for kind in cells.kinds)
     summary = CauseSummary(
         **scope,
         cause_count=len(cells.counts),
         function_count=cells.function_count,
         recompile_count=recompile_count,
-        guard_failure_count=sum(it.guard_failure_count for it in cells.kinds),
-        compile_us=sum(it.compile_us for it in cells.kinds) or (None if recompile_count else 0),
+        guard_failure_count=sum(kind.guard_failure_count for kind in cells.kinds),
+        compile_us=sum(kind.compile_us for kind in cells.kinds) or (None if recompile_count else 0),
     )
     return summary, cells
 

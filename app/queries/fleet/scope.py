@@ -119,7 +119,7 @@ class TrendGrid:
     @property
     def function_count(self) -> int:
         """Return how many functions the things are in."""
-        return len({function for it in self.kinds for function in it.functions})
+        return len({function for kind in self.kinds for function in kind.functions})
 
 
 def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
@@ -164,7 +164,7 @@ def add_up(
         sums.count = sum(of_kind)
         sums.line = _per_run(of_kind, slots)
     found = [sums for sums, _of_kind in kinds.values() if sums.things]
-    found.sort(key=lambda it: (-it.count, -it.guard_failure_count, it.kind))
+    found.sort(key=lambda totals: (-totals.count, -totals.guard_failure_count, totals.kind))
     return TrendGrid({thing: mine[0] for thing, mine in seen.items()}, slots, tuple(found))
 
 

@@ -184,19 +184,19 @@ def search(
     if match is None:
         return []
     groups = []
-    for it in KINDS:
-        tags = kind_tag(it) if run_id is None else f"({run_tag(run_id)} AND {kind_tag(it)})"
+    for candidate in KINDS:
+        tags = kind_tag(candidate) if run_id is None else f"({run_tag(run_id)} AND {kind_tag(candidate)})"
         found = _find(reader, f"tags : {tags} AND body : {match}")
         if not found:
             continue
         page, following = found, None
-        if it == kind:
+        if candidate == kind:
             if key or limit >= len(found):
                 page = _find(reader, f"tags : {tags} AND body : {match}", before=key[0] if key else None, most=limit)
             following = encode_cursor(page[limit - 1]) if len(page) > limit else None
-        wanted = limit if it == kind else SAMPLE if kind is None else 0
+        wanted = limit if candidate == kind else SAMPLE if kind is None else 0
         hits = tuple(hit for row_id in page[:wanted] if (hit := _get_hit(reader, row_id)))
-        groups.append(SearchGroup(it, min(len(found), COUNTED), len(found) > COUNTED, hits, following))
+        groups.append(SearchGroup(candidate, min(len(found), COUNTED), len(found) > COUNTED, hits, following))
     return groups
 
 

@@ -111,7 +111,7 @@ def find_side(connection: sqlite3.Connection, text: str, name: str) -> NamedSide
         return _find_baseline(connection, text, value, name)
     ids = _choose(connection, kind, value.lower() if kind == "commit" else value, name)
     details = (get_run(connection, run_id) for run_id in ids)
-    return NamedSide(text, tuple(it for it in details if it is not None))
+    return NamedSide(text, tuple(detail for detail in details if detail is not None))
 
 
 def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str, str]:
@@ -169,8 +169,8 @@ def list_side_choices(connection: sqlite3.Connection, limit: int = 200) -> list[
             if value:
                 asked = f"{kind}:{value[:12] if kind == 'commit' else value}"
                 found.setdefault(asked, SideChoice(asked, "its newest runs", row["started_us"]))
-    for it in list_baselines(connection, limit=50).rows:
-        asked = f"baseline:{it.name}"
+    for row in list_baselines(connection, limit=50).rows:
+        asked = f"baseline:{row.name}"
         found[asked] = SideChoice(asked, "a stored baseline", None)
     for row in rows[:50]:
         found[row["id"]] = SideChoice(row["id"], row["name"], row["started_us"])
@@ -190,7 +190,7 @@ def _find_run(connection: sqlite3.Connection, text: str, name: str) -> NamedSide
 def _find_baseline(connection: sqlite3.Connection, text: str, value: str, name: str) -> NamedSide:
     stored = get_baseline(connection, value)
     if stored is None:
-        known = ", ".join(it.name for it in list_baselines(connection, limit=10).rows) or "none yet"
+        known = ", ".join(row.name for row in list_baselines(connection, limit=10).rows) or "none yet"
         raise FilterError(f"{name}: there is no baseline {value[:80]!r}; known: {known}")
     return NamedSide(text, (), stored)
 
@@ -210,7 +210,7 @@ def _choose(connection: sqlite3.Connection, kind: str, value: str, name: str) ->
     for row in rows:
         first = newest.setdefault((row["suite"], row["name"]), row)
         same = row["git_commit"] is not None and row["result_count"] > 0
-        same = same and all(row[it] == first[it] for it in ("git_commit", "torch_version"))
+        same = same and all(row[column] == first[column] for column in ("git_commit", "torch_version"))
         if row is first or same:
             chosen.append(row["id"])
     return chosen[:MOST_RUNS]

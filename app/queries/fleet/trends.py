@@ -237,15 +237,15 @@ class TrendFilter:
     since_us: int | None = None
     until_us: int | None = None
 
-    def takes(self, it: ModelSet) -> bool:
+    def takes(self, model_set: ModelSet) -> bool:
         """Say whether a set is among those that are wanted."""
-        words = all(getattr(self, name) in (None, getattr(it, name) or "") for name in _WORDS)
-        return words and self.dynamic in (None, it.dynamic) and self.world_size in (None, it.world_size)
+        words = all(getattr(self, name) in (None, getattr(model_set, name) or "") for name in _WORDS)
+        return words and self.dynamic in (None, model_set.dynamic) and self.world_size in (None, model_set.world_size)
 
-    def narrow(self, it: ModelSet) -> TrendFilter:
+    def narrow(self, model_set: ModelSet) -> TrendFilter:
         """Limit it to one set."""
-        words: dict[str, Any] = {name: getattr(it, name) or "" for name in _WORDS}
-        return replace(self, **words, dynamic=it.dynamic, world_size=it.world_size)
+        words: dict[str, Any] = {name: getattr(model_set, name) or "" for name in _WORDS}
+        return replace(self, **words, dynamic=model_set.dynamic, world_size=model_set.world_size)
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class StoredSummary:
 
 
 def _bind(wanted: TrendFilter) -> dict[str, Any]:
-    values = {it.name: getattr(wanted, it.name) for it in fields(wanted)}
+    values = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
     return values | {"dynamic": None if wanted.dynamic is None else int(wanted.dynamic)}
 
 
@@ -311,9 +311,9 @@ def list_summaries(
         key = row[2:last]
         if key not in sets:
             sets[key] = _read_set(row)
-        it = StoredSummary(row[0], row[1], sets[key], *row[last:])
-        lacks = is_incomplete(it.measured_count, it.failed_count, usual.get(key, 0.0))
-        summaries.append(replace(it, is_incomplete=True) if lacks else it)
+        summary = StoredSummary(row[0], row[1], sets[key], *row[last:])
+        lacks = is_incomplete(summary.measured_count, summary.failed_count, usual.get(key, 0.0))
+        summaries.append(replace(summary, is_incomplete=True) if lacks else summary)
     return summaries
 
 
@@ -366,9 +366,9 @@ def list_model_rows(
     values = _bind(wanted) | {"models": json.dumps(list(models)), "limit": limit}
     by_run: dict[str, list[Any]] = {}
     kept = _ALWAYS | set(columns)
-    some = re.sub(r"\bx\.(\w+)", lambda it: it[0] if it[1] in kept else f"null as {it[1]}", COLUMNS)
-    for it in read_measured(connection.execute(MODELS_SQL.format(columns=some), values)):
-        by_run.setdefault(it.run_id, []).append(it)
+    some = re.sub(r"\bx\.(\w+)", lambda match: match[0] if match[1] in kept else f"null as {match[1]}", COLUMNS)
+    for result in read_measured(connection.execute(MODELS_SQL.format(columns=some), values)):
+        by_run.setdefault(result.run_id, []).append(result)
     return [row for measured in by_run.values() for row in merge_results(measured)]
 
 
@@ -379,7 +379,7 @@ def list_trend_runs(
     ids = sorted(set(run_ids))
     values = {"ids": json.dumps(ids), "limit": len(ids), "alive_since_us": alive_since_us}
     found = connection.execute(RUNS_SQL, values)
-    dirty = [it.name for it in fields(TrendRun)].index("git_dirty")
+    dirty = [field.name for field in fields(TrendRun)].index("git_dirty")
     rows = [list(row) for row in found]
     return [TrendRun(*[*row[:dirty], _flag(row[dirty]), *row[dirty + 1 :]]) for row in rows]
 
@@ -443,13 +443,13 @@ def read_ids(key: str, values: Iterable[str]) -> list[int]:
 
     Raises: FilterError if one is no id.
     """
-    return list(dict.fromkeys(_read_whole(key, it, 2**62) for it in values if it.strip()))
+    return list(dict.fromkeys(_read_whole(key, value, 2**62) for value in values if value.strip()))
 
 
-def address_set(it: ModelSet) -> dict[str, str]:
+def address_set(model_set: ModelSet) -> dict[str, str]:
     """Return the query of an address that means one set."""
-    said = {name: UNSAID if value is None else str(value) for name, value in it.fields.items()}
-    return said | {"dynamic": "yes" if it.dynamic else "no"}
+    said = {name: UNSAID if value is None else str(value) for name, value in model_set.fields.items()}
+    return said | {"dynamic": "yes" if model_set.dynamic else "no"}
 
 
 def choose_set(
@@ -457,11 +457,11 @@ def choose_set(
 ) -> ModelSet | None:
     """Return the first set that is wanted: on its branch, and having a model, where these are named."""
     own = list_sets(reader, wanted.branch) if wanted.branch else sets
-    fitting = [it for it in own if wanted.takes(it)]
+    fitting = [model_set for model_set in own if wanted.takes(model_set)]
     if model and fitting:
         having = list_sets_of(reader, model)
-        fitting = [it for it in fitting if it.key in having] or fitting
-    return next((it for it in sets if fitting and it.key == fitting[0].key), None)
+        fitting = [model_set for model_set in fitting if model_set.key in having] or fitting
+    return next((model_set for model_set in sets if fitting and model_set.key == fitting[0].key), None)
 
 
 def _read_choice(key: str, text: str, choices: tuple[str, ...]) -> str:

@@ -107,7 +107,7 @@ def list_aot_graphs(
         if values["compile_key"] is None:
             values |= {"place": 1, "graph_count": 1}
         rows.append(AotGraph(**values | {"summary": json.loads(values["summary"])}))
-    return make_page(rows, limit, lambda it: (it.id,))
+    return make_page(rows, limit, lambda aot_graph: (aot_graph.id,))
 
 
 def list_summaries(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, int | None, str | None, str]]:

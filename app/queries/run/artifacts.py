@@ -325,14 +325,14 @@ def list_pairs(
         here, there = list_named(connection, older_key, name), list_named(connection, newer_key, name)
         matched = pair_artifacts(here, there)
         for row in [row for row in here if row.id in matched][:limit]:
-            pair = [get_artifact(connection, it.run_id, it.id) for it in (row, matched[row.id])]
+            pair = [get_artifact(connection, artifact.run_id, artifact.id) for artifact in (row, matched[row.id])]
             if pair[0] is not None and pair[1] is not None and None not in (pair[0].text, pair[1].text):
                 found.append((pair[0], pair[1]))
     return found
 
 
 def _role(row: ArtifactRow, rows: list[ArtifactRow]) -> tuple[str, str, bool]:
-    last = max((it.attempt or 0 for it in rows), default=0)
+    last = max((artifact.attempt or 0 for artifact in rows), default=0)
     return row.name, kind_of_title(row.title), (row.attempt or 0) == last
 
 

@@ -159,13 +159,15 @@ def list_earlier(connection: sqlite3.Connection, lookup: Lookup, run_ids: Sequen
         of_function = {**of_run, "function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // share}
         for sql, given in ((OF_FUNCTION_SQL, of_function), (OF_RUN_SQL, of_run)):
             found |= {row["id"]: Earlier(**dict(row)) for row in connection.execute(sql, given)}
-    return sorted(found.values(), key=lambda it: (it.time_us, it.id))
+    return sorted(found.values(), key=lambda earlier_lookup: (earlier_lookup.time_us, earlier_lookup.id))
 
 
 def read_texts(connection: sqlite3.Connection, earlier: Sequence[Earlier]) -> Iterator[tuple[Earlier, str]]:
     """Yield each look-up with torch's record of it, one at a time: together they may be large."""
-    for it in earlier:
-        row = connection.execute("select body from payloads where id = :id", {"id": it.payload_id}).fetchone()
+    for earlier_lookup in earlier:
+        row = connection.execute(
+            "select body from payloads where id = :id", {"id": earlier_lookup.payload_id}
+        ).fetchone()
         text = _unpack(row["body"]) if row else None
         if text is not None:
-            yield it, text
+            yield earlier_lookup, text

@@ -355,9 +355,11 @@ def count_outcomes(connection: sqlite3.Connection, run_id: str) -> dict[str, int
     return dict(connection.execute(OUTCOMES_SQL, {"run_id": run_id}).fetchall())
 
 
-def get_beside(connection: sqlite3.Connection, it: CompileRow, run_id: str, forward: bool) -> CompileRow | None:
+def get_beside(
+    connection: sqlite3.Connection, compile_row: CompileRow, run_id: str, forward: bool
+) -> CompileRow | None:
     """Return the compile that began before this one in its run, or the one after it."""
-    values = {"run_id": run_id, "after_us": it.started_us, "after_id": it.id}
+    values = {"run_id": run_id, "after_us": compile_row.started_us, "after_id": compile_row.id}
     found = connection.execute(AFTER_SQL if forward else BEFORE_SQL, values).fetchall()
     return _to_rows(connection, found)[0] if found else None
 

@@ -353,7 +353,7 @@ def list_unfinished(
         has_end = values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
         until_us = run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None
         ended_us = None if until_us is None else run.ended_us
-        found.append(Unfinished(**values, until_us=until_us, spans=tuple(_open_span(it, ended_us) for it in spans)))
+        found.append(Unfinished(**values, until_us=until_us, spans=tuple(_open_span(span, ended_us) for span in spans)))
     return found
 
 

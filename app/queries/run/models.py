@@ -90,8 +90,8 @@ def get_result_parts(connection: sqlite3.Connection, result_id: int) -> ResultPa
     repeats = connection.execute(REPEATS_SQL, {"result_id": result_id})
     facts = json.loads(row["facts"])
     return ResultParts(
-        values={it["name"]: it["value"] for it in values},
-        repeats={it["name"]: json.loads(unpack(it["body"])) for it in repeats},
+        values={other_row["name"]: other_row["value"] for other_row in values},
+        repeats={repeat["name"]: json.loads(unpack(repeat["body"])) for repeat in repeats},
         facts=facts if isinstance(facts, dict) else {},
         traceback=None if row["traceback"] is None else unpack(row["traceback"]),
     )

@@ -69,7 +69,7 @@ class RankSequence:
     @property
     def total_us(self) -> int:
         """Add up the compiles' times."""
-        return sum(it.total_us for it in self.compiles)
+        return sum(rank_compile.total_us for rank_compile in self.compiles)
 
 
 PROCESSES_SQL = """
@@ -194,7 +194,9 @@ def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str
             )
     for sequence, _number in owners.values():
         if len(sequence.processes) > 1:
-            sequence.compiles.sort(key=lambda it: it.place.process)  # stable: each process keeps its order
+            sequence.compiles.sort(
+                key=lambda rank_compile: rank_compile.place.process
+            )  # stable: each process keeps its order
 
 
 def _by_compile(rows: Iterable[tuple[int, Any]]) -> dict[int, tuple[Any, ...]]:

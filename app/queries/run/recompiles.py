@@ -252,7 +252,7 @@ def list_chains(connection: sqlite3.Connection, run_id: str, cursor: str | None 
     values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
     found = connection.execute(CHAINS_SQL, values).fetchall()
     rows = [(Chain(**{k: row[k] for k in row.keys() if k != "first_id"}), row["first_id"]) for row in found]  # noqa: SIM118
-    page = make_page(rows, limit, lambda it: (it[0].compile_us or 0, it[1]))
+    page = make_page(rows, limit, lambda chain: (chain[0].compile_us or 0, chain[1]))
     return Page(tuple(chain for chain, _first in page.rows), page.next)
 
 

@@ -118,13 +118,13 @@ def list_lines(connection: sqlite3.Connection, run_id: str, limit: int = MOST_LI
     """List the lines that caused most guards and specialisations; without a file those that torch caused itself."""
     found = [ShapeLine(**dict(row)) for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})]
     # A record without a line of the user's has torch's own generated code for its place: <string>.
-    own = [it for it in found if it.source_line is None and (it.file or "<").startswith("<")]
-    lines = [it for it in found if it not in own]
+    own = [line for line in found if line.source_line is None and (line.file or "<").startswith("<")]
+    lines = [line for line in found if line not in own]
     if own:
-        guards, fixed = sum(it.guard_count for it in own), sum(it.specialized_count for it in own)
-        most = max(it.compile_count for it in own)  # their compiles overlap: at least so many
+        guards, fixed = sum(line.guard_count for line in own), sum(line.specialized_count for line in own)
+        most = max(line.compile_count for line in own)  # their compiles overlap: at least so many
         lines.append(ShapeLine(None, None, None, guards, fixed, most, own[0].expression))
-    return sorted(lines, key=lambda it: -it.guard_count - it.specialized_count)
+    return sorted(lines, key=lambda line: -line.guard_count - line.specialized_count)
 
 
 def list_shape_compiles(
@@ -158,9 +158,9 @@ def _read_record(row: sqlite3.Row) -> SymbolRecord:
         frames = detail.get("user_stack") if isinstance(detail, dict) else None
     except ValueError:
         frames = None
-    kept = [it for it in frames if isinstance(it, dict)] if isinstance(frames, list) else []
+    kept = [frame for frame in frames if isinstance(frame, dict)] if isinstance(frames, list) else []
     return SymbolRecord(
-        **values, stack=tuple({key: it.get(key) for key in ("file", "line", "name", "code")} for it in kept)
+        **values, stack=tuple({key: frame.get(key) for key in ("file", "line", "name", "code")} for frame in kept)
     )
 
 
@@ -169,4 +169,4 @@ def _read_sizes(metadata: str | None) -> dict[str, list[Any]]:
         sizes = json.loads(metadata or "{}").get("sizes")
     except (ValueError, AttributeError):
         return {}
-    return {name: it for name, it in sizes.items() if isinstance(it, list)} if isinstance(sizes, dict) else {}
+    return {name: siz for name, siz in sizes.items() if isinstance(siz, list)} if isinstance(sizes, dict) else {}

@@ -89,7 +89,7 @@ def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
         )
         for kind, found in by_kind.items()
     ]
-    return sorted(sums, key=lambda it: (-it.count, it.kind))
+    return sorted(sums, key=lambda reject_sum: (-reject_sum.count, reject_sum.kind))
 
 
 def count_rejects(reader: sqlite3.Connection, run_id: str) -> int:

@@ -45,7 +45,7 @@ class TextChoice:
     @property
     def text_bytes(self) -> int:
         """Return the size of all of them."""
-        return sum(it.size_bytes for it in self.texts)
+        return sum(text.size_bytes for text in self.texts)
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Listed:
 def choose_texts(connection: sqlite3.Connection, run_id: str, most_bytes: int = MOST_TEXT_BYTES) -> TextChoice:
     """Choose the texts of a run that fit into a report: in order, without those that are too large for what is left."""
     chosen, left_count, left_bytes, room = [], 0, 0, most_bytes
-    for it in list_stored_texts(connection, run_id):
-        if it.size_bytes <= room:
-            chosen.append(it)
-            room -= it.size_bytes
+    for stored_text in list_stored_texts(connection, run_id):
+        if stored_text.size_bytes <= room:
+            chosen.append(stored_text)
+            room -= stored_text.size_bytes
         else:
-            left_count, left_bytes = left_count + 1, left_bytes + it.size_bytes
-    return TextChoice(chosen, left_count, left_bytes, frozenset(it.payload_id for it in chosen))
+            left_count, left_bytes = left_count + 1, left_bytes + stored_text.size_bytes
+    return TextChoice(chosen, left_count, left_bytes, frozenset(stored_text.payload_id for stored_text in chosen))
 
 
 def iterate_entries(
@@ -75,8 +75,8 @@ def iterate_entries(
     cursor: str | None = None
     while most > 0:
         page = compiles.list_compiles(connection, run_id, cursor=cursor, limit=min(_PAGE, most))
-        steps = trace_files.list_steps(connection, [it.id for it in page.rows])
-        texts = _find_texts(connection, [it.ref_id for it in steps if it.kind == "artifact"], choice)
+        steps = trace_files.list_steps(connection, [row.id for row in page.rows])
+        texts = _find_texts(connection, [step.ref_id for step in steps if step.kind == "artifact"], choice)
         for entry in build_entries(page.rows, steps, running):
             yield Listed(entry, texts)
         most, cursor = most - len(page.rows), page.next
@@ -87,8 +87,8 @@ def iterate_entries(
 def list_loose(connection: sqlite3.Connection, run_id: str, choice: TextChoice) -> list[tuple[ArtifactRow, int | None]]:
     """List what the logs hold outside any compile, each with its text's number where the report has it."""
     rows = artifacts.list_loose(connection, run_id)
-    texts = _find_texts(connection, [it.id for it in rows], choice)
-    return [(it, texts.get(it.id)) for it in rows]
+    texts = _find_texts(connection, [row.id for row in rows], choice)
+    return [(row, texts.get(row.id)) for row in rows]
 
 
 def _find_texts(connection: sqlite3.Connection, artifact_ids: Sequence[int], choice: TextChoice) -> dict[int, int]:
@@ -100,8 +100,8 @@ def _find_texts(connection: sqlite3.Connection, artifact_ids: Sequence[int], cho
 
 def iterate_texts(connection: sqlite3.Connection, choice: TextChoice) -> Iterator[tuple[StoredText, str | None]]:
     """Give each chosen text with its words, one at a time; None where it cannot be read back."""
-    for it in choice.texts:
-        yield it, read_text(connection, it.payload_id)
+    for text in choice.texts:
+        yield text, read_text(connection, text.payload_id)
 
 
 _CHUNK_CHARACTERS = 64 * 1024
@@ -109,7 +109,7 @@ _CHUNK_CHARACTERS = 64 * 1024
 
 def is_charted(contents: Contents) -> bool:
     """Say whether there is something to draw."""
-    return any(sum_phases(it.phases) for it in contents.summary.longest)
+    return any(sum_phases(compile_row.phases) for compile_row in contents.summary.longest)
 
 
 def policy_of(contents: Contents) -> str:
@@ -134,7 +134,7 @@ def write_html(connection: sqlite3.Connection, contents: Contents, payloads: boo
 def _list_values(contents: Contents) -> dict[str, Any]:
     charted = is_charted(contents)
     return {
-        "it": contents,
+        "contents": contents,
         "run": contents.run,
         "detail": contents.detail,
         "header": contents.header,

@@ -76,8 +76,13 @@ def _aot(screen: AotScreen) -> list[str]:
 
 def _rejects(rejects: Sequence[RejectSum]) -> list[str]:
     rows = [
-        [prose(KINDS.get(it.kind, it.kind)), format_count(it.count), code(it.log_name), format_count(it.first_line)]
-        for it in rejects[:MOST_TABLE_ROWS]
+        [
+            prose(KINDS.get(reject.kind, reject.kind)),
+            format_count(reject.count),
+            code(reject.log_name),
+            format_count(reject.first_line),
+        ]
+        for reject in rejects[:MOST_TABLE_ROWS]
     ]
     return ["### What could not be read", "", *table(["What", "Times>", "First in", "Line>"], rows)]
 
@@ -96,42 +101,42 @@ def write_results(shown: RunResultsScreen | None) -> list[str]:
         ("By the definition of", "Pass rate>", "Geomean speedup>", "Compile time>", "Memory compression>"),
         [
             [
-                it.definition.label,
-                _pass_rate(it),
-                "not measured" if it.geomean_speedup is None else f"{it.geomean_speedup:.3f}×",
-                _seconds(it.compilation_latency_s, "not measured"),
-                "not measured" if it.compression_ratio is None else format_ratio(it.compression_ratio),
+                summary.definition.label,
+                _pass_rate(summary),
+                "not measured" if summary.geomean_speedup is None else f"{summary.geomean_speedup:.3f}×",
+                _seconds(summary.compilation_latency_s, "not measured"),
+                "not measured" if summary.compression_ratio is None else format_ratio(summary.compression_ratio),
             ]
-            for it in shown.summaries
+            for summary in shown.summaries
         ],
     )
-    return [*lines, "", *table(_COLUMNS, [_row(it) for it in shown.rows[:MOST_ROWS]])]
+    return [*lines, "", *table(_COLUMNS, [_row(row) for row in shown.rows[:MOST_ROWS]])]
 
 
-def _pass_rate(it: SuiteSummary) -> str:
-    if it.pass_ratio is None:
-        return "not measured" if it.definition.has_pass_rate else "–"
-    return f"{format_percent(it.pass_ratio)}, {it.passed_count}/{it.total_count}"
+def _pass_rate(summary: SuiteSummary) -> str:
+    if summary.pass_ratio is None:
+        return "not measured" if summary.definition.has_pass_rate else "–"
+    return f"{format_percent(summary.pass_ratio)}, {summary.passed_count}/{summary.total_count}"
 
 
-def _row(it: ResultRow) -> list[str]:
-    missing = describe_missing(it)
-    verdict = describe_speedup(it)
-    status = describe_status(it).word
-    judged = describe_verdict(it)
+def _row(result: ResultRow) -> list[str]:
+    missing = describe_missing(result)
+    verdict = describe_speedup(result)
+    status = describe_status(result).word
+    judged = describe_verdict(result)
     if judged is not None:
         status += f"; accuracy: {judged.word}"
-    speedup = missing if it.speedup is None else f"{it.speedup:.3f}×"
+    speedup = missing if result.speedup is None else f"{result.speedup:.3f}×"
     interval = "–"
     if verdict is not None:
-        interval = f"{it.speedup_low:.3f}–{it.speedup_high:.3f}, {verdict.word}"
-    counts = (it.graph_breaks, it.recompiles, it.calls_captured)
+        interval = f"{result.speedup_low:.3f}–{result.speedup_high:.3f}, {verdict.word}"
+    counts = (result.graph_breaks, result.recompiles, result.calls_captured)
     return [
-        prose(it.model),
+        prose(result.model),
         prose(status),
         speedup,
         interval,
-        _seconds(it.compilation_latency_s, missing),
+        _seconds(result.compilation_latency_s, missing),
         *(missing if value is None else format_count(value) for value in counts),
     ]
 
@@ -190,22 +195,28 @@ def _todo(findings: Sequence[Fix], run: RunRow) -> list[str]:
         if run.has_only_results:
             return [*lines, "Not recorded: a file of results says nothing of compiles."]
         return [*lines, "Nothing stands out." if run.compile_count else "Nothing was compiled in this run."]
-    for number, it in enumerate(findings[:MOST_TABLE_ROWS], start=1):
-        lines.append(f"{number}. **{prose(it.title)}** ({prose(it.number)})<br>{prose(it.fix, 500)}")
-        if it.function or it.file:
-            others = f" and {format_plural(it.others, 'other function')}" if it.others else ""
-            lines.append(f"   <br>in {_where(it.function, it.file, it.line)}{others}")
-        if it.code:
-            lines.append(f"   <br>{code(it.code)}")
+    for number, finding in enumerate(findings[:MOST_TABLE_ROWS], start=1):
+        lines.append(f"{number}. **{prose(finding.title)}** ({prose(finding.number)})<br>{prose(finding.fix, 500)}")
+        if finding.function or finding.file:
+            others = f" and {format_plural(finding.others, 'other function')}" if finding.others else ""
+            lines.append(f"   <br>in {_where(finding.function, finding.file, finding.line)}{others}")
+        if finding.code:
+            lines.append(f"   <br>{code(finding.code)}")
     if len(findings) > MOST_TABLE_ROWS:
         lines += ["", f"And {len(findings) - MOST_TABLE_ROWS} more."]
     return lines
 
 
-def _break_name(it: RunDistinctBreak) -> str:
-    address = it.page_url
-    name = prose(it.gb_type or it.reason)
-    return f"[{it.gb_id}]({address}) {name}" if address else f"{prose(it.gb_id)} {name}" if it.gb_id else name
+def _break_name(run_distinct_break: RunDistinctBreak) -> str:
+    address = run_distinct_break.page_url
+    name = prose(run_distinct_break.gb_type or run_distinct_break.reason)
+    return (
+        f"[{run_distinct_break.gb_id}]({address}) {name}"
+        if address
+        else f"{prose(run_distinct_break.gb_id)} {name}"
+        if run_distinct_break.gb_id
+        else name
+    )
 
 
 def _breaks(contents: Contents) -> list[str]:
@@ -213,12 +224,23 @@ def _breaks(contents: Contents) -> list[str]:
     if not shown:
         return []
     rows = []
-    for it in shown:
-        line = f"<br>{code(it.source_line, 120)}" if it.source_line else ""
-        said = (f"{labels.describe_break_outcome(key).word} × {number}" for key, number in it.outcomes.items())
-        where = _where(it.function, it.file, it.line) + line
-        cost = format_duration(it.compile_us)
-        rows.append([_break_name(it), where, format_count(it.break_count), prose(", ".join(said)), cost])
+    for run_distinct_break in shown:
+        line = f"<br>{code(run_distinct_break.source_line, 120)}" if run_distinct_break.source_line else ""
+        said = (
+            f"{labels.describe_break_outcome(key).word} × {number}"
+            for key, number in run_distinct_break.outcomes.items()
+        )
+        where = _where(run_distinct_break.function, run_distinct_break.file, run_distinct_break.line) + line
+        cost = format_duration(run_distinct_break.compile_us)
+        rows.append(
+            [
+                _break_name(run_distinct_break),
+                where,
+                format_count(run_distinct_break.break_count),
+                prose(", ".join(said)),
+                cost,
+            ]
+        )
     columns = ["Graph break", "Where", "Times>", "Outcome", "Compiles that had it took>"]
     return [f"### Graph breaks{_of(len(shown), contents.breaks.distinct_count)}", "", *table(columns, rows)]
 
@@ -230,14 +252,14 @@ def _recompiles(contents: Contents) -> list[str]:
         return []
     rows = [
         [
-            prose(label_category(it.category).label),
-            code(it.source or it.reason, 120),
-            _where(it.function, it.file),
-            format_count(it.recompile_count),
-            format_duration(it.compile_us),
-            prose(it.suggestion or label_category(it.category).meaning),
+            prose(label_category(cause.category).label),
+            code(cause.source or cause.reason, 120),
+            _where(cause.function, cause.file),
+            format_count(cause.recompile_count),
+            format_duration(cause.compile_us),
+            prose(cause.suggestion or label_category(cause.category).meaning),
         ]
-        for it in shown
+        for cause in shown
     ]
     columns = ["Recompiled for", "Guard", "Function", "Recompiles>", "Compile time>", "What to do"]
     return [f"### Recompiles{_of(len(shown), len(causes))}", "", *table(columns, rows)]
@@ -250,10 +272,10 @@ def _failures(contents: Contents) -> list[str]:
         return []
     rows = [
         [
-            *(code(it.error_type), prose(it.phase), format_count(it.occurrence_count)),
-            *(_where(it.function, it.file, it.line), code(it.message)),
+            *(code(failure.error_type), prose(failure.phase), format_count(failure.occurrence_count)),
+            *(_where(failure.function, failure.file, failure.line), code(failure.message)),
         ]
-        for it in shown
+        for failure in shown
     ]
     columns = ["Exception", "Raised in", "Times>", "Where", "Message"]
     return [

@@ -60,12 +60,12 @@ def _list_results(connection: sqlite3.Connection, run_id: str, **_page: Any) -> 
 
 def _list_measurements(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
     page = cut_page(list_measured(connection, run_id), cursor, limit)
-    return Page(tuple((it, get_result_parts(connection, it.id)) for it in page.rows), page.next)
+    return Page(tuple((row, get_result_parts(connection, row.id)) for row in page.rows), page.next)
 
 
 def _measurement_row(found: tuple[ExperimentResult, ResultParts | None]) -> Row:
-    it, parts = found
-    return plain_row(it) | (plain_row(parts) if parts else {})
+    result, parts = found
+    return plain_row(result) | (plain_row(parts) if parts else {})
 
 
 # A model and metric set a row; and what each experiment said, with its repeats, other numbers and traceback.
@@ -81,10 +81,10 @@ def _list_names(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Pa
 
 def _list_stacks(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
     tree = read_stack_tree(connection, run_id)
-    places = [it for number, it in tree.places.items() if number]
-    codes = stacks.list_codes(connection, (it.id for it in places))
+    places = [node for number, node in tree.places.items() if number]
+    codes = stacks.list_codes(connection, (node.id for node in places))
     found = [no_stack_row(tree.without_stack)] if tree.without_stack else []
-    return Page((*found, *(stack_row(it, codes.get(it.id)) for it in places)), None)
+    return Page((*found, *(stack_row(node, codes.get(node.id)) for node in places)), None)
 
 
 def _list_rejects(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
@@ -100,7 +100,7 @@ EXPLORED_TABLES = (
     ReportTable("spans_by_name", _list_names, span_name_row),
     ReportTable("stacks", _list_stacks, dict),
     ReportTable("guards", _list_guards, guard_set_row),
-    ReportTable("symbols", shapes.list_shape_compiles, lambda it: shapes_row(build_shapes(it))),
+    ReportTable("symbols", shapes.list_shape_compiles, lambda compiled: shapes_row(build_shapes(compiled))),
     ReportTable("aot", list_graph_reports, graph_row),
     ReportTable("rejects", _list_rejects, plain_row),
 )

@@ -125,7 +125,7 @@ def _load_named(reader: sqlite3.Connection, named: NamedSide, suite: str | None)
     if not suite:
         return load_side(reader, named)
     # The runs that measured the suite; all where none did, of which then nothing is left.
-    runs = tuple(it for it in named.runs if any(one.suite == suite for one in list_measured(reader, it.run.id)))
+    runs = tuple(run for run in named.runs if any(one.suite == suite for one in list_measured(reader, run.run.id)))
     return filter_suite(load_side(reader, replace(named, runs=runs or named.runs)), suite)
 
 
@@ -170,7 +170,7 @@ def count_verdicts(base: Sequence[ModelResult], new: Sequence[ModelResult]) -> d
 
 
 def _load_parts(reader: sqlite3.Connection, run_ids: Sequence[str]) -> list[LoadedResult]:
-    merged = merge_with_parts(filter_newest(it for run_id in run_ids for it in list_measured(reader, run_id)))
+    merged = merge_with_parts(filter_newest(result for run_id in run_ids for result in list_measured(reader, run_id)))
     repeats = queries.load_repeats(reader, run_ids) if merged else {}
     return [(row, parts, make_result(row, parts[0], repeats.get(row.id, {}))) for row, parts in merged]
 

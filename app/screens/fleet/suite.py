@@ -106,7 +106,7 @@ class SuiteScreen:
 
     def find_run(self, run_id: str) -> TrendRun:
         """Return one of its runs."""
-        return next(it for it in self.runs if it.id == run_id)
+        return next(run for run in self.runs if run.id == run_id)
 
 
 def build_suite(
@@ -129,7 +129,7 @@ def build_suite(
     rows = _read_rows(reader, new, chosen)
     before = list_summaries(reader, replace(wanted, until_us=period.since_us).narrow(chosen), said.name, _MOST_BEFORE)
     base, base_rows = _find_base(
-        reader, [it for it in (*before, *_older(within, new)) if it.run_id in timed], rows, chosen
+        reader, [summary for summary in (*before, *_older(within, new)) if summary.run_id in timed], rows, chosen
     )
     comparison = _compare(reader, base, new, chosen) if base else None
     summaries = [*within, base] if base in before and base is not None else within
@@ -164,33 +164,33 @@ def _find_base(
     reader: sqlite3.Connection, offered: Iterable[StoredSummary], rows: Sequence[ResultRow], chosen: ModelSet
 ) -> tuple[StoredSummary | None, list[ResultRow]]:
     """Find the first of those offered that has a model of new's."""
-    models = {it.model for it in rows}
-    for it in offered:
-        found = _read_rows(reader, it, chosen)
+    models = {row.model for row in rows}
+    for summary in offered:
+        found = _read_rows(reader, summary, chosen)
         if any(row.model in models for row in found):
-            return it, found
+            return summary, found
     return None, []
 
 
 def _older(within: Sequence[StoredSummary], new: StoredSummary) -> list[StoredSummary]:
     """List the oldest runs of the period, the oldest first."""
-    return [it for it in reversed(within) if it.started_us < new.started_us][:_MOST_BEFORE]
+    return [summary for summary in reversed(within) if summary.started_us < new.started_us][:_MOST_BEFORE]
 
 
 def _choose(
     reader: sqlite3.Connection, wanted: TrendFilter, during: TrendFilter, period: Period
 ) -> tuple[ModelSet, list[ModelSet]]:
     sets = list_sets(reader)
-    suites = list(dict.fromkeys(it.suite for it in sets))
+    suites = list(dict.fromkeys(model_set.suite for model_set in sets))
     if wanted.suite not in suites:
-        known = ", ".join(repr(it) for it in suites[:20]) or "none yet; `compileboard-collect bench` measures one"
+        known = ", ".join(repr(suite) for suite in suites[:20]) or "none yet; `compileboard-collect bench` measures one"
         raise FilterError(f"suite: there is no suite {(wanted.suite or '')[:80]!r} in this database; known: {known}")
-    fitting = [it for it in sets if wanted.takes(it)]
+    fitting = [model_set for model_set in sets if wanted.takes(model_set)]
     if not fitting:
-        own = [label_fields(it.fields) for it in sets if it.suite == wanted.suite]
+        own = [label_fields(model_set.fields) for model_set in sets if model_set.suite == wanted.suite]
         raise FilterError(f"suite: {wanted.suite!r} was never measured like this; it was as {'; '.join(own[:20])}")
-    found = {tuple(it.set.fields.values()) for it in list_summaries(reader, during, "hud")}
-    present = [it for it in fitting if tuple(it.fields.values()) in found]
+    found = {tuple(summary.set.fields.values()) for summary in list_summaries(reader, during, "hud")}
+    present = [model_set for model_set in fitting if tuple(model_set.fields.values()) in found]
     if not present:
         raise FilterError(_format_empty(reader, wanted, period))
     return present[0], present[1:]
@@ -219,22 +219,24 @@ def _sum_up(
 
     verdicts = {total.metric.name: total.verdicts for total in comparison.sums} if comparison else None
     deltas = compare_headlines(before, after, definition, verdicts)
-    return tuple(SuiteHeadline(of(base, it.metric.name), of(new, it.metric.name), it) for it in deltas)
+    return tuple(SuiteHeadline(of(base, delta.metric.name), of(new, delta.metric.name), delta) for delta in deltas)
 
 
 def _compare(reader: sqlite3.Connection, base: StoredSummary, new: StoredSummary, chosen: ModelSet) -> Comparison:
-    sides = [load_side(reader, find_side(reader, it.run_id, name)) for name, it in (("base", base), ("new", new))]
+    sides = [
+        load_side(reader, find_side(reader, summary.run_id, name)) for name, summary in (("base", base), ("new", new))
+    ]
     return compare(_only_set(sides[0], chosen), _only_set(sides[1], chosen))
 
 
 def _only_set(side: CompareSide, chosen: ModelSet) -> CompareSide:
     """Keep of a side what was measured as one set."""
     entries = tuple(
-        it for it in side.entries if all(it.series.get(name) == value for name, value in chosen.fields.items())
+        entry for entry in side.entries if all(entry.series.get(name) == value for name, value in chosen.fields.items())
     )
-    keys = {it.key for it in entries}
+    keys = {entry.key for entry in entries}
     breaks, causes = (
-        None if found is None else tuple(it for it in found if it.model is None or it.model in keys)
+        None if found is None else tuple(item for item in found if item.model is None or item.model in keys)
         for found in (side.breaks, side.causes)
     )
     return replace(side, entries=entries, breaks=breaks, causes=causes)
@@ -257,9 +259,9 @@ def _list_findings(
     reader: sqlite3.Connection, chosen: ModelSet, branch: str | None, period: Period
 ) -> Iterable[SeriesChange]:
     wanted = IncidentFilter(suite=chosen.suite, branch=branch, since_us=period.since_us)
-    for it in list_findings(reader, wanted, limit=FINDING_COUNT).rows:
-        if it.first_us < period.until_us and (it.subject == "runs" or _is_of(vars(it), chosen)):
-            yield it
+    for row in list_findings(reader, wanted, limit=FINDING_COUNT).rows:
+        if row.first_us < period.until_us and (row.subject == "runs" or _is_of(vars(row), chosen)):
+            yield row
 
 
 def _is_of(finding: Mapping[str, object], chosen: ModelSet) -> bool:
@@ -272,9 +274,13 @@ def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) 
     if count == MOST_RUNS:
         yield f"the period has more runs than {MOST_RUNS}: these are the newest"
     if others:
-        differing = [name for name in _CHOOSERS if any(getattr(it, name) != getattr(chosen, name) for it in others)]
+        differing = [
+            name for name in _CHOOSERS if any(getattr(model_set, name) != getattr(chosen, name) for model_set in others)
+        ]
         options = ", ".join(name.replace("_", " ") for name in differing)
-        said = "; ".join(label_fields(it.fields) for it in others[:8]) + ("; …" if len(others) > 8 else "")
+        said = "; ".join(label_fields(model_set.fields) for model_set in others[:8]) + (
+            "; …" if len(others) > 8 else ""
+        )
         yield (
             f"the suite was measured in {format_plural(len(others), 'other way')} in this period ({said}); this is "
             f"what was measured last; name the {options} to choose another"

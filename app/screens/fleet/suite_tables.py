@@ -33,8 +33,8 @@ class SuiteTable(NamedTuple):
 
 
 def _list_headlines(found: SuiteScreen) -> Iterator[Row]:
-    for it in found.headlines:
-        metric, delta = it.delta.metric, it.delta
+    for headline in found.headlines:
+        metric, delta = headline.delta.metric, headline.delta
         yield {
             "metric": metric.name,
             "label": metric.label,
@@ -43,8 +43,8 @@ def _list_headlines(found: SuiteScreen) -> Iterator[Row]:
             "definition": found.definition.name,
             "base_run_id": found.base.run_id if found.base else None,
             "new_run_id": found.new.run_id,
-            "base": it.base,
-            "new": it.new,
+            "base": headline.base,
+            "new": headline.new,
             "common_model_count": delta.model_count,
             "common_base": delta.base,
             "common_new": delta.new,
@@ -53,7 +53,7 @@ def _list_headlines(found: SuiteScreen) -> Iterator[Row]:
 
 
 def _list_runs(found: SuiteScreen) -> Iterator[Row]:
-    summaries = {it.run_id: it for it in found.summaries}
+    summaries = {summary.run_id: summary for summary in found.summaries}
     base = found.base.run_id if found.base else None
     for run in found.runs:
         summary = summaries[run.id]
@@ -72,14 +72,25 @@ def _list_models(found: SuiteScreen) -> Iterable[Row]:
 
 
 def _list_failures(found: SuiteScreen) -> Iterator[Row]:
-    for it in found.failures:
-        yield {name: getattr(it.row, name) for name in _SERIES} | {"word": it.word, "base": it.base, "new": it.new}
+    for failure in found.failures:
+        yield {name: getattr(failure.row, name) for name in _SERIES} | {
+            "word": failure.word,
+            "base": failure.base,
+            "new": failure.new,
+        }
 
 
 def _list_distinct(diff: DistinctDiff | None) -> Iterator[Row]:
-    for it in diff.changes if diff else ():
-        row = {name: getattr(it.what, name) for name in ("fingerprint", "kind", "reason", "function", "file", "line")}
-        yield row | {"model": it.model, "word": it.word, "base_count": it.base_count, "new_count": it.new_count}
+    for change in diff.changes if diff else ():
+        row = {
+            name: getattr(change.what, name) for name in ("fingerprint", "kind", "reason", "function", "file", "line")
+        }
+        yield row | {
+            "model": change.model,
+            "word": change.word,
+            "base_count": change.base_count,
+            "new_count": change.new_count,
+        }
 
 
 def _list_breaks(found: SuiteScreen) -> Iterator[Row]:
@@ -98,14 +109,14 @@ def _list_environment(found: SuiteScreen) -> Iterator[Row]:
 
 
 def _list_commits(found: SuiteScreen) -> Iterator[Row]:
-    for it in found.commits:
-        first = {"first_run_id": it.run.id, "first_us": it.run.started_us, "run_count": it.run_count}
-        yield {"hash": it.hash, "subject": it.subject, "branch": it.branch} | first
+    for commit in found.commits:
+        first = {"first_run_id": commit.run.id, "first_us": commit.run.started_us, "run_count": commit.run_count}
+        yield {"hash": commit.hash, "subject": commit.subject, "branch": commit.branch} | first
 
 
 def _list_findings(found: SuiteScreen) -> Iterator[Row]:
-    for it in found.findings:
-        yield {"sentence": describe_finding(it)} | {name: getattr(it, name) for name in _FINDING}
+    for finding in found.findings:
+        yield {"sentence": describe_finding(finding)} | {name: getattr(finding, name) for name in _FINDING}
 
 
 _MOMENTS = ("first_us", "found_us", "confirmed_us", "noticed_us", "changed_us")
@@ -165,10 +176,10 @@ def suite_period_row(found: SuiteScreen) -> Row:
         "is_base_before_period": found.is_base_before,
         "new_run_id": found.new.run_id,
         "run_count": found.run_count,
-        "other_sets": [it.fields for it in found.others],
+        "other_sets": [model_set.fields for model_set in found.others],
         "notes": list(found.notes),
         "warnings": [*compared.refused, *compared.warnings] if compared else [],
-        "differing_settings": [asdict(it) for it in compared.settings if it.differs] if compared else [],
+        "differing_settings": [asdict(setting) for setting in compared.settings if setting.differs] if compared else [],
         "not_compared": {
             "graph_breaks": compared.breaks.lacks or None if compared else "no other run measured one of these models",
             "recompile_causes": compared.causes.lacks or None

@@ -46,7 +46,7 @@ def index() -> str:
         "suites": list_model_choices(reader).suites,
         "metrics": [
             *((key, f"{label}, all of it") for key, (label, _names) in GROUPS.items()),
-            *((it.name, it.label) for it in COMPARED),
+            *((metric.name, metric.label) for metric in COMPARED),
         ],
     }
     if screen is None:
@@ -88,7 +88,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
     asked: dict[str, Any] = {"base": found.base.asked, "new": found.new.asked}
     asked |= {key: given[key] for key in ("anyway", "suite") if given[key]}
     return {
-        "it": found,
+        "comparison": found,
         "choice": choice,
         "sort": sort,
         "listing": cut_page(choice.rows, given["cursor"] or None, limit),
@@ -115,7 +115,7 @@ def _place(tile: ComparisonHeadline) -> str | None:
 
 
 def _find_ids(table: str, diff: DistinctDiff) -> dict[str, int]:
-    return find_distinct_ids(get_reader(), table, [it.what.fingerprint for it in diff.changes])
+    return find_distinct_ids(get_reader(), table, [change.what.fingerprint for change in diff.changes])
 
 
 def _address(models: str, entry: ModelResult) -> str:

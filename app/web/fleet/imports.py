@@ -19,7 +19,7 @@ def index() -> str:
     """Show the form and the newest imports."""
     settings = get_settings()
     listing = ImportQueue(settings.db).list_newest(SHOWN)
-    waits = any(it.state not in ENDED for it in listing)
+    waits = any(upload.state not in ENDED for upload in listing)
     return render_template(
         "imports/index.html",
         listing=listing,
@@ -32,14 +32,14 @@ def index() -> str:
 @blueprint.post("/imports")
 def start() -> Response:
     """Take the form; a browser then follows its import."""
-    it = accept_upload(request.environ, request.args, get_settings(), request_origin())
-    return redirect(url_for("imports.show", import_id=it.id), 303)
+    upload = accept_upload(request.environ, request.args, get_settings(), request_origin())
+    return redirect(url_for("imports.show", import_id=upload.id), 303)
 
 
 @blueprint.get("/imports/<import_id>")
 def show(import_id: str) -> str:
     """Show one import."""
-    it = ImportQueue(get_settings().db).load(import_id)
-    if it is None:
+    upload = ImportQueue(get_settings().db).load(import_id)
+    if upload is None:
         abort(404, f"There is no import {import_id[:80]}; how an import ended is known for a day.")
-    return render_template("imports/one.html", it=it, waits=it.state not in ENDED)
+    return render_template("imports/one.html", upload=upload, waits=upload.state not in ENDED)

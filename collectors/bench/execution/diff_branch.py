@@ -80,7 +80,7 @@ def relocate_environment(environment: Mapping[str, str], root: Path, tree: Path,
     kept = [Path(sys.prefix).resolve(), own]
     for entry in sys.path:
         path = Path(entry or ".").resolve()
-        if entry and path.is_relative_to(root) and not any(path.is_relative_to(it) for it in kept):
+        if entry and path.is_relative_to(root) and not any(path.is_relative_to(other_path) for other_path in kept):
             entries.append(relocate_path(entry, root, tree))
     return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(entries))}
 

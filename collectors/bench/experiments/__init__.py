@@ -40,7 +40,7 @@ EXPERIMENTS = (
 
 def find(name: str) -> Experiment:
     """Return the experiment of this name."""
-    return next(it for it in EXPERIMENTS if it.name == name)
+    return next(experiment for experiment in EXPERIMENTS if experiment.name == name)
 
 
 def settings_for(name: str, settings: BenchSettings) -> BenchSettings:

@@ -55,7 +55,7 @@ def _follows(bench: Workbench) -> bool:
 
 
 def _shapes(inputs: Any) -> list[torch.Size]:
-    return [it.shape for it in _pytree.tree_leaves(inputs) if isinstance(it, torch.Tensor)]
+    return [leaf.shape for leaf in _pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
 
 
 def _try(bench: Workbench, size: int) -> str | None:

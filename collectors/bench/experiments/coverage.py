@@ -38,7 +38,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
         bench.stage("measure")
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             torch._dynamo.run(compiled)(bench.module, bench.inputs, collect_outputs=False)
-    spans = [(it.name, it.time_range.start, it.time_range.end) for it in profile.events() or []]
+    spans = [(event.name, event.time_range.start, event.time_range.end) for event in profile.events() or []]
     return ExperimentOutcome(values={"graphs": float(len(graphs)), **share(spans), **counted})
 
 

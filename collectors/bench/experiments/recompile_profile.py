@@ -47,7 +47,10 @@ def run(bench: Workbench) -> ExperimentOutcome:
             values |= {f"change={name}/recompiles": seen.recompiles, f"change={name}/guard_failures": _count(seen)}
             facts["changes"].append({"change": name, **_reasons(seen), **({"error": error} if error else {})})
     names = ("recompiles", "guard_failures")
-    totals = {it: sum(value for name, value in values.items() if name.endswith(f"/{it}")) for it in names}
+    totals = {
+        total_name: sum(value for name, value in values.items() if name.endswith(f"/{total_name}"))
+        for total_name in names
+    }
     return ExperimentOutcome(values={name: float(value) for name, value in {**totals, **values}.items()}, facts=facts)
 
 
@@ -67,7 +70,7 @@ def _count(seen: RecompileCounts) -> int:
 
 
 def _reasons(seen: RecompileCounts) -> dict[str, Any]:
-    texts = list(dict.fromkeys(it.strip()[:LONGEST_REASON] for it in seen.guard_failures))
+    texts = list(dict.fromkeys(guard_failure.strip()[:LONGEST_REASON] for guard_failure in seen.guard_failures))
     return {"recompiles": seen.recompiles, "reasons": texts[:MOST_REASONS]}
 
 
@@ -106,16 +109,16 @@ def _sizes(bench: Workbench) -> Iterator[tuple[str, Change]]:
 def _cut(inputs: Inputs, batch_size: int, size: int) -> Inputs:
     """Shorten the batch of every tensor that has it, as upstream varies it."""
 
-    def cut(it: Any) -> Any:
-        place = batch_dimension(it, batch_size) if isinstance(it, torch.Tensor) else None
-        return it if place is None else it.narrow(place, 0, size).contiguous()
+    def cut(argument: Any) -> Any:
+        place = batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
+        return argument if place is None else argument.narrow(place, 0, size).contiguous()
 
     shorter: Inputs = _pytree.tree_map(cut, inputs)
     return shorter
 
 
 def _shapes(inputs: Inputs) -> list[torch.Size]:
-    return [it.shape for it in _pytree.tree_leaves(inputs) if isinstance(it, torch.Tensor)]
+    return [leaf.shape for leaf in _pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
 
 
 @contextlib.contextmanager

@@ -74,7 +74,7 @@ def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
     Raises: StageFailed with a ValueError as its cause if the two do not have the same tensors.
     """
     left, right = _tensors(reference), _tensors(result)
-    shapes = [tuple(it.shape) for it in left], [tuple(it.shape) for it in right]
+    shapes = [tuple(tensor.shape) for tensor in left], [tuple(tensor.shape) for tensor in right]
     if shapes[0] != shapes[1]:
         error = ValueError(f"the compiled result has other tensors than eager's: {shapes[1]} instead of {shapes[0]}")
         raise StageFailed("fail_accuracy") from error
@@ -85,15 +85,15 @@ def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
         yield torch.where(alike, 0.0, distance).flatten().to(torch.float32)
 
 
-def _tensors(it: Any) -> list[torch.Tensor]:
-    leaves = [leaf if isinstance(leaf, torch.Tensor) else _fields(leaf) for leaf in _pytree.tree_leaves(it)]
+def _tensors(output: Any) -> list[torch.Tensor]:
+    leaves = [leaf if isinstance(leaf, torch.Tensor) else _fields(leaf) for leaf in _pytree.tree_leaves(output)]
     return [leaf for leaf in _pytree.tree_leaves(leaves) if isinstance(leaf, torch.Tensor)]
 
 
-def _fields(it: Any) -> Any:
+def _fields(output: Any) -> Any:
     """Return what an output class of a library holds, where torch has not been told that it is one."""
-    return list(vars(it).values()) if hasattr(it, "__dict__") else it
+    return list(vars(output).values()) if hasattr(output, "__dict__") else output
 
 
-def _exact(it: torch.Tensor) -> torch.Tensor:
-    return it.detach().cpu().to(torch.complex128 if it.is_complex() else torch.float64)
+def _exact(output: torch.Tensor) -> torch.Tensor:
+    return output.detach().cpu().to(torch.complex128 if output.is_complex() else torch.float64)

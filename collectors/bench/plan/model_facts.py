@@ -58,7 +58,7 @@ class ModelFacts:
     def find(self, fact: str, **run: Any) -> Fact | None:
         """Return the first fact of this kind that holds in a run."""
         known = {"machine": platform.machine(), "freezing": False, **run}
-        return next((it for it in self.facts if it.fact == fact and it.holds(known)), None)
+        return next((candidate for candidate in self.facts if candidate.fact == fact and candidate.holds(known)), None)
 
     def reason(self, fact: str, **run: Any) -> str | None:
         """Return why a fact holds in a run, or none where it does not."""

@@ -73,8 +73,8 @@ def select(
     return [
         ref
         for ref in ordered[start:end]
-        if (not wanted or any(it.search(ref.name) for it in wanted))
-        and not any(it.search(ref.name) for it in unwanted)
+        if (not wanted or any(pattern.search(ref.name) for pattern in wanted))
+        and not any(pattern.search(ref.name) for pattern in unwanted)
         and ref.name not in exclude_exact
     ]
 

@@ -43,7 +43,9 @@ class BenchRequest:
     partition_id: int = MODELS(0, "which part to measure, from 0", metavar="N", read=int)
     no_skip: bool = MODELS(False, "measure models that are known not to work here, too")
     list: bool = MODELS(False, "print the models that are chosen, and measure nothing")
-    experiments: tuple[str, ...] = EXPERIMENT((), "", constants={it.flag: (it.name, it.help) for it in EXPERIMENTS})
+    experiments: tuple[str, ...] = EXPERIMENT(
+        (), "", constants={experiment.flag: (experiment.name, experiment.help) for experiment in EXPERIMENTS}
+    )
     cold_start_latency: bool = MEASURED(False, "cold compile time, with empty caches: what is measured in any case")
     name: str | None = RUN(None, "the run's name (default: bench and its suites)", metavar="NAME")
     tag: tuple[tuple[str, str], ...] = RUN(

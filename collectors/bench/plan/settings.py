@@ -298,4 +298,4 @@ def load_settings(text: str) -> BenchSettings:
 
 def changed(settings: BenchSettings) -> dict[str, Any]:
     """Return what is not as it is by default."""
-    return {name: getattr(settings, name) for name, (_, it) in SETTINGS.items() if getattr(settings, name) != it}
+    return {name: getattr(settings, name) for name, (_, entry) in SETTINGS.items() if getattr(settings, name) != entry}

@@ -68,18 +68,22 @@ def list_breaks(database: str, run_id: str) -> list[BenchBreak]:
 
 def format_breaks(found: Sequence[BenchBreak], *, explain: bool) -> list[str]:
     """Write the breaks, two lines each; unasked, the first few."""
-    ours = sum(_is_ours(it.file) for it in found)
-    found = [it for it in found if not _is_ours(it.file)]
+    ours = sum(_is_ours(bench_break.file) for bench_break in found)
+    found = [bench_break for bench_break in found if not _is_ours(bench_break.file)]
     if not found and not ours:
         return []
     shown = found if explain else found[:SHORT_LIST]
     beside = f" (beside {ours} of bench's own training step, as upstream's harness has them)" if ours else ""
     lines = ["", f"distinct graph breaks: {len(found)}{beside}"]
-    for it in shown:
-        reason = (it.reason.strip().splitlines() or [""])[0]
-        place = f"{it.file}:{it.line}" if it.file and it.line else it.file or "no place recorded"
-        lines.append(plain(f"  {it.gb_id + ' ' if it.gb_id else ''}{reason}"))
-        lines.append(plain(f"    {place}, {it.break_count} times in {_models(it.models)}"))
+    for bench_break in shown:
+        reason = (bench_break.reason.strip().splitlines() or [""])[0]
+        place = (
+            f"{bench_break.file}:{bench_break.line}"
+            if bench_break.file and bench_break.line
+            else bench_break.file or "no place recorded"
+        )
+        lines.append(plain(f"  {bench_break.gb_id + ' ' if bench_break.gb_id else ''}{reason}"))
+        lines.append(plain(f"    {place}, {bench_break.break_count} times in {_models(bench_break.models)}"))
     if len(shown) < len(found):
         lines.append(f"  and {len(found) - len(shown)} more, which --explain lists")
     return lines

@@ -130,4 +130,4 @@ def explained(result: BenchMeasured) -> str:
 def timing(result: BenchMeasured) -> str:
     """Say where torch's own report saw the compile time go, the longest first."""
     phases: dict[str, float] = dict(result.facts["timing"])
-    return " ".join(f"{name}:{spent_s:.3f}" for name, spent_s in sorted(phases.items(), key=lambda it: -it[1]))
+    return " ".join(f"{name}:{spent_s:.3f}" for name, spent_s in sorted(phases.items(), key=lambda item: -item[1]))

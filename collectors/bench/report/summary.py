@@ -25,10 +25,10 @@ def summarize(results: Sequence[BenchMeasured]) -> str:
 
 
 def _performance(results: Sequence[BenchMeasured]) -> list[str]:
-    done = [it.values for it in results if it.experiment == "performance" and it.status == "measured"]
+    done = [result.values for result in results if result.experiment == "performance" and result.status == "measured"]
     if not done:
         return []
-    speedups = [it["speedup"] for it in done if it.get("speedup")]
+    speedups = [measurement["speedup"] for measurement in done if measurement.get("speedup")]
     rows = []
     if speedups:
         counted = count_text(len(speedups), "model")
@@ -48,7 +48,7 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
         ("graph_breaks", "mean={:.1f}"),
         ("recompiles", "mean={:.1f}"),
     ):
-        values = [it[name] for it in done if name in it]
+        values = [measurement[name] for measurement in done if name in measurement]
         if values:
             rows.append((name, words.format(fmean(values))))
     return _columns(rows)
@@ -56,9 +56,13 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
 
 def _unclear(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
     """Name the speedups that tell nothing: their interval spans 1, or there is none."""
-    timed = [it for it in results if it.experiment == "performance" and it.values.get("speedup")]
-    spans = [it.model for it in timed if it.values.get("speedup_low", 2) <= 1 <= it.values.get("speedup_high", 0)]
-    bare = [it.model for it in timed if "speedup_low" not in it.values]
+    timed = [result for result in results if result.experiment == "performance" and result.values.get("speedup")]
+    spans = [
+        measurement.model
+        for measurement in timed
+        if measurement.values.get("speedup_low", 2) <= 1 <= measurement.values.get("speedup_high", 0)
+    ]
+    bare = [measurement.model for measurement in timed if "speedup_low" not in measurement.values]
     rows = [("no clear difference", plain(", ".join(spans)))] if spans else []
     return [*rows, ("too few repeats", plain(", ".join(bare)))] if bare else rows
 
@@ -74,7 +78,7 @@ def _against_baseline(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]
     rows = [
         (f"{word} than the baseline", ", ".join(f"{model} ({found['speedup'].basis})" for model, found in named))
         for word in ("worse", "better")
-        if (named := [it for it in verdicts.items() if it[1]["speedup"].word == word])
+        if (named := [item for item in verdicts.items() if item[1]["speedup"].word == word])
     ]
     return rows or ([("against the baseline", f"none of {len(verdicts)} worse or better")] if verdicts else [])
 
@@ -87,7 +91,11 @@ def read_side(result: BenchMeasured) -> SideValues:
 
 
 def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
-    verdicts = [it.accuracy or it.reason for it in results if it.experiment == "accuracy" and it.status != "skipped"]
+    verdicts = [
+        result.accuracy or result.reason
+        for result in results
+        if result.experiment == "accuracy" and result.status != "skipped"
+    ]
     if not verdicts:
         return []
     passed = sum(verdict in PASSING for verdict in verdicts)
@@ -104,14 +112,18 @@ OTHERS = {  # an experiment's own numbers, as upstream's summary has them where 
 
 def _others(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
-    overheads = [it.values["speedup"] for it in results if it.experiment == "overhead" and "speedup" in it.values]
+    overheads = [
+        result.values["speedup"] for result in results if result.experiment == "overhead" and "speedup" in result.values
+    ]
     if overheads:
         rows.append(
             ("overhead speedup", f"gmean={geomean(overheads) or 0:.2f}x of {count_text(len(overheads), 'model')}")
         )
     for experiment, columns in OTHERS.items():
         for name, words in columns.items():
-            values = [it.values[name] for it in results if it.experiment == experiment and name in it.values]
+            values = [
+                result.values[name] for result in results if result.experiment == experiment and name in result.values
+            ]
             if values:
                 rows.append((f"{experiment} {name}", words.format(fmean(values))))
     return _columns(rows)
@@ -121,10 +133,10 @@ def _failures(results: Sequence[BenchMeasured]) -> list[str]:
     lines: list[str] = []
     for status in ("failed", "skipped"):
         found: dict[str, list[str]] = {}
-        for it in results:
-            if it.status == status:
-                name = it.model if it.experiment == "performance" else f"{it.model} ({it.experiment})"
-                found.setdefault(it.reason or "no reason given", []).append(name)
+        for result in results:
+            if result.status == status:
+                name = result.model if result.experiment == "performance" else f"{result.model} ({result.experiment})"
+                found.setdefault(result.reason or "no reason given", []).append(name)
         for reason, names in sorted(found.items()):
             said = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
             lines.append(plain(f"{status} ({said}): {', '.join(names)}"))

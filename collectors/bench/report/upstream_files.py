@@ -31,7 +31,11 @@ def read_baseline(path: str | None) -> dict[str, float]:
     except OSError as error:
         raise ValueError(f"--baseline {path}: {error.strerror or error}; expected a performance CSV") from None
     found = read_results(os.path.basename(path), data).results
-    speedups = {it.model: it.values["speedup"] for it in found if it.status == "measured" and it.values.get("speedup")}
+    speedups = {
+        measurement.model: measurement.values["speedup"]
+        for measurement in found
+        if measurement.status == "measured" and measurement.values.get("speedup")
+    }
     if not speedups:
         raise ValueError(f"--baseline {path}: no row has a speedup; expected a CSV with the columns name and speedup")
     return speedups

@@ -58,8 +58,8 @@ def find_suite(name: str) -> Suite:
     for suite in SUITES:
         if suite.name == name:
             return suite
-    renamed = next((f" (upstream's {name} is {it.name} here)" for it in SUITES if it.upstream == name), "")
-    raise UnknownSuite(f"no suite {name!r}; there are {', '.join(it.name for it in SUITES)}{renamed}")
+    renamed = next((f" (upstream's {name} is {suite.name} here)" for suite in SUITES if suite.upstream == name), "")
+    raise UnknownSuite(f"no suite {name!r}; there are {', '.join(suite.name for suite in SUITES)}{renamed}")
 
 
 def list_models(suites: Iterable[str]) -> list[ModelRef]:
@@ -78,7 +78,7 @@ def missing(suite: str) -> str | None:
 
     A suite that a person named for models of their own needs torch alone.
     """
-    known = next((it for it in SUITES if it.name == suite), None)
+    known = next((other_suite for other_suite in SUITES if other_suite.name == suite), None)
     absent = [name for name in (known.libraries if known else ("torch",)) if not _is_installed(name)]
     if not absent:
         return None

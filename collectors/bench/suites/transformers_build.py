@@ -76,7 +76,7 @@ def _configure(config_class: Any, recipe: TransformersRecipe) -> Any:
             continue
         if hasattr(part, "use_cache"):
             part.use_cache = False
-        for attribute in [it for it in vars(part) if "drop" in it]:
+        for attribute in [name for name in vars(part) if "drop" in name]:
             value = getattr(part, attribute)
             if isinstance(value, float) and value > NO_DROPOUT:
                 setattr(part, attribute, NO_DROPOUT)

@@ -57,7 +57,7 @@ def list_marked(path: str, timeout_s: float = LIST_TIMEOUT_S) -> list[Marked]:
         raise OnlyError(f"{path} cannot be imported: the process {how} while it was\n{tail}".rstrip()) from None
     if "error" in answer:
         raise OnlyError(f"{path} cannot be imported: {answer['error']}\n{answer['traceback']}".rstrip())
-    return [Marked(**it) for it in answer["marked"]]
+    return [Marked(**fields) for fields in answer["marked"]]
 
 
 def _ask(path: str, timeout_s: float) -> tuple[int, str, str]:
@@ -124,7 +124,7 @@ def check_class(path: str, name: str) -> None:
         return
     names = frozenset(_names(tree))
     if name not in names and not names & HIDING:
-        classes = [it.name for it in tree.body if isinstance(it, ast.ClassDef)]
+        classes = [statement.name for statement in tree.body if isinstance(statement, ast.ClassDef)]
         raise OnlyError(f"{path} has no class {name!r}; its classes are {', '.join(classes) or 'none'}")
 
 

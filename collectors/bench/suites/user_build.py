@@ -32,7 +32,11 @@ def _from_class(module: ModuleType, path: str, name: str) -> Loaded:
     """Make an instance without arguments, as upstream; its batch size is its first tensor's first dimension."""
     where = f"{path}: {name}"
     if not hasattr(module, name):
-        classes = [it for it, value in vars(module).items() if _is_model(value) and value.__module__ == module.__name__]
+        classes = [
+            other_name
+            for other_name, value in vars(module).items()
+            if _is_model(value) and value.__module__ == module.__name__
+        ]
         raise OnlyError(f"{path} has no class {name!r}; its torch.nn.Module classes are {', '.join(classes) or 'none'}")
     model_class = getattr(module, name)
     if not _is_model(model_class):

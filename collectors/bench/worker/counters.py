@@ -64,11 +64,13 @@ class RecompileWatch:
 
     def look(self) -> RecompileCounts:
         """Return what was compiled since the last look. Torch's own lists stay: the hooks read them too."""
-        ids = [str(it.compile_id) for it in torch._dynamo.utils.get_compilation_metrics()]
+        ids = [str(metric.compile_id) for metric in torch._dynamo.utils.get_compilation_metrics()]
         failures = {code: list(map(str, found)) for code, found in torch._dynamo.utils.guard_failures.items()}
-        new = {it for it in ids[self._compiles :] if it.rpartition("/")[2].isdigit()}
-        again = [it for it in new if int(it.rpartition("/")[2]) > 0]  # "0/2" is the third compile of frame 0
-        failed = [it for code, found in failures.items() for it in found[self._failures.get(code, 0) :]]
+        new = {id_ for id_ in ids[self._compiles :] if id_.rpartition("/")[2].isdigit()}
+        again = [
+            compile_id for compile_id in new if int(compile_id.rpartition("/")[2]) > 0
+        ]  # "0/2" is the third compile of frame 0
+        failed = [reason for code, found in failures.items() for reason in found[self._failures.get(code, 0) :]]
         self._compiles = len(ids)
         self._failures = {code: len(found) for code, found in failures.items()}
         return RecompileCounts(len(new), len(again), tuple(failed))

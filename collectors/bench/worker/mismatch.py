@@ -36,10 +36,10 @@ def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str
         if _kind(first) != _kind(second):
             return f"{where} is {_kind(first)} in eager and {_kind(second)} compiled"
         far.append(_measure(where, first, second, exact.get(where)))
-    differing = [it for it in far if it.relative > 0 or it.wrong_nan_count]
+    differing = [mismatch for mismatch in far if mismatch.relative > 0 or mismatch.wrong_nan_count]
     if not differing:
         return ""
-    worst = max(differing, key=lambda it: (it.wrong_nan_count, it.relative))
+    worst = max(differing, key=lambda mismatch: (mismatch.wrong_nan_count, mismatch.relative))
     return _format_mismatch(worst, len(differing), len(far))
 
 
@@ -54,7 +54,7 @@ def _flatten(result: Any) -> dict[str, Any]:
 
 
 def _count(leaves: dict[str, Any]) -> str:
-    number = sum(isinstance(it, torch.Tensor) for it in leaves.values())
+    number = sum(isinstance(leaf, torch.Tensor) for leaf in leaves.values())
     return f"{number} tensor" + ("s" if number != 1 else "")
 
 
@@ -92,13 +92,17 @@ def _ratio(part: float, whole: float) -> float:
     return 0.0 if part == 0 else part / whole if whole else math.inf
 
 
-def _format_mismatch(it: Mismatch, differing_count: int, count: int) -> str:
-    said = f"{differing_count} of {count} tensors differ, most in {it.where} {it.shape}"
-    if it.relative:
-        size = "where eager has zeros" if math.isinf(it.relative) else f"{it.relative:.2g} of eager's root mean square"
-        said += f": {size}, at most {it.largest:.3g} in one element"
-    if it.wrong_nan_count:
-        said += f"; numbers that are finite on one side alone: {it.wrong_nan_count}"
-    if it.own is not None:
-        said += f"; eager itself is {it.own:.2g} from double precision"
+def _format_mismatch(mismatch: Mismatch, differing_count: int, count: int) -> str:
+    said = f"{differing_count} of {count} tensors differ, most in {mismatch.where} {mismatch.shape}"
+    if mismatch.relative:
+        size = (
+            "where eager has zeros"
+            if math.isinf(mismatch.relative)
+            else f"{mismatch.relative:.2g} of eager's root mean square"
+        )
+        said += f": {size}, at most {mismatch.largest:.3g} in one element"
+    if mismatch.wrong_nan_count:
+        said += f"; numbers that are finite on one side alone: {mismatch.wrong_nan_count}"
+    if mismatch.own is not None:
+        said += f"; eager itself is {mismatch.own:.2g} from double precision"
     return said

@@ -97,8 +97,12 @@ def interleave(
 def randomized(inputs: Inputs) -> Inputs:
     """Draw floating-point inputs anew. Integers stay: they may index something."""
 
-    def draw(it: Any) -> Any:
-        return torch.randn_like(it) if isinstance(it, torch.Tensor) and it.is_floating_point() else it
+    def draw(argument: Any) -> Any:
+        return (
+            torch.randn_like(argument)
+            if isinstance(argument, torch.Tensor) and argument.is_floating_point()
+            else argument
+        )
 
     drawn: Inputs = torch.utils._pytree.tree_map(draw, inputs)
     return drawn

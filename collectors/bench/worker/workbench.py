@@ -100,7 +100,7 @@ class Workbench:
         """Return the batch size that was built: what the model says, or its first tensor's first dimension."""
         if self.loaded.batch_size is not None:
             return self.loaded.batch_size
-        tensors = [it for it in torch.utils._pytree.tree_leaves(self.inputs) if isinstance(it, torch.Tensor)]
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(self.inputs) if isinstance(leaf, torch.Tensor)]
         return int(tensors[0].shape[0]) if tensors and tensors[0].dim() else None
 
     def copy_module(self) -> torch.nn.Module:
@@ -202,10 +202,10 @@ def _oom_or(reason: str, error: BaseException, oom: str = "OOM") -> str:
     return oom if is_oom(error) else reason
 
 
-def _channels_last(it: Any) -> Any:
-    if isinstance(it, torch.Tensor) and it.dim() == 4:
-        return it.to(memory_format=torch.channels_last)
-    return it
+def _channels_last(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor) and argument.dim() == 4:
+        return argument.to(memory_format=torch.channels_last)
+    return argument
 
 
 @contextlib.contextmanager

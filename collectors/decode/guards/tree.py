@@ -129,8 +129,8 @@ def _summary(
         "manager_count": manager_count,
         "latency_us": latency_us,
         "depth": deepest,
-        "kinds": dict(sorted(kinds.items(), key=lambda it: (-it[1], it[0]))),
-        "roots": [list(it) for it in sorted(roots.items(), key=lambda it: (-it[1], it[0]))[:_ROOT_COUNT]],
+        "kinds": dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0]))),
+        "roots": [list(item) for item in sorted(roots.items(), key=lambda item: (-item[1], item[0]))[:_ROOT_COUNT]],
         "root_count": len(roots),
     }
 

@@ -74,7 +74,9 @@ def queue_deliveries(
     connection: sqlite3.Connection, rule: str, channel: str, finding_ids: Iterable[str], now_us: int
 ) -> int:
     """Let findings wait for a channel, those alone that never did; return how many are new."""
-    rows = [{"rule": rule, "channel": channel, "finding_id": it, "now_us": now_us} for it in finding_ids]
+    rows = [
+        {"rule": rule, "channel": channel, "finding_id": finding_id, "now_us": now_us} for finding_id in finding_ids
+    ]
     with write_transaction(connection):
         return sum(connection.execute(QUEUE, row).rowcount for row in rows)
 
@@ -85,7 +87,11 @@ def claim_deliveries(
     """Claim waiting deliveries for one message; return those that are ours now, none that somebody else claimed."""
     shared = {"rule": rule, "channel": channel, "message_id": message_id, "now_us": now_us}
     with write_transaction(connection):
-        return [it for it in finding_ids if connection.execute(CLAIM, shared | {"finding_id": it}).rowcount]
+        return [
+            finding_id
+            for finding_id in finding_ids
+            if connection.execute(CLAIM, shared | {"finding_id": finding_id}).rowcount
+        ]
 
 
 def settle_deliveries(

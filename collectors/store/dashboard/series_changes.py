@@ -89,7 +89,7 @@ def save_findings(
     """Save what detection found, withdraw what it finds no longer, and save how far it came: all or nothing."""
     now_us = _now() if now_us is None else now_us
     with write_transaction(connection):
-        connection.executemany(SAVE, [{**it, "now_us": now_us} for it in changes])
+        connection.executemany(SAVE, [{**change, "now_us": now_us} for change in changes])
         for finding_id in removed_ids:
             if not connection.execute(DROP, {"id": finding_id}).rowcount:
                 connection.execute(WITHDRAW, {"id": finding_id, "now_us": now_us})

@@ -331,19 +331,25 @@ class _Restoring:
         self._trash = trash
         tables = read_tables(connection)
         held = {row[0] for row in trash.execute("select name from sqlite_schema where type = 'table'")}
-        self._owned = [it for name, it in tables.items() if name in held and _where(tables, name) is not None]
-        self._shared = [it for name, it in tables.items() if name in held and _where(tables, name) is None]
-        self._shift = {it.name: self._find_shift(it) for it in self._owned if it.has_number}
+        self._owned = [table for name, table in tables.items() if name in held and _where(tables, name) is not None]
+        self._shared = [table for name, table in tables.items() if name in held and _where(tables, name) is None]
+        self._shift = {
+            trash_table.name: self._find_shift(trash_table) for trash_table in self._owned if trash_table.has_number
+        }
         self._numbers: dict[str, dict[int, int]] = {}
 
     def run(self) -> None:
         pending = list(self._shared)
         while pending:  # those first that others of them point to
-            names = {it.name for it in pending}
-            ready = [it for it in pending if not names & {parent for parent, _, _ in it.parents.values()}]
+            names = {trash_table.name for trash_table in pending}
+            ready = [
+                trash_table
+                for trash_table in pending
+                if not names & {parent for parent, _, _ in trash_table.parents.values()}
+            ]
             for table in ready:
                 self._put_shared(table)
-            pending = [it for it in pending if it not in ready]
+            pending = [trash_table for trash_table in pending if trash_table not in ready]
         for table in self._owned:
             self._put_owned(table)
 

@@ -32,7 +32,7 @@ class StoredCommit(NamedTuple):
 
 def save_commits(connection: sqlite3.Connection, commits: Iterable[StoredCommit]) -> None:
     """Add commits that are not there yet; the caller holds the transaction."""
-    connection.executemany(SAVE, (it._asdict() for it in commits))
+    connection.executemany(SAVE, (commit._asdict() for commit in commits))
 
 
 def count_commits(connection: sqlite3.Connection) -> int:

@@ -271,7 +271,7 @@ def write_symbol(batch: Batch, event: SymbolSeen) -> None:
 def write_commits(batch: Batch, event: CommitsSeen) -> None:
     parents = [*(str(row[0]) for row in event.commits[1:]), event.parent_hash]
     rows = zip(event.commits, parents, strict=False)  # no commits: no last one
-    save_commits(batch.connection, [StoredCommit(it[0], parent, *it[1:]) for it, parent in rows])
+    save_commits(batch.connection, [StoredCommit(fields[0], parent, *fields[1:]) for fields, parent in rows])
 
 
 WRITERS: dict[type, Callable[..., None]] = {

@@ -94,7 +94,7 @@ class ExperimentResult(ResultFields):
         )
 
 
-_NAMES = tuple(it.name for it in fields(ExperimentResult))
+_NAMES = tuple(field.name for field in fields(ExperimentResult))
 NUMBERS = tuple(name for name in _NAMES if name in STORED)
 COUNTS = tuple(name for name in NUMBERS if STORED[name].is_count)
 # A series keeps '' and 0 for what was not said.
@@ -154,12 +154,12 @@ def merge_results(measured: Iterable[ExperimentResult]) -> list[ResultRow]:
 
 def merge_with_parts(measured: Iterable[ExperimentResult]) -> list[tuple[ResultRow, tuple[ExperimentResult, ...]]]:
     """Make the rows, each with the results that it was made of, the leading one first."""
-    keyed = [((it.key, _rank(it.experiment), it.batch_size or 0, it.id), it) for it in measured]
+    keyed = [((result.key, _rank(result.experiment), result.batch_size or 0, result.id), result) for result in measured]
     keyed.sort(key=lambda pair: pair[0])
     rows = []
     for _key, group in groupby(keyed, key=lambda pair: pair[0][0]):
-        results = [it for _place, it in group]
-        leads = [it for it in results if it.experiment == results[0].experiment]
+        results = [result for _place, result in group]
+        leads = [result for result in results if result.experiment == results[0].experiment]
         others = results[len(leads) :]
         for lead in leads:
             parts = (lead, *_pick_others(lead, others))
@@ -176,8 +176,10 @@ def _pick_others(lead: ExperimentResult, others: Sequence[ExperimentResult]) -> 
     if len(others) < 2:
         return list(others)
     picked = []
-    for _experiment, group in groupby(others, key=lambda it: it.experiment):
-        picked.append(min(group, key=lambda it: (it.batch_size != lead.batch_size, it.batch_size or 0, it.id)))
+    for _experiment, group in groupby(others, key=lambda result: result.experiment):
+        picked.append(
+            min(group, key=lambda result: (result.batch_size != lead.batch_size, result.batch_size or 0, result.id))
+        )
     return picked
 
 
@@ -194,15 +196,15 @@ def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
         _add(values, others, _MEMORY)
         for name in _ALONE:
             if values[name] is None:
-                values[name] = next((value for it in others if (value := it.__dict__[name]) is not None), None)
-        judges = (it.accuracy for it in sorted(parts, key=lambda it: it.experiment != "accuracy"))
-        values["accuracy"] = next((it for it in judges if it is not None), None)
-    judge = next((it for it in parts if it.experiment == "accuracy"), None)
+                values[name] = next((value for result in others if (value := result.__dict__[name]) is not None), None)
+        judges = (part.accuracy for part in sorted(parts, key=lambda part: part.experiment != "accuracy"))
+        values["accuracy"] = next((judge for judge in judges if judge is not None), None)
+    judge = next((part for part in parts if part.experiment == "accuracy"), None)
     if judge is not None and judge.status == "failed" and lead.status == "measured":
         values |= {name: getattr(judge, name) for name in _FAILURE}
     values["judge"] = judge
-    values["experiments"] = tuple([it.experiment for it in parts])
-    values["tasks"] = tuple(dict.fromkeys([it.task for it in parts if it.task is not None]))
+    values["experiments"] = tuple([part.experiment for part in parts])
+    values["tasks"] = tuple(dict.fromkeys([part.task for part in parts if part.task is not None]))
     return fill(ResultRow, values)
 
 
@@ -211,8 +213,8 @@ def _add(values: dict[str, Any], others: Sequence[ExperimentResult], names: tupl
     for name in names:
         if values[name] is not None:
             return
-    for it in others:
-        candidates = [getattr(it, name) for name in names]
+    for result in others:
+        candidates = [getattr(result, name) for name in names]
         if candidates.count(None) < len(candidates):
             values.update(zip(names, candidates))
             return

@@ -50,28 +50,28 @@ class Number(NamedTuple):
 
     def sum_up(self, rows: Iterable[ResultRow]) -> float | None:
         """Sum up rows, None where nothing was measured."""
-        return self.total([self.take(it) for it in rows if self.of(it)])
+        return self.total([self.take(row) for row in rows if self.of(row)])
 
 
 def geomean(values: Sequence[float]) -> float | None:
     """Return the geometric mean, 0 where one of them is 0, None of nothing; by logarithms, which cannot overflow."""
-    if not values or any(it < 0 for it in values):
+    if not values or any(value < 0 for value in values):
         return None
     return 0.0 if 0 in values else math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def _geomean(values: Sequence[float | None]) -> float | None:
-    return geomean([it for it in values if it is not None])
+    return geomean([value for value in values if value is not None])
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [it for it in values if it is not None]
+    known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
 
 
 def _mean_with_zeros(values: Sequence[float | None]) -> float | None:
     """Return the mean with what is missing as 0, where anything was measured at all."""
-    return _mean([it or 0.0 for it in values]) if any(it is not None for it in values) else None
+    return _mean([value or 0.0 for value in values]) if any(value is not None for value in values) else None
 
 
 def _known(name: str) -> Take:
@@ -188,7 +188,7 @@ SUMMARIZE_PERF = Definition(
         **_COUNTED,
     },
 )
-DEFINITIONS = {it.name: it for it in (HUD, RUNNER, SUMMARIZE_PERF)}
+DEFINITIONS = {definition.name: definition for definition in (HUD, RUNNER, SUMMARIZE_PERF)}
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class SuiteSummary:
 
 def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
     """Return what the definitions know: performance and accuracy; a row of coverage, say, is no model of a headline."""
-    return [it for it in rows if not _HEADLINE.isdisjoint(it.experiments)]
+    return [row for row in rows if not _HEADLINE.isdisjoint(row.experiments)]
 
 
 def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteSummary:
@@ -231,9 +231,9 @@ def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteS
         definition,
         total_count=len(rows),
         passed_count=count_passed(rows, definition),
-        speedup_count=sum(speedup.get(it) is not None for it in rows),
-        measured_count=sum(it.status == "measured" for it in rows),
-        failed_count=sum(it.status == "failed" for it in rows),
+        speedup_count=sum(speedup.get(row) is not None for row in rows),
+        measured_count=sum(row.status == "measured" for row in rows),
+        failed_count=sum(row.status == "failed" for row in rows),
         **numbers,
     )
 
@@ -241,8 +241,8 @@ def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteS
 def count_passed(rows: Sequence[ResultRow], definition: Definition) -> int | None:
     """Count the models that pass; None where nothing was judged, or nothing timed: no definition has a rate then."""
     passes = definition.passes
-    judged = any(it.accuracy or (definition is HUD and it.backend in _EAGER) for it in rows)
-    timed = any("performance" in it.experiments or it.speedup or it.backend in _EXPORT for it in rows)
+    judged = any(row.accuracy or (definition is HUD and row.backend in _EAGER) for row in rows)
+    timed = any("performance" in row.experiments or row.speedup or row.backend in _EXPORT for row in rows)
     return sum(map(passes, rows)) if passes and judged and timed else None
 
 
@@ -305,7 +305,7 @@ def _sum_up(run_id: str, rows: list[ResultRow]) -> list[dict[str, Any]]:
         sets.setdefault(_find_set(row), []).append(row)
     summaries = []
     for key, members in sets.items():
-        common = {"run_id": run_id, "time_us": max(it.time_us for it in members), **dict(zip(SET, key))}
+        common = {"run_id": run_id, "time_us": max(result.time_us for result in members), **dict(zip(SET, key))}
         for definition in DEFINITIONS.values():
             summary = summarize(members, definition)
             if summary.total_count:

@@ -77,9 +77,12 @@ def test_the_other_artifact_is_chosen_without_javascript(open_tab: Callable[...,
 def test_pages_of_artifacts_fit_a_phone(open_tab: Callable[..., Page], explored_address: str, scheme: str) -> None:
     page = open_tab(400, color_scheme=scheme)
     run = _open(page, explored_address)
-    addresses = [it.get_attribute("href") for it in page.locator(".step a, .entry__head a").all()]
+    addresses = [link.get_attribute("href") for link in page.locator(".step a, .entry__head a").all()]
     for part in ("/directory", "/artifacts/", "/changes"):
-        address = next((it for it in addresses if it and part in it), f"{run}/directory".removeprefix(explored_address))
+        address = next(
+            (address for address in addresses if address and part in address),
+            f"{run}/directory".removeprefix(explored_address),
+        )
         page.goto(f"{explored_address}{address}")
         over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert over <= 0, address

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch
 
 _, ENCODER, RANKER = read_project()["bench_models.py"].split("@compileboard.bench.model")
 FIRST = replace(VERSIONS[0], edits=(Edit("bench_models.py", "@compileboard.bench.model" + RANKER, ""),))
-PRINTS = next(it for it in VERSIONS if "print the largest" in it.subject)
+PRINTS = next(version for version in VERSIONS if "print the largest" in version.subject)
 FOUND = """
 select runs.git_subject, runs.git_branch, results.status, results.graph_breaks,
   (select count(*) from commits where hash = runs.git_commit)

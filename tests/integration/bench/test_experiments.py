@@ -112,9 +112,9 @@ def test_overhead_compiles_nothing_whatever_the_backend(measured: Any) -> None:
 
 def test_the_recompile_profile_names_what_each_change_cost(measured: Any) -> None:
     outcome = measured(BY_MODE, "recompile_profile")
-    changes = {it["change"]: it for it in outcome["facts"]["changes"]}
+    changes = {change["change"]: change for change in outcome["facts"]["changes"]}
     assert [*changes] == ["same", "batch size=3", "batch size=2", "train mode", "grad mode", "bfloat16"]
-    again = {name: it["recompiles"] for name, it in changes.items()}
+    again = {name: change["recompiles"] for name, change in changes.items()}
     assert again == {"same": 0, "batch size=3": 1, "batch size=2": 0, "train mode": 1, "grad mode": 1, "bfloat16": 1}
     assert "training" in changes["train mode"]["reasons"][0]
     assert "expected 4, actual 3" in changes["batch size=3"]["reasons"][0]
@@ -135,8 +135,8 @@ def test_a_batch_that_no_input_has_cannot_be_marked(measured: Any) -> None:
 
 def test_training_is_profiled_without_gradients_switched_off(measured: Any) -> None:
     changes = measured(FINE, "recompile_profile", mode="training")["facts"]["changes"]
-    assert [it["change"] for it in changes][-2:] == ["eval mode", "bfloat16"]
-    assert not [it for it in changes if "error" in it]
+    assert [change["change"] for change in changes][-2:] == ["eval mode", "bfloat16"]
+    assert not [change for change in changes if "error" in change]
 
 
 def test_shapes_are_measured_both_ways(measured: Any) -> None:

@@ -81,14 +81,17 @@ def test_a_warm_start_is_a_second_process_that_the_result_does_not_count(whole: 
     [row] = rows(place, "select * from results")
     assert row["warm_compilation_latency_s"] > 0
     assert "each in a process of its own" in row["facts"]
-    tasks = [it["task"] for it in rows(place, "select task from processes where task is not null order by task")]
+    tasks = [
+        other_row["task"]
+        for other_row in rows(place, "select task from processes where task is not null order by task")
+    ]
     assert tasks == ["local/Breaks/performance", "local/Breaks/performance/warm_start"]
     assert (row["graph_breaks"], row["recompiles"]) == (2, 0)
 
 
 def test_the_baseline_and_the_time_report_are_stored_and_said(whole: Any) -> None:
     place, out, err = whole
-    values = {it["name"]: it["value"] for it in rows(place, "select name, value from result_values")}
+    values = {row["name"]: row["value"] for row in rows(place, "select name, value from result_values")}
     [row] = rows(place, "select speedup from results")
     assert values["baseline"] == 2.0 and values["speedup_vs_baseline"] == pytest.approx(row["speedup"] / 2)
     assert "2.000x in the baseline" in err and "speedup_vs_baseline" in out
@@ -137,12 +140,12 @@ def test_another_branch_is_measured_beside_the_checkout(place: Workplace, reposi
     assert process.returncode == 0, err
     tagged = "run_tags join runs on runs.id = run_id join commits on hash = git_commit where key = 'diff_branch'"
     runs = rows(place, f"select git_dirty, value as part, hash, parent_hash from {tagged}")
-    assert sorted((it["part"], it["git_dirty"]) for it in runs) == [("base", 0), ("new", 1)]
-    commits = {it["part"]: it for it in runs}
+    assert sorted((run["part"], run["git_dirty"]) for run in runs) == [("base", 0), ("new", 1)]
+    commits = {run["part"]: run for run in runs}
     assert commits["base"]["hash"] == commits["new"]["parent_hash"] == git(repository, "rev-parse", "before")
     table = out[out.index("base before (") :]
     assert "speedup base → new" in table and "1 model over all metrics: " in table and "3 samples a side" in table
-    commands = {it["command"] for it in rows(place, "select command from results")}
+    commands = {row["command"] for row in rows(place, "select command from results")}
     assert len(commands) == 1 and f"path:{repository}/nets.py" in commands.pop()
     left = git(repository, "status", "--porcelain", "-uno"), len(git(repository, "worktree", "list").splitlines())
     assert left == (status, 1)

@@ -64,12 +64,12 @@ def result(place: Workplace, label: str) -> tuple[dict[str, Any], dict[str, floa
     (row,) = rows(place, query)
     values = rows(place, f"select name, value from result_values where result_id = {row['id']}")
     repeats = rows(place, f"select name, body from result_repeats where result_id = {row['id']}")
-    kept = {it["name"]: json.loads(unpack(it["body"])) for it in repeats}
-    return row, {it["name"]: it["value"] for it in values}, kept
+    kept = {repeat["name"]: json.loads(unpack(repeat["body"])) for repeat in repeats}
+    return row, {row["name"]: row["value"] for row in values}, kept
 
 
 def test_what_is_timed_has_room_and_its_page_faults_are_recorded(place: Workplace) -> None:
-    if not any(it.faults >= SLOW_FAULTS for it in in_fresh_thread(lambda: measure_depths(200, 5))):
+    if not any(depth.faults >= SLOW_FAULTS for depth in in_fresh_thread(lambda: measure_depths(200, 5))):
         pytest.skip("this interpreter's frame stack has no cliff")
     _row, with_room, _repeats = result(place, "eager_iterations_per_run=2_quick")
     _row, without, _repeats = result(place, "eager_quick_no_stack_room")
@@ -79,7 +79,7 @@ def test_what_is_timed_has_room_and_its_page_faults_are_recorded(place: Workplac
 
 @pytest.mark.parametrize("words", [("--no-stack-room",), ()])
 def test_a_backward_pass_in_a_thread_of_autograds_has_room(tmp_path: Path, words: tuple[str, ...]) -> None:
-    if not any(it.faults >= SLOW_FAULTS for it in in_fresh_thread(lambda: measure_depths(200, 5))):
+    if not any(depth.faults >= SLOW_FAULTS for depth in in_fresh_thread(lambda: measure_depths(200, 5))):
         pytest.skip("this interpreter's frame stack has no cliff")
     model = Path(shutil.copy(PROGRAMS / "pool_backward.py", tmp_path))
     bench(Workplace(tmp_path), model, "--backend", "eager", "--training", "--quick", *words, name="Model")

@@ -114,7 +114,7 @@ def nets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(nets: Path) -> dict[str, dict[str, Any]]:
     """Build all of them in one child: importing torch is what takes time."""
     asked = [*BUILT, *REFUSED]
-    return dict(zip(asked, build(*(f"path:{nets},{it}" for it in asked))))
+    return dict(zip(asked, build(*(f"path:{nets},{part}" for part in asked))))
 
 
 def test_a_class_is_built_as_upstream_builds_it(answers: dict[str, dict[str, Any]], nets: Path) -> None:

@@ -108,12 +108,15 @@ def add_results(store: sqlite3.Connection, run_id: str, *events: BenchMeasured, 
         gpus=[{"name": "NVIDIA H200"}],
     )
     tasks = [
-        ProcessStarted(f"{run_id}/{it.task}", 0, started_us, run_id=run_id, pid=n, task=it.task, torch_version="2.11.0")
-        for n, it in enumerate(events, 1)
-        if it.task
+        ProcessStarted(
+            f"{run_id}/{event.task}", 0, started_us, run_id=run_id, pid=n, task=event.task, torch_version="2.11.0"
+        )
+        for n, event in enumerate(events, 1)
+        if event.task
     ]
     said = [
-        replace(it, process_id=bench, sequence=n, time_us=started_us + n * 1_000_000) for n, it in enumerate(events, 1)
+        replace(event, process_id=bench, sequence=n, time_us=started_us + n * 1_000_000)
+        for n, event in enumerate(events, 1)
     ]
     ended = RunEnded(bench, len(events) + 1, started_us + 60_000_000, run_id=run_id, state="finished", exit_code=0)
     Ingestor(store).ingest(run_id, [began, *tasks, *said, ended], now_us=started_us)

@@ -10,7 +10,7 @@ from compileboard.app.analysis.regression.change_points import detect_change_poi
 
 Make = Callable[[np.random.Generator], list[float]]
 # Normal noise of 1, rounded to 1/64 so that scaling by a power of two is exact.
-NOISE = [float(it) / 64 for it in np.round(np.random.default_rng(97).standard_normal(97) * 64)]
+NOISE = [float(value) / 64 for value in np.round(np.random.default_rng(97).standard_normal(97) * 64)]
 
 
 def flat(count: int, level: float, noise: float = 0.5) -> list[float]:
@@ -33,4 +33,4 @@ def share(make: Make, count: int, place: int | None = None) -> float:
     """Return the share of seeded series with a step, at a place ± 1 if one is given."""
     rng = np.random.default_rng(11)
     found = [detect_change_points(make(rng)) for _ in range(count)]
-    return sum(any(place is None or abs(it.index - place) <= 1 for it in steps) for steps in found) / count
+    return sum(any(place is None or abs(step.index - place) <= 1 for step in steps) for steps in found) / count

@@ -172,7 +172,7 @@ def _trends(reader: sqlite3.Connection) -> list[str]:
     of_set = "suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&branch=main"
     asked = [f"summary?run={run_id}", f"summary?{of_set}", f"trend?{of_set}", "trend?model=Breaky&last=all"]
     asked += ["trend?break=1", "trend?function=1", "trend?category=tensor_size&suite=bench_models"]
-    reports = [f"/trends/report.{it}?suite=bench_models&last=9999w" for it in ("html", "md", "parquet")]
+    reports = [f"/trends/report.{extension}?suite=bench_models&last=9999w" for extension in ("html", "md", "parquet")]
     return [*(f"/api/v1/{address}" for address in asked), *reports]
 
 
@@ -184,10 +184,10 @@ def _compare(reader: sqlite3.Connection) -> list[str]:
         f"base=commit:{commit[:9]}&new=branch:main",
         "base=torch:2.11.0&new=branch:main",
     ]
-    pages = [f"/compare?{it}" for it in sides]
+    pages = [f"/compare?{side}" for side in sides]
     more = [
-        f"{pages[0]}&{it}"
-        for it in ("metric=graphs&changes=1", "sort=speedup.asc&limit=2", "anyway=1&suite=bench_models")
+        f"{pages[0]}&{query}"
+        for query in ("metric=graphs&changes=1", "sort=speedup.asc&limit=2", "anyway=1&suite=bench_models")
     ]
     files = [f"/compare/report.{format}?{sides[0]}" for format in ("html", "json", "csv", "md")]
     return ["/compare", f"/compare?new={last}", f"/compare?base={first}", *pages, *more, *files, "/api/v1/compare"]

@@ -28,7 +28,7 @@ class Hook:
 
     @property
     def documents(self) -> list[Any]:
-        return [json.loads(it) for it in self.bodies]
+        return [json.loads(body) for body in self.bodies]
 
 
 @contextmanager
@@ -81,7 +81,7 @@ class Mailbox:
 
     @property
     def mails(self) -> list[EmailMessage]:
-        return [message_from_bytes(it, policy=policy.default) for it in self.bodies]  # type: ignore[misc]
+        return [message_from_bytes(body, policy=policy.default) for body in self.bodies]  # type: ignore[misc]
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def receive_mail() -> Iterator[Mailbox]:
         timeout = 60
 
         def answer(self, command: str, line: str) -> bool:
-            said = next((it for start, it in box.say.items() if command.upper().startswith(start)), line)
+            said = next((reply for start, reply in box.say.items() if command.upper().startswith(start)), line)
             if said:
                 self.wfile.write(f"{said}\r\n".encode())
             return bool(said)

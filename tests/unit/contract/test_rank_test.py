@@ -27,8 +27,8 @@ def brute_force(base: list[float], new: list[float]) -> float:
     away = abs(count_larger(base, new) - mean)
     far = []
     for places in combinations(range(len(both)), len(base)):
-        taken = [both[it] for it in places]
-        rest = [it for place, it in enumerate(both) if place not in places]
+        taken = [both[position] for position in places]
+        rest = [value for place, value in enumerate(both) if place not in places]
         far.append(abs(count_larger(taken, rest) - mean) >= away)
     return sum(far) / len(far)
 
@@ -47,14 +47,16 @@ def test_order_and_scale_do_not_matter(base: list[float], new: list[float], chan
     shuffled = list(base)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
     assert mann_whitney(shuffled, new) == found
-    assert mann_whitney([8 * it for it in base], [8 * it for it in new]) == found
+    assert mann_whitney([8 * value for value in base], [8 * value for value in new]) == found
     other = mann_whitney(new, base)
     assert (other.u, other.p_value) == (len(base) * len(new) - found.u, pytest.approx(found.p_value))
     assert 0 <= found.p_value <= 1
 
 
 def rank(places: tuple[int, ...], total: int) -> tuple[list[float], list[float]]:
-    return [float(it) for it in places], [float(it) for it in range(1, total + 1) if it not in places]
+    return [float(position) for position in places], [
+        float(index) for index in range(1, total + 1) if index not in places
+    ]
 
 
 def test_published_critical_values_are_met() -> None:

@@ -22,7 +22,7 @@ from compileboard.collectors.contract.verdicts import (
 )
 
 SPEEDUP, LATENCY, _EAGER, COLD = COMPARED[:4]
-BREAKS = next(it for it in COMPARED if it.name == "graph_breaks")
+BREAKS = next(compared_metric for compared_metric in COMPARED if compared_metric.name == "graph_breaks")
 Verdicts = dict[str, Verdict[ComparedMetric]]
 
 
@@ -31,7 +31,10 @@ def timed(eager_ms: float, compiled_ms: float, count: int = 12) -> SideValues:
     scatter = [1 + (n - count // 2) / 1000 for n in range(count)]
     return SideValues(
         {"speedup": eager_ms / compiled_ms, "abs_latency_ms": compiled_ms, "eager_latency_ms": eager_ms},
-        repeats={"eager": [eager_ms * it for it in scatter], "compiled": [compiled_ms * it for it in scatter[::-1]]},
+        repeats={
+            "eager": [eager_ms * value for value in scatter],
+            "compiled": [compiled_ms * value for value in scatter[::-1]],
+        },
     )
 
 

@@ -20,7 +20,7 @@ from tests.unit.decode.recorded_logs import FOLDER
 def texts() -> tuple[tuple[str, str, str], ...]:
     """Unpack the recorded texts: (case, torch's version, text)."""
     lines = lzma.decompress((FOLDER / "aot-metadata.jsonl.xz").read_bytes()).decode().splitlines()
-    return tuple((it["name"], it["torch"], it["metadata_text"]) for it in map(json.loads, lines))
+    return tuple((graph["name"], graph["torch"], graph["metadata_text"]) for graph in map(json.loads, lines))
 
 
 def summary(case: str, which: int = 0) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def test_summary_tells_where_an_input_is_written() -> None:
     [replaced] = summary("storage_set")["inputs_mutated"]
     assert (replaced["storage"], replaced["applied_in"]) == (True, "graph")
     assert summary("input_mutated_in_epilogue")["output_count"] == 2  # the new value beside the user's one
-    assert [it["index"] for it in summary("several_inputs_mutated")["inputs_mutated"]] == [0, 1, 2, 3, 4, 5]
+    assert [mutation["index"] for mutation in summary("several_inputs_mutated")["inputs_mutated"]] == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_summary_tells_where_an_input_is_written() -> None:
 )
 def test_summary_lists_outputs_that_alias(case: str, expected: list[tuple[str, int | None, list[str] | None]]) -> None:
     found = summary(case)["outputs"]
-    assert [(it["output_type"], it["base_index"], it["views"]) for it in found] == expected
+    assert [(output["output_type"], output["base_index"], output["views"]) for output in found] == expected
 
 
 def test_summary_says_of_merged_arguments_only_what_the_text_says() -> None:

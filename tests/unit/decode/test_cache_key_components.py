@@ -29,8 +29,10 @@ def components(name: str) -> list[Component]:
 def test_parse_keeps_every_component() -> None:
     for name in ("fx_graph 2.13 base", "aot_autograd 2.11 cuda"):
         found = components(name)
-        assert [f"[{it.digest}] {it.name}: {it.value}" for it in found] == payloads()[name]["components"]
-    names = [it.name for it in components("fx_graph 2.13 base")]
+        assert [f"[{component.digest}] {component.name}: {component.value}" for component in found] == payloads()[name][
+            "components"
+        ]
+    names = [component.name for component in components("fx_graph 2.13 base")]
     assert names[:3] == ["gm", "example_inputs[0]", "example_inputs[1]"]
     assert "inductor_config[epilogue_fusion]" in names
 
@@ -39,14 +41,16 @@ def test_parse_reads_lines_joined_to_one_text() -> None:
     payload = payloads()["fx_graph 2.13 base"]
     found = parse_components({"lines": "\n".join(payload["components"])})
     assert found is not None
-    assert [(it.name, it.digest) for it in found] == [(it.name, it.digest) for it in components("fx_graph 2.13 base")]
+    assert [(component.name, component.digest) for component in found] == [
+        (component.name, component.digest) for component in components("fx_graph 2.13 base")
+    ]
     assert "torch.ops.aten.relu" in found[0].value
 
 
 def test_a_look_up_without_components_has_none() -> None:
     assert parse_components(payloads()["aot_autograd 2.13"]) == []
     assert parse_components(payloads()["aot_autograd 2.11 bypass"]) == []
-    assert [parse_components(it) for it in ("", "[1]", "{", 3, {"components": 7})] == [None] * 5
+    assert [parse_components(text) for text in ("", "[1]", "{", 3, {"components": 7})] == [None] * 5
 
 
 def test_components_of_another_form_keep_their_text() -> None:
@@ -60,4 +64,4 @@ def test_damage_never_raises(name: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     damaged = text[:start] + data.draw(st.text(max_size=20)) + text[start + data.draw(st.integers(0, 200)) :]
     found = parse_components(damaged)
-    assert found is None or all(isinstance(it.value, str) for it in found)
+    assert found is None or all(isinstance(component.value, str) for component in found)

@@ -229,7 +229,7 @@ def test_every_part_of_a_text_without_an_id_has_its_field() -> None:
     found = parse_break(text, NAMER)
     assert (found["source_line"], found["debug_context"], found["explanation"]) == ("y = foo.bar(x)", None, None)
     assert (found["hints"], found["text"], found["outcome"]) == ([], text, "unknown")
-    assert [(it["file"], it["line"], it["name"]) for it in found["stack"]] == [
+    assert [(frame["file"], frame["line"], frame["name"]) for frame in found["stack"]] == [
         ("m.py", 3, "<module>"),
         ("m.py", 12, "forward"),
     ]

@@ -24,12 +24,12 @@ def test_versions_apply_in_order_and_each_is_python() -> None:
         assert version is VERSIONS[0] or files != before, version.subject
         for name, text in files.items():
             compile(text, name, "exec")
-    assert len({it.subject for it in VERSIONS}) == len(VERSIONS) >= 12
+    assert len({version.subject for version in VERSIONS}) == len(VERSIONS) >= 12
 
 
 def test_an_edit_that_does_not_fit_says_so() -> None:
     with pytest.raises(ValueError, match=r"print nothing.*expected .* once in encoder\.py; found it 0 times"):
-        apply(next(it for it in VERSIONS if "print nothing" in it.subject), read_project())
+        apply(next(version for version in VERSIONS if "print nothing" in version.subject), read_project())
 
 
 def test_models_are_listed_without_importing_torch() -> None:
@@ -44,10 +44,10 @@ def test_models_are_listed_without_importing_torch() -> None:
 
 def test_the_repository_has_the_versions_commits_and_is_gone_afterwards() -> None:
     with Repository() as first, Repository() as second:
-        hashes = [first.commit(it) for it in VERSIONS]
-        assert [second.commit(it) for it in VERSIONS] == hashes, "the same versions are the same commits"
+        hashes = [first.commit(version) for version in VERSIONS]
+        assert [second.commit(version) for version in VERSIONS] == hashes, "the same versions are the same commits"
         log = git(first.folder, "log", "--reverse", "--format=%H %an %s", "main").splitlines()
-        assert log == [f"{key} {AUTHOR['NAME']} {it.subject}" for key, it in zip(hashes, VERSIONS)]
+        assert log == [f"{key} {AUTHOR['NAME']} {version.subject}" for key, version in zip(hashes, VERSIONS)]
         assert git(first.folder, "status", "--porcelain") == ""
     assert not first.folder.parent.exists() and not second.folder.parent.exists()
 

@@ -71,7 +71,7 @@ def test_flags_stand_behind_the_backend_in_one_order() -> None:
 
 
 def test_a_stem_is_damaged_as_rstrip_does() -> None:
-    assert [damaged(it) for it in ("basics", "x_performance", "csv")] == ["basi", "x_performance", ""]
+    assert [damaged(name) for name in ("basics", "x_performance", "csv")] == ["basi", "x_performance", ""]
 
 
 def test_raw_timings_name_their_model_and_device() -> None:

@@ -17,13 +17,24 @@ def test_every_file_of_upstreams_is_known_and_read_whole(path: object) -> None:
 
 
 def test_a_recorded_performance_row_has_its_configuration_from_the_files_name() -> None:
-    (it,) = read(RECORDED / f"{HEAD.format('Breaky', 'performance')}.csv").results
-    assert (it.model, it.backend, it.dtype, it.mode, it.device, it.batch_size) == (
+    (measurement,) = read(RECORDED / f"{HEAD.format('Breaky', 'performance')}.csv").results
+    assert (
+        measurement.model,
+        measurement.backend,
+        measurement.dtype,
+        measurement.mode,
+        measurement.device,
+        measurement.batch_size,
+    ) == (
         *("Breaky", "inductor", "float32", "inference", "cuda"),
         8,
     )
-    assert it.values["speedup"] == 0.587451 and it.values["graph_breaks"] == 4 and it.status == "measured"
-    assert it.origin == "inductor_Breaky_float32_inference_cuda_performance.csv:2"
+    assert (
+        measurement.values["speedup"] == 0.587451
+        and measurement.values["graph_breaks"] == 4
+        and measurement.status == "measured"
+    )
+    assert measurement.origin == "inductor_Breaky_float32_inference_cuda_performance.csv:2"
 
 
 def test_the_json_twin_says_the_same_in_full_precision() -> None:
@@ -36,8 +47,8 @@ def test_the_json_twin_says_the_same_in_full_precision() -> None:
 def test_a_failure_that_upstream_wrote_as_zeros_is_no_measurement() -> None:
     name = HEAD.format("WrongAnswer", "performance")
     for path in (RECORDED / f"{name}.csv", RECORDED / f"{name}.json.xz"):
-        (it,) = read(path).results
-        assert (it.status, it.reason, it.values) == ("failed", "unknown", {})
+        (measurement,) = read(path).results
+        assert (measurement.status, measurement.reason, measurement.values) == ("failed", "unknown", {})
     (accuracy,) = read(RECORDED / f"{HEAD.format('WrongAnswer', 'accuracy')}.csv").results
     assert (accuracy.status, accuracy.reason, accuracy.accuracy) == ("failed", "fail_to_run", "fail_to_run")
 
@@ -52,7 +63,7 @@ def test_padding_is_not_read_as_a_number() -> None:
 
 def test_verdicts_failures_and_skips_are_told_apart() -> None:
     found = by_model(read(MADE / f"{AMP}accuracy.csv"))
-    said = {name: (it.status, it.reason, it.accuracy) for name, it in found.items()}
+    said = {name: (measurement.status, measurement.reason, measurement.accuracy) for name, measurement in found.items()}
     assert said == {
         "resnet18": ("measured", None, "pass"),
         "alexnet": ("measured", None, "fail_accuracy"),
@@ -64,15 +75,23 @@ def test_verdicts_failures_and_skips_are_told_apart() -> None:
 def test_expected_rows_are_baselines_with_empty_cells_left_out() -> None:
     file = read(MADE / "inductor_torchbench_training.csv")
     assert file.kind == "expected_accuracy" and file.results[0].suite == "torchbench"
-    it = by_model(file)["dlrm"]
-    assert it.values == {"expected_graph_breaks": 2} and it.facts["expected_accuracy"] == "pass"
-    assert (it.status, it.reason, it.accuracy) == ("not_run", "expected, not measured", None)
+    measurement = by_model(file)["dlrm"]
+    assert measurement.values == {"expected_graph_breaks": 2} and measurement.facts["expected_accuracy"] == "pass"
+    assert (measurement.status, measurement.reason, measurement.accuracy) == ("not_run", "expected, not measured", None)
 
 
 def test_hud_rows_are_two_experiments_and_know_their_commits() -> None:
     found = read(MADE / "hud_export.csv").results
     said = [
-        (it.model, it.experiment, it.status, it.reason, it.facts["commit"][0]) for it in found if it.model == "dlrm"
+        (
+            measurement.model,
+            measurement.experiment,
+            measurement.status,
+            measurement.reason,
+            measurement.facts["commit"][0],
+        )
+        for measurement in found
+        if measurement.model == "dlrm"
     ]
     assert said == [
         ("dlrm", "performance", "failed", "OOM", "a"),
@@ -126,13 +145,13 @@ def test_phases_under_another_models_heading_are_left_out() -> None:
     heading = "dev,name,batch_size,_compile.compile_inner,build_guards\n"
     name = "x_performance_compilation_metrics.csv"
     file = read_text(heading + "cpu,mlp,8,1.500000,0.250000\ncpu,cnn,8,2.000000,0\n", name)
-    assert [it.phases_s for it in file.additions] == [{"_compile.compile_inner": 1.5, "build_guards": 0.25}]
+    assert [addition.phases_s for addition in file.additions] == [{"_compile.compile_inner": 1.5, "build_guards": 0.25}]
     assert file.rejects.count("misplaced_phases") == 1
 
 
 def test_two_branches_of_one_model_are_two_series() -> None:
     file = read_text("dev,name,batch_size,tag,speedup,abs_latency\ncpu,mlp,8,main,1.5,2.5\ncpu,mlp,8,mine,1.6,2.4\n")
-    assert [(it.backend, it.facts["tag"]) for it in file.results] == [
+    assert [(result.backend, result.facts["tag"]) for result in file.results] == [
         ("inductor:main", "main"),
         ("inductor:mine", "mine"),
     ]

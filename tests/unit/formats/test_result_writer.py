@@ -65,16 +65,26 @@ def test_the_json_twin_says_the_same_when_it_is_read_again() -> None:
     again = {}
     for name, data in files.items():
         if name.endswith(("ce.json", "cy.json")):
-            again |= {(it.model, it.experiment): it for it in read_results(name, data).results}
-    for it in results:
-        twin = again[it.model, it.experiment]
-        assert (twin.values, twin.status, twin.accuracy, twin.task) == (it.values, it.status, it.accuracy, it.task)
-        assert (twin.suite, twin.backend, twin.dtype, twin.device) == (it.suite, it.backend, it.dtype, it.device)
+            again |= {(result.model, result.experiment): result for result in read_results(name, data).results}
+    for result in results:
+        twin = again[result.model, result.experiment]
+        assert (twin.values, twin.status, twin.accuracy, twin.task) == (
+            result.values,
+            result.status,
+            result.accuracy,
+            result.task,
+        )
+        assert (twin.suite, twin.backend, twin.dtype, twin.device) == (
+            result.suite,
+            result.backend,
+            result.dtype,
+            result.device,
+        )
 
 
 def test_deduped_breaks_are_sorted_and_one_of_a_reason() -> None:
     (name, data), *_ = [
-        it for it in render_files(*read_folder(*sorted(RECORDED.glob("*Breaky*")))).items() if "deduped" in it[0]
+        item for item in render_files(*read_folder(*sorted(RECORDED.glob("*Breaky*")))).items() if "deduped" in item[0]
     ]
     reasons = [row["reason"] for row in cells(data)]
     assert name == "inductor_Breaky_float32_inference_cuda_accuracy_graph_break_deduped.csv"
@@ -139,8 +149,10 @@ def test_timings_come_back(pairs: list[tuple[float, float]]) -> None:
 )
 def test_any_model_and_number_come_back(name: str, speedup: float, count: int) -> None:
     name = name.replace("\0", "x").replace("\r", "x")  # csv quotes neither, upstream's writer no more than ours
-    it = replace(MEASURED, model=name, values={"speedup": speedup, "abs_latency": 1.0, "graph_breaks": float(count)})
-    files = render_files([it], {})
+    measurement = replace(
+        MEASURED, model=name, values={"speedup": speedup, "abs_latency": 1.0, "graph_breaks": float(count)}
+    )
+    files = render_files([measurement], {})
     (again,) = read_results(*next(item for item in files.items() if item[0].endswith(".csv"))).results
     assert again.model == name and again.values["graph_breaks"] == count
     assert again.values["speedup"] == pytest.approx(speedup, abs=5.1e-7)

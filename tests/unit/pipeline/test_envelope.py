@@ -30,11 +30,11 @@ def test_every_stack_of_an_aotinductor_log_is_in_the_tree(tmp_path: Path) -> Non
     (tmp_path / "x.log").write_bytes(lzma.decompress(AOTI.read_bytes()))
     load(tmp_path / "t.db", tmp_path / "x.log")
     records = read_trace_log(tmp_path / "x.log", "p", wanted=lambda name: True)
-    told = [it for it in records if it.envelope and "stack" in it.envelope]
+    told = [captured for captured in records if captured.envelope and "stack" in captured.envelope]
     of_artifacts = rows(tmp_path / "t.db", LOOSE)
     symbols = one(tmp_path / "t.db", "select count(*) from symbols where stack_id is not null")
     assert len(told) == 9
-    names = {it.name.removeprefix("artifact:") for it in told} - {"chromium_event", "compilation_metrics"}
+    names = {captured.name.removeprefix("artifact:") for captured in told} - {"chromium_event", "compilation_metrics"}
     assert {row["name"] for row in of_artifacts} | {"create_symbol"} == names and symbols == 1
     outermost = rows(tmp_path / "t.db", "select file, name from stack_nodes where parent_id is null")
     assert [tuple(row) for row in outermost] == [("record_aoti.py", "<module>")]
@@ -48,7 +48,7 @@ def test_the_stacks_page_shows_records_outside_any_compile(tmp_path: Path) -> No
     assert "Stacks outside any compile" in page and "aot_inference_graph" in page and "created symbol" in page
     assert ">export_tower<" in page and "record_aoti.py:" in page
     tree = client.get(f"/api/v1/runs/{run_id}/trie?limit=1000").get_json()["data"]
-    told = {it["name"]: it["record_count"] for row in tree for it in row["records"]}
+    told = {captured["name"]: captured["record_count"] for row in tree for captured in row["records"]}
     shown = set(re.findall(r'<li>(?:<a class="mono" href="[^"]*"|<span class="mono")>([^<]*)<', page))
     assert told.keys() == shown and "export_tower" in {row["name"] for row in tree}
     offline = client.get(f"/runs/{run_id}/report.html").text

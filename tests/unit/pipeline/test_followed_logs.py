@@ -75,7 +75,9 @@ def test_ranks_that_come_one_after_another_are_one_run(
     load(tmp_path / "whole.db", DDP)
     assert counts(tmp_path / "t.db") == counts(tmp_path / "whole.db")
     sql = "select name, torch_version, gpu_name, gpu_count, started_us, ended_us from runs"
-    assert [tuple(it) for it in rows(tmp_path / "t.db", sql)] == [tuple(it) for it in rows(tmp_path / "whole.db", sql)]
+    assert [tuple(row) for row in rows(tmp_path / "t.db", sql)] == [
+        tuple(row) for row in rows(tmp_path / "whole.db", sql)
+    ]
 
 
 @pytest.mark.parametrize("way", ["renamed", "moved away", "deleted", "truncated"])

@@ -93,7 +93,7 @@ def test_ranks_imported_one_by_one_stay_apart_and_it_is_said(tmp_path: Path) -> 
     one_by_one = [load(tmp_path / "t.db", path).run_id for path in sorted(folder.iterdir())]
     before = counts(tmp_path / "t.db")
     both = load(tmp_path / "t.db", folder)
-    assert [run_id for _label, run_id in both.elsewhere] == [it for it in one_by_one if it != both.run_id]
+    assert [run_id for _label, run_id in both.elsewhere] == [run_id for run_id in one_by_one if run_id != both.run_id]
     assert counts(tmp_path / "t.db") == before and both.log_count == 1
 
 
@@ -228,7 +228,7 @@ def test_the_users_triton_kernels_are_not_kept_when_redacting(tmp_path: Path) ->
     texts = {"inductor_output_code": {"filename": "/tmp/a.py"}, "artifact": {"name": "fx_graph_runnable"}}
     log.write_text("".join(record({name: said}, kernel) for name, said in texts.items()))
     load(tmp_path / "t.db", log, redact_source=True)
-    assert [tuple(it) for it in rows(tmp_path / "t.db", "select state, payload_id from artifacts")] == [
+    assert [tuple(row) for row in rows(tmp_path / "t.db", "select state, payload_id from artifacts")] == [
         ("withheld", None),
         ("withheld", None),
     ]
@@ -239,13 +239,13 @@ def test_what_others_than_torch_write_is_kept_unless_the_source_is_not(tmp_path:
     log.write_text(record({"theirs": {"line": "y = f(x)"}}, "z = g(y)") + record({"list": [1, "a"]}) + record({"n": 5}))
     load(tmp_path / "t.db", log)
     sql = "select name, metadata, state from artifacts order by id"
-    assert [tuple(it) for it in rows(tmp_path / "t.db", sql)] == [
+    assert [tuple(row) for row in rows(tmp_path / "t.db", sql)] == [
         ("theirs", '{"line":"y = f(x)"}', "kept"),
         ("list", '{"value":[1,"a"]}', "none"),
         ("n", '{"value":5}', "none"),
     ]
     load(tmp_path / "redacted.db", log, redact_source=True)
-    assert [tuple(it) for it in rows(tmp_path / "redacted.db", sql)] == [
+    assert [tuple(row) for row in rows(tmp_path / "redacted.db", sql)] == [
         ("theirs", None, "withheld"),
         ("list", None, "none"),
         ("n", None, "none"),

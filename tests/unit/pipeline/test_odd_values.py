@@ -43,7 +43,7 @@ def targets() -> dict[str, list[tuple[list[Record], int]]]:
 
 def losses(logs: OddLogs, records: list[Record], place: int, odd: bytes) -> tuple[dict[str, int], int]:
     """Count the records around an odd one that are missing, and the rejects."""
-    before, after = (b"".join(it.write() for it in part) for part in surroundings(records, place))
+    before, after = (b"".join(line.write() for line in part) for part in surroundings(records, place))
     _done, whole = logs.load(before, records[place].write(), after)
     done, kept = logs.load(before, odd, after)
     return {table: len(set(whole[table]) - set(kept[table])) for table in TABLES}, done.rejects.count("bad_field")
@@ -119,7 +119,9 @@ def test_a_huge_line_before_the_first_record_costs_itself(tmp_path: Path) -> Non
         (tmp_path / "t.db").unlink(missing_ok=True)
         done = load(tmp_path / "t.db", log)
         assert one(tmp_path / "t.db", "select count(*) from artifacts") == 5
-        assert {name: (it.count, it.first_line) for name, it in done.rejects.by_kind.items()} == {kind: (1, 1)}
+        assert {name: (reject.count, reject.first_line) for name, reject in done.rejects.by_kind.items()} == {
+            kind: (1, 1)
+        }
 
 
 def test_threads_of_torch_2_4_are_one_process(tmp_path: Path) -> None:
@@ -160,11 +162,11 @@ def test_the_records_of_a_log_are_counted_however_often_it_is_read(tmp_path: Pat
 
 
 def test_a_compile_that_fails_after_a_restart_had_two_attempts(tmp_path: Path) -> None:
-    records = {name: [it for it in read_records(log_bytes(name)) if it.name == METRICS] for name in LOGS}
+    records = {name: [line for line in read_records(log_bytes(name)) if line.name == METRICS] for name in LOGS}
     again = [
         name
         for name, found in records.items()
-        if any(it.header[METRICS]["fail_type"] and it.header.get("attempt") == 1 for it in found)
+        if any(line.header[METRICS]["fail_type"] and line.header.get("attempt") == 1 for line in found)
     ]
     (tmp_path / "x.log").write_bytes(log_bytes(again[0]))
     load(tmp_path / "t.db", tmp_path / "x.log")
@@ -176,7 +178,7 @@ def test_what_the_store_refuses_is_a_reject_with_its_line(tmp_path: Path, monkey
     monkeypatch.setattr("compileboard.collectors.decode.decoder.fit_metrics", lambda metrics, notes: metrics)
     records, place = targets()[METRICS][3]
     odd = records[place].marked(("header", METRICS, "guard_count")).write('"x"')
-    before, after = (b"".join(it.write() for it in part) for part in surroundings(records, place))
+    before, after = (b"".join(line.write() for line in part) for part in surroundings(records, place))
     (tmp_path / "x.log").write_bytes(before + odd + after)
     load(tmp_path / "t.db", tmp_path / "x.log")
     sql = "select kind, reject_count, first_line, example from log_rejects where kind = 'refused'"

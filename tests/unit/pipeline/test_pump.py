@@ -58,7 +58,7 @@ def test_a_batch_that_was_not_stored_is_read_again_and_no_other(folder: Path, fa
     pump(source, sink)
     numbers = [(event.process_id, event.sequence) for event in sink.events]
     assert len(numbers) == len(set(numbers)) == 10
-    assert [it.total for it in source.reader.rejects.values()] == [1, 1], "each bad line is counted once"
+    assert [reject.total for reject in source.reader.rejects.values()] == [1, 1], "each bad line is counted once"
 
 
 def test_checkpoints_of_batches_follow_one_another_to_the_end_of_each_file(folder: Path) -> None:

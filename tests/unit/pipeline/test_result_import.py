@@ -26,7 +26,9 @@ NAME = "inductor_torchbench_amp_training_cuda_performance.csv"
 def run_import(database: Path, *paths: Path, strict: bool = False, **options: object) -> tuple[int, list[str]]:
     said: list[str] = []
     asked = LoadOptions(**options)  # type: ignore[arg-type]
-    code = import_paths([str(it) for it in paths], str(database), asked, say=said.append, strict=strict, index=False)
+    code = import_paths(
+        [str(path) for path in paths], str(database), asked, say=said.append, strict=strict, index=False
+    )
     return code, said
 
 
@@ -131,7 +133,7 @@ def test_an_archive_with_logs_and_results_gives_both(store: Path, tmp_path: Path
     folder = tmp_path / "all"
     shutil.copytree(MADE, folder)
     with tarfile.open(PROGRAMS) as archive:
-        name = next(it for it in archive.getnames() if "zoo_graph_breaks/trace/" in it and it.endswith(".log"))
+        name = next(name for name in archive.getnames() if "zoo_graph_breaks/trace/" in name and name.endswith(".log"))
         (folder / "trace.log").write_bytes(archive.extractfile(name).read())  # type: ignore[union-attr]
     packed = tmp_path / "all.tar.xz"
     with tarfile.open(packed, "w:xz") as archive:
@@ -191,7 +193,9 @@ def test_a_cut_archive_member_keeps_what_came_before(store: Path, tmp_path: Path
 
 def accuracy_of(count: int, failed: int | None = None) -> str:
     verdicts = ["fail_accuracy" if number == failed else "pass" for number in range(count)]
-    return "dev,name,batch_size,accuracy\n" + "".join(f"cuda,m{at},8,{it}\n" for at, it in enumerate(verdicts))
+    return "dev,name,batch_size,accuracy\n" + "".join(
+        f"cuda,m{at},8,{verdict}\n" for at, verdict in enumerate(verdicts)
+    )
 
 
 def test_a_file_that_differs_far_down_is_another_run_and_each_is_known_again(store: Path, tmp_path: Path) -> None:

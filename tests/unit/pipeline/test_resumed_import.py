@@ -20,7 +20,7 @@ FACTS = "select name, torch_version, gpu_count, started_us from runs"
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    (source,) = (it for it in find_sources(str(PROGRAMS)).sources if "zoo_backend_failure" in it.label)
+    (source,) = (source for source in find_sources(str(PROGRAMS)).sources if "zoo_backend_failure" in source.label)
     path = tmp_path / "trace.log"
     with source.open() as file:
         path.write_bytes(file.read())
@@ -38,8 +38,8 @@ def test_a_log_is_known_from_its_first_record_on(tmp_path: Path, log: Path, reco
     assert load(tmp_path / "t.db", log).run_id == first.run_id
     assert counts(tmp_path / "t.db") == counts(tmp_path / "whole.db")
     # What only later records tell, the run and its process say as well.
-    assert [tuple(it) for it in rows(tmp_path / "t.db", FACTS)] == [
-        tuple(it) for it in rows(tmp_path / "whole.db", FACTS)
+    assert [tuple(row) for row in rows(tmp_path / "t.db", FACTS)] == [
+        tuple(row) for row in rows(tmp_path / "whole.db", FACTS)
     ]
     assert one(tmp_path / "t.db", "select torch_version from processes") == "2.11.0+cu130"
 
@@ -52,7 +52,7 @@ def test_a_whole_copy_goes_on_where_a_damaged_one_ended(tmp_path: Path, log: Pat
     for _ in range(2):
         load(tmp_path / "t.db", copy)
         found = rows(tmp_path / "t.db", "select kind, reject_count from log_rejects")
-        assert [tuple(it) for it in found] == [("damaged_file", 1)]
+        assert [tuple(row) for row in found] == [("damaged_file", 1)]
     copy.write_bytes(packed)
     load(tmp_path / "t.db", copy)
     assert counts(tmp_path / "t.db") == counts(tmp_path / "whole.db")
@@ -70,7 +70,7 @@ def test_files_of_which_nothing_can_be_read_are_counted_each_time_anew(tmp_path:
     for _ in range(2):
         load(tmp_path / "t.db", folder)
     found = rows(tmp_path / "t.db", "select kind, reject_count, example from log_rejects order by kind")
-    assert [(it["kind"], it["reject_count"]) for it in found] == [("damaged_file", 1), ("empty_log", 1)]
+    assert [(row["kind"], row["reject_count"]) for row in found] == [("damaged_file", 1), ("empty_log", 1)]
     assert "cut.log.gz" in found[0]["example"] and found[1]["example"] == "empty.log"
 
 
@@ -90,7 +90,9 @@ def test_damage_before_a_kill_stays_counted(tmp_path: Path, log: Path, monkeypat
         loader.finish()
     load(tmp_path / "t.db", log)
     sql = "select kind, reject_count, first_line from log_rejects"
-    assert [tuple(it) for it in rows(tmp_path / "t.db", sql)] == [tuple(it) for it in rows(tmp_path / "whole.db", sql)]
+    assert [tuple(row) for row in rows(tmp_path / "t.db", sql)] == [
+        tuple(row) for row in rows(tmp_path / "whole.db", sql)
+    ]
     assert counts(tmp_path / "t.db") == counts(tmp_path / "whole.db")
 
 
@@ -112,7 +114,7 @@ def test_redacted_examples_of_damage_hold_no_code(tmp_path: Path, log: Path) -> 
     log.write_bytes(log.read_bytes() + b"    secret = self.weights(x)\nV")
     load(tmp_path / "t.db", log, redact_source=True)
     found = rows(tmp_path / "t.db", "select kind, reject_count, example from log_rejects where kind = 'stray_line'")
-    assert [tuple(it) for it in found] == [("stray_line", 1, None)]
+    assert [tuple(row) for row in found] == [("stray_line", 1, None)]
 
 
 @pytest.mark.parametrize("junk", [b"epoch 3 loss 0.2\n" * 200_000, b'] {"str": ["' * 200_000 + b"\n"])

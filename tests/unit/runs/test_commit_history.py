@@ -40,7 +40,7 @@ def test_odd_texts_stay_one_commit_each_and_secrets_do_not_come_along(tmp_path: 
     folder = make_repository(
         tmp_path / "r", "bytes \udcff\udcfe", "a\u2028b\x1b[31m\tc", "x" * 500, "token=hunter2 away"
     )
-    secret, long, odd, bytes_ = [it.subject or "" for it in read_all(folder)]
+    secret, long, odd, bytes_ = [read_commit.subject or "" for read_commit in read_all(folder)]
     assert "hunter2" not in secret and secret.endswith("away")
     assert len(long) == 120 and long.endswith("…")
     assert odd == "a b\x1b[31m c" and bytes_.startswith("bytes ")
@@ -51,7 +51,7 @@ def test_what_a_person_set_for_their_own_log_does_not_matter(tmp_path: Path) -> 
     settings = {"log.showSignature": "true", "i18n.logOutputEncoding": "latin1", "color.ui": "always"}
     for name, value in settings.items():
         git(folder, "config", name, value)
-    assert [it.subject for it in read_all(folder)] == ["größer"]
+    assert [read_commit.subject for read_commit in read_all(folder)] == ["größer"]
 
 
 def test_a_shallow_clone_ends_and_a_detached_head_does_not_matter(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def pages(ranges: frozenset[page_faults.Range]) -> set[int]:
 
 @given(BOUNDS, BOUNDS)
 def test_changed_ranges_are_the_pages_of_one_map_only(first: list[int], second: list[int]) -> None:
-    before, after = (frozenset(zip(it[::2], it[1::2], strict=False)) for it in (first, second))
+    before, after = (frozenset(zip(ranges[::2], ranges[1::2], strict=False)) for ranges in (first, second))
     changed = list(changed_ranges(before, after))
     assert pages(frozenset(changed)) == pages(before) ^ pages(after)
 

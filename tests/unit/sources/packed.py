@@ -51,7 +51,7 @@ RANKS = {"trace/rank_0.log": LOG, "trace/rank_1.log": OTHER, "trace/result.json"
 ARCHIVES: dict[str, Callable[[dict[str, bytes]], bytes]] = {
     "tar": make_tar,
     "zip": make_zip,
-    **{f"tar.{it}": lambda members, it=it: PACK[it](make_tar(members)) for it in PACK},  # type: ignore[misc]
+    **{f"tar.{kind}": lambda members, other_kind=kind: PACK[other_kind](make_tar(members)) for kind in PACK},  # type: ignore[misc]
 }
 
 

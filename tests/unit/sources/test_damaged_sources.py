@@ -116,13 +116,13 @@ def test_a_bomb_stops_at_the_ratio(tmp_path: Path, kind: str) -> None:
                 while data := file.read(1 << 20):
                     came += len(data)
                     assert came <= 17 << 20
-    assert sum(len(read(it)) for it in find_sources(str(path)).sources) == len(zeros)
+    assert sum(len(read(source)) for source in find_sources(str(path)).sources) == len(zeros)
 
 
 def test_zstd_is_unpacked_in_bounded_pieces_also_behind_a_first_frame() -> None:
     size = 256 << 20
     data = zstandard.compress(b"V") + zstandard.compress(bytes(size))
-    pieces = [len(it) for it in unpack_zstd(Chunks(iter([data])), "bomb.zst")]
+    pieces = [len(entry) for entry in unpack_zstd(Chunks(iter([data])), "bomb.zst")]
     assert (sum(pieces), max(pieces) <= 32 << 20) == (size + 1, True)
 
 
@@ -135,10 +135,10 @@ def test_the_size_limit_is_for_all_logs_together(tmp_path: Path, kind: str) -> N
         path = write(tmp_path, "archive", ARCHIVES[kind](RANKS))
     total = sum(map(len, RANKS.values()))
     enough = find_sources(str(path), limits=Limits(total_bytes=total + 20_000)).sources
-    assert [read(it) for it in enough * 2] == [LOG, OTHER] * 2  # a log that is read twice counts once
+    assert [read(source) for source in enough * 2] == [LOG, OTHER] * 2  # a log that is read twice counts once
     with pytest.raises(LimitExceeded, match=f"the limit is {total - 9000:,} bytes for all logs together"):
-        for it in find_sources(str(path), limits=Limits(total_bytes=total - 9000)).sources:
-            read_all_pieces(it)
+        for source in find_sources(str(path), limits=Limits(total_bytes=total - 9000)).sources:
+            read_all_pieces(source)
 
 
 def test_standard_input_is_not_spooled_beyond_the_size_limit() -> None:
@@ -174,8 +174,8 @@ def test_a_hostile_tar_header_is_damage(tmp_path: Path, header: bytes, pack: Cal
 
 _SEEDS = [
     LOG[:2000],
-    *(it(LOG[:2000]) for it in PACK.values()),
-    *(it({"a.log": LOG[:900]}) for it in ARCHIVES.values()),
+    *(pack(LOG[:2000]) for pack in PACK.values()),
+    *(archive({"a.log": LOG[:900]}) for archive in ARCHIVES.values()),
 ]
 
 

@@ -56,11 +56,18 @@ def test_other_bytes_behind_a_compressed_log_are_ignored(tmp_path: Path, kind: s
 @pytest.mark.parametrize("kind", ARCHIVES)
 def test_an_archive_gives_its_logs_in_any_order_and_side_by_side(tmp_path: Path, kind: str) -> None:
     group = find_sources(str(write(tmp_path, "trace.bin", ARCHIVES[kind](RANKS))))
-    assert [it.label for it in group.sources] == [f"trace.bin: trace/rank_{n}.log" for n in (0, 1)]
-    assert [it.size_bytes for it in group.sources] == [len(LOG), len(OTHER)]
+    assert [source.label for source in group.sources] == [f"trace.bin: trace/rank_{n}.log" for n in (0, 1)]
+    assert [source.size_bytes for source in group.sources] == [len(LOG), len(OTHER)]
     assert group.ignored == ["trace.bin: trace/result.json"]
     first, second = group.sources
-    assert [read(it) for it in (first, second, first, second, second, first)] == [LOG, OTHER, LOG, OTHER, OTHER, LOG]
+    assert [read(source) for source in (first, second, first, second, second, first)] == [
+        LOG,
+        OTHER,
+        LOG,
+        OTHER,
+        OTHER,
+        LOG,
+    ]
     with second.open() as after, first.open() as before:
         assert (after.read(1000), before.read(1000)) == (OTHER[:1000], LOG[:1000])
         assert (after.read(), before.read()) == (OTHER[1000:], LOG[1000:])
@@ -72,7 +79,7 @@ def test_members_of_a_compressed_tar_in_order_unpack_it_once(tmp_path: Path, mon
     opened: list[object] = []
     real = open
     monkeypatch.setattr("builtins.open", lambda *args, **more: opened.append(args) or real(*args, **more))
-    assert [read(it) for it in group.sources] == list(members.values())
+    assert [read(source) for source in group.sources] == list(members.values())
     assert len(opened) == 1
 
 
@@ -102,7 +109,7 @@ def test_a_folder_gives_what_is_or_is_named_a_log(tmp_path: Path) -> None:
         write(tmp_path, name, {"data.gz": gzip.compress(b"x"), "other.zip": make_zip({"x": b"x"})}.get(name, b"x"))
     (tmp_path / "linked").symlink_to(tmp_path / "b", target_is_directory=True)
     group = find_sources(str(tmp_path))
-    assert [it.label for it in group.sources] == [
+    assert [source.label for source in group.sources] == [
         *("a.log", "b/no_suffix", "b/ranked"),
         *("c/old.tar: trace/rank_0.log", "c/old.tar: trace/rank_1.log", "c/packed.log.zst"),
     ]
@@ -127,7 +134,7 @@ def test_latest_takes_the_other_ranks_of_the_same_job(tmp_path: Path) -> None:
     for name, age_s in ages_s.items():
         write(tmp_path, f"dedicated_log_torch_trace_rank_{name}.log", LOG, age_s)
     write(tmp_path, "single.log", LOG, age_s=1)
-    names = [it.file_name.removeprefix("dedicated_log_torch_trace_rank_") for it in _latest(tmp_path)]
+    names = [source.file_name.removeprefix("dedicated_log_torch_trace_rank_") for source in _latest(tmp_path)]
     assert names == ["0_new.log", "1_new.log", "2_new.log"]
 
 
@@ -143,7 +150,7 @@ def test_standard_input_takes_every_kind(tmp_path: Path, kind: str) -> None:
         writer = Thread(target=lambda: (sink.write(data), sink.close()))
         writer.start()
         group = find_sources("-", stdin=stdin)
-        assert [read(it) for it in group.sources] == ([LOG, OTHER] if kind in ARCHIVES else [LOG])
+        assert [read(source) for source in group.sources] == ([LOG, OTHER] if kind in ARCHIVES else [LOG])
         writer.join()
     assert group.label == "standard input"
 
@@ -167,7 +174,7 @@ def test_an_absurd_name_is_only_a_label(tmp_path: Path, kind: str, name: str) ->
     assert read(source) == LOG
     assert source.label.isprintable() and source.file_name.isprintable()
     assert len(source.label) < 400 and "/" not in source.file_name and "\\" not in source.file_name
-    assert [it.name for it in tmp_path.rglob("*")] == ["in", "a"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["in", "a"]
 
 
 def test_links_devices_and_hidden_files_of_a_tar_are_passed_over(tmp_path: Path) -> None:
@@ -182,8 +189,8 @@ def test_links_devices_and_hidden_files_of_a_tar_are_passed_over(tmp_path: Path)
             entry.size = len(LOG)
             archive.addfile(entry, io.BytesIO(LOG))
     group = find_sources(str(write(tmp_path, "t", out.getvalue())))
-    assert [it.label for it in group.sources] == ["t: ./trace/rank_0.log"]
-    assert [it[3:] for it in group.ignored] == ["a.log", "b.log", "c.log", "./trace/._rank_0.log"]
+    assert [source.label for source in group.sources] == ["t: ./trace/rank_0.log"]
+    assert [sentence[3:] for sentence in group.ignored] == ["a.log", "b.log", "c.log", "./trace/._rank_0.log"]
 
 
 def test_what_is_missing_is_said_in_one_sentence(tmp_path: Path) -> None:
@@ -203,8 +210,8 @@ def test_what_is_missing_is_said_in_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_socket_and_a_device_are_no_logs(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as it:
-        it.bind(str(tmp_path / "s.log"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s.log"))
         for path in (str(tmp_path / "s.log"), "/dev/null"):
             with pytest.raises(NoSuchLog, match="neither a file nor a folder"):
                 find_sources(path)

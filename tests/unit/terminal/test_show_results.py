@@ -22,7 +22,7 @@ def test_show_says_what_became_of_imported_results(tmp_path: Path) -> None:
     found = show(tmp_path / "t.db", RECORDED)
     head = dict(found.headline())
     assert (head["results"], head["graph breaks"], head["compiles"]) == ("6", "10", "not recorded")
-    assert sum(it.count for it in found.outcomes) == 6
+    assert sum(outcome.count for outcome in found.outcomes) == 6
     assert "performance: failed, fail_to_run" in found.text()
 
 

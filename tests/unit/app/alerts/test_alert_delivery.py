@@ -37,8 +37,8 @@ send_due(*sys.argv[1:3], os.environ, int(sys.argv[3]))"""
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    with receive_http() as it:
-        yield it
+    with receive_http() as receiver:
+        yield receiver
 
 
 class Sender:
@@ -66,7 +66,7 @@ def sender(database: Path, hook: Hook) -> Sender:
 
 
 def list_ids(document: dict[str, Any]) -> list[str]:
-    return [it["id"] for group in document["groups"] for it in group["findings"]]
+    return [finding["id"] for group in document["groups"] for finding in group["findings"]]
 
 
 def test_a_finding_is_sent_once(sender: Sender, store: sqlite3.Connection) -> None:
@@ -152,7 +152,7 @@ def test_a_server_that_fails_is_tried_again_later_each_time_and_given_up(
     assert report.failed_count == 0  # said once
     (row,) = list_deliveries(reader).rows
     assert (row.state, row.error) == ("failed", "127.0.0.1 answered 500 Internal Server Error: what the receiver says")
-    assert len({it["id"] for it in sender.hook.documents}) == 1
+    assert len({document["id"] for document in sender.hook.documents}) == 1
 
 
 def test_what_is_new_has_its_own_attempts_and_does_not_change_the_message_that_failed(
@@ -165,12 +165,12 @@ def test_what_is_new_has_its_own_attempts_and_does_not_change_the_message_that_f
     keep(store, make_finding(id="new", model="another"))
     report = sender.send(NOW_US + 156 * MINUTE_US)
     assert (report.failed_count, report.retried_count) == (1, 1)
-    assert {it.finding_id: (it.state, it.attempt_count) for it in list_deliveries(reader).rows} == {
+    assert {row.finding_id: (row.state, row.attempt_count) for row in list_deliveries(reader).rows} == {
         "old": ("failed", 5),
         "older": ("failed", 5),
         "new": ("waiting", 1),
     }
-    told = [(it["id"], tuple(sorted(list_ids(it)))) for it in sender.hook.documents]
+    told = [(document["id"], tuple(sorted(list_ids(document)))) for document in sender.hook.documents]
     assert told == [told[0]] * 5 + [(told[5][0], ("new",))]
 
 
@@ -211,7 +211,9 @@ def test_an_address_never_shows_in_what_is_said(sender: Sender, store: sqlite3.C
     sender.hook.answer, sender.hook.said = lambda number: 404, "no page at /hook?token=hunter2, hunter2"
     problems = sender.send(NOW_US + DAY_US).problems
     assert "answered 404 Not Found: no page at …, …" in problems[0]
-    assert "hunter2" not in str(problems) + str([tuple(it) for it in reader.execute("select * from alert_deliveries")])
+    assert "hunter2" not in str(problems) + str(
+        [tuple(row) for row in reader.execute("select * from alert_deliveries")]
+    )
 
 
 def test_a_variable_that_is_not_set_costs_no_attempt(sender: Sender, store: sqlite3.Connection) -> None:
@@ -227,8 +229,8 @@ def test_a_variable_that_is_not_set_costs_no_attempt(sender: Sender, store: sqli
 def test_two_senders_at_once_send_one_message(sender: Sender, store: sqlite3.Connection, reader: Any) -> None:
     keep(store, *(make_finding(id=f"f{number}") for number in range(50)))
     both = [sender.start(), sender.start()]
-    assert [it.wait() for it in both] == [0, 0]
-    assert sorted(it for document in sender.hook.documents for it in list_ids(document)) == sorted(
+    assert [process.wait() for process in both] == [0, 0]
+    assert sorted(id_ for document in sender.hook.documents for id_ in list_ids(document)) == sorted(
         f"f{number}" for number in range(50)
     )
     assert count_deliveries(reader) == {("slower", "team", "sent"): 50}
@@ -288,7 +290,7 @@ def test_a_pass_a_day_at_the_hour_of_the_digest_sends_what_was_noticed_at_night(
     notice(store, today_us + MINUTE_US, id="morning", model="other")
     assert sender.send(today_us + 2 * MINUTE_US).sent_count == 0
     assert sender.send(today_us + DAY_US).sent_count == 1
-    assert [list_ids(it) for it in sender.hook.documents] == [["night"], ["morning"]]
+    assert [list_ids(document) for document in sender.hook.documents] == [["night"], ["morning"]]
 
 
 def test_what_somebody_dealt_with_while_it_waited_is_dropped(

@@ -23,14 +23,14 @@ def list_mistakes(folder: Path, text: str) -> list[str]:
     path.write_text(text)
     with pytest.raises(RulesError) as caught:
         load_rules(str(path))
-    return [it.removeprefix(f"{path}: ") for it in caught.value.mistakes]
+    return [mistake.removeprefix(f"{path}: ") for mistake in caught.value.mistakes]
 
 
 def test_the_example_is_right_and_documented(tmp_path: Path) -> None:
     path = tmp_path / "alerts.toml"
     path.write_text(EXAMPLE)
     rules = load_rules(str(path))
-    assert [it.name for it in rules.rules] == ["slower", "all-changes"]
+    assert [rule.name for rule in rules.rules] == ["slower", "all-changes"]
     slower, every = rules.rules
     assert (slower.quiet, slower.zone) == (Quiet(22 * 60, 7 * 60, frozenset({5, 6})), ZoneInfo("Europe/Berlin"))
     assert (every.digest, every.direction) == (Digest(8 * 60), ("worse", "better", "changed"))
@@ -74,14 +74,14 @@ def test_the_example_is_right_and_documented(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_says_what_came_and_what_is_expected(tmp_path: Path, text: str, sentence: str) -> None:
-    assert any(it.startswith(sentence) for it in list_mistakes(tmp_path, text)), list_mistakes(tmp_path, text)
+    assert any(mistake.startswith(sentence) for mistake in list_mistakes(tmp_path, text)), list_mistakes(tmp_path, text)
 
 
 def test_every_mistake_is_said_at_once_and_no_secret_is_repeated(tmp_path: Path) -> None:
     text = '[channels.mail]\nkind = "email"\nhost = "a b"\nport = 0\nfrom = "a\\nBcc: b@c"\nto = []\n'
     text += 'password = "hunter2"\nsecurity = "none"\npassword_env = "P"\n[[rules]]\nname = "x"\nchannels = ["mail"]'
     said = list_mistakes(tmp_path, text)
-    assert [it.split(": ")[1].split(" is ")[0] for it in said] == [
+    assert [text.split(": ")[1].split(" is ")[0] for text in said] == [
         "password",
         "username_env",
         "security",
@@ -120,7 +120,10 @@ def test_a_file_that_is_not_there_says_how_to_begin(tmp_path: Path) -> None:
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
-    lambda it: st.lists(it, max_size=3) | st.dictionaries(st.sampled_from(["name", "kind", "to", "quiet", "x"]), it),
+    lambda children: (
+        st.lists(children, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "kind", "to", "quiet", "x"]), children)
+    ),
     max_leaves=9,
 )
 

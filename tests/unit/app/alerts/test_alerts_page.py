@@ -101,22 +101,22 @@ def test_the_feed_has_confirmed_findings_alone(client: FlaskClient, store: sqlit
     assert answer.content_type == "application/atom+xml; charset=utf-8"
     root = ElementTree.fromstring(answer.data)
     assert root.findtext(f"{A}id") == "tag:compileboard.invalid,2026:findings?direction=worse&suite=bench_models"
-    ids = [it.findtext(f"{A}id", "").rpartition("/")[2] for it in root.iter(f"{A}entry")]
+    ids = [element.findtext(f"{A}id", "").rpartition("/")[2] for element in root.iter(f"{A}entry")]
     assert sorted(ids) == ["drift", "fails", "f" * 16, "gone", "suite"]
-    (own,) = [it for it in root.findall(f"{A}link") if it.get("rel") == "self"]
+    (own,) = [element for element in root.findall(f"{A}link") if element.get("rel") == "self"]
     assert own.get("href") == "http://localhost/findings.atom?direction=worse&suite=bench_models"
     for entry in root.iter(f"{A}entry"):
         for name in ("title", "id", "updated", "published", "content"):
             assert entry.findtext(f"{A}{name}")
-        assert [it.findtext(f"{A}name") for it in entry.iter(f"{A}author")] == ["Ada", "Kim"]
+        assert [element.findtext(f"{A}name") for element in entry.iter(f"{A}author")] == ["Ada", "Kim"]
 
 
 def list_entries(client: FlaskClient, address: str) -> tuple[list[str], str | None]:
     root = ElementTree.fromstring(client.get(address).data)
     assert root.findtext(f"{A}id") == "tag:compileboard.invalid,2026:findings"
-    pages = {it.get("rel"): it.get("href") for it in root.findall(f"{A}link")}
+    pages = {element.get("rel"): element.get("href") for element in root.findall(f"{A}link")}
     assert pages["self"] == f"http://localhost{address}"
-    return [it.findtext(f"{A}id", "").rpartition("/")[2] for it in root.iter(f"{A}entry")], pages.get("next")
+    return [element.findtext(f"{A}id", "").rpartition("/")[2] for element in root.iter(f"{A}entry")], pages.get("next")
 
 
 def test_the_feed_begins_with_what_was_confirmed_last_and_leads_to_the_rest(
@@ -184,7 +184,7 @@ def test_the_command_checks_sends_and_lists(
             monkeypatch.setenv(name, value)
         assert [run("check", *both), run("send", "--dry-run", *both), len(hook.bodies)] == [0, 0, 0]
         assert [run("test", "slower", *both), run("send", *both), run("send", *both)] == [0, 0, 0]
-        assert [it["kind"] for it in hook.documents] == ["test", "findings"]
+        assert [document["kind"] for document in hook.documents] == ["test", "findings"]
     assert run("list", "--db", str(database)) == 0
     assert "sent slower → team ffff" in capsys.readouterr().out
 
@@ -224,9 +224,9 @@ def test_a_pattern_that_fits_no_series_is_noted(
     bench_suite(store)
     rules.write_text(RULES + 'suite = ["bench_modles", "bench_*"]\nmodel = "Mlp*"\nbranch = "mian"\n')
     run("check", "--db", str(database), "--rules", str(rules))
-    notes = [it.strip() for it in capsys.readouterr().out.splitlines() if it.startswith("  note: ")]
+    notes = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  note: ")]
     assert notes[0] == "note: suite bench_modles fits nothing here; there is bench_models"
-    assert [it.split(" fits nothing here; ")[0] for it in notes[1:]] == ["note: model Mlp*", "note: branch mian"]
+    assert [note.split(" fits nothing here; ")[0] for note in notes[1:]] == ["note: model Mlp*", "note: branch mian"]
 
 
 def test_the_example_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

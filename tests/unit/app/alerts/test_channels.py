@@ -44,7 +44,7 @@ def make_hostile(store: sqlite3.Connection) -> AlertMessage:
     bad = BREAKING.replace("\ud800", "")  # no database takes half a character
     listed = [{"hash": bad, "author": bad, "subject": bad, "time_us": 0}] * 9
     causes = [
-        {"kind": "graph_break", "word": "new", "label": bad + str(it), "before": 0, "after": 2} for it in range(9)
+        {"kind": "graph_break", "word": "new", "label": bad + str(index), "before": 0, "after": 2} for index in range(9)
     ]
     evidence: dict[str, Any] = {"commits": {"known": True, "count": 9, "listed": listed}, "causes": causes}
     evidence |= {
@@ -52,12 +52,15 @@ def make_hostile(store: sqlite3.Connection) -> AlertMessage:
         "before": EVIDENCE["before"] | {"commit": bad},
     }
     names = {"suite": bad, "mode": bad, "branch": bad, "hardware": bad}
-    keep(store, *(make_finding(id=f"{bad}{it}", model=f"{bad}{it}", evidence=evidence, **names) for it in range(60)))
+    keep(
+        store,
+        *(make_finding(id=f"{bad}{index}", model=f"{bad}{index}", evidence=evidence, **names) for index in range(60)),
+    )
     return read(store)
 
 
 def list_texts(document: Any) -> list[str]:
-    return [it["text"]["text"] for it in document["blocks"] if it["type"] in ("header", "section")]
+    return [block["text"]["text"] for block in document["blocks"] if block["type"] in ("header", "section")]
 
 
 def test_a_message_names_what_changed_and_what_may_have_caused_it(store: sqlite3.Connection) -> None:
@@ -93,7 +96,7 @@ def test_slack_gets_no_mention_no_link_and_nothing_longer_than_it_takes(store: s
     assert len(document["blocks"][0]["text"]["text"]) <= 150
     told = "\n".join([document["text"], *list_texts(document)[1:]])
     assert set(re.findall(r"<[^|>]*", told)) <= {
-        it for it in re.findall(r"<[^|>]*", told) if it.startswith("<https://board")
+        match for match in re.findall(r"<[^|>]*", told) if match.startswith("<https://board")
     }
     assert "<!channel>" not in told
 
@@ -198,8 +201,8 @@ def test_a_connection_that_breaks_before_all_was_handed_over_is_tried_again() ->
 
 @pytest.fixture
 def box() -> Iterator[Mailbox]:
-    with receive_mail() as it:
-        yield it
+    with receive_mail() as mailbox:
+        yield mailbox
 
 
 def reach(box: Mailbox, to: Sequence[str] = ("a@x.org",)) -> Channel:
@@ -210,12 +213,12 @@ def test_mail_goes_through_a_real_conversation(box: Mailbox) -> None:
     assert send(reach(box, ["Ann <a@x.org>", "b@x.org"]), {}) == ""
     (mail,) = box.mails
     assert (mail["Subject"], mail["To"]) == ("Test of the rule slower", "Ann <a@x.org>, b@x.org")
-    assert [it for it in box.commands if it.startswith(("mail", "rcpt"))] == [
+    assert [command for command in box.commands if command.startswith(("mail", "rcpt"))] == [
         "mail FROM:<board@example.org>",
         "rcpt TO:<a@x.org>",
         "rcpt TO:<b@x.org>",
     ]
-    assert [it.get_content_type() for it in mail.iter_parts()] == ["text/plain", "text/html"]
+    assert [part.get_content_type() for part in mail.iter_parts()] == ["text/plain", "text/html"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ BERLIN = ZoneInfo("Europe/Berlin")
 NIGHT = Quiet(22 * 60, 7 * 60)
 WEEKEND = Quiet(22 * 60, 7 * 60, frozenset({5, 6}))
 TIMES_US = st.integers(1_500_000_000_000_000, 2_000_000_000_000_000)
-ZONES = st.sampled_from([ZoneInfo(it) for it in ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")])
+ZONES = st.sampled_from(
+    [ZoneInfo(zone) for zone in ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")]
+)
 
 
 def at(text: str, zone: ZoneInfo | timezone = BERLIN) -> int:

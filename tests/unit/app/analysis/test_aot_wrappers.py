@@ -39,23 +39,23 @@ TITLES = {
 def graphs() -> tuple[dict[str, Any], ...]:
     """Load the recorded graphs, each with its summary."""
     lines = [json.loads(line) for line in lzma.decompress(RECORDED.read_bytes()).decode().splitlines()]
-    return tuple(it | {"summary": summarize(parse_metadata(it["metadata_text"]) or {})} for it in lines)
+    return tuple(line | {"summary": summarize(parse_metadata(line["metadata_text"]) or {})} for line in lines)
 
 
 def explain(case: str, which: int = 0) -> list[WrapperCost]:
-    return explain_graph([it["summary"] for it in graphs() if it["name"] == case][which])
+    return explain_graph([graph["summary"] for graph in graphs() if graph["name"] == case][which])
 
 
 def titles(case: str, which: int = 0) -> list[str]:
-    return [it.title for it in explain(case, which)]
+    return [wrapper_cost.title for wrapper_cost in explain(case, which)]
 
 
-@pytest.mark.parametrize("graph", [it for it in graphs() if it["wrappers"]], ids=lambda it: it["name"])
+@pytest.mark.parametrize("graph", [graph for graph in graphs() if graph["wrappers"]], ids=lambda graph: graph["name"])
 def test_explain_graph_finds_the_wrappers_that_torch_made(graph: dict[str, Any]) -> None:
     findings = explain_graph(add_wrappers(graph["summary"], graph["wrappers"]))
-    said = {name for name, begins in TITLES.items() for it in findings if it.title.startswith(begins)}
+    said = {name for name, begins in TITLES.items() for finding in findings if finding.title.startswith(begins)}
     assert said == set(graph["wrappers"]) - {"runtime_wrapper_orchestration"}
-    assert {WRAPPER_ARTIFACTS[name] for name in said} <= {it.wrapper for it in findings}
+    assert {WRAPPER_ARTIFACTS[name] for name in said} <= {finding.wrapper for finding in findings}
 
 
 def test_explain_graph_does_not_guess_without_the_wrappers() -> None:
@@ -89,15 +89,18 @@ def test_explain_graph_says_when_there_is_nothing(case: str) -> None:
     ],
 )
 def test_explain_graph_says_what_and_how_to_avoid_it(case: str, title: str, why: str, advice: str) -> None:
-    [finding] = [it for it in explain(case) if it.title == title]
+    [finding] = [wrapper_cost for wrapper_cost in explain(case) if wrapper_cost.title == title]
     assert why in finding.what
     assert advice in finding.avoid
     assert finding.cost
 
 
 def test_explain_graph_gives_each_reason_for_a_copy_its_own_finding() -> None:
-    it = {"applied_in": "epilogue", "data": True, "keep_input_mutations": True}
-    mutated = [it | {"index": 4, "metadata": True}, *(it | {"index": i, "metadata": False} for i in (0, 1, 2, 7))]
+    mutation = {"applied_in": "epilogue", "data": True, "keep_input_mutations": True}
+    mutated = [
+        mutation | {"index": 4, "metadata": True},
+        *(mutation | {"index": i, "metadata": False} for i in (0, 1, 2, 7)),
+    ]
     first, second = explain_graph({"inputs_mutated": mutated})
     assert first.title.endswith(": input 4")
     assert "t_, transpose_" in first.avoid
@@ -115,7 +118,7 @@ def test_unknown_stays_unknown() -> None:
 
 
 def test_list_unknown_names_what_only_other_artifacts_tell() -> None:
-    [plain] = [it for it in graphs() if it["name"] == "trained"]
+    [plain] = [graph for graph in graphs() if graph["name"] == "trained"]
     assert list_unknown(plain["summary"]) == [
         "Not in the metadata: whether random numbers are functionalised (torch._functorch.config says it)."
     ]
@@ -142,5 +145,8 @@ def test_explain_graph_takes_any_summary_with_holes(data: st.DataObject) -> None
     holes = data.draw(st.sets(st.sampled_from(sorted(summary))))
     found = explain_graph(summary | dict.fromkeys(holes))
     if holes.intersection(DECISIVE) or len(found) > 1:
-        assert "Nothing but the plain wrapper" not in [it.title for it in found]
-    assert all(it.what and it.cost and it.avoid and it.wrapper for it in found)
+        assert "Nothing but the plain wrapper" not in [wrapper_cost.title for wrapper_cost in found]
+    assert all(
+        wrapper_cost.what and wrapper_cost.cost and wrapper_cost.avoid and wrapper_cost.wrapper
+        for wrapper_cost in found
+    )

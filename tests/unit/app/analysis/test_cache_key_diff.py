@@ -82,7 +82,7 @@ def test_nearest_agrees_with_comparing_them_all(keys: list[dict[str, str]], data
 
 
 def test_every_recorded_component_is_explained() -> None:
-    names = [it.name for name in (BASE, "aot_autograd 2.11 cuda") for it in components(name)]
+    names = [component.name for name in (BASE, "aot_autograd 2.11 cuda") for component in components(name)]
     assert [name for name in names if not explain_component(name)] == []
     assert explain_component("of_torch_3") == ""
 

@@ -14,9 +14,9 @@ from compileboard.collectors.store.rollups.results import ResultRow
 
 
 def test_every_number_of_a_result_is_a_metric_or_an_end_of_an_interval() -> None:
-    ends = {end for it in METRICS for end in (it.low, it.high) if end}
-    assert set(NUMBERS) == {it.name for it in METRICS} | ends
-    assert set(NUMBERS) <= {it.name for it in fields(ResultRow)}
+    ends = {end for metric in METRICS for end in (metric.low, metric.high) if end}
+    assert set(NUMBERS) == {metric.name for metric in METRICS} | ends
+    assert set(NUMBERS) <= {field.name for field in fields(ResultRow)}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_better_is_up_for_a_speedup_down_for_a_latency_and_neither_for_graphs() 
 
 
 def test_what_the_terminal_compares_is_what_the_dashboard_compares_by_the_same_names_and_directions() -> None:
-    assert [it.name for it in COMPARED] == [it.name for it in compared_by_app]
+    assert [compared_metric.name for compared_metric in COMPARED] == [metric.name for metric in compared_by_app]
     for ours in COMPARED:
         theirs = BY_NAME[ours.name]
         assert (ours.label, ours.direction, ours.kind) == (theirs.label, theirs.direction, theirs.kind)

@@ -59,9 +59,9 @@ def test_the_capture_says_that_rank_1_recompiled_and_why(explored_client: FlaskC
 
 def test_the_api_gives_the_same_divergence(explored_client: FlaskClient, ddp: str) -> None:
     data = explored_client.get(f"/api/v1/runs/{ddp}/ranks").json["data"]
-    assert [it["recompile_count"] for it in data["ranks"]] == [1, 4]
+    assert [rank["recompile_count"] for rank in data["ranks"]] == [1, 4]
     assert data["divergence"]["aspect"] == "compiles"
-    assert [it["compile_id"] for it in data["divergence"]["groups"]] == [None, "0/1"]
+    assert [group["compile_id"] for group in data["divergence"]["groups"]] == [None, "0/1"]
     guard = data["divergence"]["recompiles"][0]["guards"][0]
     assert (guard["category"], guard["expected"], guard["actual"]) == ("tensor_size", "128", "96")
     assert [row["compile_id"] for row in data["rows"]] == ["0/1", "4/2", "4/3"]
@@ -125,7 +125,7 @@ def test_an_odd_rank_of_four_is_named_and_the_others_share_a_column() -> None:
     usual, hit = [compiled(1, "0/0", caches=("fx_graph miss",))], [compiled(2, "0/0", caches=("fx_graph hit",))]
     found = compare_ranks(ranks(usual, usual, hit, usual), {})
     assert found.columns == ((0, 1, 3), (2,))
-    assert [(it, said["caches"]) for it, said in list_verdicts(found)] == [((2,), "differs"), ((0, 1, 3), "same")]
+    assert [(ranks, said["caches"]) for ranks, said in list_verdicts(found)] == [((2,), "differs"), ((0, 1, 3), "same")]
     assert found.divergence is not None
     said = describe_divergence(found.divergence, NAMES)
     assert said.sentence == (
@@ -161,16 +161,16 @@ def test_rows_keep_each_ranks_order_around_what_only_one_has() -> None:
     found = compare_ranks(ranks(a, b), {})
     assert [row.place.compile_id for row in found.rows] == ["0/0", "0/1", "1/0", "2/0"]
     assert [row.place.compile_id for row in found.rows if row.differs] == ["0/1"]
-    assert [it.key for it in found.partial] == [5]
+    assert [rank_compile.key for rank_compile in found.partial] == [5]
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=6), min_size=2, max_size=5))
 def test_every_compile_of_every_rank_is_in_one_row(given_ranks: list[list[tuple[str, int]]]) -> None:
     sequences = ranks(
-        *([compiled(n, f"{it}/{n}", number) for n, (it, number) in enumerate(some)] for some in given_ranks)
+        *([compiled(n, f"{frame}/{n}", number) for n, (frame, number) in enumerate(some)] for some in given_ranks)
     )
     found = compare_ranks(sequences, {})
-    assert sum(row.rank_count for row in found.rows) == sum(len(it.compiles) for it in sequences)
+    assert sum(row.rank_count for row in found.rows) == sum(len(sequence.compiles) for sequence in sequences)
     assert sorted(rank for some in found.columns for rank in some) == list(range(len(sequences)))
     assert (found.divergence is None) == (len({tuple(some) for some in given_ranks}) == 1)
 

@@ -29,18 +29,18 @@ def views(explored_client: FlaskClient, run_id: str) -> dict[str, list[dict[str,
 
 
 def symbol(row: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(it for it in row["symbols"] if it["symbol"] == name)
+    return next(symbol for symbol in row["symbols"] if symbol["symbol"] == name)
 
 
 def test_a_branch_on_a_size_is_a_condition_with_the_bounds_that_avoid_it(
     views: dict[str, list[dict[str, Any]]],
 ) -> None:
-    it = symbol(views["branch"][0], "s77")
-    assert (it["source"], it["value"]) == ("x.size()[0]", "8")
-    assert [(guard["words"], guard["source_line"]) for guard in it["guards"]] == [
+    shape_symbol = symbol(views["branch"][0], "s77")
+    assert (shape_symbol["source"], shape_symbol["value"]) == ("x.size()[0]", "8")
+    assert [(guard["words"], guard["source_line"]) for guard in shape_symbol["guards"]] == [
         ("s77 must be at most 10", "if x.shape[0] > 10:")
     ]
-    assert "torch._dynamo.mark_dynamic(x, 0, min=2, max=10)" in it["advice"][0]
+    assert "torch._dynamo.mark_dynamic(x, 0, min=2, max=10)" in shape_symbol["advice"][0]
 
 
 @pytest.mark.parametrize(("function", "value"), [("specialize", "8"), ("as_range", "5"), ("add_fixed", "6")])
@@ -48,7 +48,7 @@ def test_what_fixed_a_size_is_named_with_its_line(
     views: dict[str, list[dict[str, Any]]], function: str, value: str
 ) -> None:
     fixed = symbol(views[function][0], "s77")
-    assert [it["value"] for it in fixed["specialized"]] == [value]
+    assert [record["value"] for record in fixed["specialized"]] == [value]
     assert fixed["specialized"][0]["words"] == "conditions left one value"
     assert fixed["specialized"][0]["line"] is not None
     assert f"compiled in as {value}" in fixed["advice"][0]
@@ -56,9 +56,9 @@ def test_what_fixed_a_size_is_named_with_its_line(
 
 
 def test_duck_shapes_and_0_and_1_are_named(views: dict[str, list[dict[str, Any]]]) -> None:
-    it = symbol(views["add"][0], "s77")
-    assert it["same"] == ["l_x_.size()[0]", "l_y_.size()[0]"]
-    assert "use_duck_shape = False" in it["advice"][0]
+    shape_symbol = symbol(views["add"][0], "s77")
+    assert shape_symbol["same"] == ["l_x_.size()[0]", "l_y_.size()[0]"]
+    assert "use_duck_shape = False" in shape_symbol["advice"][0]
     assert symbol(views["pairs"][0], "s77")["same"] == []
     one = next(row for row in views["plain"] if row["fixed"])
     assert one["fixed"] == [{"name": "l_x_", "dim": 0, "size": 1}]
@@ -73,9 +73,9 @@ def test_an_unbacked_symbol_is_told_apart_and_a_check_is_no_fault(views: dict[st
 
 
 def test_a_view_asks_for_a_multiple(views: dict[str, list[dict[str, Any]]]) -> None:
-    words = [it["words"] for it in symbol(views["view_of"][0], "s77")["guards"]]
+    words = [guard["words"] for guard in symbol(views["view_of"][0], "s77")["guards"]]
     assert "s77 must be a multiple of 4" in words
-    assert any("pad to such a multiple" in it for it in symbol(views["view_of"][0], "s77")["advice"])
+    assert any("pad to such a multiple" in sentence for sentence in symbol(views["view_of"][0], "s77")["advice"])
 
 
 def test_the_page_names_the_lines_that_cause_most(
@@ -94,11 +94,11 @@ def test_the_page_names_the_lines_that_cause_most(
 
 
 def test_pages_of_compiles_lose_none(explored_reader: sqlite3.Connection, run_id: str) -> None:
-    whole = [it.key for it in list_shape_compiles(explored_reader, run_id, limit=100).rows]
+    whole = [row.key for row in list_shape_compiles(explored_reader, run_id, limit=100).rows]
     seen, cursor = [], None
     while True:
         page = list_shape_compiles(explored_reader, run_id, cursor, 3)
-        seen += [it.key for it in page.rows]
+        seen += [row.key for row in page.rows]
         cursor = page.next
         if cursor is None:
             break
@@ -137,7 +137,7 @@ def test_torchs_own_conditions_ask_for_nothing() -> None:
     made = SymbolRecord(2, "created", "s0", None, "8", "[2, int_oo]", "L['x'].size()[0]", "m.py", 3, "f(x)", ())
     view = build_shapes(ShapeCompile(1, "0/0", None, "f", "m.py", "compiled", 402, (made, record), {}))
     assert view.symbols[0].advice == ()
-    assert [it.words for it in view.symbols[0].guards] == ["s0 must be at most 99"]
+    assert [guard.words for guard in view.symbols[0].guards] == ["s0 must be at most 99"]
     assert view.cut_count == 400
 
 

@@ -37,7 +37,7 @@ def chain(*files: str) -> list[StackNode]:
 
 
 def count_blocks(block: StackBlock) -> int:
-    return 1 + sum(count_blocks(it) for it in block.children)
+    return 1 + sum(count_blocks(child) for child in block.children)
 
 
 @pytest.fixture
@@ -87,26 +87,26 @@ def test_library_frames_fold_and_what_they_called_becomes_one() -> None:
     tree = build_tree(nodes, compiles)
     block = lay_out(tree.root)
     assert [place.frame.name for place in block.places] == ["", "main", "forward"]
-    assert [it.key for it in block.last.compiles] == [1, 2]
+    assert [stack_compile.key for stack_compile in block.last.compiles] == [1, 2]
     assert block.first.endings == {"ok": 1, "broke": 1}
-    assert [it.key for it in tree.without_stack] == [3]
+    assert [stack_compile.key for stack_compile in tree.without_stack] == [3]
     assert len(lay_out(build_tree(nodes, compiles, library=True).root).children) == 2
 
 
 def test_a_library_frame_that_was_compiled_itself_stays() -> None:
     tree = build_tree(chain("train.py", "torch/a.py", "contextlib.py"), [compiled(1, 3)])
     assert [place.frame.file for place in lay_out(tree.root).places[1:]] == ["train.py", "contextlib.py"]
-    assert [it.file for it in lay_out(tree.root).last.folded] == ["torch/a.py"]
-    assert [it.frame.file for it in list_callers(tree.places[3])] == ["train.py"]
+    assert [stack_node.file for stack_node in lay_out(tree.root).last.folded] == ["torch/a.py"]
+    assert [caller.frame.file for caller in list_callers(tree.places[3])] == ["train.py"]
 
 
 def test_a_page_lays_out_no_more_than_it_can_and_says_what_is_left() -> None:
     nodes = [StackNode(1, None, "m.py", 1, "main"), *(StackNode(n, 1, "m.py", n, "f") for n in range(2, 5002))]
     tree = build_tree(nodes, [compiled(n, n, total_us=n) for n in range(2, 5002)])
     block = lay_out(tree.root, most=50)
-    assert [it.first.total_us for it in block.children] == list(range(5001, 4951, -1))
+    assert [child.first.total_us for child in block.children] == list(range(5001, 4951, -1))
     assert len(block.hidden) == 4950
-    assert [it.first.total_us for it in lay_out(tree.root, 50, most=1).children] == [4951]
+    assert [child.first.total_us for child in lay_out(tree.root, 50, most=1).children] == [4951]
 
 
 def test_a_stack_of_500_frames_is_one_short_block() -> None:
@@ -127,7 +127,7 @@ def test_no_compile_is_lost_and_sums_hold(made: list[tuple[int, bool, int]], lib
     compiles = [compiled(n * 10 + k, n) for n, (_p, _l, count) in enumerate(made, start=1) for k in range(count)]
     tree = build_tree(nodes, compiles, library=library)
     block = lay_out(tree.root, most=10_000)
-    assert tree.root.compile_count == len(compiles) == sum(len(it.compiles) for it in tree.places.values())
+    assert tree.root.compile_count == len(compiles) == sum(len(node.compiles) for node in tree.places.values())
     assert tree.root.total_us == 10 * len(compiles)
     assert count_blocks(block) <= len(nodes) + 1
 
@@ -136,13 +136,18 @@ def test_filters_look_at_every_frame_of_a_stack() -> None:
     nodes, compiles = chain("train.py", "model.py"), [compiled(1, 2, rank=0), compiled(2, 1, outcome="failed", rank=1)]
 
     def kept(text: str = "", ending: str = "", rank: int | None = None) -> list[int]:
-        return [it.key for it in filter_matching(nodes, compiles, text=text, ending=ending, rank=rank)]
+        return [
+            stack_compile.key for stack_compile in filter_matching(nodes, compiles, text=text, ending=ending, rank=rank)
+        ]
 
     assert kept("TRAIN.py:1") == [1, 2]
     assert kept("model") == [1]
     assert kept(ending="failed") == [2]
     assert kept(rank=0) == [1]
-    assert [(it.ending, it.width) for it in list_shares({"failed": 1, "ok": 3})] == [("ok", 75.0), ("failed", 25.0)]
+    assert [(share.ending, share.width) for share in list_shares({"failed": 1, "ok": 3})] == [
+        ("ok", 75.0),
+        ("failed", 25.0),
+    ]
 
 
 @pytest.mark.parametrize(

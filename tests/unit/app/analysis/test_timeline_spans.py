@@ -48,8 +48,10 @@ def test_window_gives_what_is_wide_enough_parents_first(explored_reader: sqlite3
     wide_us = round((to_us - from_us) / 500)
     sql = "select id from spans where lane_id = ? and duration_us >= ? and instant = 0"
     wide = {row["id"] for row in explored_reader.execute(sql, (lane.id, wide_us))}
-    assert {it.id for it in window.spans} == wide
-    assert [(it.begin_us, it.depth) for it in window.spans] == sorted((it.begin_us, it.depth) for it in window.spans)
+    assert {span.id for span in window.spans} == wide
+    assert [(span.begin_us, span.depth) for span in window.spans] == sorted(
+        (span.begin_us, span.depth) for span in window.spans
+    )
     assert window.short and window.marks and not window.is_coarse
 
 
@@ -58,19 +60,22 @@ def test_nothing_of_a_window_is_lost(explored_reader: sqlite3.Connection, lane: 
     sql = "select count(*), sum(duration_us) from spans where lane_id = ? and instant = 0 and duration_us >= ?"
     floor_us = round((lane.last_us + 1 - lane.first_us) / 50) // 64
     count, time_us = explored_reader.execute(sql, (lane.id, floor_us)).fetchone()
-    assert len(window.spans) + sum(it.span_count for it in window.short) == count
-    assert sum(it.duration_us or 0 for it in window.spans) + sum(it.busy_us for it in window.short) == time_us
+    assert len(window.spans) + sum(short_spans.span_count for short_spans in window.short) == count
+    assert (
+        sum(span.duration_us or 0 for span in window.spans) + sum(short_spans.busy_us for short_spans in window.short)
+        == time_us
+    )
     marks = explored_reader.execute("select count(*) from spans where lane_id = ? and instant = 1", (lane.id,))
-    assert sum(it.mark_count for it in window.marks) == marks.fetchone()[0]
+    assert sum(mark.mark_count for mark in window.marks) == marks.fetchone()[0]
 
 
 def test_a_window_shows_phases_that_began_before_it(explored_reader: sqlite3.Connection, lane: Lane) -> None:
     whole = timeline.get_window(explored_reader, lane, lane.first_us, lane.last_us, 100_000).spans
-    longest = max(whole, key=lambda it: it.duration_us or 0)
+    longest = max(whole, key=lambda span: span.duration_us or 0)
     middle = longest.begin_us + (longest.duration_us or 0) // 2
     seen = timeline.get_window(explored_reader, lane, middle, middle + 100, 1000).spans
-    across = [it.id for it in whole if it.begin_us <= middle < it.begin_us + (it.duration_us or 0)]
-    assert [it.id for it in seen if it.begin_us <= middle] == across
+    across = [span.id for span in whole if span.begin_us <= middle < span.begin_us + (span.duration_us or 0)]
+    assert [span.id for span in seen if span.begin_us <= middle] == across
     assert longest.id in across
 
 
@@ -83,7 +88,7 @@ def test_crowded_windows_give_the_longest(
     monkeypatch.setattr(timeline, "_LEAST_READ", 20)
     crowded = timeline.get_window(*args)
     assert crowded.spans == calm.spans
-    assert crowded.is_coarse and 0 < sum(it.span_count for it in crowded.short) <= 40
+    assert crowded.is_coarse and 0 < sum(short_spans.span_count for short_spans in crowded.short) <= 40
 
 
 def test_busy_times_hold_every_compile(explored_reader: sqlite3.Connection, lane: Lane) -> None:
@@ -109,11 +114,13 @@ def test_windows_read_indexes_alone(explored_reader: sqlite3.Connection, lane: L
 
 def test_totals_link_to_the_longest(explored_reader: sqlite3.Connection, lane: Lane) -> None:
     run_id = address(lane, explored_reader).split("/")[2]
-    totals = {it.name: it for it in timeline.list_totals(explored_reader, run_id)}
+    totals = {total.name: total for total in timeline.list_totals(explored_reader, run_id)}
     sql = "select * from spans where compile_key = ? and begin_us = ? and duration_us = ?"
-    for it in totals.values():
-        if it.ended_count:
-            assert explored_reader.execute(sql, (it.longest_compile_key, it.longest_begin_us, it.longest_us)).fetchone()
+    for total in totals.values():
+        if total.ended_count:
+            assert explored_reader.execute(
+                sql, (total.longest_compile_key, total.longest_begin_us, total.longest_us)
+            ).fetchone()
     assert totals["dynamo"].exclusive_us < totals["dynamo"].total_us
     assert totals["fx_graph_cache_miss"].instant_count == totals["fx_graph_cache_miss"].span_count
 
@@ -151,7 +158,9 @@ def test_trace_file_is_as_viewers_read_it(
     assert len(told) == lane.span_count
     assert all(event["dur"] >= 0 for event in told if event["ph"] == "X")
     open_until: list[int] = []  # by ts, as viewers sort them, those of one moment as they stand in the file
-    for event in sorted((it for it in told if it["ph"] == "X" and it["dur"]), key=lambda it: it["ts"]):
+    for event in sorted(
+        (event for event in told if event["ph"] == "X" and event["dur"]), key=lambda event: event["ts"]
+    ):
         while open_until and open_until[-1] <= event["ts"]:
             open_until.pop()
         assert not open_until or event["ts"] + event["dur"] <= open_until[-1], event
@@ -183,7 +192,7 @@ def test_hostile_names_stay_text(client: FlaskClient, store: sqlite3.Connection)
     tell(store, (name, "B", 0), (name, "E", 10))
     page = client.get(f"/runs/{RUN}/timeline").text
     assert "<b onclick" not in page and "</script><b" not in page
-    assert any(it["name"] == name for it in trace(client, f"/runs/{RUN}/timeline")["traceEvents"])
+    assert any(event["name"] == name for event in trace(client, f"/runs/{RUN}/timeline")["traceEvents"])
 
 
 def test_a_run_without_phases_says_so(client: FlaskClient, store: sqlite3.Connection) -> None:

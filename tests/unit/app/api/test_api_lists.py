@@ -32,9 +32,13 @@ from tests.unit.app.recorded import RUN, record_run
 from tests.unit.app.series_changes import keep_one_of_each
 
 LOGS = ("torch2.11-cuda-hf_Bert_train", "torch2.11-cuda-zoo_recompiles", "torch2.13-breaks")
-LISTS = [it for it in OPERATIONS if it.is_list]
+LISTS = [operation for operation in OPERATIONS if operation.is_list]
 SORTS = [
-    (it.path, order) for it in LISTS for part in it.parameters if part.name == "sort" for order in part.schema["enum"]
+    (operation.path, order)
+    for operation in LISTS
+    for part in operation.parameters
+    if part.name == "sort"
+    for order in part.schema["enum"]
 ]
 
 
@@ -83,7 +87,9 @@ def list_paths(client: FlaskClient, path: str) -> list[str]:
     return [path.replace("<run_id>", run).replace("<distinct_id>", "1").replace("<cause_id>", "1") for run in runs]
 
 
-@pytest.mark.parametrize("path", [it.path for it in LISTS if it.path != "/imports"])  # of this server, not the database
+@pytest.mark.parametrize(
+    "path", [operation.path for operation in LISTS if operation.path != "/imports"]
+)  # of this server, not the database
 def test_pages_of_any_size_have_every_row_once(client: FlaskClient, path: str) -> None:
     seen = 0
     for one in list_paths(client, path):
@@ -113,8 +119,8 @@ def test_lists_are_as_long_as_the_totals_say(client: FlaskClient) -> None:
         for name, count in lists.items():
             assert len(read_all(client, f"/runs/{run['id']}/{name}")) == run[f"{count}_count"], (run["name"], name)
         results = Counter(row["result"] for row in read_all(client, f"/runs/{run['id']}/cache_lookups"))
-        assert [results[it] for it in ("hit", "miss", "bypass")] == [
-            run[f"cache_{it}_count"] for it in ("hit", "miss", "bypass")
+        assert [results[outcome] for outcome in ("hit", "miss", "bypass")] == [
+            run[f"cache_{outcome}_count"] for outcome in ("hit", "miss", "bypass")
         ]
 
 
@@ -122,16 +128,20 @@ def test_sums_of_rows_are_the_totals(client: FlaskClient) -> None:
     for run in read_all(client, "/runs"):
         path = f"/runs/{run['id']}"
         records = read_all(client, f"{path}/compilations")
-        assert sum(it["duration_us"] or 0 for it in records if it["kind"] != "runtime") == (run["compile_us"] or 0)
-        assert sum(it["restart_count"] for it in records) == run["restart_count"]
+        assert sum(record["duration_us"] or 0 for record in records if record["kind"] != "runtime") == (
+            run["compile_us"] or 0
+        )
+        assert sum(record["restart_count"] for record in records) == run["restart_count"]
         compiles = read_all(client, f"{path}/compiles")
-        assert sum(it["total_us"] or 0 for it in compiles) == (run["compile_us"] or 0)
-        assert sum(it["total_us"] or 0 for it in compiles if it["recompiled_from"]) == (run["recompile_us"] or 0)
-        assert sum(it["outcome"] == "failed" for it in compiles) == run["failure_count"]
+        assert sum(compile_row["total_us"] or 0 for compile_row in compiles) == (run["compile_us"] or 0)
+        assert sum(compile_row["total_us"] or 0 for compile_row in compiles if compile_row["recompiled_from"]) == (
+            run["recompile_us"] or 0
+        )
+        assert sum(compile_row["outcome"] == "failed" for compile_row in compiles) == run["failure_count"]
         distinct = read_all(client, f"{path}/distinct_graph_breaks")
-        assert sum(it["break_count"] for it in distinct) == run["graph_break_count"]
+        assert sum(graph_break["break_count"] for graph_break in distinct) == run["graph_break_count"]
         causes = read_all(client, f"{path}/recompile_causes")
-        assert sum(it["recompile_count"] for it in causes) == run["recompile_count"]
+        assert sum(cause["recompile_count"] for cause in causes) == run["recompile_count"]
 
 
 def test_sums_over_runs_are_the_sums_of_the_runs(client: FlaskClient) -> None:
@@ -140,7 +150,9 @@ def test_sums_over_runs_are_the_sums_of_the_runs(client: FlaskClient) -> None:
     for name in ("compile_count", "recompile_count", "graph_break_count", "failure_count", "compile_us"):
         assert totals[name] == sum(run[name] or 0 for run in runs)
     breaks = client.get("/api/v1/graph_breaks/trends").json["data"]["summary"]
-    assert breaks["break_count"] == sum(it["break_count"] for it in read_all(client, "/graph_breaks", limit=5))
+    assert breaks["break_count"] == sum(
+        graph_break["break_count"] for graph_break in read_all(client, "/graph_breaks", limit=5)
+    )
     assert breaks["break_count"] == totals["graph_break_count"]
     causes = client.get("/api/v1/recompiles/trends").json["data"]["summary"]
     assert causes["recompile_count"] == totals["recompile_count"]

@@ -95,7 +95,7 @@ def test_a_silent_recorders_run_is_shown_as_interrupted(client: FlaskClient, sto
 def test_a_compile_has_all_that_belongs_to_it(client: FlaskClient) -> None:
     keys = {row["compile_id"]: row["id"] for row in get(client, f"/runs/{RUN}/compiles")}
     data = get(client, f"/runs/{RUN}/compiles/{keys['0/0']}")
-    assert [it["compile_id"] for it in data["chain"]] == ["0/0", "0/1", "0/2"]
+    assert [compiled["compile_id"] for compiled in data["chain"]] == ["0/0", "0/1", "0/2"]
     assert (len(data["compilations"]), len(data["graph_breaks"]), len(data["cache_lookups"])) == (3, 1, 2)
     assert data["restart_reasons"] == ["Builtin\nall of it"]
     assert data["stack"][0]["code"] == "f(x)"
@@ -161,15 +161,15 @@ def test_a_long_page_of_recompiles_has_every_guard(client: FlaskClient, store: s
 
 def test_a_run_says_what_to_do_first(client: FlaskClient) -> None:
     findings = get(client, f"/runs/{RUN}")["findings"]
-    assert [it["severity"] for it in findings[:2]] == ["bad", "bad"]
+    assert [finding["severity"] for finding in findings[:2]] == ["bad", "bad"]
     assert findings[0]["title"] == "Compile failed: BackendCompilerFailed"
-    assert all(it["fix"] for it in findings)
+    assert all(finding["fix"] for finding in findings)
 
 
 def test_the_first_address_lists_the_others_and_every_page_leads_to_it(client: FlaskClient) -> None:
     listed = client.get("/api/v1/").json["data"]
     assert {"method": "GET", "path": "/api/v1/openapi.json"}.items() <= listed[-1].items()
-    assert ("GET", "/api/v1/runs/{run_id}") in {(it["method"], it["path"]) for it in listed}
-    assert all(it["summary"] for it in listed)
+    assert ("GET", "/api/v1/runs/{run_id}") in {(operation["method"], operation["path"]) for operation in listed}
+    assert all(operation["summary"] for operation in listed)
     assert client.get("/api/v1").status_code == 200
     assert '<a href="/api/v1/">API</a>' in client.get("/runs").text

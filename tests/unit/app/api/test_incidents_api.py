@@ -52,7 +52,7 @@ def test_an_action_answers_with_the_finding(client: FlaskClient, action: str, ha
     (word,) = body["data"]["words"]
     assert (word["action"], word["who"], word["text"], word["time_us"] > 0) == (action, "ci", "expected", True)
     listed = client.get("/api/v1/findings?handling=any").json["data"]  # type: ignore[index]
-    assert {it["id"]: it["handling"] for it in listed}["f" * 16] == handling
+    assert {finding["id"]: finding["handling"] for finding in listed}["f" * 16] == handling
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_the_order_is_that_of_the_runs_and_then_of_ids(client: FlaskClient, stor
     times = {"a": 3, "b": 1, "c": 2, "d": 2}
     keep(store, *[make_finding(id=key, suite="order", first_us=at * 10**14) for key, at in times.items()])
     rows = client.get("/api/v1/findings?suite=order").json["data"]  # type: ignore[index]
-    assert [it["id"] for it in rows] == ["a", "d", "c", "b"]
+    assert [row["id"] for row in rows] == ["a", "d", "c", "b"]

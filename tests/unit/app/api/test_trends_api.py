@@ -36,16 +36,16 @@ def test_without_a_run_it_is_the_newest_that_fits(client: FlaskClient) -> None:
     commit = newest["run"]["git_commit"]
     assert client.get(f"/api/v1/summary?commit={commit[:9]}").json["data"]["run"]["id"] == RUNS[2]  # type: ignore[index]
     wrong = ("branch=odd", "suite=odd", "run=odd", "definition=odd", "dynamic=odd", "odd=1")
-    assert [client.get(f"/api/v1/summary?{it}").status_code for it in wrong] == [404, 404, 404, 400, 400, 400]
+    assert [client.get(f"/api/v1/summary?{query}").status_code for query in wrong] == [404, 404, 404, 400, 400, 400]
 
 
 @pytest.mark.usefixtures("suite")
 def test_a_trend_has_a_point_a_run_and_a_failure_is_no_number(client: FlaskClient) -> None:
     (hungry,) = client.get("/api/v1/trend?metric=speedup&model=Hungry").json["data"]["series"]  # type: ignore[index]
-    said = [(it["value"], it["status"], it["reason"]) for it in hungry["points"]]
+    said = [(point["value"], point["status"], point["reason"]) for point in hungry["points"]]
     assert said == [(None, "failed", "failed: out of memory")] * 3
     breaky = client.get("/api/v1/trend?metric=speedup&model=Breaky&last=2").json["data"]["series"][0]  # type: ignore[index]
-    assert [it["value"] for it in breaky["points"]] == [0.569, 0.587]
+    assert [point["value"] for point in breaky["points"]] == [0.569, 0.587]
     assert breaky["points"][0]["low"] == pytest.approx(0.569 * 0.985)
 
 
@@ -53,7 +53,7 @@ def test_a_trend_has_a_point_a_run_and_a_failure_is_no_number(client: FlaskClien
 def test_a_suites_trend_is_of_each_set_by_its_definition(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_results(store, "OTHER", measure(suite="bench_models", backend="eager"), started_us=START_US)
     data = client.get("/api/v1/trend?metric=speedup&suite=bench_models&definition=summarize_perf").json["data"]  # type: ignore[index]
-    assert [(it["backend"], len(it["points"])) for it in data["series"]] == [("inductor", 3), ("eager", 1)]
+    assert [(series["backend"], len(series["points"])) for series in data["series"]] == [("inductor", 3), ("eager", 1)]
     assert data["metric"]["name"] == "geomean_speedup"
     refused = client.get("/api/v1/trend?metric=eager_latency_ms")
     assert (refused.status_code, refused.json["error"]) == (400, "metric: a suite has no eager_latency_ms")  # type: ignore[index]
@@ -63,7 +63,7 @@ def test_a_suites_trend_is_of_each_set_by_its_definition(client: FlaskClient, st
 def test_environment_changes_stand_at_their_point(client: FlaskClient, store: sqlite3.Connection) -> None:
     store.execute("update runs set torch_version = '2.12.0', gpu_name = 'NVIDIA B200' where id = ?", (RUNS[2],))
     (series,) = client.get("/api/v1/trend?model=GPT2x4&axis=torch").json["data"]["series"]  # type: ignore[index]
-    assert [it["environment_changes"] for it in series["points"]] == [[], [], ["GPU", "torch"]]
+    assert [point["environment_changes"] for point in series["points"]] == [[], [], ["GPU", "torch"]]
 
 
 @pytest.mark.usefixtures("suite")
@@ -75,7 +75,7 @@ def test_breaks_functions_and_guards_have_trends(client: FlaskClient) -> None:
         ("category=tensor_dtype", [0, 0, 0]),
     ):
         (series,) = client.get(f"/api/v1/trend?{query}").json["data"]["series"]  # type: ignore[index]
-        assert [it["value"] for it in series["points"]] == values, query
+        assert [point["value"] for point in series["points"]] == values, query
     assert client.get("/api/v1/trend?break=99").status_code == 404
     assert client.get("/api/v1/trend?break=1&function=1").status_code == 400
 

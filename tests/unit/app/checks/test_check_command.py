@@ -217,12 +217,12 @@ def test_documents_say_what_the_table_says(database: Path, store: sqlite3.Connec
     more = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
     assert _check(database, "--run", "B", "--baseline", "A", *more) == 1
     data = json.loads(paths["json"].read_text())
-    failing = [it for rule in data["rules"] for it in rule["verdicts"] if it["fails"]]
-    assert [it["verdict"] for it in failing] == ["NEW_BREAK"] and data["exit_code"] == 1
+    failing = [verdict for rule in data["rules"] for verdict in rule["verdicts"] if verdict["fails"]]
+    assert [verdict["verdict"] for verdict in failing] == ["NEW_BREAK"] and data["exit_code"] == 1
     markdown = paths["markdown"].read_text()
     assert "`NEW_BREAK` | `new-breaks` | cnn" in markdown and "<b>" not in markdown and "\x1b" not in markdown
     root = ElementTree.fromstring(paths["junit"].read_bytes())
-    suites = {it.get("name"): it for it in root.iter("testsuite")}
+    suites = {element.get("name"): element for element in root.iter("testsuite")}
     assert root.get("failures") == suites["new-breaks"].get("failures") == "1"
     assert suites["memory"].find("testcase/skipped") is not None
     assert "NEW_BREAK" in str(suites["new-breaks"].find("testcase/failure").get("message"))  # type: ignore[union-attr]
@@ -324,7 +324,7 @@ def test_the_api_gives_the_same_verdicts(
     assert client.get("/api/v1/check?run=B&baseline=main").json["data"] == json.loads(target.read_text())  # type: ignore[index]
     assert client.get("/api/v1/baselines").json["data"][0]["run_id"] == "A"  # type: ignore[index]
     kept = client.get("/api/v1/baselines/main").json["data"]  # type: ignore[index]
-    assert [it["fingerprint"] for it in kept["graph_breaks"]] == ["x"]
+    assert [graph_break["fingerprint"] for graph_break in kept["graph_breaks"]] == ["x"]
     assert client.get("/api/v1/baselines/other").status_code == 404
 
 
@@ -348,7 +348,7 @@ def test_the_api_chooses_results(store: sqlite3.Connection, client: FlaskClient)
     add_results(store, "B", measure(), measure(dynamic=True, task="d", values={"speedup": 0.5}))
     asked = "/api/v1/check?run=B&baseline=A&rule=speedup&model=mlp&batch_size=8&device=cpu"
     data = client.get(f"{asked}&dynamic=no").json["data"]  # type: ignore[index]
-    assert [it["verdict"] for it in data["rules"][0]["verdicts"]] == ["PASS"]
+    assert [verdict["verdict"] for verdict in data["rules"][0]["verdicts"]] == ["PASS"]
 
 
 @pytest.mark.parametrize(
@@ -372,5 +372,7 @@ def test_an_imported_file_is_judged_as_the_file_is(tmp_path: Path, actual: str, 
         sides = ("--run", run[actual], "--baseline", baseline[expected])
         assert _check(database, *sides, "--rule", rule, "--json", target) in (0, 1)
         (found,) = json.loads(Path(target).read_text())["rules"]
-        verdicts[run is runs, baseline is runs] = sorted((it["name"], it["verdict"]) for it in found["verdicts"])
-    assert verdicts[True, True] and len({str(it) for it in verdicts.values()}) == 1
+        verdicts[run is runs, baseline is runs] = sorted(
+            (verdict["name"], verdict["verdict"]) for verdict in found["verdicts"]
+        )
+    assert verdicts[True, True] and len({str(verdict) for verdict in verdicts.values()}) == 1

@@ -35,7 +35,9 @@ def _timed(speedup: float, count: int, spread: float = 0.01) -> dict[str, Any]:
 def _words(rule: str, actual: Side, expected: Side, **options: Any) -> list[tuple[str, str]]:
     (found,) = find_rules([rule])
     assert found.applies(actual, expected, RuleOptions(**options)) == ""
-    return [(it.name, it.word) for it in found.check(actual, expected, RuleOptions(**options))]
+    return [
+        (rule_verdict.name, rule_verdict.word) for rule_verdict in found.check(actual, expected, RuleOptions(**options))
+    ]
 
 
 def _broken(model: str | None, fingerprint: str) -> RuleDistinct:
@@ -105,8 +107,8 @@ def test_speedup_weighs_the_noise(now: dict[str, Any], before: dict[str, Any], w
 )
 def test_memory_below_its_share_is_judged_by_its_samples(samples: list[float] | None, word: str) -> None:
     kept, known = [
-        {} if samples is None else {"repeats": _kept("speedup", [1.0]) | _kept("compression_ratio", it)}
-        for it in (samples, [0.99, 1.0, 1.01])
+        {} if samples is None else {"repeats": _kept("speedup", [1.0]) | _kept("compression_ratio", values)}
+        for values in (samples, [0.99, 1.0, 1.01])
     ]
     before, now = _row("a", compression_ratio=1.0, **known), _row("a", compression_ratio=0.8, **kept)
     assert _words("memory", Side("now", (now,)), Side("before", (before,))) == [("a", word)]

@@ -66,7 +66,7 @@ def test_breaks_follow_their_models_name() -> None:
         RuleDistinct("x", "filtered", "", 1),
     )
     one, _two = pair(Side("a", rows, breaks=(*breaks, RuleDistinct("y", None, "", 1))), Side("b", rows))
-    assert [it.model for it in one.breaks or ()] == ["m (inference)", "m (training)", None]
+    assert [graph_break.model for graph_break in one.breaks or ()] == ["m (inference)", "m (training)", None]
 
 
 def test_flaky_models_are_known_by_name_whatever_their_configuration() -> None:

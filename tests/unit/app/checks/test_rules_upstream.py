@@ -32,14 +32,16 @@ def _sides(case: dict[str, Any]) -> tuple[Side, Side]:
     return read_table(str(DATA / case["actual"])), read_table(str(DATA / (case["expected"] or case["actual"])))
 
 
-@pytest.mark.parametrize("case", RECORDED, ids=lambda it: f"{it['rule']}-{it['actual']}-{it['exit_code']}")
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: f"{case['rule']}-{case['actual']}-{case['exit_code']}")
 def test_rule_says_what_upstreams_checker_said(case: dict[str, Any]) -> None:
     (rule,) = find_rules([case["rule"]])
     options = RuleOptions(flaky=FLAKY_OF.get(rule.name, frozenset()), **case["options"])
     verdicts = rule.check(*_sides(case), options)
-    assert int(any(it.outcome in (FAIL, IMPROVED) for it in verdicts)) == case["exit_code"]
-    said = [[it.name, it.word] for it in verdicts if rule.name != "performance" or it.word != "PASS"]
-    if rule.name == "pr-time" and any(it.word == "MISSING" for it in verdicts):
+    assert int(any(verdict.outcome in (FAIL, IMPROVED) for verdict in verdicts)) == case["exit_code"]
+    said = [
+        [verdict.name, verdict.word] for verdict in verdicts if rule.name != "performance" or verdict.word != "PASS"
+    ]
+    if rule.name == "pr-time" and any(verdict.word == "MISSING" for verdict in verdicts):
         assert case["verdicts"] == said[: len(case["verdicts"])]  # upstream stops at the first that is missing
     elif case["verdicts"]:
         assert sorted(said) == sorted(case["verdicts"])
@@ -63,7 +65,7 @@ def test_every_verdict_of_upstreams_rules_is_recorded() -> None:
 
 
 def test_new_baseline_of_pr_time_is_upstreams() -> None:
-    case = next(it for it in RECORDED if "proposed" in it)
+    case = next(recorded for recorded in RECORDED if "proposed" in recorded)
     assert [[str(cell) for cell in row] for row in pr_time.propose(*_sides(case), RuleOptions())] == case["proposed"]
 
 
@@ -77,6 +79,6 @@ def test_rounding_down_keeps_four_digits(number: int) -> None:
 def test_what_upstreams_checkers_end_on_is_said() -> None:
     (rule,) = find_rules(["graph-breaks-exact"])
     side = Side("a", (RuleInput("m", {"graph_breaks": "1", "unique_graphs": "many"}),))
-    assert [it.word for it in rule.check(side, side, RuleOptions())] == ["INVALID"]
+    assert [rule_verdict.word for rule_verdict in rule.check(side, side, RuleOptions())] == ["INVALID"]
     (rule,) = find_rules(["performance"])
-    assert [it.word for it in rule.check(side, side, RuleOptions(threshold=1.0))] == ["MISSING"]
+    assert [rule_verdict.word for rule_verdict in rule.check(side, side, RuleOptions(threshold=1.0))] == ["MISSING"]

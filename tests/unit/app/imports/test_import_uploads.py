@@ -52,9 +52,9 @@ def form_environ(body: bytes, **more: object) -> dict[str, object]:
 
 def test_only_the_server_may_read_what_was_sent(shelf: ImportQueue) -> None:
     slot = enqueue(shelf)
-    assert [stat.S_IMODE(it.stat().st_mode) for it in (shelf.root, slot.folder)] == [0o700, 0o700]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (shelf.root, slot.folder)] == [0o700, 0o700]
     slot.close()
-    assert [it.name for it in shelf.root.iterdir() if it.is_dir()] == []
+    assert [path.name for path in shelf.root.iterdir() if path.is_dir()] == []
 
 
 def test_a_folder_of_somebody_else_is_not_used(shelf: ImportQueue, tmp_path: Path) -> None:
@@ -67,13 +67,13 @@ def test_a_folder_of_somebody_else_is_not_used(shelf: ImportQueue, tmp_path: Pat
 def test_an_import_whose_server_died_has_failed_and_its_files_go(shelf: ImportQueue) -> None:
     slot = enqueue(shelf)
     slot.save(state="running")
-    running = shelf.load(slot.it.id)
+    running = shelf.load(slot.upload.id)
     os.close(slot._alive)  # what the system does when a process ends
-    dead = shelf.load(slot.it.id)
+    dead = shelf.load(slot.upload.id)
     assert running and dead and (running.state, dead.state, dead.message) == ("running", "failed", STOPPED)
     shelf.clear()
     assert not slot.folder.exists()
-    kept = shelf.load(slot.it.id)
+    kept = shelf.load(slot.upload.id)
     assert kept and kept.state == "failed"
 
 
@@ -82,8 +82,8 @@ def test_what_ended_is_known_for_a_day(shelf: ImportQueue) -> None:
     slot.save(state="done")
     slot.close()
     shelf.clear()
-    assert [it.id for it in shelf.list_newest(9)] == [slot.it.id]
-    shelf.write(replace(slot.it, updated_us=slot.it.updated_us - KEEP_US - 1))
+    assert [other_upload.id for other_upload in shelf.list_newest(9)] == [slot.upload.id]
+    shelf.write(replace(slot.upload, updated_us=slot.upload.updated_us - KEEP_US - 1))
     shelf.clear()
     assert shelf.list_newest(9) == []
 
@@ -173,14 +173,14 @@ def run_child(
 
 
 def test_a_child_has_what_a_real_log_needs(shelf: ImportQueue) -> None:
-    done = run_child(shelf, upload_memory_mib=256).it
+    done = run_child(shelf, upload_memory_mib=256).upload
     assert (done.state, done.log_count, done.total_bytes) == ("done", 1, None)
     assert done.record_count > 100
 
 
 @pytest.mark.parametrize(("name", "count"), [("coverage.csv", 2), ("hud_export.csv", 4), ("add_loop_eager.json", 1)])
 def test_a_child_takes_files_of_results(shelf: ImportQueue, name: str, count: int) -> None:
-    done = run_child(shelf, file=DATA / "upstream" / "made" / name, upload_memory_mib=256).it
+    done = run_child(shelf, file=DATA / "upstream" / "made" / name, upload_memory_mib=256).upload
     assert (done.state, done.record_count, done.log_count, done.rejects) == ("done", count, 1, {})
     assert done.run_id and done.read_bytes == (DATA / "upstream" / "made" / name).stat().st_size
     assert ("2 runs in it; the others are" in done.message) == (name == "hud_export.csv")
@@ -188,13 +188,13 @@ def test_a_child_takes_files_of_results(shelf: ImportQueue, name: str, count: in
 
 def test_a_table_of_something_else_is_refused_in_words(shelf: ImportQueue, tmp_path: Path) -> None:
     (tmp_path / "prices.csv").write_text("fruit,price\napple,1\n")
-    ended = run_child(shelf, file=tmp_path / "prices.csv").it
+    ended = run_child(shelf, file=tmp_path / "prices.csv").upload
     assert ended.state == "failed" and "prices.csv: fruit,price" in ended.message
 
 
 def test_a_wish_that_comes_too_late_is_said(shelf: ImportQueue) -> None:
-    assert run_child(shelf).it.message == ""
-    late = run_child(shelf, wishes=ImportOptions(redact_source=True)).it
+    assert run_child(shelf).upload.message == ""
+    late = run_child(shelf, wishes=ImportOptions(redact_source=True)).upload
     assert late.state == "done"
     assert late.message.startswith(
         "Nothing new: it had been imported before. Note: the log was imported with its source"
@@ -202,14 +202,14 @@ def test_a_wish_that_comes_too_late_is_said(shelf: ImportQueue) -> None:
 
 
 def test_a_child_without_memory_says_which_setting(shelf: ImportQueue) -> None:
-    ended = run_child(shelf, upload_memory_mib=64).it
+    ended = run_child(shelf, upload_memory_mib=64).upload
     assert (ended.state, "COMPILEBOARD_UPLOAD_MEMORY_MIB" in ended.message) == ("failed", True)
 
 
 def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(shelf: ImportQueue) -> None:
     sleep = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     began_s = time.monotonic()
-    ended = run_child(shelf, [sys.executable, "-c", sleep], upload_timeout_s=1).it
+    ended = run_child(shelf, [sys.executable, "-c", sleep], upload_timeout_s=1).upload
     assert time.monotonic() - began_s < 20
     assert (ended.state, "COMPILEBOARD_UPLOAD_TIMEOUT_S" in ended.message) == ("failed", True)
 
@@ -236,7 +236,7 @@ def test_an_import_above_a_limit_is_ended_with_what_was_reached(
             for number in range(12):
                 archive.addfile(tarfile.TarInfo(f"empty/{number}"))
             archive.add(LOG, "a.log.xz")
-    ended = run_child(shelf, file=file, **{f"upload_{limit}": 10}).it
+    ended = run_child(shelf, file=file, **{f"upload_{limit}": 10}).upload
     assert ended.state == "failed"
     assert f"the limit is 10 {word}" in ended.message and f"COMPILEBOARD_UPLOAD_{limit.upper()}" in ended.message
 
@@ -245,7 +245,7 @@ def test_a_small_log_of_very_many_rows_is_ended_within_a_batch_of_the_limit(shel
     """3 KB, whose 200 stacks share no frame: benchmarks.imports.many_rows has it at full size."""
     file = tmp_path / "stacks.log.gz"
     write_log(file, "stacks", most_bytes=1 << 20, most_records=200)
-    ended = run_child(shelf, file=file, upload_rows=20_000).it
+    ended = run_child(shelf, file=file, upload_rows=20_000).upload
     assert ended.state == "failed" and "the limit is 20,000 rows" in ended.message
     assert 20_000 < count_rows(tmp_path / "team.db") < 20_000 + 2 * BATCH_PARTS
 
@@ -256,7 +256,7 @@ def test_who_sends_a_log_is_kept_before_its_turn_comes(shelf: ImportQueue, monke
 
     def read_actions() -> list[tuple[str, str, str]]:
         with closing(open_reader(database)) as reader:
-            return [(it.action, it.subject, it.address or "") for it in list_audit(reader).rows]
+            return [(row.action, row.subject, row.address or "") for row in list_audit(reader).rows]
 
     def end(slot: QueueEntry, *_: object) -> bool:
         until_s = time.monotonic() + 10
@@ -268,13 +268,13 @@ def test_who_sends_a_log_is_kept_before_its_turn_comes(shelf: ImportQueue, monke
     monkeypatch.setattr(child, "run", end)
     received = Received(slot.folder / "files", {"0001": "a.log"})
     upload._run_import(slot, received, ImportOptions(), Settings(db=database), ActionOrigin("page", address="10.0.0.9"))
-    assert seen == [("import.upload", slot.it.id, "10.0.0.9")]
+    assert seen == [("import.upload", slot.upload.id, "10.0.0.9")]
     assert read_actions()[0] == ("import.done", "R1", "10.0.0.9")
 
 
 def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: ImportQueue) -> None:
     """The first part stops behind its first batch; both together are what one import would have been."""
-    whole = run_child(shelf).it
+    whole = run_child(shelf).upload
     os.remove(shelf.root.with_name("team.db"))
     migrate(shelf.root.with_name("team.db"))
     slot = enqueue(shelf)
@@ -290,7 +290,7 @@ def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: ImportQueue) -
     assert child.run(slot, [*command[: at - 1], "-c", code, *command[at + 1 :]], known)
     assert not child.run(slot, command, known)
     slot.close()
-    assert (slot.it.state, slot.it.record_count) == ("done", whole.record_count)
+    assert (slot.upload.state, slot.upload.record_count) == ("done", whole.record_count)
 
 
 def test_an_import_of_minutes_lets_one_of_seconds_pass(shelf: ImportQueue) -> None:

@@ -32,7 +32,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connec
 
 
 def find(history: sqlite3.Connection, model: str, metric: str) -> SeriesChange:
-    (found,) = [it for it in load_findings(history) if (it.model, it.metric) == (model, metric)]
+    (found,) = [finding for finding in load_findings(history) if (finding.model, finding.metric) == (model, metric)]
     return found
 
 
@@ -41,23 +41,23 @@ def subject_of(history: sqlite3.Connection, run_id: str | None) -> str:
 
 
 def test_a_print_that_breaks_the_graph_halves_the_speedup_until_it_is_gone(history: sqlite3.Connection) -> None:
-    it = find(history, "encoder", "speedup")
-    assert describe_finding(it) == "encoder: speedup fell by 53.6 %, from 7.924× to 3.674×"
-    assert subject_of(history, it.first_run_id) == "encoder: print the largest value while we look for NaNs"
-    assert subject_of(history, it.recovered_run_id) == "encoder: the NaNs are found, print nothing"
-    assert {"graph_break"} <= {cause["kind"] for cause in it.evidence["causes"]}
+    change = find(history, "encoder", "speedup")
+    assert describe_finding(change) == "encoder: speedup fell by 53.6 %, from 7.924× to 3.674×"
+    assert subject_of(history, change.first_run_id) == "encoder: print the largest value while we look for NaNs"
+    assert subject_of(history, change.recovered_run_id) == "encoder: the NaNs are found, print nothing"
+    assert {"graph_break"} <= {cause["kind"] for cause in change.evidence["causes"]}
 
 
 def test_a_choice_by_data_is_named_as_the_cause_of_what_it_costs(history: sqlite3.Connection) -> None:
-    it = find(history, "ranker", "speedup")
-    assert (it.direction, it.state, it.recovered_run_id) == ("worse", "confirmed", None)
-    labels = [cause["label"] for cause in it.evidence["causes"]]
+    change = find(history, "ranker", "speedup")
+    assert (change.direction, change.state, change.recovered_run_id) == ("worse", "confirmed", None)
+    labels = [cause["label"] for cause in change.evidence["causes"]]
     assert "Dynamic shape operator in Ranker.forward" in labels
     assert any("size mismatch at index 0" in label for label in labels)
 
 
 def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(history: sqlite3.Connection) -> None:
-    before, after = (it[0] for it in history.execute("select id from runs order by started_us limit 2 offset 13"))
+    before, after = (row[0] for row in history.execute("select id from runs order by started_us limit 2 offset 13"))
     encoder, ranker = read_comparison(history, before, after).pairs
     assert (encoder.deltas["speedup"].word, ranker.deltas["speedup"].word) == ("eager", "noise")
     assert encoder.warning == "the speedup moved with eager mode, not with the compiled model"
@@ -67,9 +67,9 @@ def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(history: sql
 def test_one_run_that_failed_is_no_finding(history: sqlite3.Connection) -> None:
     failed = history.execute("select count(*) from results where status = 'failed'").fetchone()[0]
     assert failed == 1
-    assert not [it for it in load_findings(history) if it.metric == "passes"]
+    assert not [finding for finding in load_findings(history) if finding.metric == "passes"]
 
 
 def test_a_run_that_lost_a_model_hides_no_step_of_the_suite(history: sqlite3.Connection) -> None:
-    (it,) = [one for one in load_findings(history) if (one.subject, one.metric) == ("suite", "geomean_speedup")]
-    assert describe_finding(it) == "suite demo_history: geomean speedup fell by 37.3 %, from 5.876× to 3.685×"
+    (change,) = [one for one in load_findings(history) if (one.subject, one.metric) == ("suite", "geomean_speedup")]
+    assert describe_finding(change) == "suite demo_history: geomean speedup fell by 37.3 %, from 5.876× to 3.685×"

@@ -47,23 +47,30 @@ def record(
         wobble = 1 + NOISE[day % 97] / 100
         one = measure(model=model, values={"speedup": value * wobble} if value else {}, task=f"{model}-performance")
         one = one if value else replace(one, status="failed", reason="OOM")
-        kept = [measure(model=it, values={"speedup": 1.5 * wobble}, task=None) for it in others]
+        kept = [measure(model=other_model, values={"speedup": 1.5 * wobble}, task=None) for other_model in others]
         add_results(store, run_of(day), one, *kept, started_us=START_US + day * DAY_US)
 
 
 def look(store: sqlite3.Connection, database: Path, *, everything: bool = False) -> list[SeriesChange]:
     update_findings(database, everything=everything)
-    return [it for it in load_findings(store) if it.subject == "model" and it.metric in ("speedup", "passes")]
+    return [
+        finding
+        for finding in load_findings(store)
+        if finding.subject == "model" and finding.metric in ("speedup", "passes")
+    ]
 
 
 def test_a_step_names_runs_levels_and_size(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
-    (it,) = look(store, database)
-    assert (it.kind, it.direction, it.state, it.handling) == ("step", "worse", "confirmed", "open")
-    assert (it.before_run_id, it.first_run_id, it.low_run_id, it.high_run_id) == (run_of(N - 1), *[run_of(N)] * 3)
-    assert it.before_value == pytest.approx(2, rel=0.01) and it.relative == pytest.approx(-0.2, abs=0.01)
-    assert it.evidence["points"] == {"before": N, "after": 4}
-    assert describe_finding(it).startswith("mlp: speedup fell by ")
+    (change,) = look(store, database)
+    assert (change.kind, change.direction, change.state, change.handling) == ("step", "worse", "confirmed", "open")
+    assert (change.before_run_id, change.first_run_id, change.low_run_id, change.high_run_id) == (
+        run_of(N - 1),
+        *[run_of(N)] * 3,
+    )
+    assert change.before_value == pytest.approx(2, rel=0.01) and change.relative == pytest.approx(-0.2, abs=0.01)
+    assert change.evidence["points"] == {"before": N, "after": 4}
+    assert describe_finding(change).startswith("mlp: speedup fell by ")
 
 
 @pytest.mark.parametrize(
@@ -84,9 +91,9 @@ def test_a_speed_that_moved_with_eager_mode_is_not_worse(
         values = {"speedup": eager / compiled, "eager_latency": eager, "abs_latency": compiled}
         add_results(store, run_of(day), measure(values=values, repeats={}), started_us=START_US + day * DAY_US)
     update_findings(database)
-    found = [it for it in load_findings(store) if it.subject == "model"]
-    assert {it.metric: it.direction for it in found} == directions
-    assert {it.first_run_id for it in found} == {run_of(N)}
+    found = [finding for finding in load_findings(store) if finding.subject == "model"]
+    assert {change.metric: change.direction for change in found} == directions
+    assert {change.first_run_id for change in found} == {run_of(N)}
 
 
 def test_a_finding_waits_for_a_second_run_to_be_confirmed(store: sqlite3.Connection, database: Path) -> None:
@@ -106,16 +113,16 @@ def test_one_slow_run_is_no_finding(store: sqlite3.Connection, database: Path) -
 
 def test_what_was_suspected_and_not_borne_out_goes(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED[: N + 2])
-    (it,) = look(store, database)
+    (change,) = look(store, database)
     record(store, [2.0] * 6, first=N + 2)
     found = look(store, database)
     assert [one.recovered_run_id for one in found] in ([], [run_of(N + 2)])
-    assert all(one.id == it.id and one.state == "suspected" for one in found)
+    assert all(one.id == change.id and one.state == "suspected" for one in found)
 
 
 def test_a_step_that_comes_again_is_a_finding_again(store: sqlite3.Connection, database: Path) -> None:
     record(store, [*FLAT, *[1.6] * 8, *FLAT, *[1.6] * 8])
-    first, again = sorted(look(store, database), key=lambda it: it.first_us)
+    first, again = sorted(look(store, database), key=lambda change: change.first_us)
     assert (first.first_run_id, first.recovered_run_id) == (run_of(N), run_of(N + 8))
     assert (again.first_run_id, again.recovered_run_id, again.state) == (run_of(2 * N + 8), None, "confirmed")
 
@@ -128,53 +135,53 @@ def test_no_run_finds_a_step_and_confirms_it_as_well(seed: int) -> None:
     before: list[DetectedChange] = []
     for count in range(30, 43):
         line = Series("model", {}, "main", BY_NAME["abs_latency_ms"], run_ids[:count], values[:count])
-        found = [it for it in detect(line) if it.kind == "step"]
-        sure = [it for it in found if it.confirming_run_id is not None]
-        assert all(any(abs(it.before_count - one.before_count) <= 3 for one in before) for it in sure)
+        found = [change for change in detect(line) if change.kind == "step"]
+        sure = [change for change in found if change.confirming_run_id is not None]
+        assert all(any(abs(change.before_count - one.before_count) <= 3 for one in before) for change in sure)
         before += found
 
 
 def test_a_step_that_recovered_is_one_finding(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
-    (it,) = look(store, database)
+    (change,) = look(store, database)
     record(store, FLAT, first=N + 4)
     (again,) = look(store, database)
-    assert (again.id, again.recovered_run_id) == (it.id, run_of(N + 4))
+    assert (again.id, again.recovered_run_id) == (change.id, run_of(N + 4))
 
 
 def test_ten_small_steps_are_found_although_none_crosses_a_threshold(store: sqlite3.Connection, database: Path) -> None:
     record(store, [*FLAT, *[2 * 0.99**n for n in range(1, 11)], *[2 * 0.99**10] * 4])
-    (it,) = look(store, database)
-    assert (it.kind, it.direction) == ("drift", "worse")
-    assert it.relative == pytest.approx(-0.096, abs=0.02)
+    (change,) = look(store, database)
+    assert (change.kind, change.direction) == ("drift", "worse")
+    assert change.relative == pytest.approx(-0.096, abs=0.02)
 
 
 def test_a_model_that_fails_since_a_run_is_found(store: sqlite3.Connection, database: Path) -> None:
     record(store, [*FLAT, None, None, None])
-    (it,) = look(store, database)
-    assert describe_finding(it) == "mlp: fails since then"
-    assert "failure, new: OOM" in map(describe_cause, it.evidence["causes"])
+    (change,) = look(store, database)
+    assert describe_finding(change) == "mlp: fails since then"
+    assert "failure, new: OOM" in map(describe_cause, change.evidence["causes"])
 
 
 def test_a_model_that_stopped_is_found_and_comes_back(store: sqlite3.Connection, database: Path) -> None:
     record(store, FLAT)
     for day in range(N, N + 4):
-        kept = [measure(model=it, values={"speedup": 1.5}) for it in ("a", "b", "c", "d")]
+        kept = [measure(model=model, values={"speedup": 1.5}) for model in ("a", "b", "c", "d")]
         add_results(store, run_of(day), *kept, started_us=START_US + day * DAY_US)
-    (it,) = look(store, database)
-    assert (it.kind, it.first_run_id, it.before_run_id) == ("vanished", run_of(N), run_of(N - 1))
+    (change,) = look(store, database)
+    assert (change.kind, change.first_run_id, change.before_run_id) == ("vanished", run_of(N), run_of(N - 1))
     record(store, FLAT[:1], first=N + 4)
-    assert [(one.id, one.recovered_run_id) for one in look(store, database)] == [(it.id, run_of(N + 4))]
+    assert [(one.id, one.recovered_run_id) for one in look(store, database)] == [(change.id, run_of(N + 4))]
 
 
 def test_a_model_that_stopped_long_ago_stays_found(store: sqlite3.Connection, database: Path) -> None:
     others = ["mlp", "a", "b", "c"]
     for day in range(N + 90):
-        kept = [measure(model=it, values={"speedup": 1.5}, task=None) for it in others[0 if day < N else 1 :]]
+        kept = [measure(model=model, values={"speedup": 1.5}, task=None) for model in others[0 if day < N else 1 :]]
         add_results(store, run_of(day), *kept, started_us=START_US + day * DAY_US)
         if day in (N + 4, N + 60, N + 78, N + 89):
-            (it,) = look(store, database)
-            assert (it.kind, it.model, it.state) == ("vanished", "mlp", "confirmed")
+            (change,) = look(store, database)
+            assert (change.kind, change.model, change.state) == ("vanished", "mlp", "confirmed")
 
 
 def test_a_suite_that_stopped_while_others_go_on_is_found_and_comes_back(
@@ -182,16 +189,21 @@ def test_a_suite_that_stopped_while_others_go_on_is_found_and_comes_back(
 ) -> None:
     def measure_on(days: Sequence[int], *suites: str) -> list[SeriesChange]:
         for day in days:
-            kept = [measure(suite=it, values={"speedup": 1.5}, task=None) for it in suites]
+            kept = [measure(suite=suite, values={"speedup": 1.5}, task=None) for suite in suites]
             add_results(store, run_of(day), *kept, started_us=START_US + day * DAY_US)
         update_findings(database)
-        return [it for it in load_findings(store) if it.subject == "suite"]
+        return [finding for finding in load_findings(store) if finding.subject == "suite"]
 
     assert measure_on(range(12), "builtin", "nightly") == []
     assert measure_on(range(12, 21), "builtin") == []
-    (it,) = measure_on([21, 22], "builtin")
-    assert (it.suite, it.kind, it.state, it.first_run_id) == ("nightly", "vanished", "confirmed", run_of(12))
-    assert describe_finding(it) == "suite nightly: no longer measured"
+    (change,) = measure_on([21, 22], "builtin")
+    assert (change.suite, change.kind, change.state, change.first_run_id) == (
+        "nightly",
+        "vanished",
+        "confirmed",
+        run_of(12),
+    )
+    assert describe_finding(change) == "suite nightly: no longer measured"
     assert [one.recovered_run_id for one in measure_on([23], "builtin", "nightly")] == [run_of(23)]
     update_findings(database, everything=True)
     assert [one.recovered_run_id for one in load_findings(store) if one.subject == "suite"] == [run_of(23)]
@@ -209,18 +221,18 @@ def test_new_graph_breaks_are_the_suspected_cause(store: sqlite3.Connection, dat
     for day in range(N, N + 4):
         started_us = START_US + day * DAY_US
         Ingestor(store).ingest(run_of(day), list_break(f"{run_of(day)}/mlp-performance", started_us), now_us=started_us)
-    (it,) = look(store, database)
-    causes = [describe_cause(one) for one in it.evidence["causes"]]
+    (change,) = look(store, database)
+    causes = [describe_cause(one) for one in change.evidence["causes"]]
     assert causes[0].startswith("graph break, new: Dynamo does not know how to trace") and "(0 → 2)" in causes[0]
     assert any(one.startswith("recompile, new: tensor 'x' size mismatch") for one in causes)
-    assert all(one["break_id"] for one in it.evidence["causes"] if one["kind"] == "graph_break")
+    assert all(one["break_id"] for one in change.evidence["causes"] if one["kind"] == "graph_break")
 
 
 def test_the_range_of_commits_is_said(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
-    (it,) = look(store, database)
-    assert describe_commit_range(it).startswith("between ")
-    assert it.evidence["before"]["commit"] != it.evidence["after"]["commit"]
+    (change,) = look(store, database)
+    assert describe_commit_range(change).startswith("between ")
+    assert change.evidence["before"]["commit"] != change.evidence["after"]["commit"]
 
 
 def test_branches_are_series_of_their_own(store: sqlite3.Connection, database: Path) -> None:
@@ -256,7 +268,7 @@ def test_two_findings_never_have_one_id() -> None:
     line = Series("model", key, "main", BY_NAME["abs_latency_ms"], [run_of(day) for day in range(30)], values)
     one, other = detect(line)
     other = replace(other, first_run_id=one.first_run_id)  # as one that had moved there since
-    matched, _lost = match([one, other], [], {it: day for day, it in enumerate(line.run_ids)})
+    matched, _lost = match([one, other], [], {run_id: day for day, run_id in enumerate(line.run_ids)})
     ids = [finding_id for finding_id, _found, _kept in matched]
     assert ids[0] == make_id(one) and len(set(ids)) == 2
 
@@ -266,24 +278,28 @@ def test_day_by_day_finds_what_all_at_once_finds(store: sqlite3.Connection, data
     for day, value in enumerate(history):
         record(store, [value], first=day)
         update_findings(database)
-    grown = {(it.id, it.state, it.recovered_run_id) for it in load_findings(store) if it.state != "withdrawn"}
+    grown = {
+        (finding.id, finding.state, finding.recovered_run_id)
+        for finding in load_findings(store)
+        if finding.state != "withdrawn"
+    }
     store.execute("delete from findings")
     store.commit()
     update_findings(database, everything=True)
-    whole = {(it.id, it.state, it.recovered_run_id) for it in load_findings(store)}
-    assert {it[1:] for it in grown} == {it[1:] for it in whole} and len(grown) == len(whole)
+    whole = {(finding.id, finding.state, finding.recovered_run_id) for finding in load_findings(store)}
+    assert {row[1:] for row in grown} == {row[1:] for row in whole} and len(grown) == len(whole)
 
 
 def test_what_people_said_stays_when_a_finding_is_withdrawn(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
-    (it,) = look(store, database)
-    save_comment(store, it.id, "acknowledge", who="Ada", text="on it")
+    (change,) = look(store, database)
+    save_comment(store, change.id, "acknowledge", who="Ada", text="on it")
     for day in range(N - 4, N):
         delete_run(store, run_of(day))
     record(store, [3.0, 1.0, 3.0, 1.0, 3.0, 1.0], first=N + 4)
-    (again,) = [one for one in look(store, database) if one.id == it.id]
+    (again,) = [one for one in look(store, database) if one.id == change.id]
     assert again.handling == "acknowledged"
-    assert [(word.who, word.text) for word in list_finding_words(store, it.id)] == [("Ada", "on it")]
+    assert [(word.who, word.text) for word in list_finding_words(store, change.id)] == [("Ada", "on it")]
 
 
 def test_a_running_run_is_not_looked_at(store: sqlite3.Connection, database: Path) -> None:
@@ -293,7 +309,7 @@ def test_a_running_run_is_not_looked_at(store: sqlite3.Connection, database: Pat
     assert look(store, database) == []
     store.execute("update runs set state = 'finished'")
     store.commit()
-    assert [it.state for it in look(store, database)] == ["confirmed"]
+    assert [change.state for change in look(store, database)] == ["confirmed"]
 
 
 def wrong(**changes: object) -> BenchMeasured:
@@ -305,8 +321,8 @@ def test_a_wrong_answer_is_a_failure(store: sqlite3.Connection, database: Path) 
     for day in range(N, N + 3):
         one = wrong(status="failed", reason="fail_accuracy", process_id=f"{run_of(day)}/accuracy", sequence=900)
         Ingestor(store).ingest(run_of(day), [one], now_us=START_US)
-    (it,) = look(store, database)
-    assert describe_finding(it) == "mlp: fails since then"
+    (change,) = look(store, database)
+    assert describe_finding(change) == "mlp: fails since then"
 
 
 def test_a_run_that_lost_a_model_is_no_best_and_no_step_of_its_suite(
@@ -315,9 +331,11 @@ def test_a_run_that_lost_a_model_is_no_best_and_no_step_of_its_suite(
     history = [0.7] * 12 + [None] * 3
     record(store, history, others=("a", "b", "c", "d"))  # 0.7 of five lost: the mean of the others is the highest ever
     update_findings(database)
-    steps = [it.metric for it in load_findings(store) if it.subject == "suite" and it.kind == "step"]
+    steps = [
+        finding.metric for finding in load_findings(store) if finding.subject == "suite" and finding.kind == "step"
+    ]
     assert "geomean_speedup" not in steps
     (series,) = client.get("/api/v1/trend?metric=speedup").json["data"]["series"]  # type: ignore[index]
-    assert [it["is_incomplete"] for it in series["points"]] == [False] * 12 + [True] * 3
+    assert [point["is_incomplete"] for point in series["points"]] == [False] * 12 + [True] * 3
     page = client.get("/trends").text
     assert "1 of 5 models failed" in page and page.count(" of the others, 1 of 5 models failed") >= 3

@@ -20,10 +20,10 @@ def test_a_model_is_listed_once_with_its_newest_speedup(
     store: sqlite3.Connection, reader: sqlite3.Connection, sql: str, kept: str, count: int
 ) -> None:
     bench_suite(store)
-    (it,) = list_affected_models(reader, sql, reader.execute(f"select {kept}").fetchone()[0])
+    (model,) = list_affected_models(reader, sql, reader.execute(f"select {kept}").fetchone()[0])
     speedup = "select speedup from results join series on series.id = series_id where model = 'Breaky' and run_id = ?"
     newest = reader.execute(f"{speedup} and experiment = 'performance'", (RUNS[-1],)).fetchone()[0]
-    assert (it.model, it.run_id, it.event_count, it.speedup) == ("Breaky", RUNS[-1], count, newest)
+    assert (model.model, model.run_id, model.event_count, model.speedup) == ("Breaky", RUNS[-1], count, newest)
     assert_no_scan(reader, sql, {"id": 1, "runs": 10})
 
 

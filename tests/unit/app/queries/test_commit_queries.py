@@ -26,7 +26,7 @@ def add_chain(
 def test_a_range_is_what_came_after_base_newest_first(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     add_chain(store, 10)
     found = list_commit_range(reader, "c3", "c7", limit=2)
-    assert [it.subject for it in found.commits] == ["c 7", "c 6"]
+    assert [commit.subject for commit in found.commits] == ["c 7", "c 6"]
     assert (found.count, found.known) == (4, True)
     assert list_commit_range(reader, "c5", "c5").known
 
@@ -44,7 +44,7 @@ def test_a_range_that_cannot_be_walked_is_not_known(
 
 def test_a_base_that_only_its_child_names_is_enough(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     add_chain(store, 3, parent="base")
-    assert [it.hash for it in list_commit_range(reader, "base", "c2").commits] == ["c2", "c1", "c0"]
+    assert [commit.hash for commit in list_commit_range(reader, "base", "c2").commits] == ["c2", "c1", "c0"]
 
 
 def test_ancestry_is_of_the_time_between_those_that_are_asked_for(
@@ -82,5 +82,5 @@ def test_commits_that_are_their_own_ancestors_end_the_walk(
 def test_no_question_reads_all_commits(reader: sqlite3.Connection, sql: str) -> None:
     values = {"hashes": "[]", "since_us": 0, "until_us": 1, "limit": 1, "base": "a", "new": "b", "hash": "a"}
     plan = [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
-    assert any("USING PRIMARY KEY" in it or "commits_time (time_us>? AND time_us<?)" in it for it in plan), plan
+    assert any("USING PRIMARY KEY" in step or "commits_time (time_us>? AND time_us<?)" in step for step in plan), plan
     assert list_scans(reader, sql, values) == set()

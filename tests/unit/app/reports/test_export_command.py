@@ -35,7 +35,7 @@ def test_export_writes_each_format(database: Path, tmp_path: Path, format: str) 
     assert _export(database, output, run=RUN[:6].lower(), format=format) == 0
     assert output.stat().st_size > 1000
     assert output.stat().st_mode & 0o777 == 0o666 & ~_mask()
-    assert sorted(it.name for it in tmp_path.iterdir() if it.name.startswith(".")) == []
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
 def _mask() -> int:
@@ -84,7 +84,7 @@ def test_export_keeps_the_old_file_when_it_fails(database: Path, tmp_path: Path,
     output.write_text("old")
     store.execute("drop table cudagraph_skips")
     assert _export(database, output) == 2
-    assert (output.read_text(), [it.name for it in tmp_path.glob(".report*")]) == ("old", [])
+    assert (output.read_text(), [path.name for path in tmp_path.glob(".report*")]) == ("old", [])
 
 
 def test_export_wants_one_run(

@@ -40,7 +40,7 @@ def test_writing_again_replaces_the_files_and_leaves_no_others(database: Path, t
     for path in RECORDED.glob("*.csv"):
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
     models, experiments = ("Bert4", "Breaky", "WrongAnswer"), ("accuracy", "performance")
-    stems = [f"inductor_{model}_float32_inference_cuda_{it}" for model in models for it in experiments]
+    stems = [f"inductor_{model}_float32_inference_cuda_{experiment}" for model in models for experiment in experiments]
     begun = {path.name for path in tmp_path.iterdir() if path.name.startswith(tuple(stems))}
     assert {path.name for path in tmp_path.iterdir()} - begun == {"notes.txt"}, "nor what was begun and not finished"
     assert (tmp_path / "notes.txt").read_text() == "a person's own"

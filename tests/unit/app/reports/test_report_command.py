@@ -45,7 +45,9 @@ def test_each_way_of_each_suite_has_a_dated_file_and_nothing_is_printed(
     assert tuple(capsys.readouterr()) == ("", "")
     days = "2026-11-14-2026-11-20"
     ways = ("builtin-float32", "builtin-bfloat16", "a-b-c14cdd")
-    assert {it.name for it in folder.iterdir()} == {f"{way}-{days}.{kind}" for way in ways for kind in ("html", "json")}
+    assert {path.name for path in folder.iterdir()} == {
+        f"{way}-{days}.{kind}" for way in ways for kind in ("html", "json")
+    }
     assert json.loads((folder / f"builtin-bfloat16-{days}.json").read_text())["run_count"] == 3
 
 
@@ -117,9 +119,9 @@ def test_two_at_once_leave_whole_files_and_nothing_else(database: Path, tmp_path
         str(tmp_path / "r"),
     ]
     both = [subprocess.Popen([*command, "--until", LAST_DAY], env=os.environ) for _ in range(2)]
-    assert [it.wait(120) for it in both] == [0, 0]
+    assert [process.wait(120) for process in both] == [0, 0]
     files = list((tmp_path / "r").iterdir())
-    assert len(files) == 3 and all(it.read_text().endswith("</html>") for it in files)
+    assert len(files) == 3 and all(file.read_text().endswith("</html>") for file in files)
 
 
 def test_no_two_sets_have_one_name() -> None:

@@ -68,7 +68,7 @@ def test_json_has_what_was_recorded(client: FlaskClient) -> None:
     report = json.loads(_get(client, "json"))
     assert (report["schema"], report["version"], report["source_lines"]) == ("compileboard.report", 1, True)
     told = {event.sequence: event for event in list_events() if isinstance(event, Compiled)}
-    assert {it["sequence"] for it in report["compilations"]} == set(told)
+    assert {compilation["sequence"] for compilation in report["compilations"]} == set(told)
     for row in report["compilations"]:
         event = told[row["sequence"]]
         assert (row["kind"], row["duration_us"], row["function"]) == (

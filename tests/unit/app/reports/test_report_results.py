@@ -37,10 +37,14 @@ def test_html_has_the_suite_what_failed_first_with_its_traceback(client: FlaskCl
 def test_json_has_the_rows_and_what_each_experiment_said(client: FlaskClient) -> None:
     report = json.loads(get(client, "json"))
     assert len(report["results"]) == 11
-    breaky = next(it for it in report["measurements"] if it["model"] == "Breaky" and it["experiment"] == "performance")
+    breaky = next(
+        measurement
+        for measurement in report["measurements"]
+        if measurement["model"] == "Breaky" and measurement["experiment"] == "performance"
+    )
     assert len(breaky["repeats"]["eager"]) == 50
     assert breaky["values"] == {"pct_ops": 98.5}
-    hungry = next(it for it in report["measurements"] if it["model"] == "Hungry")
+    hungry = next(measurement for measurement in report["measurements"] if measurement["model"] == "Hungry")
     assert (hungry["status"], hungry["speedup"]) == ("failed", None)
     assert "96.00 GiB" in hungry["traceback"]
 

@@ -113,7 +113,7 @@ def test_json_has_the_rows_of_the_api(explored_client: FlaskClient, explored_rea
     assert report["aot"] == explored_client.get(f"{api}/aot?limit=200").get_json()["data"]["graphs"]
     for key in ("artifacts", "spans_by_name", "stacks", "symbols", "caches", "rejects"):
         assert isinstance(report[key], list), key
-    assert all("text" not in it for it in report["artifacts"])
+    assert all("text" not in artifact for artifact in report["artifacts"])
 
 
 def test_rejects_are_in_every_form(explored: Path, tmp_path: Path, shared_app: Flask) -> None:

@@ -65,17 +65,19 @@ def test_the_numbers_are_those_of_the_overview_and_compare_to_the_digit(
 ) -> None:
     said = json.loads(write(read(store), "json"))
     page = client.get(f"/?baseline={RUNS[0]}").text
-    for it in read(store).headlines:
-        if it.delta.metric.name not in ("abs_latency_ms", "dynamo_peak_mem_gb"):
-            assert format_number(it.delta.metric, it.new, read(store).definition) in page
-            assert it.delta.text in page
+    for headline in read(store).headlines:
+        if headline.delta.metric.name not in ("abs_latency_ms", "dynamo_peak_mem_gb"):
+            assert format_number(headline.delta.metric, headline.new, read(store).definition) in page
+            assert headline.delta.text in page
     compared = client.get(f"/api/v1/compare?base={RUNS[0]}&new={RUNS[2]}").json["data"]
-    of_models = [it for it in said["models"] if it["outcome"] == "compared"]
-    assert {(it["model"], it["metric"]): it["change"] for it in of_models} == {
-        (it["model"], name): delta["change"] for it in compared["models"] for name, delta in it["metrics"].items()
+    of_models = [model for model in said["models"] if model["outcome"] == "compared"]
+    assert {(of_model["model"], of_model["metric"]): of_model["change"] for of_model in of_models} == {
+        (model["model"], name): delta["change"]
+        for model in compared["models"]
+        for name, delta in model["metrics"].items()
     }
     points = client.get(f"/api/v1/trend?suite={SUITE}&metric=speedup").json["data"]["series"][0]["points"]
-    assert [it["geomean_speedup"] for it in said["runs"]] == [it["value"] for it in points]
+    assert [run["geomean_speedup"] for run in said["runs"]] == [point["value"] for point in points]
 
 
 @pytest.mark.usefixtures("suite")
@@ -83,7 +85,7 @@ def test_base_is_the_last_run_before_the_period(store: sqlite3.Connection) -> No
     found = read(store, Period(START_US + DAY_US - 1, START_US + 2 * DAY_US - 1))
     assert found.base and (found.base.run_id, found.new.run_id) == RUNS[:2]
     assert (found.is_base_before, found.run_count, len(found.runs)) == (True, 1, 2)
-    assert [it.run.id for it in found.commits] == [RUNS[1]]
+    assert [commit.run.id for commit in found.commits] == [RUNS[1]]
     assert "the last run before this period" in write(found, "html")
 
 
@@ -102,7 +104,11 @@ def test_failures_are_new_resolved_or_still_there(store: sqlite3.Connection) -> 
     second = [measure(model="a", **failed), measure(model="b"), measure(model="c", **failed)]
     add_results(store, "R2", *second, started_us=START_US + DAY_US)
     found = read(store, suite="builtin")
-    assert [(it.row.model, it.word) for it in found.failures] == [("a", "new"), ("b", "resolved"), ("c", "still")]
+    assert [(failure.row.model, failure.word) for failure in found.failures] == [
+        ("a", "new"),
+        ("b", "resolved"),
+        ("c", "still"),
+    ]
     assert "| new | a | did not fail | failed: out of memory |" in write(found, "md")
 
 
@@ -156,8 +162,8 @@ def test_a_suite_may_have_any_name(
 
 def test_names_of_files_never_fall_together() -> None:
     assert name_part("nightly_1.0") == "nightly_1.0"
-    assert len({name_part(it) for it in ("a/b", "a b", "a-b", "..", "/", "")}) == 6
-    assert all("/" not in name_part(it) and not name_part(it).startswith(".") for it in ("../x", "..", "/etc"))
+    assert len({name_part(name) for name in ("a/b", "a b", "a-b", "..", "/", "")}) == 6
+    assert all("/" not in name_part(name) and not name_part(name).startswith(".") for name in ("../x", "..", "/etc"))
 
 
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"])
@@ -169,8 +175,14 @@ def test_no_cell_of_any_table_is_a_formula(store: sqlite3.Connection, sign: str)
         store.execute("update runs set name = ?, git_subject = ?, torch_version = ?", (bad, bad, f"{bad}{number}"))
     found = read(store, suite=bad)
     for table in SUITE_TABLES:
-        cells = [it for row in csv.reader(io.StringIO(write(found, "csv", table), newline="")) for it in row]
-        assert [it for it in cells if it.startswith(sign) and not it.lstrip("-").replace(".", "").isdigit()] == []
+        cells = [
+            other_cell for row in csv.reader(io.StringIO(write(found, "csv", table), newline="")) for other_cell in row
+        ]
+        assert [
+            other_cell
+            for other_cell in cells
+            if other_cell.startswith(sign) and not other_cell.lstrip("-").replace(".", "").isdigit()
+        ] == []
     assert cell(bad) == f"'{bad}" and cell(-1.5) == -1.5
 
 
@@ -189,7 +201,7 @@ def test_the_tables_are_those_that_the_command_knows() -> None:
     ],
 )
 def test_periods_are_read_as_people_write_them(given: Any, period: tuple[int, int]) -> None:
-    assert read_period(*given, now_us=20788 * DAY_US) == Period(*(it * DAY_US for it in period))
+    assert read_period(*given, now_us=20788 * DAY_US) == Period(*(day * DAY_US for day in period))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +229,7 @@ def test_findings_of_the_period_are_in_it(store: sqlite3.Connection) -> None:
     for number, first_us in enumerate((START_US + DAY_US, START_US - 9 * DAY_US)):
         insert(store, "findings", id=f"F{number}", first_us=first_us, **series, **what, **when, **numbers)
     found = read(store)
-    assert [it.id for it in found.findings] == ["F0"]
+    assert [finding.id for finding in found.findings] == ["F0"]
     assert "speedup fell by 16.7 %, from 1.200× to 1.000×" in write(found, "html")
     assert "speedup fell by 16.7 %" in write(found, "md") and "speedup fell by 16.7 %" in write(
         found, "csv", "findings"
@@ -227,8 +239,10 @@ def test_findings_of_the_period_are_in_it(store: sqlite3.Connection) -> None:
 @pytest.mark.usefixtures("suite")
 def test_the_trends_page_offers_the_report_of_what_it_draws(client: FlaskClient) -> None:
     page = client.get(f"/trends?suite={SUITE}&last=2&branch=main").text
-    addresses = [html.unescape(it) for it in re.findall(r'href="(/trends/report[^"]*)"', page)]
-    assert [urlsplit(it).path for it in addresses] == [f"/trends/report.{it}" for it, _label in REPORTS]
+    addresses = [html.unescape(match) for match in re.findall(r'href="(/trends/report[^"]*)"', page)]
+    assert [urlsplit(address).path for address in addresses] == [
+        f"/trends/report.{extension}" for extension, _label in REPORTS
+    ]
     asked = parse_qs(urlsplit(addresses[1]).query)
     days = {"since": ["2026-11-19"], "until": ["2026-11-20"], "suite": [SUITE], "branch": ["main"]}
     assert {name: asked[name] for name in days} == days
@@ -241,7 +255,7 @@ def test_the_largest_reports_stay_below_two_megabytes_beside_the_library(store: 
     numbers = dict(MLP.values)
     add_results(store, "R0", *models[:600])
     slower = {**numbers, "speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01, "abs_latency": 4.0}
-    add_results(store, "R1", *(replace(it, values=slower) for it in models[50:]), started_us=START_US + DAY_US)
+    add_results(store, "R1", *(replace(model, values=slower) for model in models[50:]), started_us=START_US + DAY_US)
     library = read_plotly()
     compared = build_comparison(store, "R0", "R1")
     whole = b"".join(write_comparison(compared, "html", START_US))

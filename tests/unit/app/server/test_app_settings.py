@@ -15,8 +15,8 @@ from tests.tools.observed import ROOT
 
 def test_defaults_are_said_once_and_agree() -> None:
     assert load_settings({}) == Settings()
-    assert {it.name: it.default for it in SETTINGS} == vars(Settings())
-    assert [it.name for it in SETTINGS] == [it.name for it in fields(Settings)]
+    assert {setting.name: setting.default for setting in SETTINGS} == vars(Settings())
+    assert [setting.name for setting in SETTINGS] == [field.name for field in fields(Settings)]
 
 
 def test_the_command_line_goes_before_the_environment() -> None:
@@ -24,7 +24,7 @@ def test_the_command_line_goes_before_the_environment() -> None:
     assert load_settings(environ, {"port": "7000", "db": None}) == Settings(port=7000, db="env.db")
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda it: it.name)
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_every_setting_has_its_variable_and_its_line_in_the_docs(setting: Setting) -> None:
     value = "7" if isinstance(setting.default, int) else "no"
     loaded = getattr(load_settings({variable_name(setting): value}), setting.name)

@@ -31,7 +31,7 @@ def test_the_server_finds_what_changed_by_itself(store: sqlite3.Connection, data
     record(store, STEPPED)
     with serving(database):
         found = wait_for(lambda: load_findings(store))
-    assert {it.metric for it in found if it.subject == "model"} == {"speedup"}
+    assert {finding.metric for finding in found if finding.subject == "model"} == {"speedup"}
 
 
 def test_the_follower_ends_with_a_server_that_is_killed(database: Path) -> None:

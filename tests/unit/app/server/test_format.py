@@ -17,12 +17,12 @@ NUMBERS = st.one_of(
 TIMES = st.integers(0, 253_402_300_799_000_000)
 
 
-@pytest.mark.parametrize("write", FORMATS.values(), ids=lambda it: it.__name__)
+@pytest.mark.parametrize("write", FORMATS.values(), ids=lambda formatter: formatter.__name__)
 def test_none_is_not_recorded_and_never_zero(write: Callable[..., str]) -> None:
     assert write(None) == "not recorded"
 
 
-@pytest.mark.parametrize("write", FORMATS.values(), ids=lambda it: it.__name__)
+@pytest.mark.parametrize("write", FORMATS.values(), ids=lambda formatter: formatter.__name__)
 @given(number=NUMBERS)
 def test_any_number_becomes_text(write: Callable[..., str], number: float) -> None:
     text = write(number)

@@ -43,7 +43,7 @@ def export(store: sqlite3.Connection, database: Path, tmp_path: Path) -> Export:
 
 
 def _pages(folder: Path) -> dict[str, str]:
-    return {str(it.relative_to(folder)): it.read_text() for it in folder.rglob("*.html")}
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.html")}
 
 
 def _assert_links_lead_to_files(folder: Path) -> int:
@@ -76,14 +76,14 @@ def test_pages_need_no_server_and_say_that_they_are_a_copy(site: Path) -> None:
 def test_copy_has_its_index_its_data_and_its_licences(site: Path) -> None:
     index = json.loads((site / "data" / "index.json").read_text())
     assert index["runs"] == 2 and index["runs_in_the_database"] == 11
-    assert all((site / it["file"]).is_file() and it["title"] for it in index["pages"])
+    assert all((site / page["file"]).is_file() and page["title"] for page in index["pages"])
     assert json.loads((site / "data" / "runs.json").read_text())["data"]
     assert (site / "static" / "vendor" / "plotly" / "LICENSE").is_file()
-    assert {"404.html", ".nojekyll", MARKER, "copy"} <= {it.name for it in site.iterdir()}
+    assert {"404.html", ".nojekyll", MARKER, "copy"} <= {path.name for path in site.iterdir()}
 
 
 def test_only_the_newest_runs_have_pages(site: Path) -> None:
-    runs = {it.name for it in (site / "runs").iterdir() if it.is_dir() and len(it.name) == 26}
+    runs = {path.name for path in (site / "runs").iterdir() if path.is_dir() and len(path.name) == 26}
     assert len(runs) == 2
     assert "Not in this copy" in (site / "runs" / "index.html").read_text()
 
@@ -101,17 +101,17 @@ def test_hostile_text_stays_text(export: Export, tmp_path: Path) -> None:
     assert _assert_links_lead_to_files(tmp_path / "site") > 100
     text = (tmp_path / "site" / "runs" / HOSTILE / "index.html").read_text()
     assert BAD[:30] in html.unescape(text)
-    assert not any("<img" in it or "alert(1)</script" in it for it in _pages(tmp_path / "site").values())
+    assert not any("<img" in page or "alert(1)</script" in page for page in _pages(tmp_path / "site").values())
 
 
 def test_copy_without_source_has_no_line_of_it(export: Export, tmp_path: Path) -> None:
     line = f"print('{MARKUP}')"
     assert export() == 0
-    files = [it for it in (tmp_path / "site").rglob("*") if it.suffix in (".html", ".json")]
-    assert any(line in html.unescape(it.read_text()) for it in files), "the recorded run has this line"
+    files = [path for path in (tmp_path / "site").rglob("*") if path.suffix in (".html", ".json")]
+    assert any(line in html.unescape(file.read_text()) for file in files), "the recorded run has this line"
     assert export("--no-source") == 0
-    files = [it for it in (tmp_path / "site").rglob("*") if it.suffix in (".html", ".json")]
-    assert [str(it) for it in files if line in html.unescape(it.read_text())] == []
+    files = [path for path in (tmp_path / "site").rglob("*") if path.suffix in (".html", ".json")]
+    assert [str(file) for file in files if line in html.unescape(file.read_text())] == []
     assert not list((tmp_path / "site").rglob("stacks"))
 
 

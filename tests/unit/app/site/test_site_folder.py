@@ -21,7 +21,7 @@ def _write(target: Path, *names: str) -> None:
 
 
 def _list(target: Path) -> set[str]:
-    return {str(it.relative_to(target)) for it in target.rglob("*") if it.is_file()} - {MARKER}
+    return {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()} - {MARKER}
 
 
 def test_second_copy_takes_away_what_only_the_first_had(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compileboard.app.site.links import PAGE, name_file, normalize, relate
 
-TEXT = st.text(max_size=60).map(lambda it: it.encode("utf-8", "replace").decode())
+TEXT = st.text(max_size=60).map(lambda value: value.encode("utf-8", "replace").decode())
 QUERIES = st.lists(st.tuples(TEXT, TEXT), max_size=3)
 
 
@@ -27,9 +27,9 @@ def addresses(draw: st.DrawFn) -> str:
 @example(["/models/ResNet", "/models/resnet", "/models/RESNET", "/models/resnet?a=1", "/models/resnet/a-1"])
 @example(["/models/index.html", "/models", "/models/a/index.html", "/models/a"])
 def test_no_two_addresses_share_a_file_or_stand_in_each_others_way(found: list[str]) -> None:
-    names = {it: name_file(it).lower() for it in found}
+    names = {address: name_file(address).lower() for address in found}
     assert len(set(names.values())) == len(set(found))
-    folders = {str(posixpath.dirname(it)) for it in names.values()}
+    folders = {str(posixpath.dirname(name)) for name in names.values()}
     assert not folders & set(names.values())
 
 

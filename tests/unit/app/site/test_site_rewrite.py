@@ -21,7 +21,7 @@ KNOWN = ("/", "/runs", "/runs/A", "/runs/A?tab=breaks", "/models/x?suite=s")
 
 
 def _rewrite(text: str, address: str = "/runs/A", simplify: dict[str, str] | None = None) -> str:
-    files = {it: name_file(it) for it in KNOWN}
+    files = {other_address: name_file(other_address) for other_address in KNOWN}
     return rewrite(text, SitePage(address, files[address], files, (simplify or {}).get))
 
 
@@ -98,7 +98,7 @@ def test_links_of_a_page_are_its_own_alone() -> None:
     assert list_links(text) == ["/runs?a=1&b=2"]
 
 
-@pytest.mark.parametrize("path", sorted((resource_folder("static") / "js").glob("*.mjs")), ids=lambda it: it.name)
+@pytest.mark.parametrize("path", sorted((resource_folder("static") / "js").glob("*.mjs")), ids=lambda path: path.name)
 def test_every_module_becomes_a_plain_script(path: Path) -> None:
     made = bundle(resource_folder("static"), f"js/{path.name}")
     assert not re.search(r"^\s*(?:import|export)\b", made, re.MULTILINE)

@@ -53,7 +53,11 @@ def test_a_damaged_file_is_said_in_plain_words(
     for answer in answers:
         assert answer.status_code in (200, 303, 404, 500, 503)
         assert not [words for words in SQLITES_WORDS if answer.status_code >= 500 and words in answer.text]
-    assert not [it for it in caplog.records if it.exc_info and isinstance(it.exc_info[1], sqlite3.Error | UnicodeError)]
+    assert not [
+        record
+        for record in caplog.records
+        if record.exc_info and isinstance(record.exc_info[1], sqlite3.Error | UnicodeError)
+    ]
 
 
 def test_a_value_that_cannot_be_stored_is_our_fault_and_not_quoted() -> None:
@@ -120,7 +124,7 @@ def test_a_full_disk_is_called_full(tmp_path: Path, database: Path) -> None:
     disk, size = tmp_path / "disk", -(-database.stat().st_size // 4096) * 4096 + 8192
     fill = f"dd if=/dev/zero of={disk}/fill bs=4k 2>/dev/null || true"
     said = run_mounted(tmp_path, f"mount -t tmpfs -o size={size} tmpfs {disk}; cp {database} {disk}/team.db; {fill}")
-    assert len(said) == 2 and all("is full. Free some space" in it for it in said)
+    assert len(said) == 2 and all("is full. Free some space" in text for text in said)
 
 
 def test_every_error_of_a_store_that_is_not_there_is_a_store_error(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_an_open_address_answers_to_the_given_names_alone(database: Path) -> Non
     named = _client(database, host="0.0.0.0", allow_host="box.lan")
     assert named.get("/runs", headers={"Host": "box.lan"}).status_code == 200
     assert named.get("/runs", headers={"Host": "any.example"}).status_code == 403
-    assert [is_loopback(it) for it in ("::1", "[::1]", "127.8.8.8", "0.0.0.0", "box")] == [True, True, True] + [
+    assert [is_loopback(host) for host in ("::1", "[::1]", "127.8.8.8", "0.0.0.0", "box")] == [True, True, True] + [
         False
     ] * 2
 

@@ -84,13 +84,13 @@ def test_a_label_names_what_changes_the_measurement(settings: BenchSettings, lab
 def test_results_that_were_recorded_keep_their_series(name: str, new_part: str) -> None:
     with lzma.open(DATA / f"{name}.jsonl.xz", "rt") as lines:
         results = [event for event in map(json.loads, lines) if event["kind"] == "bench_measured"]
-    recorded = {(json.dumps(it["facts"]["settings"]), it["backend"]) for it in results}
+    recorded = {(json.dumps(result["facts"]["settings"]), result["backend"]) for result in results}
     labels = {text: load_settings(text).label() for text, _label in recorded}
     assert labels == {text: f"{label}{new_part}" for text, label in recorded} != {}
 
 
 def test_every_setting_is_in_the_label_or_says_why_not() -> None:
-    assert list(SETTINGS) == [it.name for it in fields(BenchSettings)]
+    assert list(SETTINGS) == [field.name for field in fields(BenchSettings)]
     assert all((declared.label is None) == bool(declared.unlabelled) for declared, _ in SETTINGS.values())
 
 

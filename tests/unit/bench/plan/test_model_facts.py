@@ -30,7 +30,9 @@ def entries() -> list[tuple[str, dict[str, Any]]]:
     return [(f"{suite}/{name}", entry) for suite, all_ in suites.items() for name, of in all_.items() for entry in of]
 
 
-@pytest.mark.parametrize(("model", "entry"), entries(), ids=lambda it: it if isinstance(it, str) else it["fact"])
+@pytest.mark.parametrize(
+    ("model", "entry"), entries(), ids=lambda entry: entry if isinstance(entry, str) else entry["fact"]
+)
 def test_every_entry_says_a_known_fact_of_known_runs_and_why(model: str, entry: dict[str, Any]) -> None:
     assert entry["fact"] in FACTS, model
     assert set(entry) <= {"fact", "value", "when", "reason"}

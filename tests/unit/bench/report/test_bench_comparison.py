@@ -46,7 +46,7 @@ def test_other_metrics_that_changed_are_named_and_counted() -> None:
     base = timed(1.0, graph_breaks=2, compilation_latency=3.0)
     new = timed(1.2, graph_breaks=4, compilation_latency=9.0)
     assert verdict(base, new) == "better (95 % intervals, ±6.7 %); graph breaks worse (counted)"
-    judged = [[result(experiment="accuracy", accuracy=it)] for it in ("pass", "fail_accuracy")]
+    judged = [[result(experiment="accuracy", accuracy=name)] for name in ("pass", "fail_accuracy")]
     text = compare([base, timed(1.0, model="B"), *judged[0]], [new, timed(1.0, model="B"), *judged[1]])
     assert "2 models over all metrics: 1 worse, 0 better, 1 neither; 1 of the worse also better in one" in text
 

@@ -41,4 +41,4 @@ def test_what_is_not_there_is_said_and_the_file_is_not_run(tmp_path: Path, body:
 )
 def test_what_may_be_there_passes(tmp_path: Path, body: str) -> None:
     (tmp_path / "nets.py").write_text(body)
-    assert [it.name for it in parse_only(f"path:{tmp_path / 'nets.py'},class:Nett")] == ["Nett"]
+    assert [ref.name for ref in parse_only(f"path:{tmp_path / 'nets.py'},class:Nett")] == ["Nett"]

@@ -69,7 +69,9 @@ def test_half_a_line_is_taken_back_when_the_disk_is_full(tmp_path: Path, monkeyp
     ],
 )
 def test_bench_fails_only_where_every_model_failed(statuses: str, code: int) -> None:
-    results = [BenchMeasured("b", n, 1, "s", "m", "performance", status=it) for n, it in enumerate(statuses.split())]
+    results = [
+        BenchMeasured("b", n, 1, "s", "m", "performance", status=part) for n, part in enumerate(statuses.split())
+    ]
     said: list[str] = []
     arguments = argparse.Namespace(db="t.db", explain=False)
     assert finish(BenchReport("RUN", results, trouble="away"), arguments, said.append) == code

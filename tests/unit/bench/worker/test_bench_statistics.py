@@ -32,7 +32,7 @@ def test_the_interval_holds_the_smallest_and_largest_ratio_at_most(pairs: list[t
 @given(PAIRS, st.floats(min_value=0.01, max_value=100))
 def test_the_unit_of_time_changes_nothing(pairs: list[tuple[float, float]], unit: float) -> None:
     eager, compiled = zip(*pairs, strict=True)
-    scaled = speedup_of([it * unit for it in eager], [it * unit for it in compiled])
+    scaled = speedup_of([sample * unit for sample in eager], [sample * unit for sample in compiled])
     assert scaled.value == pytest.approx(speedup_of(eager, compiled).value)
 
 
@@ -49,7 +49,7 @@ def test_ninety_five_of_a_hundred_intervals_hold_the_true_speedup() -> None:
 
 def test_a_speedup_whose_interval_spans_one_is_not_clear() -> None:
     eager = [1.0, 1.2, 0.9, 1.1, 1.0, 0.95]
-    same, thrice = speedup_of(eager, eager[::-1]), speedup_of([it * 3 for it in eager], eager)
+    same, thrice = speedup_of(eager, eager[::-1]), speedup_of([value * 3 for value in eager], eager)
     assert same.low is not None and same.high is not None and same.low <= 1 <= same.high
     assert thrice.low is not None and thrice.low > 1
 

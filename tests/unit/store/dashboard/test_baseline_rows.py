@@ -56,7 +56,7 @@ def test_baselines_are_listed_page_by_page(tmp_path: Path) -> None:
         for name in ("c", "a", "b"):
             save_baseline(store, name, {}, run_id=None)
         first = list_baselines(store, limit=2)
-        assert [it.name for it in first.rows] == ["a", "b"]
-        assert [it.name for it in list_baselines(store, first.next).rows] == ["c"]
+        assert [row.name for row in first.rows] == ["a", "b"]
+        assert [row.name for row in list_baselines(store, first.next).rows] == ["c"]
         with pytest.raises(FilterError):
             list_baselines(store, "x")

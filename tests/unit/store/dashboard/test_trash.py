@@ -87,7 +87,7 @@ def tell(store: sqlite3.Connection, run_id: str) -> list[tuple[object, ...]]:
 def test_a_run_comes_back_beside_others_that_took_its_numbers(store: sqlite3.Connection, tmp_path: Path) -> None:
     runs = list_runs(store)
     before = {run_id: tell(store, run_id) for run_id in runs}
-    assert all(len(it) > 3 for it in before.values())
+    assert all(len(rows) > 3 for rows in before.values())
     for run_id in runs:
         delete_run(store, run_id)
     import_paths([str(DATA / "trace" / "torch2.13-guards.log.xz")], str(tmp_path / "team.db"), LoadOptions(), say=print)
@@ -186,5 +186,9 @@ def test_a_stacks_frames_are_deleted_one_by_one(store: sqlite3.Connection) -> No
     depths = {row["id"]: row["depth"] for row in store.execute("select id, depth from stack_nodes")}
     store.set_trace_callback(statements.append)
     delete_run(store, run_id)
-    deleted = [int(it.rpartition(" = ")[2]) for it in statements if it.startswith("delete from stack_nodes")]
-    assert deleted == sorted(deleted, key=lambda it: -depths[it]) and len(deleted) > 3
+    deleted = [
+        int(statement.rpartition(" = ")[2])
+        for statement in statements
+        if statement.startswith("delete from stack_nodes")
+    ]
+    assert deleted == sorted(deleted, key=lambda stack_id: -depths[stack_id]) and len(deleted) > 3

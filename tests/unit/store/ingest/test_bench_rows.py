@@ -45,8 +45,8 @@ def rows(store: sqlite3.Connection, *events: Event) -> list[sqlite3.Row]:
 def test_a_result_keeps_known_numbers_in_columns_and_the_others_by_name(store: sqlite3.Connection) -> None:
     (row,) = rows(store, FIRST)
     assert (row["speedup"], row["graph_breaks"], row["abs_latency_ms"]) == (1.25, 2, None)
-    assert [tuple(it) for it in store.execute("select name, value from result_values")] == [("odd column", 7.5)]
-    kept = {it["name"]: json.loads(unpack(it["body"])) for it in store.execute("select * from result_repeats")}
+    assert [tuple(row) for row in store.execute("select name, value from result_values")] == [("odd column", 7.5)]
+    kept = {row["name"]: json.loads(unpack(row["body"])) for row in store.execute("select * from result_repeats")}
     assert kept == FIRST.repeats
 
 

@@ -80,7 +80,7 @@ def test_an_odd_event_costs_nothing_but_itself(tmp_path: Path, odd: Event) -> No
             migrate_connection(store)
             result = Ingestor(store).ingest("R", batch, now_us=5)
             found.append(contents(store))
-            assert [it.event for it in result.refused] == ([odd] if name == "with" else [])
+            assert [refused_event.event for refused_event in result.refused] == ([odd] if name == "with" else [])
     assert found[0]["spans"] and found[0]["artifacts"]
     assert {name for name in found[0] if len(found[0][name]) != len(found[1][name])} == set()
     assert found[0]["run_totals"] == found[1]["run_totals"] and found[0]["compiles"] == found[1]["compiles"]
@@ -90,7 +90,7 @@ def test_a_batch_of_nothing_but_odd_events_is_recorded(store: sqlite3.Connection
     result = Ingestor(store).ingest("R", ODD)
     assert len(result.refused) == len(ODD) and result.new_count == 0
     assert Ingestor(store).ingest("R", [ODD[0], ProcessStarted("p", 0, 1, run_id="R", pid=1)]).new_count == 1
-    assert all(it.reason for it in result.refused)
+    assert all(refused_event.reason for refused_event in result.refused)
 
 
 def test_what_goes_with_a_batch_is_written_once_and_sees_what_was_refused(store: sqlite3.Connection) -> None:

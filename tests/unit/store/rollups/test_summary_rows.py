@@ -35,7 +35,7 @@ def read_kept(store: sqlite3.Connection) -> list[dict[str, object]]:
 def test_the_kept_numbers_are_those_of_the_rows_by_every_definition(store: sqlite3.Connection) -> None:
     bench_suite(store)
     found = store.execute(f"select {COLUMNS} from results x join series s on s.id = x.series_id")
-    rows = [it for it in merge_results(read_measured(found)) if it.run_id == RUNS[0]]
+    rows = [result for result in merge_results(read_measured(found)) if result.run_id == RUNS[0]]
     kept = {row["definition"]: row for row in read_kept(store) if row["run_id"] == RUNS[0]}
     for name, definition in DEFINITIONS.items():
         summary = summarize(rows, definition)

@@ -60,8 +60,8 @@ CASES: tuple[tuple[str, ModelResult, ModelResult, str, str], ...] = (
     ("compilation_latency_s", compiled(3.0, 3.1, 3.2), compiled(4.0, 4.1, 4.2), "worse", "samples"),
     ("compilation_latency_s", compiled(4.0, 4.1, 4.2), compiled(3.0, 3.1, 3.2), "better", "samples"),
     ("compilation_latency_s", compiled(3.0, 3.2, 5.3), compiled(5.4, 5.5, 5.6), "noise", "samples"),
-    ("compilation_latency_s", compiled(*SOME), compiled(*(1.08 * it for it in SOME)), "noise", "repeats"),
-    ("compilation_latency_s", compiled(*SOME), compiled(*(1.2 * it for it in SOME)), "worse", "repeats"),
+    ("compilation_latency_s", compiled(*SOME), compiled(*(1.08 * value for value in SOME)), "noise", "repeats"),
+    ("compilation_latency_s", compiled(*SOME), compiled(*(1.2 * value for value in SOME)), "worse", "repeats"),
     ("compression_ratio", peaked(2.0, 1.0), peaked(2.0, 1.9), "worse", "samples"),
     ("compilation_latency_s", entry(values={COLD.name: -0.1}), entry(values={COLD.name: 2}), "noise", "threshold"),
     (
@@ -117,7 +117,7 @@ def test_a_speedup_that_moved_with_eager_mode_alone_says_so(compiled_ms: float, 
 
 
 @given(
-    metric=st.sampled_from([it for it in COMPARED if it.kind != "count"]),
+    metric=st.sampled_from([metric for metric in COMPARED if metric.kind != "count"]),
     values=st.tuples(*[st.floats(0.001, 1e4)] * 2),
     counts=st.tuples(*[st.integers(0, 2)] * 2).filter(any),
 )
@@ -132,7 +132,7 @@ def test_one_sample_says_how_many_each_side_has() -> None:
     three = compiled(3.0, 3.1, 3.2)
     bare = entry(values={COLD.name: 9.0})
     details = [judge(COLD, *sides) for sides in ((bare, compiled(2.0)), (three, bare))]
-    assert [it and it.reason for it in details] == [
+    assert [detail and detail.reason for detail in details] == [
         "one sample each; a verdict takes 3 each",
         "3 samples on base, one sample in new; a verdict takes 3 each",
     ]
@@ -149,8 +149,8 @@ def test_dropping_models_from_one_side_changes_nothing() -> None:
     models = [entry(f"model {n}", {"speedup": 1 + n / 37, "abs_latency_ms": 1 + n / 11}) for n in range(40)]
     found = compare(side(*models), side(*models[:10]))
     assert (len(found.pairs), len(found.only_base), len(found.only_new)) == (10, 30, 0)
-    assert [it.change for it in found.sums] == [0, 0]
-    assert {it.word for pair in found.pairs for it in pair.deltas.values()} == {"same"}
+    assert [metric_sum.change for metric_sum in found.sums] == [0, 0]
+    assert {delta.word for pair in found.pairs for delta in pair.deltas.values()} == {"same"}
 
 
 def test_a_model_that_failed_is_excluded_with_the_reason() -> None:
@@ -189,22 +189,24 @@ def test_another_batch_size_is_another_number() -> None:
 def test_a_wrong_answer_counts_in_no_geomean() -> None:
     base = [entry(model, {"speedup": 2.0}, accuracy="pass") for model in "ab"]
     found = compare(side(*base), side(base[0], entry("b", {"speedup": 9.0}, accuracy="fail_accuracy")))
-    assert [it.accuracy for it in found.pairs] == ["", "broke"]
+    assert [pair.accuracy for pair in found.pairs] == ["", "broke"]
     speed = found.sum_of("speedup")
     assert speed is not None
     assert (speed.count, speed.change) == (1, 0)
 
 
 def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
-    old, new = ({"torch": (it,), "host": (it,), "timing": ("repeat 30",)} for it in ("2.11", "2.12"))
+    old, new = ({"torch": (version,), "host": (version,), "timing": ("repeat 30",)} for version in ("2.11", "2.12"))
     found = compare(side(environment=old), side(environment=new))
     assert found.warnings == ("torch: 2.11 on base, 2.12 in new",)
-    assert {it.name: it.weight for it in found.environment} == {
+    assert {difference.name: difference.weight for difference in found.environment} == {
         "torch": "warns",
         "Timing policy": "same",
         "Host": "differs",
     }
-    base, later = (CompareSide(f"torch:{it['torch'][0]}", "", environment=it) for it in (old, new))
+    base, later = (
+        CompareSide(f"torch:{environment['torch'][0]}", "", environment=environment) for environment in (old, new)
+    )
     assert compare(base, later).warnings == ()
     assert compare(side(environment=old), side()).warnings == ()  # what is not recorded is no difference
 
@@ -212,36 +214,42 @@ def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
 def test_settings_that_differ_come_first() -> None:
     base = side(config={("dynamo", "a"): ("1", "0"), ("dynamo", "b"): ("2", "0")})
     found = compare(base, side(config={("dynamo", "b"): ("2", "0"), ("inductor", "c"): ("3", "0")})).settings
-    assert [(it.name, it.base, it.new) for it in found] == [("a", "1", None), ("c", None, "3"), ("b", "2", "2")]
+    assert [(changed_setting.name, changed_setting.base, changed_setting.new) for changed_setting in found] == [
+        ("a", "1", None),
+        ("c", None, "3"),
+        ("b", "2", "2"),
+    ]
 
 
 def test_distinct_breaks_are_new_resolved_unchanged_or_more_often() -> None:
-    one, other, gone = (entry(it, {"speedup": 1}) for it in ("one", "other", "gone"))
+    one, other, gone = (entry(fingerprint, {"speedup": 1}) for fingerprint in ("one", "other", "gone"))
     base = [broke("was", 1, one), broke("same", 2, one), broke("more", 1, other), broke("less", 3, other)]
     new = [broke("same", 2, one), broke("more", 4, other), broke("less", 1, other), broke("now", 1, one)]
     base.append(broke("of a model that new has not", 1, gone))
     found = compare(side(one, other, gone, breaks=base), side(one, other, breaks=new)).breaks
-    words = {it.what.fingerprint: it.word for it in found.changes}
+    words = {change.what.fingerprint: change.word for change in found.changes}
     assert words == {"now": "new", "more": "worse", "was": "resolved", "less": "less", "same": "unchanged"}
     assert found.left_out == 1
     assert found.changes[0].model == "one"
 
 
 def test_the_same_break_of_another_model_is_new_there() -> None:
-    one, other = (entry(it, {"speedup": 1}) for it in ("one", "other"))
+    one, other = (entry(fingerprint, {"speedup": 1}) for fingerprint in ("one", "other"))
     base, new = [broke("x", 1, one)], [broke("x", 1, one), broke("x", 1, other)]
     found = compare(side(one, other, breaks=base), side(one, other, breaks=new)).breaks
-    assert [(it.word, it.model) for it in found.changes] == [("new", "other"), ("unchanged", "one")]
+    assert [(change.word, change.model) for change in found.changes] == [("new", "other"), ("unchanged", "one")]
     per_run = compare(side(breaks=[broke("x")]), side(one, other, breaks=new)).breaks
-    assert [(it.word, it.model, it.new_count) for it in per_run.changes] == [("worse", None, 2)]
+    assert [(change.word, change.model, change.new_count) for change in per_run.changes] == [("worse", None, 2)]
 
 
 def test_breaks_of_an_experiment_that_only_one_side_made_are_left_out() -> None:
-    timed, judged = (replace(broke("x", 2, entry()), experiment=it) for it in ("performance", "accuracy"))
+    timed, judged = (
+        replace(broke("x", 2, entry()), experiment=experiment) for experiment in ("performance", "accuracy")
+    )
     base = side(entry(values={"speedup": 1}, experiments=("performance",)), breaks=[timed])
     both = entry(values={"speedup": 1}, experiments=("performance", "accuracy"))
     found = compare(base, side(both, breaks=[timed, judged])).breaks
-    assert [(it.word, it.base_count, it.new_count) for it in found.changes] == [("unchanged", 2, 2)]
+    assert [(change.word, change.base_count, change.new_count) for change in found.changes] == [("unchanged", 2, 2)]
     assert found.left_out == 1
 
 
@@ -252,9 +260,12 @@ def test_breaks_that_nothing_recorded_are_not_resolved() -> None:
 
 
 VALUES = st.dictionaries(
-    st.sampled_from([it.name for it in COMPARED]), st.floats(0.001, 1e6).map(lambda it: float(f"{it:.6g}"))
+    st.sampled_from([metric.name for metric in COMPARED]),
+    st.floats(0.001, 1e6).map(lambda value: float(f"{value:.6g}")),
 )
-ENTRIES = st.lists(st.builds(entry, st.sampled_from("abcdefgh"), VALUES), max_size=8, unique_by=lambda it: it.model)
+ENTRIES = st.lists(
+    st.builds(entry, st.sampled_from("abcdefgh"), VALUES), max_size=8, unique_by=lambda result: result.model
+)
 
 
 @given(ENTRIES, ENTRIES, st.randoms(use_true_random=False))
@@ -266,7 +277,9 @@ def test_order_does_not_matter_and_nothing_is_invented(
     assert len(found.pairs) + len(found.excluded) + len(found.only_new) == len(new)
     for pair in found.pairs:
         assert set(pair.deltas) == set(pair.base.values) & set(pair.new.values)
-        assert all((it.base, it.new) == (pair.base.values[k], pair.new.values[k]) for k, it in pair.deltas.items())
+        assert all(
+            (delta.base, delta.new) == (pair.base.values[k], pair.new.values[k]) for k, delta in pair.deltas.items()
+        )
     chance.shuffle(base)
     chance.shuffle(new)
     assert pair_entries(base, new) == found
@@ -274,12 +287,15 @@ def test_order_does_not_matter_and_nothing_is_invented(
 
 @given(ENTRIES, st.sampled_from([0.25, 2.0, 1024.0]))
 def test_scale_does_not_matter(base: list[ModelResult], factor: float) -> None:
-    new = [entry(it.model, {name: value * 1.5 for name, value in it.values.items()}) for it in base]
+    new = [entry(result.model, {name: value * 1.5 for name, value in result.values.items()}) for result in base]
     small, large = (
-        [entry(it.model, {k: v * factor for k, v in it.values.items()}) for it in side] for side in (base, new)
+        [entry(result.model, {k: v * factor for k, v in result.values.items()}) for result in side]
+        for side in (base, new)
     )
-    plain = [{k: (it.word, it.change) for k, it in pair.deltas.items()} for pair in pair_entries(base, new).pairs]
+    plain = [
+        {k: (delta.word, delta.change) for k, delta in pair.deltas.items()} for pair in pair_entries(base, new).pairs
+    ]
     found = pair_entries(small, large).pairs
-    assert [{k: (it.word, it.change) for k, it in pair.deltas.items()} for pair in found] == plain
+    assert [{k: (delta.word, delta.change) for k, delta in pair.deltas.items()} for pair in found] == plain
     for one, other in zip(sum_metrics(pair_entries(base, new).pairs), sum_metrics(found)):
         assert one.change == pytest.approx(other.change)

@@ -22,13 +22,13 @@ def test_sides_are_runs_commits_branches_and_versions(store: sqlite3.Connection,
     commit = reader.execute("select git_commit from runs where id = ?", (oldest,)).fetchone()[0]
     named = {text: find_side(reader, text, "base") for text in (oldest, f"commit:{commit[:8]}", "branch:main")}
     named["torch:2.11.0"] = find_side(reader, "torch:2.11.0", "base")
-    assert {text: [it.run.id for it in found.runs] for text, found in named.items()} == {
+    assert {text: [run.run.id for run in found.runs] for text, found in named.items()} == {
         oldest: [oldest],
         f"commit:{commit[:8]}": [oldest],
         "branch:main": [newest],
         "torch:2.11.0": [newest],
     }
-    offered = {it.value for it in list_side_choices(reader)}
+    offered = {side_choice.value for side_choice in list_side_choices(reader)}
     assert {oldest, "branch:main", "torch:2.11.0", f"commit:{commit[:12]}"} <= offered
 
 
@@ -95,8 +95,11 @@ def test_a_suite_measured_in_parts_is_one_side(store: sqlite3.Connection, reader
     store.execute("update runs set git_commit = 'abc123'")
     store.commit()
     side = load_side(reader, find_side(reader, "commit:abc", "new"))
-    assert sorted(it.id for it in side.runs) == ["A", "B", "C"]
-    assert {it.model: (it.accuracy, len(it.repeats)) for it in side.entries} == {"mlp": ("pass", 2), "cnn": (None, 2)}
+    assert sorted(run.id for run in side.runs) == ["A", "B", "C"]
+    assert {entry.model: (entry.accuracy, len(entry.repeats)) for entry in side.entries} == {
+        "mlp": ("pass", 2),
+        "cnn": (None, 2),
+    }
 
 
 def test_a_side_has_its_surroundings(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
@@ -111,9 +114,11 @@ def test_a_side_has_its_surroundings(store: sqlite3.Connection, reader: sqlite3.
 def test_breaks_are_those_of_the_models_tasks(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     bench_suite(store, RUNS[:2])
     found = read_comparison(reader, RUNS[0], RUNS[1])
-    assert [(it.model, it.word, it.new_count) for it in found.breaks.changes] == [("Breaky", "unchanged", 2)]
-    assert [(it.model, it.word) for it in found.causes.changes] == [("Breaky", "unchanged")]
-    assert {it.reason for it in found.excluded if it.model == "Hungry"} == {
+    assert [(change.model, change.word, change.new_count) for change in found.breaks.changes] == [
+        ("Breaky", "unchanged", 2)
+    ]
+    assert [(change.model, change.word) for change in found.causes.changes] == [("Breaky", "unchanged")]
+    assert {exclusion.reason for exclusion in found.excluded if exclusion.model == "Hungry"} == {
         "failed (out of memory) on base, failed (out of memory) in new"
     }
 
@@ -123,11 +128,11 @@ def test_a_stored_baseline_is_a_side(store: sqlite3.Connection, reader: sqlite3.
     database = reader.execute("pragma database_list").fetchone()[2]
     assert main(["baseline", "save", "good", "--run", RUNS[0], "--db", database]) == 0
     found = read_comparison(reader, "baseline:good", RUNS[0])
-    assert {it.word for pair in found.pairs for it in pair.deltas.values()} == {"same"}
-    assert {it.change for it in found.sums} == {0}
-    assert [(it.model, it.word) for it in found.breaks.changes] == [("Breaky", "unchanged")]
+    assert {delta.word for pair in found.pairs for delta in pair.deltas.values()} == {"same"}
+    assert {metric_sum.change for metric_sum in found.sums} == {0}
+    assert [(change.model, change.word) for change in found.breaks.changes] == [("Breaky", "unchanged")]
     newer = read_comparison(reader, "baseline:good", RUNS[1])
-    speed = next(it.deltas["speedup"] for it in newer.pairs if it.model == "MobileNetV3")
+    speed = next(pair.deltas["speedup"] for pair in newer.pairs if pair.model == "MobileNetV3")
     assert (speed.word, speed.method) == ("eager", "intervals"), (
         "a baseline keeps eager mode's latency, which is what moved"
     )
@@ -150,11 +155,11 @@ def test_runs_without_a_benchmark_are_compared(recorded_reader: sqlite3.Connecti
     runs = [row[0] for row in recorded_reader.execute("select run_id from run_totals order by compile_count desc")]
     found = read_comparison(recorded_reader, runs[1], runs[0])
     assert found.pairs == ()
-    assert {it.metric.name for it in found.totals} >= {"compile_s", "graph_break_count", "recompile_count"}
+    assert {total.metric.name for total in found.totals} >= {"compile_s", "graph_break_count", "recompile_count"}
     assert len(found.functions) > 0
     same = read_comparison(recorded_reader, runs[0], runs[0])
-    assert {it.word for it in same.breaks.changes} <= {"unchanged"}
-    assert {it.word for it in same.totals} == {"same"}
+    assert {change.word for change in same.breaks.changes} <= {"unchanged"}
+    assert {total.word for total in same.totals} == {"same"}
 
 
 def test_one_suite_of_a_run_of_two_takes_nothing_of_the_other(
@@ -177,9 +182,9 @@ def test_programs_that_one_side_never_ran_are_left_out(store: sqlite3.Connection
     add_run(store, "DEMO", name="demo", git_commit="bbbb")
     Ingestor(store).ingest("DEMO", list_break("DEMO/p", START_US), now_us=START_US)
     found = read_comparison(reader, "commit:aaaa", "commit:bbbb")
-    assert ([it.id for it in found.new.runs], found.breaks.changes) == (["B"], ())
+    assert ([run.id for run in found.new.runs], found.breaks.changes) == (["B"], ())
     assert "only commit:bbbb ran demo, which is left out" in found.warnings
-    assert [it.id for it in read_comparison(reader, "A", "DEMO").new.runs] == ["DEMO"]
+    assert [run.id for run in read_comparison(reader, "A", "DEMO").new.runs] == ["DEMO"]
 
 
 def test_the_default_base_is_no_run_that_still_runs(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:

@@ -71,7 +71,7 @@ def test_bare_numbers_are_judged_by_the_threshold(
 ) -> None:
     for found in (
         judge_values(LATENCY, base, new),
-        known(judge(LATENCY, *(entry(values={LATENCY.name: it}) for it in (base, new)))),
+        known(judge(LATENCY, *(entry(values={LATENCY.name: value}) for value in (base, new)))),
     ):
         assert found.change == (None if change is None else pytest.approx(change))
         assert (found.metric, found.base, found.new, found.word) == (LATENCY, base, new, verdict)

@@ -88,22 +88,22 @@ class Said:
         found += re.findall(r"Models that changed\D*(\d+) worse\D*?(\d+) better", self.html)
         assert len(found) == 4, found
         ours = self.check["model_counts"]
-        words = [{it["verdict"] for it in model["metrics"].values()} for model in self.api["models"]]
-        of_api = sum("worse" in it for it in words), sum("better" in it and "worse" not in it for it in words)
+        words = [{metric["verdict"] for metric in model["metrics"].values()} for model in self.api["models"]]
+        of_api = sum("worse" in word for word in words), sum("better" in word and "worse" not in word for word in words)
         return {*((int(a), int(b)) for a, b in found), (ours["worse"] + ours["both"], ours["better"]), of_api}
 
     def words(self, metric: str, rule: str) -> dict[str, str]:
         """Return the verdict of each model as the API has it, after looking that `check` says the same."""
         api = {model["model"]: model["metrics"][metric]["verdict"] for model in self.api["models"]}
-        (found,) = [it for it in self.check["rules"] if it["name"] == rule]
-        check = {it["name"]: it["verdict"] for it in found["verdicts"]}
+        (found,) = [other_rule for other_rule in self.check["rules"] if other_rule["name"] == rule]
+        check = {verdict["name"]: verdict["verdict"] for verdict in found["verdicts"]}
         known = {"worse": "SLOWER", "better": "FASTER", "single": "FEW_SAMPLES", "eager": "EAGER_MOVED"}
         for model, word in api.items():
             assert check[model] == known[word] if word in known else check[model] in ("PASS", "NOISE")
         return api
 
     def total(self, metric: str) -> tuple[str, dict[str, int]]:
-        (found,) = [it for it in self.api["metrics"] if it["metric"] == metric]
+        (found,) = [other_metric for other_metric in self.api["metrics"] if other_metric["metric"] == metric]
         return found["verdict"], found["verdicts"]
 
     def headline(self, name: str) -> str:
@@ -157,8 +157,8 @@ def test_what_was_measured_once_is_judged_nowhere(say: Any) -> None:
     assert "headline__worse" not in said.overview and "headline__better" not in said.overview
     assert (said.check_code, said.check["headline"].partition(":")[0]) == (0, "PASS")
     assert "result--bad" not in said.page and "result--bad" not in said.html
-    (rule,) = [it for it in said.check["rules"] if it["name"] == "compile-time"]
-    assert all("one sample each: not judged" in it["detail"] for it in rule["verdicts"])
+    (rule,) = [rule for rule in said.check["rules"] if rule["name"] == "compile-time"]
+    assert all("one sample each: not judged" in verdict["detail"] for verdict in rule["verdicts"])
     assert {model["metrics"]["compilation_latency_s"]["basis"] for model in said.api["models"]} == {
         "one sample each: not judged"
     }
@@ -189,8 +189,8 @@ def test_a_slower_model_is_worse_in_speedup_and_latency_everywhere(say: Any) -> 
     assert said.counts() == {(1, 0)}
     assert said.words("speedup", "speedup")["Mlp"] == "worse"
     assert said.total("abs_latency_ms")[1]["worse"] == 1
-    (rule,) = [it for it in said.check["rules"] if it["name"] == "speedup"]
-    (slower,) = [it for it in rule["verdicts"] if it["fails"]]
+    (rule,) = [rule for rule in said.check["rules"] if rule["name"] == "speedup"]
+    (slower,) = [verdict for verdict in rule["verdicts"] if verdict["fails"]]
     assert (slower["name"], slower["verdict"]) == ("Mlp", "SLOWER")
     assert "30 samples a side, ±" in slower["detail"]
 
@@ -200,7 +200,12 @@ def test_a_baseline_file_is_judged_alike(say: Any) -> None:
     said = say(base, new)
     speedups = {result.model: result.values["speedup"] for result in base}
     files = [
-        measure(model=it.model, values=it.values | {"baseline": speedups[it.model]}, repeats=it.repeats) for it in new
+        measure(
+            model=measurement.model,
+            values=measurement.values | {"baseline": speedups[measurement.model]},
+            repeats=measurement.repeats,
+        )
+        for measurement in new
     ]
     (line,) = [line for line in summarize(files).splitlines() if "than the baseline" in line]
     assert line.startswith("worse than the baseline") and "Mlp (" in line
@@ -211,6 +216,6 @@ def test_rules_that_are_upstreams_say_whose_verdict_it_is(say: Any) -> None:
     base, new = bench(1), bench(2)
     new[0].values["graph_breaks"] = 2.0
     said = say(base, new)
-    (rule,) = [it for it in said.check["rules"] if it["name"] == "graph-breaks"]
-    details = [it["detail"] for it in rule["verdicts"] if it["fails"]]
+    (rule,) = [rule for rule in said.check["rules"] if rule["name"] == "graph-breaks"]
+    details = [verdict["detail"] for verdict in rule["verdicts"] if verdict["fails"]]
     assert details and all(detail.endswith("; as check_graph_breaks.py decides") for detail in details)

@@ -69,7 +69,7 @@ def test_a_persons_own_models_stand_beside_it(h200: sqlite3.Connection) -> None:
 def test_breaks_hang_on_the_models_they_came_with(h200: sqlite3.Connection) -> None:
     (run_id,) = {row.run_id for row in list_models(h200, ModelFilter(suite="builtin")) if row.model == "detector"}
     broke = list_task_breaks(h200, run_id, ["builtin/detector/performance"])
-    assert broke and all("detector.py" in str(it) for it in broke)
+    assert broke and all("detector.py" in str(graph_break) for graph_break in broke)
     assert list_task_breaks(h200, run_id, ["builtin/mlp/performance"]) == []
 
 

@@ -27,7 +27,7 @@ def test_every_name_comes_back_and_survives_a_browser(name: str) -> None:
 
 
 def test_ordinary_names_are_written_as_they_are() -> None:
-    assert [write_name(it) for it in ("ResNet-18", "timm/resnet.a1_in1k")] == ["ResNet-18", "timm/resnet.a1_in1k"]
+    assert [write_name(name) for name in ("ResNet-18", "timm/resnet.a1_in1k")] == ["ResNet-18", "timm/resnet.a1_in1k"]
 
 
 @pytest.mark.parametrize("name", NAMES)

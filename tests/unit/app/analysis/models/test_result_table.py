@@ -17,7 +17,7 @@ from compileboard.app.analysis.models.table import ORDERS, cut_page, sort_result
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_results
 
-_NOTHING: dict[str, Any] = {it.name: None for it in fields(ExperimentResult)}
+_NOTHING: dict[str, Any] = {field.name: None for field in fields(ExperimentResult)}
 
 
 def said(**changes: Any) -> ExperimentResult:
@@ -91,8 +91,13 @@ def test_a_speedup_whose_interval_spans_one_is_no_clear_difference() -> None:
 
 def test_a_cell_without_a_number_says_why() -> None:
     statuses = ("measured", "failed", "skipped", "not_run")
-    assert [describe_missing(row(status=it)) for it in statuses] == ["not measured", "failed", "skipped", "not run"]
-    assert [describe_accuracy(it).kind for it in ("pass", "fail_accuracy", None, "pass_new", "odd")] == [
+    assert [describe_missing(row(status=status)) for status in statuses] == [
+        "not measured",
+        "failed",
+        "skipped",
+        "not run",
+    ]
+    assert [describe_accuracy(accuracy).kind for accuracy in ("pass", "fail_accuracy", None, "pass_new", "odd")] == [
         *("good", "bad", "quiet"),
         *("quiet", "bad"),
     ]
@@ -105,7 +110,7 @@ def test_what_has_no_value_comes_last_in_either_direction(order: str) -> None:
     counts = dict.fromkeys(("graph_breaks", "recompiles", "calls_captured"), 0)
     rows = [row(model="a"), row(model="b", **numbers, **counts), row(model="c", **numbers, **counts)]
     for end in ("", ".asc"):
-        found = [it.model for it in sort_results(rows, order + end)]
+        found = [result.model for result in sort_results(rows, order + end)]
         assert sorted(found) == ["a", "b", "c"]
         if order not in ("model", "status", "time"):
             assert found == ["b", "c", "a"]

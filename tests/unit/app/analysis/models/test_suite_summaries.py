@@ -23,7 +23,10 @@ def rows(*changes: dict[str, Any]) -> list[ResultRow]:
 
 
 SUITE = rows(
-    *({"accuracy": "pass", "speedup": it, "compilation_latency_s": 10 * it, "dynamo_peak_mem_gb": 1.0} for it in SPEEDS)
+    *(
+        {"accuracy": "pass", "speedup": speed, "compilation_latency_s": 10 * speed, "dynamo_peak_mem_gb": 1.0}
+        for speed in SPEEDS
+    )
 )
 
 
@@ -61,7 +64,7 @@ def test_what_nobody_measured_is_none_and_never_zero() -> None:
 
 def test_a_run_of_accuracy_alone_has_no_pass_rate_instead_of_none_passing() -> None:
     judged = rows({"accuracy": "pass", "speedup": None, "experiments": ("accuracy",)})
-    assert [summarize(judged, it).pass_ratio for it in (HUD, RUNNER)] == [None, None]
+    assert [summarize(judged, definition).pass_ratio for definition in (HUD, RUNNER)] == [None, None]
     failed = rows({"accuracy": "pass", "speedup": None, "status": "failed", "experiments": ("performance", "accuracy")})
     assert summarize(failed, HUD).pass_ratio == 0.0
 

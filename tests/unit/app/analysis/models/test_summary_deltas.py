@@ -20,7 +20,7 @@ SPEEDS = st.lists(st.floats(0.1, 9), min_size=1, max_size=40)
 
 
 def find(deltas: list[SummaryDelta], name: str) -> SummaryDelta:
-    return next(it for it in deltas if it.metric.name == name)
+    return next(delta for delta in deltas if delta.metric.name == name)
 
 
 def make(model: int, speedup: float | None, **changes: Any) -> ResultRow:
@@ -78,7 +78,7 @@ def test_counts_change_by_what_they_are_and_down_is_good() -> None:
 def test_a_small_change_of_a_speed_is_said_to_be_and_one_that_rounds_to_nothing_has_no_sign() -> None:
     speed = SUMMARY_BY_NAME["geomean_speedup"]
     found = [SummaryDelta(speed, 2.0, new, 4) for new in (2.08, 1.8, 1.9999, 2.0)]
-    assert [(it.text, it.word) for it in found] == [
+    assert [(summary_delta.text, summary_delta.word) for summary_delta in found] == [
         ("+4.0 %", "within 5 %"),
         ("−10.0 %", "worse"),
         ("±0.0 %", "within 5 %"),

@@ -13,7 +13,7 @@ from compileboard.app.analysis.regression.change_points import ChangePoint, dete
 from tests.unit.app.noisy import NOISE, flat, make_flat, make_stepped, share
 
 # Multiples of 1/64, so that a power of two scales them exactly.
-VALUES = st.lists(st.integers(-640, 6400).map(lambda it: it / 64), max_size=60)
+VALUES = st.lists(st.integers(-640, 6400).map(lambda value: value / 64), max_size=60)
 LEVELS = st.lists(st.tuples(st.integers(1, 12), st.integers(-5, 90)), min_size=1, max_size=5)
 TIDY = LEVELS.map(lambda levels: [level + NOISE[i % 97] for length, level in levels for i in range(length)])
 ANY = st.one_of(VALUES, TIDY)
@@ -27,20 +27,28 @@ def near(step: ChangePoint, place: int) -> bool:
 @given(ANY, st.integers(-6, 6))
 def test_scaling_values_scales_steps(values: list[float], power: int) -> None:
     scale = 2.0**power
-    expected = [replace(it, before=it.before * scale, after=it.after * scale) for it in detect_change_points(values)]
+    expected = [
+        replace(change_point, before=change_point.before * scale, after=change_point.after * scale)
+        for change_point in detect_change_points(values)
+    ]
 
-    assert detect_change_points([it * scale for it in values]) == expected
+    assert detect_change_points([value * scale for value in values]) == expected
 
 
 @settings(max_examples=40)
 @given(ANY)
 def test_turning_values_upside_down_mirrors_steps(values: list[float]) -> None:
     mirrored = [
-        replace(it, before=-it.before, after=-it.after, relative=None if it.relative is None else -it.relative)
-        for it in detect_change_points(values)
+        replace(
+            change_point,
+            before=-change_point.before,
+            after=-change_point.after,
+            relative=None if change_point.relative is None else -change_point.relative,
+        )
+        for change_point in detect_change_points(values)
     ]
 
-    assert detect_change_points([-it for it in values]) == mirrored
+    assert detect_change_points([-value for value in values]) == mirrored
 
 
 @settings(max_examples=40)
@@ -53,13 +61,15 @@ def test_a_constant_series_has_no_steps(value: float, count: int) -> None:
 @given(ANY, st.data())
 def test_missing_points_invent_nothing_and_hide_nothing(values: list[float], data: st.DataObject) -> None:
     gaps = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
-    holed = [it for value, gap in zip(values, gaps) for it in [math.nan] * gap + [value]]
-    places = [place for place, it in enumerate(holed) if not math.isnan(it)]
+    holed = [nan for value, gap in zip(values, gaps) for nan in [math.nan] * gap + [value]]
+    places = [place for place, value in enumerate(holed) if not math.isnan(value)]
 
     steps, plain = detect_change_points(holed), detect_change_points(values)
 
-    assert [it.index for it in steps] == [places[it.index] for it in plain]
-    assert [(it.before, it.after, it.p_value) for it in steps] == [(it.before, it.after, it.p_value) for it in plain]
+    assert [step.index for step in steps] == [places[change_point.index] for change_point in plain]
+    assert [(step.before, step.after, step.p_value) for step in steps] == [
+        (change_point.before, change_point.after, change_point.p_value) for change_point in plain
+    ]
 
 
 @settings(max_examples=40)
@@ -76,8 +86,8 @@ def test_what_is_said_of_a_step_holds(values: list[float]) -> None:
 @settings(max_examples=40)
 @given(ANY)
 def test_equal_errors_change_nothing_of_where(values: list[float]) -> None:
-    assert [it.index for it in detect_change_points(values, [0.0] * len(values))] == [
-        it.index for it in detect_change_points(values)
+    assert [change_point.index for change_point in detect_change_points(values, [0.0] * len(values))] == [
+        change_point.index for change_point in detect_change_points(values)
     ]
 
 
@@ -123,9 +133,10 @@ def test_a_spike_of_one_point_is_no_step(place: int) -> None:
 
 
 def test_counts_that_repeat_need_two_points() -> None:
-    assert [(it.index, it.before, it.after, it.relative) for it in detect_change_points([0, 0, 0, 1, 1])] == [
-        (3, 0, 1, None)
-    ]
+    assert [
+        (change_point.index, change_point.before, change_point.after, change_point.relative)
+        for change_point in detect_change_points([0, 0, 0, 1, 1])
+    ] == [(3, 0, 1, None)]
     assert detect_change_points([0, 0, 0, 0, 1]) == []
     assert detect_change_points([0, 1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 1]) == []
 
@@ -163,9 +174,9 @@ def test_errors_are_as_many_as_values() -> None:
 def test_order_matters() -> None:
     values = flat(20, 100.0) + flat(20, 110.0)
 
-    assert [it.index for it in detect_change_points(values)] == [20]
+    assert [change_point.index for change_point in detect_change_points(values)] == [20]
     assert detect_change_points(values[::2] + values[1::2])[0].index == 10
-    assert detect_change_points([it for pair in zip(values[:20], values[20:]) for it in pair]) == []
+    assert detect_change_points([value for pair in zip(values[:20], values[20:]) for value in pair]) == []
 
 
 def test_flat_series_are_seldom_flagged() -> None:

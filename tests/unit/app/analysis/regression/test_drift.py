@@ -37,7 +37,7 @@ def test_a_step_before_the_drift_stays_a_step() -> None:
     changes = find_changes(flat(20, 130.0, 0.3) + falling(3))
 
     assert changes.drift is not None and changes.drift.start >= 25
-    assert [it.index for it in changes.steps] == [20]
+    assert [step.index for step in changes.steps] == [20]
 
 
 @pytest.mark.parametrize("size", [0.8, 0.9, 1.05, 1.5])
@@ -54,7 +54,7 @@ def test_scaling_values_scales_drift(values: list[float], power: int) -> None:
     drift, scale = detect_drift(values), 2.0**power
     expected = drift and replace(drift, before=drift.before * scale, after=drift.after * scale)
 
-    assert detect_drift([it * scale for it in values]) == expected
+    assert detect_drift([value * scale for value in values]) == expected
 
 
 @settings(max_examples=40)
@@ -63,13 +63,13 @@ def test_nothing_is_reported_twice(values: list[float]) -> None:
     changes = find_changes(values)
     replaced = changes.drift.replaces if changes.drift else ()
 
-    assert not {it.index for it in changes.steps} & set(replaced)
-    assert all(it.recovered_at not in replaced and it.recovers not in replaced for it in changes.steps)
+    assert not {step.index for step in changes.steps} & set(replaced)
+    assert all(step.recovered_at not in replaced and step.recovers not in replaced for step in changes.steps)
 
 
 def test_missing_points_move_the_drift_and_invent_none() -> None:
     values = falling(3)
-    holed = [it for value in values for it in (value, math.nan)]
+    holed = [point for value in values for point in (value, math.nan)]
 
     drift, moved = detect_drift(values), detect_drift(holed)
 

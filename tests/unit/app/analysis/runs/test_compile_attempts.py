@@ -30,11 +30,11 @@ def _step(sequence: int, kind: str = "artifact", attempt: int | None = 0, name: 
 def test_every_step_is_there_once_and_in_order(explored_reader: sqlite3.Connection) -> None:
     run_id = _run(explored_reader, "zoo_graph_breaks")
     rows = compiles.list_compiles(explored_reader, run_id).rows
-    steps = trace_files.list_steps(explored_reader, [it.id for it in rows])
+    steps = trace_files.list_steps(explored_reader, [row.id for row in rows])
     entries = build_entries(rows, steps)
     sql = "select count(*) from artifacts where compile_key = ? and name not like 'describe_%'"
-    for it, entry in zip(rows, entries, strict=True):
-        assert entry.artifact_count == explored_reader.execute(sql, (it.id,)).fetchone()[0]
+    for row, entry in zip(rows, entries, strict=True):
+        assert entry.artifact_count == explored_reader.execute(sql, (row.id,)).fetchone()[0]
         for attempt in entry.attempts:
             places = [line.first.sequence for line in attempt.lines if line.first.kind != "record"]
             assert places == sorted(places)
@@ -49,7 +49,7 @@ def test_the_filter_in_sql_says_what_the_words_say(recorded_reader: sqlite3.Conn
         rows = compiles.list_compiles(recorded_reader, run["id"], limit=1000).rows
         for ending in compiles.ENDINGS:
             found = compiles.list_compiles(recorded_reader, run["id"], CompileFilter(ending=ending), limit=1000).rows
-            assert [it.id for it in found] == [it.id for it in rows if name_ending(it) == ending]
+            assert [compile_row.id for compile_row in found] == [row.id for row in rows if name_ending(row) == ending]
 
 
 def test_events_belong_to_the_attempt_of_the_artifacts_before_them() -> None:

@@ -37,21 +37,21 @@ def _cause(cost_us: int, source: str | None = "x") -> RunCause:
 
 def test_diagnose_orders_by_compile_time() -> None:
     found = rank_fixes(RunFacts(causes=[_cause(5_000)], breaks=[_break(9_000), _break(1_000, ("Do that",))]))
-    assert [(it.kind, it.cost_us) for it in found] == [("break", 9_000), ("recompile", 5_000), ("break", 1_000)]
+    assert [(fix.kind, fix.cost_us) for fix in found] == [("break", 9_000), ("recompile", 5_000), ("break", 1_000)]
     assert rank_fixes(RunFacts()) == []
 
 
 def test_diagnose_joins_what_one_fix_mends() -> None:
     other = replace(_break(1_000), function="g")
     found = rank_fixes(RunFacts(compile_us=9_500, breaks=[_break(9_000), other], causes=[_cause(10), _cause(20)]))
-    assert [(it.kind, it.cost_us, it.others) for it in found] == [("break", 9_500, 1), ("recompile", 30, 0)]
+    assert [(fix.kind, fix.cost_us, fix.others) for fix in found] == [("break", 9_500, 1), ("recompile", 30, 0)]
     assert found[0].number == "2 graph breaks, in compiles that took 9.50 ms"
 
 
 def test_diagnose_puts_what_runs_eagerly_first() -> None:
     limit = LimitHit(1, "0/8", "p", None, "f", "a.py", 3, "tensor_size", "0/7", 0, None)
     found = rank_fixes(RunFacts(causes=[_cause(10**9)], limit_hits=[limit]))
-    assert [it.kind for it in found] == ["limit", "recompile"]
+    assert [fix.kind for fix in found] == ["limit", "recompile"]
     assert "Tensor size of x" in found[0].fix
     assert found[0].cost_us == 10**9
 
@@ -67,7 +67,7 @@ def test_diagnose_names_caches_that_are_off_or_bypassed() -> None:
     changed = [{"inductor": {"fx_graph_cache": {"value": False, "default": True}}}]
     bypass = CacheResult("aot_autograd", "bypass", "custom op", 3, None, None)
     found = rank_fixes(RunFacts(changed=changed, cacheable_us=2_000_000, caches=[bypass]))
-    assert [it.title for it in found] == ["Caches are disabled", "AOTAutograd cache bypassed"]
+    assert [fix.title for fix in found] == ["Caches are disabled", "AOTAutograd cache bypassed"]
     assert "inductor.fx_graph_cache = False" in found[0].fix
     assert found[1].number == "3 graphs"
 
@@ -75,7 +75,7 @@ def test_diagnose_names_caches_that_are_off_or_bypassed() -> None:
 def test_shares_fill_the_bar_and_leave_out_what_took_no_time() -> None:
     phases = Phases(750, 250, 0, None, None, None, None, None)
     shares = list_shares(phases)
-    assert [(it.phase.name, it.start, it.width) for it in shares] == [("dynamo", 0, 75), ("aot", 75, 25)]
+    assert [(share.phase.name, share.start, share.width) for share in shares] == [("dynamo", 0, 75), ("aot", 75, 25)]
     assert sum_phases(phases) == 1000
     assert sum_phases(Phases(*(None,) * 8)) is None
     assert list_shares(phases, 2000)[0].width == 37.5
@@ -84,7 +84,7 @@ def test_shares_fill_the_bar_and_leave_out_what_took_no_time() -> None:
 def test_list_changes_counts_the_processes_that_have_one() -> None:
     one = {"dynamo": {"verbose": {"value": True, "default": False}}}
     changes = list_changes([("a", one), ("b", one), ("c", {"dynamo": {"verbose": {"value": "", "default": False}}})])
-    assert [(it.name, it.value, it.default, it.process_count) for it in changes] == [
+    assert [(change.name, change.value, change.default, change.process_count) for change in changes] == [
         ("verbose", '""', "False", 1),
         ("verbose", "True", "False", 2),
     ]
@@ -92,7 +92,7 @@ def test_list_changes_counts_the_processes_that_have_one() -> None:
 
 def test_compare_texts_lists_what_is_not_the_same_everywhere() -> None:
     found = compare_texts([("h1", {"a": 1, "b": 2}), ("h2", {"a": 1, "b": 3, "c": None})])
-    assert [(it.name, it.values) for it in found] == [
+    assert [(difference.name, difference.values) for difference in found] == [
         ("b", (("2", "h1"), ("3", "h2"))),
         ("c", (("not there", "h1"), ("None", "h2"))),
     ]
@@ -145,4 +145,4 @@ def test_labels_of_phases_are_so_on_a_cpu_too() -> None:
 def test_what_ends_in_eager_code_takes_at_most_three_places_before_what_costs() -> None:
     failures = [FailureGroup("E", f"m{n}", f"f{n}", "a.py", n, 1) for n in range(5)]
     evidence = RunFacts(failures=failures, causes=[_cause(10)])
-    assert [it.kind for it in rank_fixes(evidence)] == ["failure"] * 3 + ["recompile"] + ["failure"] * 2
+    assert [fix.kind for fix in rank_fixes(evidence)] == ["failure"] * 3 + ["recompile"] + ["failure"] * 2

@@ -62,7 +62,7 @@ def test_a_run_in_which_compiled_code_raised_is_not_plain_green(reader: sqlite3.
 def test_what_to_do_names_what_was_raised(reader: sqlite3.Connection) -> None:
     detail = run_detail.get_run(reader, RUN)
     assert detail is not None
-    found = {it.title: it for it in build_summary(reader, detail.run).fixes if it.kind == "failure"}
+    found = {fix.title: fix for fix in build_summary(reader, detail.run).fixes if fix.kind == "failure"}
     assert list(found) == [
         *("Compile failed: BackendCompilerFailed", "The program ended: ValueError"),
         "Raised in backward: RuntimeError",

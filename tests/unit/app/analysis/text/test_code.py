@@ -51,10 +51,10 @@ def _plain(lines: list[code.Markup]) -> str:
 
 def _spans(name: str, language: str, kind: str) -> list[str]:
     return [
-        unescape(it[2])
+        unescape(match[2])
         for line in highlight(artifacts()[name], language)
-        for it in SPAN.finditer(line)
-        if it[1] == kind
+        for match in SPAN.finditer(line)
+        if match[1] == kind
     ]
 
 
@@ -77,10 +77,12 @@ def test_highlight_keeps_recorded_artifacts(name: str) -> None:
 
 def test_highlight_finds_the_comments_that_python_finds() -> None:
     text = artifacts()["inductor_output_code"]
-    found = [it.string for it in tokenize.generate_tokens(io.StringIO(text).readline) if it.type == tokenize.COMMENT]
+    found = [
+        token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.COMMENT
+    ]
     ours = _spans("inductor_output_code", "python", "c")
     assert len(found) > 100
-    assert [it for it in ours if it in set(found)] == found
+    assert [span for span in ours if span in set(found)] == found
 
 
 def test_a_kernel_in_a_string_is_read_as_code() -> None:
@@ -98,7 +100,7 @@ def test_a_kernel_in_a_string_is_read_as_code() -> None:
 def test_a_cpp_kernel_in_a_raw_string_is_read_as_cpp() -> None:
     types = _spans("inductor_output_code_cpp", "python", "t")
     assert {"float", "int64_t"} <= set(types)
-    assert any(it.strip().startswith("#pragma omp") for it in _spans("inductor_output_code_cpp", "python", "d"))
+    assert any(span.strip().startswith("#pragma omp") for span in _spans("inductor_output_code_cpp", "python", "d"))
 
 
 def test_a_graph_shows_types_operators_and_the_users_line() -> None:
@@ -155,10 +157,10 @@ def test_colours_of_code_can_be_read(side: int) -> None:
     css = (ROOT / "static/css/tokens.css").read_text()
     found = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", css)
     tokens = {name: values[side] for name, *values in found}
-    inks = [it for it in tokens if it.startswith("code-")] + ["ink-soft"]
+    inks = [token for token in tokens if token.startswith("code-")] + ["ink-soft"]
     pairs = [
         *product(inks, ("card", "accent-soft")),
-        *product(["ink"], [it for it in tokens if it.startswith("diff-")]),
+        *product(["ink"], [token for token in tokens if token.startswith("diff-")]),
     ]
     assert len(pairs) == 14
     assert {pair for pair in pairs if _contrast(tokens[pair[0]], tokens[pair[1]]) < 4.5} == set()

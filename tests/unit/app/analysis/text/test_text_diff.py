@@ -20,8 +20,8 @@ texts = st.one_of(st.text(), few_lines)
 
 
 def _sides(diff: TextDiff) -> tuple[str, str]:
-    left = [it.left_text for it in diff.rows if it.left_text is not None]
-    right = [it.right_text for it in diff.rows if it.right_text is not None]
+    left = [row.left_text for row in diff.rows if row.left_text is not None]
+    right = [row.right_text for row in diff.rows if row.right_text is not None]
     return "\n".join(left), "\n".join(right)
 
 
@@ -30,9 +30,9 @@ def test_the_sides_of_a_diff_are_its_texts(old: str, new: str, ignore: set[str])
     diff = diff_texts(old, new, ignore=ignore)
     assert _sides(diff) == (old, new)
     assert diff.identical == (old == new)
-    assert [it.left_number for it in diff.rows if it.left_number] == list(range(1, old.count("\n") + 2))
-    assert [it.right_number for it in diff.rows if it.right_number] == list(range(1, new.count("\n") + 2))
-    assert all(it.left_text == it.right_text for it in diff.rows if it.kind == "same") or ignore
+    assert [row.left_number for row in diff.rows if row.left_number] == list(range(1, old.count("\n") + 2))
+    assert [row.right_number for row in diff.rows if row.right_number] == list(range(1, new.count("\n") + 2))
+    assert all(row.left_text == row.right_text for row in diff.rows if row.kind == "same") or ignore
 
 
 @given(texts, texts)
@@ -64,7 +64,7 @@ def test_a_line_put_in_is_added_and_the_rest_folded() -> None:
     old = [f"line {number}" for number in range(100)]
     diff = diff_texts("\n".join(old), "\n".join([*old[:50], "something else", *old[50:]]))
     assert (diff.added_count, diff.removed_count, diff.changed_count) == (1, 0, 0)
-    assert [it.count if isinstance(it, Fold) else it.kind for it in diff.parts] == [
+    assert [part.count if isinstance(part, Fold) else part.kind for part in diff.parts] == [
         47,
         *["same"] * 3,
         "added",
@@ -76,7 +76,7 @@ def test_a_line_put_in_is_added_and_the_rest_folded() -> None:
 
 def test_an_added_line_beside_a_changed_one_is_not_paired_with_it() -> None:
     diff = diff_texts("x\nmul = aten.mul(a, 2)\ny", "x\nimport os\nmul = aten.mul(a, 3)\ny")
-    assert [(it.kind, it.left_number, it.right_number) for it in diff.rows][1:3] == [
+    assert [(row.kind, row.left_number, row.right_number) for row in diff.rows][1:3] == [
         ("added", None, 2),
         ("changed", 2, 3),
     ]

@@ -48,7 +48,7 @@ def test_no_commit_is_lost_in_broken_chains_and_circles(
 
 @given(seen=st.dictionaries(HASHES, st.integers(0, 9)))
 def test_without_any_history_commits_stand_by_when_they_were_first_seen(seen: dict[str, int]) -> None:
-    assert sort(seen, {}) == sorted(seen, key=lambda it: (seen[it], it))
+    assert sort(seen, {}) == sorted(seen, key=lambda commit: (seen[commit], commit))
 
 
 def test_a_commit_measured_late_goes_before_its_descendants_and_nothing_else_moves() -> None:
@@ -78,4 +78,4 @@ def test_a_long_chain_shared_by_many_branches_is_walked_once() -> None:
     parents = make_chain(20_000) | {f"x{n}": ("c19999", 20_000) for n in range(2_000)}
     names = [*(f"x{n}" for n in range(2_000)), "c0"]
     random.Random(5).shuffle(names)
-    assert sort({it: n for n, it in enumerate(names)}, parents)[0] == "c0"
+    assert sort({name: n for n, name in enumerate(names)}, parents)[0] == "c0"

@@ -28,7 +28,7 @@ def make_runs(count: int, step_us: int = DAY_US) -> list[TrendRun]:
 @given(order=st.permutations(make_runs(9)), axis=st.sampled_from(["date", "commit", "torch"]))
 def test_the_order_of_the_input_does_not_matter(order: list[TrendRun], axis: str) -> None:
     laid = lay_out(order, axis)
-    assert [it.id for it in laid.runs] == [f"R{n:04d}" for n in range(9)]
+    assert [run.id for run in laid.runs] == [f"R{n:04d}" for n in range(9)]
     assert list(laid.places) == sorted(laid.places)
 
 
@@ -58,7 +58,7 @@ def test_on_an_axis_of_versions_an_older_torch_comes_first_though_it_ran_later()
 def test_runs_of_one_commit_stand_together_where_it_was_first_seen() -> None:
     commits = [("a", 0), ("b", 1), ("a", 2)]
     runs = [replace(RUN, id=f"{commit}{at}", git_commit=commit, started_us=at) for commit, at in commits]
-    assert [it.id for it in lay_out(runs, "commit").runs] == ["a0", "a2", "b1"]
+    assert [run.id for run in lay_out(runs, "commit").runs] == ["a0", "a2", "b1"]
 
 
 def test_what_changed_is_said_with_before_and_now_and_a_gap_in_the_record_is_no_change() -> None:
@@ -73,9 +73,12 @@ def test_what_changed_is_said_with_before_and_now_and_a_gap_in_the_record_is_no_
 def test_a_change_is_against_the_neighbour_on_the_axis_not_in_time() -> None:
     parents = {"old": (None, 0), "new": ("old", 5)}
     measured = (("new", "2.10", 0), ("old", "2.9", 1), ("new", "2.10", 2))
-    runs = [replace(RUN, id=f"R{at}", git_commit=it, torch_version=torch, started_us=at) for it, torch, at in measured]
-    assert [it.label for it in lay_out(runs, "date").changes] == ["torch 2.9", "torch 2.10"]
-    assert [it.label for it in lay_out(runs, "commit", parents=parents).changes] == ["torch 2.10"]
+    runs = [
+        replace(RUN, id=f"R{at}", git_commit=commit, torch_version=torch, started_us=at)
+        for commit, torch, at in measured
+    ]
+    assert [change.label for change in lay_out(runs, "date").changes] == ["torch 2.9", "torch 2.10"]
+    assert [change.label for change in lay_out(runs, "commit", parents=parents).changes] == ["torch 2.10"]
 
 
 def test_a_point_is_described_with_what_was_recorded_alone() -> None:
@@ -90,7 +93,7 @@ def test_where_ancestry_is_known_an_older_commit_that_was_measured_late_stands_b
     commits = [("new", 10), ("mystery", 11), ("old", 12), ("side", 13)]
     runs = [replace(RUN, id=commit, git_commit=commit, started_us=at) for commit, at in commits]
     laid = lay_out(runs, "commit", parents=parents)
-    assert [it.id for it in laid.runs] == ["old", "new", "side", "mystery"]
+    assert [run.id for run in laid.runs] == ["old", "new", "side", "mystery"]
     unknown, parted = laid.notes
     assert unknown.startswith("What came before 1 run's commit is not known")
     assert parted.startswith("These runs are of 2 stretches of history")
@@ -100,7 +103,7 @@ def test_where_ancestry_is_known_an_older_commit_that_was_measured_late_stands_b
 
 def test_two_years_of_daily_runs_of_a_busy_repository_are_ordered_soon() -> None:
     parents = {f"{n:040x}": (f"{n - 1:040x}", n) for n in range(27_010)}
-    runs = [replace(it, git_commit=f"{27_000 - 37 * n:040x}") for n, it in enumerate(make_runs(730))]
+    runs = [replace(run, git_commit=f"{27_000 - 37 * n:040x}") for n, run in enumerate(make_runs(730))]
     laid = lay_out(runs, "commit", parents=parents)
-    assert [it.id for it in laid.runs] == [f"R{n:04d}" for n in reversed(range(730))]
+    assert [run.id for run in laid.runs] == [f"R{n:04d}" for n in reversed(range(730))]
     assert list(laid.notes) == []

@@ -69,7 +69,7 @@ def test_text_is_what_torch_wrote(explored_reader: sqlite3.Connection) -> None:
 
 def test_counterpart_is_the_same_of_another_entry(explored_reader: sqlite3.Connection) -> None:
     run_id = _run(explored_reader)
-    here, there = (_key(explored_reader, run_id, it) for it in ("0/0", "0/1"))
+    here, there = (_key(explored_reader, run_id, compile_id) for compile_id in ("0/0", "0/1"))
     for row in artifacts.list_texts(explored_reader, here):
         same = artifacts.find_counterpart(explored_reader, row, there)
         if same is not None:
@@ -86,15 +86,15 @@ def test_counterparts_keep_place_title_and_last_attempt(store: sqlite3.Connectio
     more = [("c" + "b" * 51 + ".py", 0), ("submod_1", 0), ("submod_0", 0)]
     new = [_add(store, "R", sequence=9 + n, title=title, attempt=attempt) for n, (title, attempt) in enumerate(more)]
     by_id = {row.id: row for row in list_artifacts(store, "R").rows}
-    pairs = artifacts.pair_artifacts([by_id[it] for it in old], [by_id[it] for it in new])
+    pairs = artifacts.pair_artifacts([by_id[artifact_id] for artifact_id in old], [by_id[value] for value in new])
     assert {here: there.id for here, there in pairs.items()} == {old[0]: new[2], old[1]: new[1], old[2]: new[0]}
 
 
 def test_neighbours_of_a_text_pass_over_descriptions(explored_reader: sqlite3.Connection) -> None:
     run_id = _run(explored_reader)
     texts = artifacts.list_texts(explored_reader, _key(explored_reader, run_id, "0/0"))
-    for before, it, after in zip([None, *texts], texts, [*texts[1:], None], strict=False):
-        beside = artifacts.get_neighbours(explored_reader, it)
+    for before, text, after in zip([None, *texts], texts, [*texts[1:], None], strict=False):
+        beside = artifacts.get_neighbours(explored_reader, text)
         assert (beside.previous, beside.next) == (before, after)
     described = artifacts.list_named(explored_reader, texts[0].compile_key or 0, "describe_tensor")[0]
     assert artifacts.get_neighbours(explored_reader, described).next.name in artifacts.DESCRIPTIONS

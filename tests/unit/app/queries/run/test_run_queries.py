@@ -69,9 +69,9 @@ def test_list_compilations_has_every_metric_under_its_own_name(reader: sqlite3.C
     first = compiles.list_compilations(reader, RUN, limit=4)
     second = compiles.list_compilations(reader, RUN, first.next, 4)
     records = [*first.rows, *second.rows]
-    assert [it.kind for it in records] == ["forward", "backward", "runtime", "forward", "forward", "forward"]
+    assert [record.kind for record in records] == ["forward", "backward", "runtime", "forward", "forward", "forward"]
     assert records[0].metrics["guard_count"] == 12
-    assert sum(it.duration_us or 0 for it in records if it.kind != "runtime") == 506_000
+    assert sum(record.duration_us or 0 for record in records if record.kind != "runtime") == 506_000
 
 
 def test_a_compile_has_its_start_and_its_chain(reader: sqlite3.Connection) -> None:
@@ -80,7 +80,7 @@ def test_a_compile_has_its_start_and_its_chain(reader: sqlite3.Connection) -> No
     start = compiles.get_start(reader, first, compiles.list_records(reader, first.id))
     assert trace_files.list_stack(start)[0]["code"] == "f(x)"
     chain = compiles.list_chain(reader, PROCESS, 0, 0)
-    assert [(it.compile_id, it.outcome) for it in chain] == [
+    assert [(compile_row.compile_id, compile_row.outcome) for compile_row in chain] == [
         ("0/0", "compiled"),
         ("0/1", "compiled"),
         ("0/2", "recompile_limit"),
@@ -111,10 +111,13 @@ def test_recompiles_have_the_guards_of_every_cache_entry(reader: sqlite3.Connect
 def test_failures_caches_skips_and_notes_are_listed(reader: sqlite3.Connection) -> None:
     failure = failures.list_failures(reader, RUN).rows[0]
     assert (failure.outcome, failure.function, failure.text) == ("failed", "g", f"Traceback {MARKUP}")
-    assert [(it.error_type, it.compile_count) for it in failures.count_failed(reader, RUN)] == [
+    assert [(failure.error_type, failure.compile_count) for failure in failures.count_failed(reader, RUN)] == [
         ("BackendCompilerFailed", 1)
     ]
-    results = {(it.cache, it.result): it for it in failures.count_cache_results(reader, RUN)}
+    results = {
+        (cache_result.cache, cache_result.result): cache_result
+        for cache_result in failures.count_cache_results(reader, RUN)
+    }
     assert results["fx_graph", "hit"].time_saved_us == 900_000
     assert len(failures.list_cache_lookups(reader, RUN, limit=1).rows) == 1
     assert failures.list_cudagraph_skips(reader, RUN).rows[0].function == "f"
@@ -123,7 +126,7 @@ def test_failures_caches_skips_and_notes_are_listed(reader: sqlite3.Connection) 
 
 def test_configuration_texts_belong_to_their_run(reader: sqlite3.Connection) -> None:
     uses = run_detail.list_configs(reader, RUN)
-    assert [(it.kind, it.config_hash) for it in uses] == [("changed", "cafe02"), ("dynamo", "cafe01")]
+    assert [(use.kind, use.config_hash) for use in uses] == [("changed", "cafe02"), ("dynamo", "cafe01")]
     text = run_detail.get_config(reader, RUN, "cafe01")
     assert text is not None and text.values["recompile_limit"] == 2
     assert run_detail.get_config(reader, "other", "cafe01") is None

@@ -72,14 +72,14 @@ def test_running_run_has_no_unfinished_compile(store: sqlite3.Connection) -> Non
 def cut_run(database: Path, store: sqlite3.Connection, tmp_path: Path) -> str:
     """Import a real log that ends where inductor began to write code: what a killed program leaves."""
     records = re.split(rb"(?m)^(?=V\d{4} )", lzma.decompress(LOGS["zoo_recompiles"].read_bytes()))
-    at = next(n for n, it in enumerate(records) if b'"fx_codegen_and_compile"' in it and b'"ph": "B"' in it)
+    at = next(n for n, record in enumerate(records) if b'"fx_codegen_and_compile"' in record and b'"ph": "B"' in record)
     (tmp_path / "cut.log").write_bytes(b"".join(records[: at + 1]))
     import_paths([str(tmp_path / "cut.log")], str(database), LoadOptions(name="cut"), say=lambda _line: None)
     return str(store.execute("select id from runs").fetchone()["id"])
 
 
 def test_cut_log_names_the_open_phases(client: FlaskClient, store: sqlite3.Connection, cut_run: str) -> None:
-    (finding,) = [it for it in _read_run(client, cut_run)["findings"] if it["kind"] == "unfinished"]
+    (finding,) = [finding for finding in _read_run(client, cut_run)["findings"] if finding["kind"] == "unfinished"]
     assert finding["code"].startswith("dynamo › ") and finding["code"].endswith(" › fx_codegen_and_compile")
     assert finding["fix"] == "It was in inductor: fx_codegen_and_compile, the last phase that began."
     key = store.execute("select id from compiles where outcome = 'started'").fetchone()["id"]

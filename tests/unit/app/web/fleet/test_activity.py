@@ -34,7 +34,7 @@ def test_a_deleted_run_is_on_no_page_and_comes_back_from_activity(client: FlaskC
 
 def test_the_api_lists_and_restores_deleted_runs(client: FlaskClient) -> None:
     client.post("/runs/R1/delete")
-    assert [it["run_id"] for it in client.get("/api/v1/deleted_runs").json["data"]] == ["R1"]
+    assert [row["run_id"] for row in client.get("/api/v1/deleted_runs").json["data"]] == ["R1"]
     assert client.post("/api/v1/deleted_runs/R1/restore").json["data"]["id"] == "R1"
     assert client.get("/api/v1/deleted_runs").json["data"] == []
     again = client.post("/api/v1/deleted_runs/R1/restore")
@@ -48,11 +48,11 @@ def test_who_changed_what_is_kept_and_what_changed_nothing_is_not(database: Path
     trusting = create_app(Settings(db=str(database), trusted_proxies=1)).test_client()
     trusting.post("/runs/R1/delete", headers=headers)
     changes = client.get("/api/v1/audit").json["data"]
-    assert [(it["action"], it["subject"], it["detail"], it["address"]) for it in changes] == [
+    assert [(change["action"], change["subject"], change["detail"], change["address"]) for change in changes] == [
         ("run.delete", "R1", None, "192.0.2.7"),
         ("run.annotate", "R1", "title: best", "127.0.0.1"),
     ]
-    assert {it["user_agent"] for it in changes} == {"Firefox <b>"}
+    assert {change["user_agent"] for change in changes} == {"Firefox <b>"}
     assert "Firefox &lt;b&gt;" in client.get("/activity?subject=R1").text
 
 

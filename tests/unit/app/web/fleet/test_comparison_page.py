@@ -37,7 +37,9 @@ def change(event: Any) -> Any:
     if event.model == "Bert4" and timed:
         values |= {name: values[name] * 0.8 for name in ("speedup", "speedup_low", "speedup_high")}
         values["abs_latency"] *= 1.25
-        event = replace(event, repeats=event.repeats | {"compiled": [it * 1.25 for it in event.repeats["compiled"]]})
+        event = replace(
+            event, repeats=event.repeats | {"compiled": [value * 1.25 for value in event.repeats["compiled"]]}
+        )
     if event.model == "GPT2x4":
         values["graph_breaks"] = 2
     if event.model == "Resnet18" and not timed:
@@ -92,7 +94,7 @@ def test_the_address_chooses_metrics_models_and_order(client: FlaskClient, suite
     assert rows[0] == "Bert4"
     assert "More models" in text_of(client, f"{suite}&limit=2")
     bad = ("x=1", "metric=odd", "metric=autograd_captures", "sort=odd", "anyway=2", "changes=yes", "limit=0")
-    assert {it: client.get(f"{suite}&{it}").status_code for it in bad} == dict.fromkeys(bad, 400)
+    assert {query: client.get(f"{suite}&{query}").status_code for query in bad} == dict.fromkeys(bad, 400)
     assert client.get("/compare?new=nothing").status_code == 400
     assert client.get(f"/compare/report.doc?new={NEW}").status_code == 404
 
@@ -130,12 +132,12 @@ def test_files_and_api_have_the_same_numbers(client: FlaskClient, suite: str) ->
     saved = json.loads(client.get(f"/compare/report.json?{query}").text)
     assert {key: saved[key] for key in answer} == answer
     lines = list(csv.DictReader(io.StringIO(client.get(f"/compare/report.csv?{query}").text)))
-    model = next(it for it in answer["models"] if it["model"] == "Bert4")
-    line = next(it for it in lines if it["model"] == "Bert4" and it["metric"] == "speedup")
+    model = next(model for model in answer["models"] if model["model"] == "Bert4")
+    line = next(line for line in lines if line["model"] == "Bert4" and line["metric"] == "speedup")
     assert float(line["change"]) == model["metrics"]["speedup"]["change"]
-    assert {it["outcome"] for it in lines} == {"compared", "excluded", "only_new"}
-    assert [it["model"] for it in lines if it["outcome"] == "only_new"] == [f"'{FORMULA}"]
-    total = next(it for it in answer["metrics"] if it["metric"] == "speedup")
+    assert {line["outcome"] for line in lines} == {"compared", "excluded", "only_new"}
+    assert [line["model"] for line in lines if line["outcome"] == "only_new"] == [f"'{FORMULA}"]
+    total = next(metric for metric in answer["metrics"] if metric["metric"] == "speedup")
     for address in (suite, f"/compare/report.md?{query}", f"/compare/report.html?{query}"):
         assert format_share(total["change"]) in text_of(client, address), address
 

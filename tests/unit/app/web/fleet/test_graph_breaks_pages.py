@@ -28,7 +28,7 @@ def test_distinct_breaks_agree_with_their_events(recorded_reader: sqlite3.Connec
     rows = recorded_reader.execute(
         "select distinct_id, count(*), count(distinct run_id) from graph_breaks group by distinct_id"
     )
-    assert {it.id: (it.break_count, it.run_count) for it in page.rows} == {key: (n, runs) for key, n, runs in rows}
+    assert {row.id: (row.break_count, row.run_count) for row in page.rows} == {key: (n, runs) for key, n, runs in rows}
 
 
 def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
@@ -38,7 +38,7 @@ def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection)
     total = recorded_reader.execute("select count(*), count(distinct run_id) from graph_breaks").fetchone()
     assert (summary.break_count, summary.run_count) == tuple(total)
     assert summary.distinct_count == len(page.rows)
-    assert summary.compile_us == sum(it.compile_us for it in page.rows)
+    assert summary.compile_us == sum(row.compile_us for row in page.rows)
     runs = [slot.run_count for slot in slots]
     drawn = sum(value * count for line in cells.lines.values() for value, count in zip(line, runs))
     assert drawn == pytest.approx(summary.break_count)
@@ -48,16 +48,16 @@ def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection)
 @pytest.mark.parametrize("way", ["", ".asc"])
 def test_pages_visit_every_break_once_in_order(recorded_reader: sqlite3.Connection, order: str, way: str) -> None:
     whole = graph_breaks.list_distinct_breaks(recorded_reader, ALL, sort=order + way, limit=1000).rows
-    keys = [getattr(it, ORDERS[order]) for it in whole]
+    keys = [getattr(graph_break, ORDERS[order]) for graph_break in whole]
     assert keys == sorted(keys, reverse=not way)
     cursor, seen = None, []
     while True:
         page = graph_breaks.list_distinct_breaks(recorded_reader, ALL, sort=order + way, cursor=cursor, limit=7)
-        seen += [it.id for it in page.rows]
+        seen += [row.id for row in page.rows]
         cursor = page.next
         if cursor is None:
             break
-    assert seen == [it.id for it in whole]
+    assert seen == [graph_break.id for graph_break in whole]
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_filter_of_runs_counts_in_those_runs_alone(reader: sqlite3.Connection,
     for suite, count in (("a", 3), ("b", 3), (None, 6)):
         wanted = read_break_filter({"suite": suite} if suite else {})
         found = graph_breaks.list_distinct_breaks(reader, wanted).rows
-        assert {it.id: it.break_count for it in found}[seeded[0]] == count
+        assert {graph_break.id: graph_break.break_count for graph_break in found}[seeded[0]] == count
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence:
 def test_one_break_has_its_runs_history_and_events(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
-    for it in graph_breaks.list_distinct_breaks(recorded_reader, ALL, limit=5).rows:
-        one = graph_breaks.get_distinct_break(recorded_reader, it.id)
-        assert one == it
-        runs = graph_breaks.list_affected(recorded_reader, graph_breaks.RUNS_SQL, it.id, limit=500).rows
-        assert sum(run.count for run in runs) == it.break_count
-        text = recorded_client.get(f"/graph_breaks/{it.id}").text
+    for row in graph_breaks.list_distinct_breaks(recorded_reader, ALL, limit=5).rows:
+        one = graph_breaks.get_distinct_break(recorded_reader, row.id)
+        assert one == row
+        runs = graph_breaks.list_affected(recorded_reader, graph_breaks.RUNS_SQL, row.id, limit=500).rows
+        assert sum(run.count for run in runs) == row.break_count
+        text = recorded_client.get(f"/graph_breaks/{row.id}").text
         assert all(f"/runs/{run.id}" in text for run in runs)
 
 
@@ -153,7 +153,9 @@ def test_a_breaks_history_has_the_runs_without_a_suite_that_do_not_have_it(store
         if count:
             insert(store, "run_breaks", run_id=f"R{day}", distinct_id=distinct, break_count=count, compile_us=1)
     history = graph_breaks.list_history(store, graph_breaks.HISTORY_SQL, distinct)
-    assert [(it.run_id, it.count) for it in history] == [("R0", 2), ("R1", 0)], "the same name and no suite, no other"
+    assert [(point.run_id, point.count) for point in history] == [("R0", 2), ("R1", 0)], (
+        "the same name and no suite, no other"
+    )
 
 
 def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(store: sqlite3.Connection) -> None:

@@ -61,7 +61,7 @@ def test_the_list_says_what_changed_between_which_commits_and_whom_it_concerns(c
         "passed → fails",
         "Series were last looked at 2026-11-21",
     )
-    assert [it for it in said if it not in page] == []
+    assert [text for text in said if text not in page] == []
     assert "Hungry" not in page  # withdrawn
 
 
@@ -85,7 +85,7 @@ def test_the_list_says_what_changed_between_which_commits_and_whom_it_concerns(c
 @pytest.mark.usefixtures("found")
 def test_a_filter_is_the_same_on_the_page_and_in_the_api(client: FlaskClient, query: str, expected: set[str]) -> None:
     rows = client.get(f"/api/v1/findings?{query}").json["data"]  # type: ignore[index]
-    assert {it["id"] for it in rows} == expected
+    assert {row["id"] for row in rows} == expected
     assert set(re.findall(r'href="/findings/(\w+)"', client.get(f"/findings?{query}").text)) == expected
 
 
@@ -104,7 +104,7 @@ def test_pages_of_a_range_have_every_finding_once_and_the_counts_of_all(
     seen, address = [], "/api/v1/findings?limit=7"
     while address:
         body = client.get(address).json
-        seen += [it["id"] for it in body["data"]]  # type: ignore[index]
+        seen += [row["id"] for row in body["data"]]  # type: ignore[index]
         address = f"/api/v1/findings?limit=7&cursor={body['next']}" if body["next"] else ""  # type: ignore[index]
     assert (len(seen), len(set(seen))) == (30, 30)
     page = text_of(client, "/findings?limit=20")
@@ -123,7 +123,7 @@ def test_what_moved_with_a_finding_stands_beside_it(client: FlaskClient, store: 
     )
     save_comment(store, "taken", "acknowledge", who="Ada")
     leads = pick_headline_changes(list_findings(store, IncidentFilter()).rows)
-    told = {it.finding.id: [other.id for other in it.others] for it in leads}
+    told = {lead.finding.id: [other.id for other in lead.others] for lead in leads}
     assert told == {"lead": ["memory"], "other": [], "taken": []}
     assert "also peak memory" in text_of(client, "/findings")
 
@@ -138,7 +138,7 @@ def test_one_range_is_one_group_and_the_worst_come_first(store: sqlite3.Connecti
     )
     rows = list_findings(reader, IncidentFilter()).rows
     (group,) = group_incidents(rows, count_ranges(reader, IncidentFilter(), [RUNS[1]]))
-    assert [it.id for it in group.findings] == ["c", "b", "a"]
+    assert [finding.id for finding in group.findings] == ["c", "b", "a"]
     assert (list(group.counts), group.count, group.who) == ([("worse", 2), ("better", 1)], 3, "Ada, Kim")
     assert group_incidents(rows, [RangeCount("X", "Y", "worse", 9)])[0].counts == []
 
@@ -149,8 +149,8 @@ def test_counts_and_series_come_from_one_statement_each(reader: sqlite3.Connecti
     assert (counts.finding_count, counts.worse_count, counts.better_count, counts.changed_count) == (10, 5, 1, 1)
     assert (counts.suspected_count, counts.recovered_count, counts.open_count) == (1, 1, 7)
     found = list_series_findings(reader, "model", "bench_models", ["Breaky", "Hungry"])
-    assert {it.id for it in found} == {ONE, "drift", "changed"}
-    assert [it.id for it in list_series_findings(reader, "suite", "bench_models")] == ["suite"]
+    assert {change.id for change in found} == {ONE, "drift", "changed"}
+    assert [series_finding.id for series_finding in list_series_findings(reader, "suite", "bench_models")] == ["suite"]
 
 
 @pytest.mark.usefixtures("found")
@@ -164,7 +164,7 @@ def test_each_finding_has_a_page_with_its_facts(client: FlaskClient, reader: sql
         "e5f6a7b8e5f6 Ada Print the shape",
         "confirmed by a later run",
     )
-    assert [it for it in said if it not in page] == []
+    assert [text for text in said if text not in page] == []
     links = client.get(f"/findings/{ONE}").text
     assert f"/compare?base={RUNS[0]}&amp;new={RUNS[1]}" in links
     assert "/trends?model=Breaky&amp;metric=speedup&amp;branch=main&amp;suite=bench_models" in links
@@ -177,7 +177,7 @@ def test_each_finding_has_a_page_with_its_facts(client: FlaskClient, reader: sql
 @pytest.mark.parametrize("address", [f"/findings/{ONE}", "/findings/suite", "/findings/fails", "/findings/gone"])
 def test_the_chart_has_the_series_its_levels_and_the_range(client: FlaskClient, address: str) -> None:
     figure = _figures(client.get(address).text)["finding"]
-    names = [it.get("name") for it in figure["data"]]
+    names = [trace.get("name") for trace in figure["data"]]
     assert names[:2] == ["where the change came in", "level before"]
     assert ("level after" in names) == ("gone" not in address)
     band = figure["data"][0]
@@ -247,7 +247,7 @@ def test_findings_show_on_the_overview_their_run_their_model_and_trend(client: F
     assert "7 findings began with this run : 5 worse, 1 better, 1 changed" in text_of(client, f"/runs/{RUNS[1]}")
     assert f'href="/findings/{ONE}"' in client.get("/models/Breaky?batch_size=8").text
     trend = client.get("/trends?model=Breaky&metric=speedup").text
-    (mark,) = [it for it in _figures(trend)["trend-0"]["data"] if it.get("yaxis") == "y2"]
+    (mark,) = [trace for trace in _figures(trend)["trend-0"]["data"] if trace.get("yaxis") == "y2"]
     assert (mark["x"], mark["customdata"], mark["marker"]["symbol"]) == ([1], [f"/findings/{ONE}"], "triangle-up")
     assert "1 finding in these series" in trend
 
@@ -280,8 +280,10 @@ def test_one_answer_may_be_for_all_of_a_range(client: FlaskClient, store: sqlite
     assert "The same for the other finding of this range" in text_of(client, "/findings/a")
     sent = client.post("/findings/a", data={"action": "acknowledge", "who": "Ada", "range": "yes"})
     assert sent.status_code == 303
-    assert [it.handling for it in sorted(load_findings(store), key=lambda it: it.id)] == ["acknowledged"] * 2 + ["open"]
+    assert [finding.handling for finding in sorted(load_findings(store), key=lambda finding: finding.id)] == [
+        "acknowledged"
+    ] * 2 + ["open"]
     body = {"who": "Kim", "text": "moved", "range": True}
     assert client.post("/api/v1/findings/b/ignore", json=body).status_code == 200
-    assert [it.text for it in list_finding_words(store, "a")] == [None, "moved"]
+    assert [finding_word.text for finding_word in list_finding_words(store, "a")] == [None, "moved"]
     assert client.post("/api/v1/findings/b/note", json=body | {"range": "yes"}).status_code == 400

@@ -48,7 +48,7 @@ def test_headline_numbers_name_their_definition(client: FlaskClient) -> None:
     assert "45.5 %" in page
     assert "5 of 11, by PyTorch HUD's definition" in page
     assert "1.115×" in page
-    assert all(it in page for it in ("PyTorch HUD", "runner.py", "summarize_perf.py", "1.2406×"))
+    assert all(text in page for text in ("PyTorch HUD", "runner.py", "summarize_perf.py", "1.2406×"))
 
 
 @pytest.mark.usefixtures("suite")
@@ -61,7 +61,7 @@ def test_models_can_be_filtered_sorted_and_paged(client: FlaskClient) -> None:
     assert "More models" in fastest
     assert "0.572×" in text_of(client, f"/models?run={RUNS[0]}")
     assert "No model matches" in text_of(client, "/models?q=nothing")
-    assert [client.get(f"/models?{it}").status_code for it in ("x=1", "status=odd", "sort=odd", "run=odd")] == [
+    assert [client.get(f"/models?{query}").status_code for query in ("x=1", "status=odd", "sort=odd", "run=odd")] == [
         *(400, 400, 400, 404)
     ]
 
@@ -89,14 +89,14 @@ def test_a_wrong_answer_is_a_failure_with_its_own_command(client: FlaskClient, s
     page = text_of(client, "/models/mlp")
     assert "failed: wrong answer" in page and "accuracy: wrong answer" not in page
     assert "compared number by number, with a tolerance of 0.001" in page
-    assert all(it in page for it in ("bench --accuracy", str(MLP.command), "makes its accuracy again", "1.250×"))
+    assert all(text in page for text in ("bench --accuracy", str(MLP.command), "makes its accuracy again", "1.250×"))
     assert "mlp" in text_of(client, "/models?status=failed")
 
 
 def test_a_run_of_accuracy_alone_says_what_it_has(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_results(store, "RUN", measure(**ACCURACY), measure(**ACCURACY | {"model": "b", "accuracy": "fail_accuracy"}))
     page = text_of(client, "/runs/RUN/results")
-    assert all(it in page for it in ("1 of 2 pass", "nothing was timed", "needs accuracy and a speedup"))
+    assert all(text in page for text in ("1 of 2 pass", "nothing was timed", "needs accuracy and a speedup"))
     assert "no accuracy was measured" not in page and "0 faster" not in page
 
 
@@ -146,12 +146,12 @@ def test_an_accuracy_check_that_was_skipped_says_why(client: FlaskClient, store:
 @pytest.mark.usefixtures("suite")
 def test_a_model_has_its_history_its_breaks_and_the_command(client: FlaskClient) -> None:
     page = text_of(client, f"/models/Breaky?run={RUNS[1]}")
-    assert [it for it in ("0.572×", "0.569×", "0.587×", COMMAND.format("Breaky")) if it not in page] == []
+    assert [text for text in ("0.572×", "0.569×", "0.587×", COMMAND.format("Breaky")) if text not in page] == []
     assert "it lies from 0.560× to 0.578×: slower" in page
     assert "/graph_breaks/1" in page
     assert "/recompiles/1" in page
     charts = ("speedup", "latency", "compile-time", "memory", "breaks", "ops", "graphs", "compression", "repeats")
-    assert [it for it in charts if f'id="{it}-chart"' not in page] == []
+    assert [chart for chart in charts if f'id="{chart}-chart"' not in page] == []
     assert "pct_ops" in page
     assert '>2<span class="sub">performance</span>' in page
 
@@ -180,7 +180,7 @@ def test_a_failed_model_shows_its_traceback_and_no_zero(client: FlaskClient) -> 
 @pytest.mark.usefixtures("suite")
 def test_unknown_models_series_and_points_are_not_found(client: FlaskClient) -> None:
     addresses = ("/models/Nothing", "/models/Breaky?dtype=amp", "/models/Breaky?run=ODD", "/models/Breaky?odd=1")
-    assert [client.get(it).status_code for it in addresses] == [404, 404, 404, 400]
+    assert [client.get(address).status_code for address in addresses] == [404, 404, 404, 400]
 
 
 @pytest.mark.usefixtures("suite")
@@ -205,7 +205,9 @@ def test_series_of_one_name_are_told_apart(client: FlaskClient, store: sqlite3.C
     page = text_of(client, "/models/mlp?batch_size=64")
     assert "Measured as" in page
     assert "2.500×" in page
-    assert all(it in page for it in ("inference · float32 · AMD EPYC 9654 · inductor · batch 8", "training · float32"))
+    assert all(
+        text in page for text in ("inference · float32 · AMD EPYC 9654 · inductor · batch 8", "training · float32")
+    )
 
 
 @pytest.mark.usefixtures("suite")
@@ -221,9 +223,9 @@ def test_charts_are_what_plotly_takes_and_small(reader: sqlite3.Connection) -> N
     repeats = chart_repeats({"eager": [1.0, 1.1, 1.05], "compiled": [0.5, 0.5, 0.5]})
     assert repeats is not None
     assert sum(repeats.figure["data"][0]["y"]) == 3
-    for it in (*charts, repeats):
-        go.Figure(it.figure)
-        assert len(orjson.dumps(it.figure)) < MAX_CHART_BYTES
+    for chart in (*charts, repeats):
+        go.Figure(chart.figure)
+        assert len(orjson.dumps(chart.figure)) < MAX_CHART_BYTES
     assert charts[0].rows[0][1:] == ["0.587", "0.578–0.596"]
     assert chart_repeats({"eager": []}) is None
 

@@ -51,12 +51,14 @@ def test_rankings_are_those_of_the_rows(recorded_client: FlaskClient, recorded_r
     counts = dict(
         recorded_reader.execute("select distinct_id, count(*) from graph_breaks group by distinct_id").fetchall()
     )
-    assert {it.distinct_id: it.break_count for it in top} == counts
+    assert {graph_break.distinct_id: graph_break.break_count for graph_break in top} == counts
     functions = overview.list_top_functions(recorded_reader, limit=500)
     rows = recorded_reader.execute("select function_id, count(*) from recompiles group by function_id").fetchall()
-    assert {it.function_id: it.recompile_count for it in functions} == {key: n for key, n in rows if key}
+    assert {function.function_id: function.recompile_count for function in functions} == {
+        key: n for key, n in rows if key
+    }
     text = html.unescape(recorded_client.get("/").text)
-    assert all(it.name in text for it in functions[:8])
+    assert all(function.name in text for function in functions[:8])
 
 
 def test_a_scope_is_that_suite_and_name_alone(client: FlaskClient, store: sqlite3.Connection) -> None:
@@ -175,7 +177,7 @@ def test_runs_with_failures_have_a_colour_of_their_own(client: FlaskClient, stor
     add_run(store, "R2", totals={"failed_result_count": 1})
     add_run(store, "R3", state="failed", totals={"failure_count": 1})
     chart = charts.chart_runs(overview.list_trend(store))
-    assert [(it["name"], it["y"]) for it in chart.figure["data"]] == [
+    assert [(trace["name"], trace["y"]) for trace in chart.figure["data"]] == [
         ("finished", [1]),
         ("finished, with failures", [1]),
         ("failed", [1]),

@@ -21,7 +21,7 @@ def test_causes_agree_with_their_guard_failures(recorded_reader: sqlite3.Connect
     causes = recompiles.list_causes(recorded_reader, ALL, limit=1000).rows
     rows = recorded_reader.execute("select cause_id, sum(position = 0), count(*) from guard_failures group by cause_id")
     expected = {key: (newest, every) for key, newest, every in rows}
-    assert {it.id: (it.recompile_count, it.guard_failure_count) for it in causes} == expected
+    assert {cause.id: (cause.recompile_count, cause.guard_failure_count) for cause in causes} == expected
 
 
 def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
@@ -31,26 +31,26 @@ def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection)
     total = recorded_reader.execute("select count(*), count(distinct run_id) from recompiles").fetchone()
     assert (summary.recompile_count, summary.run_count) == tuple(total)
     failures = recorded_reader.execute("select count(*) from guard_failures").fetchone()[0]
-    assert summary.guard_failure_count == failures == sum(it.guard_failure_count for it in causes)
+    assert summary.guard_failure_count == failures == sum(cause.guard_failure_count for cause in causes)
     limits = recorded_reader.execute("select count(*) from compiles where outcome = 'recompile_limit'").fetchone()[0]
     assert summary.limit_count == limits
-    assert sum(it.count for it in cells.kinds) == summary.recompile_count
+    assert sum(kind.count for kind in cells.kinds) == summary.recompile_count
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("way", ["", ".asc"])
 def test_pages_visit_every_cause_once_in_order(recorded_reader: sqlite3.Connection, order: str, way: str) -> None:
     whole = recompiles.list_causes(recorded_reader, ALL, sort=order + way, limit=1000).rows
-    keys = [getattr(it, ORDERS[order]) for it in whole]
+    keys = [getattr(cause, ORDERS[order]) for cause in whole]
     assert keys == sorted(keys, reverse=not way)
     cursor, seen = None, []
     while True:
         page = recompiles.list_causes(recorded_reader, ALL, sort=order + way, cursor=cursor, limit=7)
-        seen += [it.id for it in page.rows]
+        seen += [row.id for row in page.rows]
         cursor = page.next
         if cursor is None:
             break
-    assert seen == [it.id for it in whole]
+    assert seen == [cause.id for cause in whole]
 
 
 def _add_cause(store: sqlite3.Connection, category: str, source: str, function_id: int | None) -> int:
@@ -112,14 +112,14 @@ def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence:
 def test_one_cause_has_its_runs_values_and_suggestion(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
-    for it in recompiles.list_causes(recorded_reader, ALL, limit=5).rows:
-        one = recompiles.get_cause(recorded_reader, it.id)
+    for row in recompiles.list_causes(recorded_reader, ALL, limit=5).rows:
+        one = recompiles.get_cause(recorded_reader, row.id)
         assert one is not None
-        assert (one.recompile_count, one.run_count) == (it.recompile_count, it.run_count)
-        runs = graph_breaks.list_affected(recorded_reader, recompiles.RUNS_SQL, it.id, limit=500).rows
-        assert sum(run.count for run in runs) == it.recompile_count
-        text = html.unescape(recorded_client.get(f"/recompiles/{it.id}").text)
-        assert it.suggestion is None or it.suggestion in text
+        assert (one.recompile_count, one.run_count) == (row.recompile_count, row.run_count)
+        runs = graph_breaks.list_affected(recorded_reader, recompiles.RUNS_SQL, row.id, limit=500).rows
+        assert sum(run.count for run in runs) == row.recompile_count
+        text = html.unescape(recorded_client.get(f"/recompiles/{row.id}").text)
+        assert row.suggestion is None or row.suggestion in text
         assert all(f"/runs/{run.id}" in text for run in runs)
 
 

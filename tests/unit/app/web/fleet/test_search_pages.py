@@ -78,13 +78,13 @@ def test_every_kind_is_named_read_and_leads_somewhere(explored_client: FlaskClie
     page = explored_client.get("/search?q=forward").text
     shown = re.findall(r'class="found__title" href="([^"]+)"', page)
     assert len(shown) > 5
-    assert [it for it in shown if explored_client.get(html.unescape(it)).status_code != 200] == []
+    assert [address for address in shown if explored_client.get(html.unescape(address)).status_code != 200] == []
 
 
 def test_pages_of_a_kind_bring_each_text_once(explored_client: FlaskClient) -> None:
     address, seen, cursor = "/api/v1/search?q=torch&kind=artifact&limit=7", [], ""
     while cursor is not None:
-        (group,) = [it for it in explored_client.get(address + cursor).json["data"]["groups"] if it["hits"]]
+        (group,) = [group for group in explored_client.get(address + cursor).json["data"]["groups"] if group["hits"]]
         seen += [(hit["run_id"], hit["ref_id"]) for hit in group["hits"]]
         cursor = group["next"] and f"&cursor={group['next']}"
     assert len(seen) == len(set(seen)) == group["count"] > 14

@@ -45,7 +45,7 @@ def text_of(client: FlaskClient, address: str) -> str:
 def test_the_overview_answers_at_a_glance_with_the_definition_by_name(client: FlaskClient) -> None:
     page = text_of(client, "/")
     said = ("45.5 %", "1.119×", "over 5 models", "Graph breaks per model 0.8", "PyTorch HUD", "the previous run")
-    assert [it for it in said if it not in page] == []
+    assert [text for text in said if text not in page] == []
     assert "inference · float32 · NVIDIA H200 · inductor" in page
     assert "Compile runs" in page
     runner = text_of(client, "/?definition=runner")
@@ -92,7 +92,7 @@ def test_filters_are_in_the_address_and_wrong_ones_are_refused(client: FlaskClie
         "/trends?metric=odd",
         "/trends?category=odd",
     )
-    assert [client.get(it).status_code for it in wrong] == [400] * 6
+    assert [client.get(query).status_code for query in wrong] == [400] * 6
     assert client.get("/trends?break=99").status_code == 404
     assert client.get("/trends?" + "&".join(f"model=m{n}" for n in range(9))).status_code == 400
 
@@ -122,14 +122,23 @@ def test_functions_breaks_and_guards_share_the_axis(client: FlaskClient) -> None
     page = client.get("/trends?function=1&break=1&category=tensor_size&model=Breaky&metric=speedup").text
     figures = _figures(page)
     assert [figures[f"trend-{n}"]["data"][0]["y"] for n in range(1, 4)] == [[1, 1, 1], [2, 2, 2], [1, 1, 1]]
-    assert len({json.dumps(it["layout"]["xaxis"]["range"]) for it in figures.values() if "yaxis2" in it["layout"]}) == 1
+    assert (
+        len(
+            {
+                json.dumps(figure["layout"]["xaxis"]["range"])
+                for figure in figures.values()
+                if "yaxis2" in figure["layout"]
+            }
+        )
+        == 1
+    )
 
 
 @pytest.mark.usefixtures("suite")
 def test_hover_says_commit_subject_torch_and_environment(client: FlaskClient) -> None:
     shared = json.loads(re.findall(r'id="points">(.*?)</script>', client.get("/trends").text, re.DOTALL)[0])
     assert shared["runs"] == list(RUNS)
-    assert all(it in shared["text"][0] for it in ("Fuse the two norms", "torch 2.11.0", "NVIDIA H200"))
+    assert all(text in shared["text"][0] for text in ("Fuse the two norms", "torch 2.11.0", "NVIDIA H200"))
 
 
 @pytest.mark.usefixtures("suite")
@@ -142,12 +151,12 @@ def test_a_hostile_name_stays_text(client: FlaskClient) -> None:
 @pytest.mark.parametrize("axis", ["date", "commit", "torch"])
 def test_charts_are_what_plotly_takes_and_two_years_of_days_are_small(axis: str) -> None:
     laid = lay_out(make_runs(730), axis)
-    points = [TrendPoint(it.id, 1 + n / 977, 1.0, 2.0) for n, it in enumerate(laid.runs)]
+    points = [TrendPoint(run.id, 1 + n / 977, 1.0, 2.0) for n, run in enumerate(laid.runs)]
     lines = [TrendLine(f"model {n}", points) for n in range(2)]
     charts = [chart_metric(BY_NAME[name], lines, laid, chart_id=name) for name in ("speedup", "graph_breaks")]
     for chart in charts:
         assert len(go.Figure(chart.figure).data) == 2
-    bodies = b"".join(orjson.dumps(it) for it in (share_runs(laid), *(chart.figure for chart in charts)))
+    bodies = b"".join(orjson.dumps(figure) for figure in (share_runs(laid), *(chart.figure for chart in charts)))
     assert len(gzip.compress(bodies, 6)) < MAX_CHART_BYTES
     columns, rows = list_table_rows([(BY_NAME["speedup"], lines)], laid)
     assert (len(columns), len(rows), rows[0][4]) == (6, MOST_TABLE_ROWS, "1.746×")
@@ -155,7 +164,7 @@ def test_charts_are_what_plotly_takes_and_two_years_of_days_are_small(axis: str)
 
 def test_a_point_between_two_gaps_is_seen_on_a_dense_chart_too() -> None:
     laid = lay_out(make_runs(200), "date")
-    points = [TrendPoint(it.id, None if n in (50, 52) else 1.0) for n, it in enumerate(laid.runs)]
+    points = [TrendPoint(run.id, None if n in (50, 52) else 1.0) for n, run in enumerate(laid.runs)]
     line, lone = chart_metric(BY_NAME["speedup"], [TrendLine("m", points)], laid, chart_id="c").figure["data"]
     assert (line["mode"], lone["mode"], lone["x"]) == ("lines", "markers", [51])
 
@@ -173,7 +182,7 @@ def test_the_axis_of_nearly_equal_values_is_not_of_their_last_digits(
     values: list[float | None], expected: object
 ) -> None:
     laid = lay_out(make_runs(2), "date")
-    line = TrendLine("m", [TrendPoint(it.id, value) for it, value in zip(laid.runs, values)])
+    line = TrendLine("m", [TrendPoint(run.id, value) for run, value in zip(laid.runs, values)])
     chart = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c", small=True)
     assert go.Figure(chart.figure) and chart.figure["layout"]["yaxis"].get("range") == expected
 
@@ -183,7 +192,7 @@ def test_the_mean_of_fewer_models_says_that_some_failed(store: sqlite3.Connectio
     add_results(store, "R1", measure(model="a"), measure(model="b"), started_us=START_US)
     add_results(store, "R2", measure(model="a"), failed, started_us=START_US + DAY_US)
     line = build_suite_line(SUMMARY_BY_NAME["graph_breaks_per_model"], list_summaries(reader, TrendFilter(), "hud"))
-    assert [it.note for it in line.points] == ["1 of 2 models failed", None]
+    assert [point.note for point in line.points] == ["1 of 2 models failed", None]
     laid = lay_out(list_trend_runs(reader, ["R1", "R2"]), "date")
     (trace,) = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c").figure["data"]
     assert trace["hovertext"] == ["", "1 of 2 models failed<br>"]
@@ -209,11 +218,12 @@ def test_the_axis_of_commits_is_in_the_order_of_ancestry_and_says_what_is_not_kn
     hashes = {row["id"]: row["git_commit"] for row in found}
     newest_first = list(reversed(list(dict.fromkeys(hashes.values()))))
     save_commits(
-        store, [StoredCommit(it, before, 5, "Ann", "x") for before, it in zip([None, *newest_first], newest_first)]
+        store,
+        [StoredCommit(commit, before, 5, "Ann", "x") for before, commit in zip([None, *newest_first], newest_first)],
     )
     assert note not in text_of(client, "/trends?axis=commit")
     trend = client.get("/api/v1/trend?metric=speedup&model=Breaky&axis=commit").json["data"]  # type: ignore[index]
-    assert [it["git_commit"] for it in trend["series"][0]["points"]] == newest_first
+    assert [point["git_commit"] for point in trend["series"][0]["points"]] == newest_first
     assert trend["notes"] == []
 
 
@@ -226,7 +236,7 @@ def test_where_nobody_checked_accuracy_trends_are_of_what_was_timed(
     unnamed = client.get("/trends").text
     assert '<option value="summarize_perf" selected>' in unnamed
     speedup = _figures(unnamed)["trend-0"]
-    assert [it is not None for it in speedup["data"][0]["y"]] == [True] * 3
+    assert [value is not None for value in speedup["data"][0]["y"]] == [True] * 3
     low, high = speedup["layout"]["xaxis"]["range"]
     assert high - low < 3 * 60_000, "runs minutes apart fill the chart"
     assert '<option value="hud" selected>' in client.get("/trends?definition=hud").text

@@ -25,19 +25,19 @@ def test_findings_of_a_run_are_those_of_its_graphs(explored_reader: sqlite3.Conn
     run_id = _run(explored_reader, name)
     screen = build_aot(explored_reader, run_id)
     report, graphs = screen.report, screen.graphs
-    titles = {it.title.partition(":")[0] for graph in graphs for it in graph.findings}
-    assert {it.title for it in report.findings} == titles != set()
+    titles = {finding.title.partition(":")[0] for graph in graphs for finding in graph.findings}
+    assert {finding.title for finding in report.findings} == titles != set()
     assert report.graph_count == len(graphs) > 0
-    assert report.trained_count == sum(it.trained is True for it in graphs)
+    assert report.trained_count == sum(graph.trained is True for graph in graphs)
 
 
 def test_a_graph_is_explained_with_torchs_own_configuration(explored_reader: sqlite3.Connection) -> None:
     run_id = _run(explored_reader, "zoo_recompiles")
     rows = list_aot_graphs(explored_reader, run_id).rows
-    assert {it.summary["rng_functionalized"] for it in rows} == {None}
-    for it in build_aot(explored_reader, run_id).graphs:
-        assert it.summary["rng_functionalized"] is False
-        assert not any("random" in sentence for sentence in it.unknown)
+    assert {row.summary["rng_functionalized"] for row in rows} == {None}
+    for graph in build_aot(explored_reader, run_id).graphs:
+        assert graph.summary["rng_functionalized"] is False
+        assert not any("random" in sentence for sentence in graph.unknown)
 
 
 def test_pages_have_each_graph_once(explored_reader: sqlite3.Connection) -> None:
@@ -46,10 +46,10 @@ def test_pages_have_each_graph_once(explored_reader: sqlite3.Connection) -> None
     cursor = None
     while True:
         page = list_aot_graphs(explored_reader, run_id, cursor, 1)
-        seen += [it.id for it in page.rows]
+        seen += [row.id for row in page.rows]
         if (cursor := page.next) is None:
             break
-    assert seen == [it.id for it in list_aot_graphs(explored_reader, run_id).rows]
+    assert seen == [row.id for row in list_aot_graphs(explored_reader, run_id).rows]
 
 
 def test_wrappers_that_torch_wrote_are_used_for_single_graphs_only(store: sqlite3.Connection) -> None:
@@ -70,14 +70,14 @@ def test_wrappers_that_torch_wrote_are_used_for_single_graphs_only(store: sqlite
     store.execute("update aot_graphs set compile_key = ?", (key,))
     store.execute("commit")
     apart = build_aot(store, RUN).graphs
-    assert [(it.graph.place, it.graph.graph_count) for it in apart] == [(1, 2), (2, 2)]
-    assert not any("AOTDedupeWrapper" in it.wrappers for it in apart)
+    assert [(report.graph.place, report.graph.graph_count) for report in apart] == [(1, 2), (2, 2)]
+    assert not any("AOTDedupeWrapper" in report.wrappers for report in apart)
 
 
 def test_page_shows_each_graph_with_cost_and_what_to_do(explored_client: FlaskClient, explored_reader) -> None:
     run_id = _run(explored_reader, "zoo_recompiles")
     page = explored_client.get(f"/runs/{run_id}/aot").text
-    numbers = [it.id for it in list_aot_graphs(explored_reader, run_id).rows]
+    numbers = [row.id for row in list_aot_graphs(explored_reader, run_id).rows]
     assert [int(found) for found in re.findall(r'<tr id="graph-(\d+)"', page)] == numbers
     assert page.count("How to avoid it") >= len(numbers)
     linked = re.findall(r'href="([^"]+)#graph-(\d+)"', page)
@@ -93,7 +93,9 @@ def test_a_graph_that_writes_to_its_input_is_found(client: FlaskClient, store: s
     assert "<img src=x" not in page
     assert "<script>alert" not in page
     data = client.get(f"/api/v1/runs/{RUN}/aot").json["data"]
-    assert [it["graph_count"] for it in data["findings"] if it["title"] == "Written by the graph itself"] == [2]
+    assert [
+        finding["graph_count"] for finding in data["findings"] if finding["title"] == "Written by the graph itself"
+    ] == [2]
 
 
 def test_words_of_torch_that_nobody_knows_are_shown_as_text(client: FlaskClient, store: sqlite3.Connection) -> None:
@@ -103,7 +105,7 @@ def test_words_of_torch_that_nobody_knows_are_shown_as_text(client: FlaskClient,
     store.execute("begin immediate")
     store.execute("update aot_graphs set summary = ?", (json.dumps(summary),))
     store.execute("commit")
-    assert any("not known here" in it.what for it in explain_graph(summary))
+    assert any("not known here" in wrapper_cost.what for wrapper_cost in explain_graph(summary))
     assert "<img src=x" not in client.get(f"/runs/{RUN}/aot").text
 
 

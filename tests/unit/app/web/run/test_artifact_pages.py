@@ -75,7 +75,7 @@ def test_hostile_text_stays_text(client: FlaskClient, store: sqlite3.Connection)
     values = {"name": MARKUP, "title": MARKUP, "metadata": '{"<b>": {"<i>": "<img src=x>"}}', "compile_id": MARKUP}
     first = _add(store, MARKUP, **values)
     second = _add(store, MARKUP + "\n<script>", sequence=2, **values)
-    a, b = (it.rpartition("/")[2] for it in (first, second))
+    a, b = (address.rpartition("/")[2] for address in (first, second))
     for address in (first, f"/runs/R/artifacts/diff?a={a}&b={b}", f"/runs/R/artifacts/diff?a={a}", "/runs/R/directory"):
         page = client.get(address)
         assert page.status_code == 200

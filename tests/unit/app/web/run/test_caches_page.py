@@ -62,7 +62,7 @@ def test_the_first_miss_has_nothing_before_it(explored_client: FlaskClient, expl
 def test_the_nearest_of_several_is_the_latest_of_equals() -> None:
     wanted = _key({"gm": "a", "x": "b", "y": "c"})
     keys = [{"gm": "z"}, {"gm": "a", "x": "q", "y": "c"}, {"gm": "a"}, {"gm": "a", "x": "r", "y": "c"}]
-    earlier = [(n, _key(it), True) for n, it in enumerate(keys)]
+    earlier = [(n, _key(key), True) for n, key in enumerate(keys)]
     damaged = [(4, "not json", True), (5, "[1]", True), (6, '{"components": [[], 7]}', True)]
     components = parse_components(wanted) or []
     found = find_nearest(components, wanted, [*earlier, *damaged])
@@ -79,9 +79,11 @@ def test_the_key_of_another_model_is_not_comparable(explored_reader: sqlite3.Con
     texts = {}
     for name in ("zoo_graph_breaks", "zoo_recompiles"):
         found = (get_lookup(explored_reader, *row) for row in explored_reader.execute(sql, (cache, name)))
-        texts[name] = [it.text for it in found if it is not None and it.text is not None]
+        texts[name] = [lookup.text for lookup in found if lookup is not None and lookup.text is not None]
     wanted, variant = texts["zoo_recompiles"][:2]
-    others = [("other", it, True) for it in texts["zoo_graph_breaks"]]  # each is "forward" of models.py
+    others = [
+        ("other", graph_break, True) for graph_break in texts["zoo_graph_breaks"]
+    ]  # each is "forward" of models.py
     components = parse_components(wanted) or []
     assert others and find_nearest(components, wanted, others) is None
     nearest = find_nearest(components, wanted, [("variant", variant, True), *others])
@@ -111,8 +113,8 @@ def test_what_is_no_key_has_no_lines(said: str) -> None:
 def test_components_are_grouped_by_what_people_change() -> None:
     parts = parse_components(_key({"torch_version": "a", "inductor_config[b]": "b", "inductor_config[a]": "c"})) or []
     groups = group_components(parts)
-    assert [(it.name, len(it.components)) for it in groups] == [("inductor_config", 2), ("torch_version", 1)]
-    assert all(it.explanation for it in groups)
+    assert [(group.name, len(group.components)) for group in groups] == [("inductor_config", 2), ("torch_version", 1)]
+    assert all(group.explanation for group in groups)
 
 
 def test_page_says_what_differs_and_the_tab_leads_there(explored_client: FlaskClient, explored_reader) -> None:
@@ -160,11 +162,11 @@ def test_keys_are_other_peoples_text(client: FlaskClient, store: sqlite3.Connect
 def test_api_compares_misses_only_where_it_is_asked_to(explored_client: FlaskClient, explored_reader) -> None:
     run_id, number, _compile_id = _misses(explored_reader)[1]
     data: dict[str, Any] = explored_client.get(f"/api/v1/runs/{run_id}/caches?limit=1000").json["data"]
-    assert {it["differs"] for it in data["lookups"]} == {None}
+    assert {lookup["differs"] for lookup in data["lookups"]} == {None}
     compared = explored_client.get(f"/api/v1/runs/{run_id}/caches?limit=1000&differs=yes").json["data"]["lookups"]
-    assert any("shape [4, 32] → [8, 32]" in (it["differs"] or "") for it in compared)
+    assert any("shape [4, 32] → [8, 32]" in (lookup["differs"] or "") for lookup in compared)
     one = explored_client.get(f"/api/v1/runs/{run_id}/caches/{number}").json["data"]
-    assert [it["name"] for it in one["changed"]] == ["example_inputs[2]"]
+    assert [component["name"] for component in one["changed"]] == ["example_inputs[2]"]
 
 
 def test_a_miss_is_compared_with_earlier_runs_of_its_name(client: FlaskClient, store: sqlite3.Connection) -> None:

@@ -25,10 +25,10 @@ def _explored(reader: sqlite3.Connection, name: str = "zoo_recompiles") -> str:
 def test_sums_of_recorded_sets_agree_with_each_set() -> None:
     summaries = [count_guards(text) or {} for text in texts().values()]
     sums = sum_guards(summaries)
-    assert sums.guard_count == sum(it["guard_count"] for it in summaries) > 100
+    assert sums.guard_count == sum(summary["guard_count"] for summary in summaries) > 100
     assert sum(count for _kind, count in sums.kinds) == sums.guard_count
     assert sum(count for _root, count in sums.roots) + sums.other_root_count == sums.guard_count
-    assert sum(it.guard_count for it in list_origins(sums)) == sums.guard_count
+    assert sum(origin.guard_count for origin in list_origins(sums)) == sums.guard_count
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_root_is_of_one_origin(root: str, origin: str) -> None:
 
 def test_advice_is_given_where_it_fits_and_nowhere_else() -> None:
     module = sum_guards([{"guard_count": 100, "roots": [["L['self']", 90], ["global state", 10]]}])
-    assert [it.code.count("inbuilt_nn") for it in advise(list_origins(module), 200.0)] == [1, 0]
+    assert [guard_fix.code.count("inbuilt_nn") for guard_fix in advise(list_origins(module), 200.0)] == [1, 0]
     plain = sum_guards([{"guard_count": 10, "roots": [["L['x']", 9], ["global state", 1]]}])
     assert advise(list_origins(plain), 200.0) == []
     assert list_origins(sum_guards([])) == []
@@ -59,7 +59,7 @@ def test_advice_is_given_where_it_fits_and_nowhere_else() -> None:
 def test_every_branch_of_a_laid_out_tree_ends(name: str) -> None:
     found = tree(name)
     rows = list_rows(build_view(found, limit=12), number_nodes(found))
-    assert [it.step for it in rows].count("branch") == [it.step for it in rows].count("end")
+    assert [row.step for row in rows].count("branch") == [row.step for row in rows].count("end")
     open_branches = []
     for row in rows:
         if row.step == "branch":
@@ -80,7 +80,7 @@ def test_filter_keeps_what_matches_and_what_leads_there() -> None:
 
 def test_page_has_the_sets_largest_latency_first(explored_client: FlaskClient, explored_reader) -> None:
     run_id = _explored(explored_reader)
-    latencies = [it.latency_us for it in guards.list_guard_sets(explored_reader, run_id).rows]
+    latencies = [row.latency_us for row in guards.list_guard_sets(explored_reader, run_id).rows]
     assert latencies == sorted(latencies, reverse=True)
     page = explored_client.get(f"/runs/{run_id}/guards").text
     assert f"{len(latencies)}</dd>" in page
@@ -94,10 +94,12 @@ def test_pages_of_sets_have_each_set_once(explored_reader: sqlite3.Connection) -
         seen, cursor = [], None
         while True:
             page = guards.list_guard_sets(explored_reader, run_id, sort, cursor, 1)
-            seen += [it.id for it in page.rows]
+            seen += [row.id for row in page.rows]
             if (cursor := page.next) is None:
                 break
-        assert sorted(seen) == [it.id for it in sorted(page_all(explored_reader, run_id), key=lambda it: it.id)]
+        assert sorted(seen) == [
+            guard_set.id for guard_set in sorted(page_all(explored_reader, run_id), key=lambda guard_set: guard_set.id)
+        ]
 
 
 def page_all(reader: sqlite3.Connection, run_id: str) -> tuple[guards.GuardSet, ...]:
@@ -106,9 +108,9 @@ def page_all(reader: sqlite3.Connection, run_id: str) -> tuple[guards.GuardSet, 
 
 def test_one_set_is_a_tree_that_can_be_searched(explored_client: FlaskClient, explored_reader) -> None:
     run_id = _explored(explored_reader)
-    it = page_all(explored_reader, run_id)[0]
-    address = f"/runs/{run_id}/guards/{it.artifact_id}"
-    assert explored_client.get(address).text.count("TENSOR_MATCH") >= dict(it.kinds)["TENSOR_MATCH"]
+    guard_set = page_all(explored_reader, run_id)[0]
+    address = f"/runs/{run_id}/guards/{guard_set.artifact_id}"
+    assert explored_client.get(address).text.count("TENSOR_MATCH") >= dict(guard_set.kinds)["TENSOR_MATCH"]
     found = explored_client.get(f"{address}?q=TENSOR_MATCH").text
     assert "TENSOR_MATCH" in found
     assert "GLOBAL_STATE" not in found
@@ -119,7 +121,7 @@ def test_one_set_is_a_tree_that_can_be_searched(explored_client: FlaskClient, ex
 
 def test_two_entries_of_a_frame_say_what_changed(explored_client: FlaskClient, explored_reader) -> None:
     run_id = _explored(explored_reader)
-    sets = {it.compile_id: it for it in page_all(explored_reader, run_id)}
+    sets = {guard_set.compile_id: guard_set for guard_set in page_all(explored_reader, run_id)}
     previous = guards.get_previous_set(explored_reader, sets["0/1"].compile_key)
     assert previous == sets["0/0"]
     one, other = sets["0/0"].artifact_id, sets["0/1"].artifact_id
