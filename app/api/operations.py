@@ -19,10 +19,10 @@ from compileboard.app.api.fleet import (
 from compileboard.app.api.run import aot, artifacts, caches, compiles, guards, ranks, run, shapes, stacks, timeline
 
 _RUN = (run, compiles, artifacts, guards, caches, aot, ranks, stacks, shapes, timeline)
-_FLEET = (graph_breaks, recompiles, search, imports, activity, models, checks, comparison, trends, incidents)
+_FLEET = (search, imports, activity, models, checks, comparison, trends, incidents)
 OPERATIONS = tuple(
     operation
-    for module in (overview, *_RUN, *_FLEET)
+    for module in (overview, graph_breaks, recompiles, *_RUN, *_FLEET)
     for operation in answers.OPERATIONS
     if operation.view.__module__ == module.__name__
 )
