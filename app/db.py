@@ -1,4 +1,4 @@
-"""The request's connections: one read-only reader a request, opened when first asked for, and a short-lived writer."""
+"""The request's connections: one read-only reader a request, and a short-lived writer. Restores a deleted run."""
 
 from __future__ import annotations
 

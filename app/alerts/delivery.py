@@ -1,4 +1,4 @@
-"""Send a message to a channel: the one place that reads the environment's secrets."""
+"""Send due alerts through their channels. The one place that reads the environment's secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules, channels and their state in words: the same in the command and on the page."""
+"""Rules, channels and their state in words, and patterns that match nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of rules to begin with, as `compileboard alerts example` prints it and docs/alerts.md shows it."""
+"""The file of alert rules: an example, and the parser with every mistake by line."""
 
 from __future__ import annotations
 

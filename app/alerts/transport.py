@@ -1,4 +1,4 @@
-"""How a message that was tried ended. Only what surely did not arrive may be tried again."""
+"""Deliver a message over HTTP within a deadline. Only what surely did not arrive may be tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages for Slack's incoming webhooks, and for whatever takes the same: Mattermost, Rocket.Chat, Discord's /slack.
+"""Messages for Slack-compatible webhooks, and signed JSON for any other.
 
 Limits and escapes as in https://docs.slack.dev/reference/block-kit/blocks and …/messaging/formatting-message-text:
 50 blocks, a header of 150 characters, a section of 3000; `&`, `<` and `>` are the only characters to escape.

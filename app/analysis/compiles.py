@@ -1,4 +1,4 @@
-"""A run's compiles as a directory: how each ended, its attempts, and what its log says in order."""
+"""A run's compiles in order: outcome, attempts, events of the log, and chains of recompiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words for phases, outcomes and caches, the same on pages, in reports and in the terminal."""
+"""Labels of phases, outcomes and caches, the same on pages, in reports and in the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of texts that a search finds, in people's words."""
+"""Search matches as lines: their kinds, labels and excerpts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trends over slots of consecutive runs and over single runs; small lines for the rows of a table."""
+"""Charts of graph breaks and recompiles over runs, and sparklines of a table's rows."""
 
 from __future__ import annotations
 

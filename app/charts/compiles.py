@@ -1,4 +1,4 @@
-"""A run's charts: its longest compiles, a stacked bar each, by phase."""
+"""Charts of compiles: the longest of a run, and one compile's phases."""
 
 from __future__ import annotations
 

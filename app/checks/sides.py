@@ -1,4 +1,4 @@
-"""The findings that concern a run: of the series that it measured, on its branch, begun with it or before."""
+"""The two sides of a check: a run, a stored baseline or files, with the open findings that concern them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a CSV as upstream's checkers do: short rows are padded, pandas' words for nothing are empty cells.
+"""CSVs as upstream's checkers read them: short rows are padded, pandas' words for nothing are empty cells.
 
 `collectors.formats` reads the same files into results; a gate compares what the file says, zeros and damage included.
 """

@@ -1,4 +1,4 @@
-"""Why an upload is not taken."""
+"""Options of an upload, and why an upload is rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receive an upload's body into numbered files, straight from the connection: nothing large is ever in memory."""
+"""Accept an upload, store its files straight from the connection, and queue its import."""
 
 from __future__ import annotations
 

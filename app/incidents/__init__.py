@@ -1,6 +1,6 @@
 """Findings: what changed for good in every series, since when, and what may have caused it.
 
-A finding's `evidence` is JSON, made by `app.findings.evidence` and read by pages, reports and alerts:
+A finding's `evidence` is JSON, made by `app.incidents.evidence` and read by pages, reports and alerts:
 
     before, after   the runs next to the change: run_id, name, started_us, commit, subject, torch
     environment     [{word, before, now}]: GPU, driver, torch, triton, Python that changed between them

@@ -1,4 +1,4 @@
-"""What of a series is a finding: its steps, its drift, and that it stopped."""
+"""Changes detected in a series (steps, drift, an end), and which stored finding each of them is."""
 
 from __future__ import annotations
 

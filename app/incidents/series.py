@@ -1,4 +1,4 @@
-"""The order of runs for detection: along the ancestry of their commits where that is known, else by time."""
+"""Series for detection, as arrays: models, suites and observed runs, in the order of their commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison as one HTML file that opens offline, with the templates of the Compare page."""
+"""A comparison as HTML, Markdown, CSV, JSON or Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which type each column of a tabular report has; text is what is not named here."""
+"""Reports as Parquet: the type of each column, written in batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A suite over a period as one HTML file that opens offline, drawn as /trends and worded as /compare."""
+"""A suite over a period as HTML, Markdown, CSV, JSON or Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts of a static copy: each module with all that it imports as one plain script, which browsers run from a disk.
+"""Export the dashboard as a static site: pages, data, and scripts that run from a disk.
 
 The modules are ours and small: they import names from their neighbours on a line of their own and export functions and
 constants where they are declared. Chromium and Firefox load no module from file://, whatever the page says.

@@ -1,4 +1,4 @@
-"""From an address of the dashboard to a file's name in a static copy, and from one file to another.
+"""Links of a static site: the file of an address, and addresses rewritten in HTML.
 
 A name is the same in every export, is a name on every file system, and no two addresses share one, upper and lower case
 alike: what is not plainly such a name becomes a readable beginning and a hash of all of it. Addresses hold other

@@ -1,4 +1,4 @@
-"""Write collectors/decode/graph_breaks.json from a torch's own registry.
+"""Write collectors/decode/break_registry.json from a torch's own registry.
 
     python benchmarks/package_data/break_registry.py [path/to/graph_break_registry.json]
 
@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[2] / "collectors" / "decode" / "graph_breaks.json"
+TARGET = Path(__file__).parents[2] / "collectors" / "decode" / "break_registry.json"
 
 
 def find_registry() -> Path:

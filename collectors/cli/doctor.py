@@ -139,8 +139,8 @@ def _torch_checks() -> list[Check]:
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
     if numbers < OLDEST_TORCH:
         return [Check("fails", "torch", f"{version} is too old; CompileBoard records torch 2.4 and newer")]
-    newer = numbers > NEWEST_TORCH
-    text = f"{version} is newer than what was tested (2.13)" if newer else version
+    newer, tested = numbers > NEWEST_TORCH, ".".join(map(str, NEWEST_TORCH))
+    text = f"{version} is newer than what was tested ({tested})" if newer else version
     return [Check("note" if newer else "ok", "torch", text), *_probe_checks()]
 
 

@@ -1,4 +1,4 @@
-"""The kinds of what a log had that could not be read, in words: for what reads logs and for what shows them."""
+"""Rejects: what of an input could not be read or stored, by kind, with counts and examples."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-_TABLE = Path(__file__).with_name("graph_breaks.json")
+_TABLE = Path(__file__).with_name("break_registry.json")
 _SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb"
 
 

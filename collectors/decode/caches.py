@@ -1,4 +1,4 @@
-"""Look-ups in the FX graph cache and AOTAutograd's cache."""
+"""Lookups in the FX graph cache and AOTAutograd's cache, and the components of their keys."""
 
 from __future__ import annotations
 

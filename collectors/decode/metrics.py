@@ -1,4 +1,4 @@
-"""What CompilationMetrics' times mean: when a compile ran, and which phase took how much of it."""
+"""CompilationMetrics: when a compile ran, its phases, and the fields that pages filter by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One record as torch emitted it, before anything was made of it.
+"""A record as torch emitted it, and the names of records that are decoded.
 
 The live spool and torch's own trace log both become this, so that one decoder serves both.
 """

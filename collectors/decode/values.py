@@ -1,4 +1,4 @@
-"""Make values storable that JSON allows and a database does not: lone surrogates, endless integers, endless nesting.
+"""Values that a database can store: JSON's surrogates, integers and nesting are bounded, types made to fit.
 
 Python reads NaN and Infinity as JSON, and nobody else does: they become texts.
 """

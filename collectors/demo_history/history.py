@@ -1,4 +1,4 @@
-"""What a database already has of the demo's history, and what came of a run, read back from it."""
+"""Measure the demo's history: what a database has already, and each missing version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objects of a JSON text in any of the shapes that benchmark results come in: one, an array, or one a line."""
+"""Read results in the JSON of HUD's benchmark database: one object, an array, or one a line."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 DTYPES = ("float32", "float16", "bfloat16", "amp", "quant", "notset", "int8", "fp32", "fp16", "bf16")
 DEVICES = ("cpu", "cuda", "xpu", "mps", "rocm", "hpu", "xla", "npu", "mtia")
 SUITES = ("torchbench", "huggingface", "timm_models", "timm", "huggingface_llm")
-EXPERIMENTS = ("performance", "accuracy", "coverage", "tolerance", "overhead", "overheads", "xla", "speedup")
+UPSTREAM_EXPERIMENTS = ("performance", "accuracy", "coverage", "tolerance", "overhead", "overheads", "xla", "speedup")
 MODES = ("inference", "training")
 # The plain names stand last: cudagraphs is a backend of its own and something that inductor does.
 BACKENDS = ("aot_inductor", "aot_eager", "dynamo_eager", "inductor", "export", "nothing", "eager", "cudagraphs")
@@ -26,7 +26,7 @@ FLAGS = (
 _ANY = "|".join
 # Of a suite that is not upstream's the place tells, and so it does of the GPU.
 _FULL = re.compile(rf".+?_(?P<suite>[^_]+)_(?:{_ANY(DTYPES)})_(?:{_ANY(MODES)})(?:_.*)?")
-_HARDWARE = re.compile(rf".*_(?:{_ANY(DEVICES)})_(?P<hardware>[^_]+)(?:_(?:{_ANY(EXPERIMENTS)}))?")
+_HARDWARE = re.compile(rf".*_(?:{_ANY(DEVICES)})_(?P<hardware>[^_]+)(?:_(?:{_ANY(UPSTREAM_EXPERIMENTS)}))?")
 _SHARD = re.compile(rf"(?<![^_])({_ANY(sorted(SUITES, key=len, reverse=True))})\d+(?![^_])")
 _SAME = {"overheads": "overhead", "speedup": "performance", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _SAME["timm"] = "timm_models"  # CI's name of the suite that everything else calls so
@@ -65,7 +65,7 @@ def read_name(name: str) -> FileNameInfo:
     if parts["suite"] is None and full and full["suite"] not in (*BACKENDS, *DEVICES, "freezing", "autotune", "eager"):
         parts["suite"] = words.take([full["suite"]])
     end = words.taken_at if parts["suite"] else 0
-    kinds = {"dtype": DTYPES, "mode": MODES, "device": DEVICES, "experiment": EXPERIMENTS}
+    kinds = {"dtype": DTYPES, "mode": MODES, "device": DEVICES, "experiment": UPSTREAM_EXPERIMENTS}
     parts |= {kind: words.take(names) for kind, names in kinds.items()}
     is_dynamic = words.take(["dynamic"]) is not None
     parts["backend"] = words.label(end, bool(full))

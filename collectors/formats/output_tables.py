@@ -28,7 +28,7 @@ _COLUMNS = {
     "tolerance": list_upstream("tolerance", counts=False),
     "xla": ("speedup", *list_upstream("xla", counts=False)),
 }
-EXPERIMENTS = (*PERFORMANCE, "accuracy", *_COLUMNS)
+EXPORTED_EXPERIMENTS = (*PERFORMANCE, "accuracy", *_COLUMNS)
 _ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not column.is_count)
 
 
@@ -45,7 +45,7 @@ def is_written(result: BenchMeasured) -> bool:
     """Return True if upstream has a row for such a result: it has none for what was not run."""
     if result.experiment == "accuracy":
         return result.accuracy is not None or result.status == "failed"
-    return result.experiment in EXPERIMENTS and result.status in ("measured", "failed")
+    return result.experiment in EXPORTED_EXPERIMENTS and result.status in ("measured", "failed")
 
 
 def identity(result: BenchMeasured) -> dict[str, Cell]:

@@ -1,4 +1,4 @@
-"""Rows of upstream's graph-breaks files, as torch's own text of a break, for the decoder that the hooks use.
+"""Read upstream's result files: CSV, JSON and graph-breaks tables.
 
 Source: benchmarks/dynamo/common.py run_one_model, torch/_dynamo/symbolic_convert.py log_graph_break.
 """

@@ -1,4 +1,4 @@
-"""What an import of other people's files may use, and a way to stop it between two batches."""
+"""Limits, progress and pause of an import, between two batches."""
 
 from __future__ import annotations
 

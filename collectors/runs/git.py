@@ -1,4 +1,4 @@
-"""Ask git about another folder's repository, whatever repository or index our own environment names."""
+"""Facts of a git repository: its commit, branch, changes, and the history around a commit."""
 
 from __future__ import annotations
 

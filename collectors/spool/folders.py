@@ -1,4 +1,4 @@
-"""Where CompileBoard keeps its own files: spools that wait to be recorded."""
+"""Folders of spools: those that wait to be recorded, and those set aside because they cannot be."""
 
 from __future__ import annotations
 

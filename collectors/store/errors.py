@@ -1,4 +1,4 @@
-"""What can be wrong with a store, each said once, in words a person can act on."""
+"""Errors of the store, each as one sentence a person can act on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's benchmark results in a few lines: what became of them, and the geomean of each configuration."""
+"""A run's summary for the terminal: compiles, graph breaks, recompiles, results and failures."""
 
 from __future__ import annotations
 

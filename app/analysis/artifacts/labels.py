@@ -1,4 +1,4 @@
-"""What torch's names of artifacts mean, in which language their texts are, and why one has no text."""
+"""Labels of artifacts: what torch's names mean, the language of a text, and why one has no text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each component of a cache key is, and what changes it, in plain words."""
+"""Components of a cache key, what each means, and how two keys differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the earlier key of the same function or graph that a missed key differs from least; group components."""
+"""Cache lookups of a run: the nearest earlier key of a miss, and lookups grouped by what differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each kind of guard checks, in plain words."""
+"""Guards of a compile summed by kind and by source, with what each kind checks and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words for what became of a model in a benchmark, the same on pages and in reports.
+"""Labels of results: status, accuracy, speedup, and the failures of a suite.
 
 Not run, skipped, failed, not measured and a measured zero are five different things, and read so.
 """

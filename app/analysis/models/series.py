@@ -1,4 +1,4 @@
-"""Names as parts of an address: whatever a model is called, its page can be opened.
+"""Series of one model's history, and model names as parts of an address.
 
 What browsers and servers would change on the way (`..`, `//`, control characters) is written as `~` and two digits.
 """

@@ -1,4 +1,4 @@
-"""The headline numbers of a suite by each definition in use: ingest keeps them too, so their home is the store."""
+"""Summary metrics of a suite, and how they changed between two runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How ranks differ, in sentences."""
+"""How ranks diverge, in sentences: the first divergence, and each aspect that differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a piecewise-constant line through a series may change: a scan, and least squares between neighbours."""
+"""Change points of a series: a scan for candidates, least squares between neighbours, and a test of each."""
 
 from __future__ import annotations
 

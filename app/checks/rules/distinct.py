@@ -1,4 +1,4 @@
-"""What is new and what is gone among distinct things: of a model where both sides tell, else of the whole run."""
+"""`new-breaks` and `new-recompiles`: what is new among distinct graph breaks and recompile causes."""
 
 from __future__ import annotations
 

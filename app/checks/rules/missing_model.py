@@ -1,4 +1,4 @@
-"""`vanished`: every model of the baseline is in the run; upstream's checkers look at the run's models alone."""
+"""`vanished` and `missing-baseline`: every model of one side is on the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison reads beside results: kept repeats, functions, settings and surroundings of some runs."""
+"""What a comparison or a check reads beside results: repeats, functions, settings, environment, distinct causes."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class SeriesChange:
     confirmed_us: Annotated[TimeUs | None, "When the run started that confirmed it."]
     noticed_us: Annotated[TimeUs | None, "When that was found out."]
     changed_us: Annotated[TimeUs, "When detection last wrote it."]
-    evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.findings.evidence says what is in it
+    evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.incidents.evidence says what is in it
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Read a run filter from an address, the same for the page and the API."""
+"""Runs that a filter selects, and their totals: the same filter for the page and the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person typed into the search box, as FTS5 is asked for it: every text is a good query."""
+"""Full-text search: what was typed as an FTS5 query, and the matches."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The points of every series, for detection: results of models, summaries of suites, totals of observed runs.
 
-These statements read much at once, as rows of plain values; app.findings.series makes arrays of them.
+These statements read much at once, as rows of plain values; app.incidents.series makes arrays of them.
 """
 
 from __future__ import annotations

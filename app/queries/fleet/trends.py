@@ -1,4 +1,4 @@
-"""Which runs of a suite lack models that it usually has: their means are of other models, and no best and no step."""
+"""Runs and summaries of trends, their filter, and which runs lack models that a suite usually has."""
 
 from __future__ import annotations
 

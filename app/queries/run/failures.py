@@ -1,4 +1,4 @@
-"""What else a run has: failures, cache look-ups, cudagraph skips. Graph breaks and recompiles are here by name."""
+"""What went wrong in a run: failures, unfinished compiles, CUDA graph skips."""
 
 from __future__ import annotations
 

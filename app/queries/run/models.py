@@ -1,4 +1,4 @@
-"""What was measured of a model: ingest keeps sums of the same rows, so their home is the store."""
+"""A run's benchmark results, a row a model, and the events of a benchmark task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace logs that a run was imported from, and what of them could not be read."""
+"""A run's trace logs: what was read, what could not be read, and a compile's records in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Compile directory of a report and the texts behind it, read a page at a time: memory stays flat."""
+"""A run's report as one HTML file that opens offline, written a part at a time: memory stays flat."""
 
 from __future__ import annotations
 

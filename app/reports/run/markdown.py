@@ -1,4 +1,4 @@
-"""What Markdown says of torch's own logs: where ranks part, guards, AOT, what could not be read."""
+"""A run's report as Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table of a report is."""
+"""The tables of a run's report, for CSV, Parquet and JSON."""
 
 from __future__ import annotations
 

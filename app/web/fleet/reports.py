@@ -1,4 +1,4 @@
-"""Compress an answer of which a large part is always the same: that part is compressed once."""
+"""Downloads of reports, with the part that is always the same compressed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Compile directory of a run: every compile, how it ended, and what its log says in order."""
+"""A run's trace files: the directory of compiles, and torch's logs as downloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another commit of a repository in a throw-away worktree: the checkout, its index and its branch stay untouched."""
+"""Measure another commit in a worktree of its own, beside the checkout, and compare both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare speedups with those of a performance CSV, as --baseline of upstream's harness does."""
+"""Upstream's files: results written as its harness writes them, and a CSV as baseline."""
 
 from __future__ import annotations
 

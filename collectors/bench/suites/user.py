@@ -1,4 +1,4 @@
-"""Ask a file which of its functions are marked with `@compileboard.bench.model`, in a child: importing it runs it."""
+"""Models of a user's file: marked functions, classes and selections, listed in a child process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dynamo counted, under the names of upstream's columns. Child processes only."""
+"""Dynamo's counters under the names of upstream's columns, and recompiles of one call. Child processes only."""
 
 from __future__ import annotations
 

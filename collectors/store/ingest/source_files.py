@@ -1,4 +1,4 @@
-"""How far each log was read and what of it could not be: the next reading goes on where it stopped."""
+"""Source files of a run: how far each log was read, its rejects, and result files by content."""
 
 from __future__ import annotations
 
