@@ -129,7 +129,7 @@ def main(argv: list[str]) -> int:
     """Run the mutants of one module, or say what is asked for."""
     if not argv or not (ROOT / argv[0]).is_file() or not argv[0].startswith(SUBJECTS):
         print(
-            f"expected a module below {', '.join(SUBJECTS)}: make mutants MODULE={SUBJECTS[1]}/regression/change_points.py",
+            f"expected a module below {', '.join(SUBJECTS)}: make mutants MODULE={SUBJECTS[1]}/metrics.py",
             file=sys.stderr,
         )
         return 2
