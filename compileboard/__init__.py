@@ -4,9 +4,9 @@ import compileboard
 with compileboard.observe(name="my model") as run:
     ...
 run            # a notebook shows the run's summary
-
-`compileboard.app` and `compileboard.collectors` lie beside this package in a clone, hence the two links in this folder.
 """
+
+# In a clone, `app` and `collectors` lie beside this folder, which has a link to each.
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Run", "bench", "install", "observe", "stack_room", "uninstall"]
 _HOMES = {"bench": "bench", "stack_room": "stack_room"}
+
+
+def __dir__() -> list[str]:
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -51,6 +51,12 @@ def test_importing_collectors_loads_nothing_else():
     assert done.stdout.strip() == "['compileboard']"
 
 
+def test_dir_lists_what_people_use_and_loads_none_of_it():
+    code = "import sys, compileboard; print([n for n in dir(compileboard) if n[0] != '_'])"
+    done = import_with_blocked(f"{code}; assert 'compileboard.collectors' not in sys.modules")
+    assert done.stdout.strip() == "['Run', 'bench', 'install', 'observe', 'stack_room', 'uninstall']", done.stderr
+
+
 def test_a_missing_attribute_says_what_there_is():
     done = import_with_blocked("import compileboard; compileboard.instal")
     assert "it has Run, bench, install, observe, stack_room, uninstall" in done.stderr
