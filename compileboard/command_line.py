@@ -63,6 +63,14 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; refuse two options that exclude each other."""
+        try:
+            self._check_exclusive(ctx, args)
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # an option without its value does not know whose it is
+            raise
+
+    def _check_exclusive(self, ctx: click.Context, args: list[str]) -> None:
         if any(getattr(param, "exclusive", None) for param in self.params):
             given: dict[str, Option] = {}
             for param in self.make_parser(ctx).parse_args(list(args))[2]:
@@ -70,7 +78,6 @@ class Command(click.Command):
                     other = given.setdefault(param.exclusive, param)
                     if other is not param:
                         ctx.fail(f"argument {param.opts[0]}: not allowed with argument {other.opts[0]}")
-        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command; what explains an error is told its database and its exit code."""

@@ -79,6 +79,6 @@ def explain_error(error: BaseException, database: str | None, unusable: int) -> 
     context_settings=SETTINGS,
     epilog=EXAMPLES.format(collect=collector_command(), serve=dashboard_command("serve")),
 )
-@click.version_option(__version__, message=f"CompileBoard {__version__}", help="show the version")
+@click.version_option(__version__, message=f"compileboard {__version__}", help="show the version")
 def collect() -> None:
     """Record what torch.compile does in a program: compiles, graph breaks, recompiles and why."""

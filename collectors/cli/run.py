@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     context_settings={"allow_interspersed_args": False},  # the command's own options are not ours
-    options_metavar="[options]",
     epilog="example: %(prog)s --tag branch=main -- python train.py --lr 3\n",
 )
 @db_option

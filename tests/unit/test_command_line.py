@@ -58,6 +58,16 @@ def test_options_that_exclude_each_other_are_refused(
     assert f"argument {second}: not allowed with argument {first}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("main", "words"), [(app, ["export", "--run"]), (collect, ["run", "--name"])])
+def test_an_option_without_its_value_is_refused_with_the_commands_usage(
+    main: object, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(main) and main(words) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Usage: ") and f" {words[0]} [OPTIONS]" in lines[0]
+    assert lines[-1] == f"Error: Option '{words[1]}' requires an argument."
+
+
 @pytest.mark.parametrize("dashes", [["--"], []])
 def test_run_leaves_the_commands_own_words_alone(place: Workplace, dashes: list[str]) -> None:
     words = ["--help", "--db", "x", "-h", "--", "--level", "much", "--"]
