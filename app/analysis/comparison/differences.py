@@ -168,7 +168,7 @@ def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
     found = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
     if not found:
         return None
-    verdicts, methods = Counter(delta.word for _pair, delta in found), Counter(delta.method for _pair, delta in found)
+    verdicts, methods = _count_verdicts(found)
     if metric.kind == "count":
         sums = (sum(delta.base for _pair, delta in found), sum(delta.new for _pair, delta in found))
         whole = decide_overall(metric, *sums, verdicts)
@@ -179,10 +179,15 @@ def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
     before, after = geomean([delta.base for _pair, delta in kept]), geomean([delta.new for _pair, delta in kept])
     if before is None or after is None:
         return MetricSum(metric, len(kept), before, after, None, None, verdicts, methods)
+    verdicts, methods = _count_verdicts(kept)  # a mean is judged by its own models
     intervals = [side.interval for pair, _delta in kept for side in (pair.base, pair.new)]
     noise = find_noise(intervals) if metric.name == "speedup" else None
     overall = decide_overall(metric, before, after, verdicts, noise)
     return MetricSum(metric, len(kept), before, after, after / before - 1, overall, verdicts, methods)
+
+
+def _count_verdicts(found: Sequence[tuple[ModelPair, MetricDelta]]) -> tuple[Counter[str], Counter[str]]:
+    return Counter(delta.word for _pair, delta in found), Counter(delta.method for _pair, delta in found)
 
 
 def _compare_totals(base: CompareSide, new: CompareSide, is_refused: bool) -> tuple[MetricDelta, ...]:

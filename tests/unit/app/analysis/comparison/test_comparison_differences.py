@@ -195,6 +195,19 @@ def test_a_wrong_answer_counts_in_no_geomean() -> None:
     assert (speed.count, speed.change) == (1, 0)
 
 
+def test_a_mean_is_not_worse_because_of_a_wrong_answer_that_is_in_no_mean() -> None:
+    def one(model: str, speedup: float, width: float, accuracy: str = "pass") -> ModelResult:
+        values, interval = {"speedup": speedup}, (speedup - width, speedup + width)
+        return entry(model, values, interval=interval, accuracy=accuracy)
+
+    base = side(one("right", 2.0, 0.4), one("wrong", 2.0, 0.01))
+    found = compare(base, side(one("right", 1.8, 0.4), one("wrong", 1.0, 0.01, "fail_accuracy")))
+    assert {pair.model: pair.deltas["speedup"].word for pair in found.pairs} == {"right": "noise", "wrong": "worse"}
+    speed = found.sum_of("speedup")
+    assert speed is not None and speed.overall is not None
+    assert (speed.overall.word, speed.count, speed.verdicts) == ("noise", 1, {"noise": 1})
+
+
 def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
     old, new = ({"torch": (version,), "host": (version,), "timing": ("repeat 30",)} for version in ("2.11", "2.12"))
     found = compare(side(environment=old), side(environment=new))
