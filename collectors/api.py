@@ -46,7 +46,9 @@ class Run:
         summary = self.summary()
         if summary is None:
             return f"<Run {self.id} {self.name!r}: nothing recorded yet in {self.database}>"
-        numbers = ", ".join(f"{value} {name}" for name, value in summary.headline()[:3])
+        numbers = ", ".join(
+            f"{value} {name.removesuffix('s') if value == '1' else name}" for name, value in summary.headline()[:3]
+        )
         return f"<Run {self.id} {summary.name!r}, {summary.state}: {numbers}; in {self.database}>"
 
     def __str__(self) -> str:
@@ -235,7 +237,8 @@ def _warn_if_late() -> None:
 
     count = torch_compat.kept_record_count()
     if count:
-        _warn(f"CompileBoard was installed after {count} compilation records; it records those that come from now on")
+        records = "1 compilation record" if count == 1 else f"{count} compilation records"
+        _warn(f"CompileBoard was installed after {records}; it records those that come from now on")
 
 
 def _end_at_exit(run: Run, pid: int) -> None:

@@ -65,7 +65,7 @@ def test_install_late_twice_and_out_again(place: Workplace) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("True [")
-    assert "installed after 1 compilation records" in lines[0]
+    assert "installed after 1 compilation record;" in lines[0]
     assert "already installed in this process; it goes on recording run" in lines[0]
     assert lines[1:3] == ["False", "True None"]
     assert lines[3] == "raised theirs"
