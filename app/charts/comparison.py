@@ -73,7 +73,7 @@ def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None
         pair.model,
         *values,
         format_ratio_of(delta.ratio_interval) or "–",
-        LABELS[delta.word],
+        delta.label,
         METHODS[delta.method],
     ]
 

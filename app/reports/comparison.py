@@ -165,7 +165,7 @@ def _changes(pair: ModelPair, shown: Sequence[str]) -> list[list[str]]:
             format_value_of(delta.metric, delta.base),
             format_value_of(delta.metric, delta.new),
             format_change(delta),
-            LABELS[delta.word],
+            delta.label,
             METHODS[delta.method]
             + (f"; {prose(pair.warning)}" if pair.warning and delta.metric.name == "speedup" else ""),
             delta.basis,

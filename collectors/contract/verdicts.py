@@ -184,6 +184,12 @@ class Verdict(Generic[M_co]):
     ratio_interval: tuple[float, float] | None = None
     sample_counts: tuple[int | None, int | None] = (None, None)
     spread_ratio: float | None = None
+    threshold: float = THRESHOLD  # the share that the change had to exceed
+
+    @property
+    def label(self) -> str:
+        """Return the word for people; a change that is too small with the limit that it was held against."""
+        return f"within {100 * self.threshold:g} %" if self.word == "negligible" else LABELS[self.word]
 
     @property
     def basis(self) -> str:
@@ -199,7 +205,7 @@ class Verdict(Generic[M_co]):
     @property
     def text(self) -> str:
         """Return the word with what it rests on: worse (12 samples a side, ±3.1 %)."""
-        return self.basis if self.word == "single" else f"{LABELS[self.word]} ({self.basis})"
+        return self.basis if self.word == "single" else f"{self.label} ({self.basis})"
 
 
 def describe_counts(counts: Sequence[int | None]) -> str:
@@ -246,11 +252,11 @@ def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]
     moved = f"eager mode got {'slower' if eager.new > eager.base else 'faster'}"
     moved += "" if eager.change is None else f" ({100 * eager.change:+.1f} %)".replace("-", "−")
     if speedup.word in CHANGED and compiled.word not in CHANGED:
-        reason = f"{moved}, the compiled model's latency is {LABELS[compiled.word]}; {speedup.reason}"
+        reason = f"{moved}, the compiled model's latency is {compiled.label}; {speedup.reason}"
         found[speedup.metric.name] = replace(speedup, word="eager", reason=reason)
     goes_along = (compiled.new > compiled.base) == (eager.new > eager.base)
     if goes_along and compiled.word in CHANGED and speedup.word not in CHANGED:
-        reason = f"{moved} as well, the speedup is {LABELS[speedup.word]}; {compiled.reason}"
+        reason = f"{moved} as well, the speedup is {speedup.label}; {compiled.reason}"
         found[compiled.metric.name] = replace(compiled, word="eager", reason=reason)
     return found
 
@@ -270,9 +276,9 @@ def decide(metric: M, base: Measurement, new: Measurement, threshold: float | No
         return Verdict(metric, before, after, change, word, "count" if is_count else "threshold")
     if change is None or after <= 0:
         reason = "one side is not above 0, so there is no ratio"
-        return Verdict(metric, before, after, change, "noise", "threshold", reason)
+        return Verdict(metric, before, after, change, "noise", "threshold", reason, threshold=threshold)
     counts = _count_samples(metric, base), _count_samples(metric, new)
-    plain = Verdict(metric, before, after, change, "noise", "threshold", sample_counts=counts)
+    plain = Verdict(metric, before, after, change, "noise", "threshold", sample_counts=counts, threshold=threshold)
     if base.interval and new.interval:
         return _by_intervals(plain, base.interval, new.interval, threshold)
     base_samples, new_samples = base.samples or (), new.samples or ()
@@ -310,7 +316,7 @@ def decide_overall(
     plain = replace(plain, spread_ratio=noise and math.expm1(noise))
     counts = verdicts or {}
     total = sum(counts.values())
-    models = f"{counts.get(plain.word, 0)} of {total} {'model' if total == 1 else 'models'} {LABELS[plain.word]}"
+    models = f"{counts.get(plain.word, 0)} of {total} {'model' if total == 1 else 'models'} {plain.label}"
     if plain.word not in CHANGED or (verdicts is None and noise is None):
         within = plain.method == "threshold" and plain.word == "noise" and base > 0 and new > 0
         return replace(plain, word="negligible") if within else plain

@@ -11,7 +11,7 @@ from compileboard.app.analysis.comparison.model import Comparison, DistinctDiff,
 from compileboard.app.analysis.metrics import BY_NAME, Metric, format_value
 from compileboard.app.format import format_count, format_number, format_plural
 from compileboard.app.queries.page import FilterError, check_order
-from compileboard.collectors.contract.verdicts import CHANGED, LABELS, count_models
+from compileboard.collectors.contract.verdicts import CHANGED, count_models
 
 DEFAULT_ORDER = "worst"
 _RANK = {"worse": 0, "changed": 1, "better": 2}
@@ -152,7 +152,7 @@ def list_headlines(found: Comparison) -> list[ComparisonHeadline]:
         total = found.sum_of(name)
         if total is not None:
             values = f"{format_value_of(total.metric, total.base)} → {format_value_of(total.metric, total.new)}"
-            word = f": {LABELS[total.overall.word]}" if total.overall else ""
+            word = f": {total.overall.label}" if total.overall else ""
             note = f"{values}, {what} {format_plural(total.count, 'model')}{word}"
             tiles.append(ComparisonHeadline(label, format_share(total.change), note, "models", name))
     if not found.pairs:

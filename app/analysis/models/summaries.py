@@ -10,7 +10,7 @@ from itertools import chain
 from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric, format_value
 from compileboard.app.format import format_plural
 from compileboard.app.queries.fleet.trends import ModelSet
-from compileboard.collectors.contract.verdicts import LABELS, Verdict, decide_overall, find_noise, threshold_of
+from compileboard.collectors.contract.verdicts import Verdict, decide_overall, find_noise
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import (
     Definition,
@@ -73,8 +73,7 @@ class SummaryDelta:
         verdict = self.verdict
         if verdict is None:
             return "not comparable"
-        within = f"within {100 * threshold_of(self.metric):g} %"
-        return within if verdict.word == "negligible" else LABELS[verdict.word]
+        return verdict.label
 
     @property
     def label(self) -> str:
@@ -86,7 +85,7 @@ class SummaryDelta:
             counts = self.verdicts or {}
             count, total = counts.get(verdict.word, 0), sum(counts.values())
             return f"{verdict.word} ({count} of {format_plural(total, 'model')})" if count else verdict.word
-        return LABELS[verdict.word] + (": not judged" if verdict.word == "single" else "")
+        return verdict.label + (": not judged" if verdict.word == "single" else "")
 
     @cached_property
     def verdict(self) -> Verdict[Metric] | None:

@@ -164,6 +164,14 @@ def test_what_was_measured_once_is_judged_nowhere(say: Any) -> None:
     }
 
 
+def test_a_change_that_is_too_small_is_shown_with_the_limit_of_its_metric(say: Any) -> None:
+    said = say(bench(1), bench(1, dict.fromkeys(MODELS, 1.08)))
+    assert said.total("compilation_latency_s")[0] == "negligible"
+    for text in (said.page, said.html, said.markdown):
+        (label,) = re.findall(r"geometric mean of 4 models: (within \d+ %)", text)
+        assert label == "within 10 %"
+
+
 def test_what_moved_with_eager_mode_is_red_nowhere(say: Any) -> None:
     said = say(bench(1), bench(2, eager=0.7))
     assert said.counts() == {(0, 0)}
