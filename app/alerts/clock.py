@@ -12,7 +12,6 @@ from datetime import date, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-DAY_MINUTES = 24 * 60
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _SPAN = re.compile(rf"({_TIME.pattern})-({_TIME.pattern})")
 _DIGEST = re.compile(rf"(?:daily|weekly ({'|'.join(DAYS)})) ({_TIME.pattern})")

@@ -45,7 +45,6 @@ _NUMBER = re.compile(r"[-+]?\d{1,18}")
 _FLOAT = re.compile(r"[-+]?(?:\d{1,17}\.\d{0,17}|\.\d{1,17})(?:[eE][-+]?\d{1,2})?")
 _ESCAPE = re.compile(r"\\([\\'\"nrt])")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
-_NOTHING = object()
 
 
 class _Frame:

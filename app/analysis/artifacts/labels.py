@@ -77,7 +77,6 @@ _OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
 _BREAKS = (*_OPEN, *_CLOSE, ", ")
 UNKNOWN = "a record that torch or another program wrote under a name of its own"
 _CPP = re.compile(r"^\s*(?:#include|#pragma|extern \"C\")")
-_INNER_CPP = re.compile(r"async_compile\.cpp|cpp_fused")
 
 STATES = {
     "kept": Word("kept", "good", "The text is as torch wrote it, and its checksum agrees."),

@@ -12,7 +12,6 @@ from compileboard.app.format import format_duration, format_plural
 from compileboard.app.queries.run.ranks import RankCompile
 
 _MOST_RANGES = 10
-BY_ASPECT = {aspect.name: aspect for aspect in ASPECTS}
 _CACHES = {"fx_graph": "FX graph", "aot_autograd": "AOTAutograd"}
 _TEXTS = {
     "tensors": "had inputs of other sizes, or buffers that inductor laid out otherwise",

@@ -38,10 +38,6 @@ _LIKE_CHARS = 4_000  # of a line that are compared for its likeness
 _MARK_CHARS = 400_000  # of changed lines are marked word by word, ≈ 0.2 s; the rest is marked whole
 SHOWN_LIMIT = 5_000  # rows of a page: Chromium takes a second for 20 000 rows of a table
 _IGNORED = "\0"
-_COARSE = (
-    "The texts are too long, or repeat the same lines too often, to be compared in full: some equal lines are shown as "
-    "removed and added."
-)
 
 
 class DiffRow(NamedTuple):

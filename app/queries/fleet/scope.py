@@ -25,7 +25,6 @@ def read_run_filter(query: Mapping[str, str]) -> RunFilter:
 
 
 MOST_SLOTS = 48
-RUN_FILTERS = tuple(key for key in FILTERS if key != "q")
 
 WANTED = f"""
 wanted as materialized (

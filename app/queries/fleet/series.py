@@ -19,8 +19,6 @@ from compileboard.collectors.store.dashboard.series_changes import SERIES
 from compileboard.collectors.store.rollups.results import LEADING
 from compileboard.collectors.store.rollups.summaries import NUMBERS, SET
 
-RUN_NUMBERS = ("compile_s", "compile_count", "recompile_count", "graph_break_count", "recompile_limit_count")
-
 RUNS_SQL = """
 select r.rowid as place, r.id, r.started_us, coalesce(r.git_branch, '') as branch, r.git_commit, r.state
 from runs as r
