@@ -9,8 +9,9 @@ from itertools import groupby
 from compileboard.app.analysis.labels import OUTCOMES, Word, describe_outcome
 from compileboard.app.queries.run.compiles import CompileRow
 from compileboard.app.queries.run.recompiles import RecompileRow
+from compileboard.app.queries.run.stacks import StackCompile
 from compileboard.app.queries.run.trace_files import CompileEvent
-from compileboard.collectors.contract.categories import BY_NAME, Category
+from compileboard.collectors.contract.categories import BY_NAME, Category, label_category
 
 ENDINGS = {
     "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),
@@ -58,7 +59,7 @@ class CompileEntry:
     artifact_count: int
 
 
-def name_ending(compile_row: CompileRow) -> str:
+def name_ending(compile_row: CompileRow | StackCompile) -> str:
     """Say how a compile ended, one of ENDINGS; the filter of the list says the same in SQL."""
     if compile_row.outcome in ("compiled", "empty") and compile_row.graph_break_count:
         return "broke"
@@ -133,11 +134,6 @@ class ChainLink:
             return None
         guards = self.recompile.guards
         return label_category(guards[0].category) if guards else UNKNOWN
-
-
-def label_category(name: str) -> Category:
-    """Return a category with its label and meaning; a name that is not known stays itself."""
-    return BY_NAME.get(name) or Category(name, name.replace("_", " "), "")
 
 
 def build_steps(compiles: Sequence[CompileRow], recompiles: Sequence[RecompileRow]) -> list[ChainLink]:

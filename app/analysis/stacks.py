@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from compileboard.app.analysis.compiles import ENDINGS
+from compileboard.app.analysis.compiles import ENDINGS, name_ending
 from compileboard.app.analysis.labels import Word
 from compileboard.app.queries.run.stacks import LooseRecord, StackCompile, StackNode
 
@@ -117,15 +117,6 @@ def is_library_name(file: str) -> bool:
     if not slash:
         return head.removesuffix(".py") in sys.stdlib_module_names or file.startswith("<frozen")
     return head in _PACKAGES or head in sys.stdlib_module_names
-
-
-def name_ending(stack_compile: StackCompile) -> str:
-    """Say how a compile ended, as the directory does: one of its ENDINGS."""
-    if stack_compile.outcome in ("compiled", "empty") and stack_compile.graph_break_count:
-        return "broke"
-    if stack_compile.outcome == "compiled":
-        return "restarted" if stack_compile.attempt_count > 1 else "ok"
-    return stack_compile.outcome
 
 
 def describe_ending(ending: str) -> Word:

@@ -9,7 +9,7 @@ from compileboard.app.charts.base import Chart, count_axis, finish
 from compileboard.app.format import format_number, format_time
 from compileboard.app.queries.fleet.graph_breaks import HistoryPoint
 from compileboard.app.queries.fleet.scope import Slot, TrendTotals
-from compileboard.collectors.contract.categories import describe
+from compileboard.collectors.contract.categories import label_category
 
 _MOST_SERIES = 7  # an eighth colour is for all the others together
 _OTHERS = "all others"
@@ -137,7 +137,7 @@ def chart_break(points: Sequence[HistoryPoint]) -> Chart:
 
 def chart_categories(categories: Sequence[TrendTotals], slots: Sequence[Slot]) -> Chart:
     """Stack the categories of recompiles over time."""
-    named = {describe(category.kind).label: category.line for category in categories if category.count}
+    named = {label_category(category.kind).label: category.line for category in categories if category.count}
     return chart_trend("recompiles-trend", "Recompiles over time", "recompiles", named, slots)
 
 

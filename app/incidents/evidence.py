@@ -19,7 +19,6 @@ from compileboard.app.analysis.comparison.model import (
     ModelPair,
     ModelResult,
 )
-from compileboard.app.analysis.compiles import label_category
 from compileboard.app.analysis.metrics import format_value
 from compileboard.app.analysis.trends.lines import find_changes
 from compileboard.app.incidents.detection import DetectedChange
@@ -29,6 +28,7 @@ from compileboard.app.queries.fleet.sides import find_side
 from compileboard.app.queries.fleet.trends import TrendRun, list_trend_runs
 from compileboard.app.queries.page import FilterError
 from compileboard.app.screens.fleet.comparison import load_side
+from compileboard.collectors.contract.categories import label_category
 
 MOST_CAUSES = 12
 MOST_COMMITS = 20

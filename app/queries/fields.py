@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from compileboard.app.schema import Keywords, Unit, published
-from compileboard.collectors.contract.categories import describe
+from compileboard.collectors.contract.categories import label_category
 
 TIME_UNIT = Unit("Microseconds since 1970, UTC.")
 Count = Annotated[int, Keywords(minimum=0)]
@@ -69,7 +69,7 @@ class Categorized:
     @published
     def label(self) -> CategoryLabel:
         """Return the category in words."""
-        return describe(self.category).label
+        return label_category(self.category).label
 
 
 class CategoryMeaning(Categorized):
@@ -79,7 +79,7 @@ class CategoryMeaning(Categorized):
     @published
     def meaning(self) -> Annotated[str, "What the category means."]:
         """Return what the category means."""
-        return describe(self.category).meaning
+        return label_category(self.category).meaning
 
 
 def gb_url(gb_id: str | None) -> str | None:

@@ -22,7 +22,6 @@ from compileboard.app.analysis.comparison.table import (
     format_share,
     format_value_of,
 )
-from compileboard.app.analysis.compiles import label_category
 from compileboard.app.charts.base import Chart
 from compileboard.app.charts.comparison import chart_changes
 from compileboard.app.format import format_iso_time
@@ -32,6 +31,7 @@ from compileboard.app.reports.markdown import code, prose, table
 from compileboard.app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
 from compileboard.app.resources import __version__
 from compileboard.app.screens.fleet.comparison import ComparisonScreen
+from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.verdicts import CHANGED, LABELS, METHODS, RULE
 
 MOST_MODELS, MOST_FUNCTIONS = 250, 100

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from compileboard.app.analysis import labels
 from compileboard.app.analysis.artifacts.labels import describe_name
-from compileboard.app.analysis.compiles import label_category
+from compileboard.app.analysis.compiles import name_ending
 from compileboard.app.analysis.guards.breakdown import describe_kind
 from compileboard.app.analysis.ranks.comparison import ASPECTS
 from compileboard.app.analysis.ranks.divergence import describe_caches
 from compileboard.app.analysis.shapes import describe_guard, describe_range, describe_reason
-from compileboard.app.analysis.stacks import describe_ending, is_library_name, list_shares, name_ending
+from compileboard.app.analysis.stacks import describe_ending, is_library_name, list_shares
 from compileboard.app.analysis.timeline import LEGEND, find_phase
+from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.rejects import KINDS
 
 TEMPLATE_NAMES = {

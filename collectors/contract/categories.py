@@ -77,6 +77,6 @@ CATEGORIES: tuple[Category, ...] = (
 BY_NAME: dict[str, Category] = {category.name: category for category in CATEGORIES}
 
 
-def describe(name: str) -> Category:
+def label_category(name: str) -> Category:
     """Return a category by its name; one that a later version wrote is its own label."""
     return BY_NAME.get(name) or Category(name, name.replace("_", " "), "")

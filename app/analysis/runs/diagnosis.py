@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from compileboard.app.analysis.compiles import label_category
 from compileboard.app.analysis.labels import describe_failure_phase
 from compileboard.app.analysis.timeline import find_phase
 from compileboard.app.format import format_count, format_duration, format_plural
@@ -25,6 +24,7 @@ from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
 from compileboard.app.queries.run.recompiles import LimitHit, RunCause
 from compileboard.app.queries.run.run import StackCliff
 from compileboard.app.schema import one_of
+from compileboard.collectors.contract.categories import label_category
 
 # Hints of torch's that say how things are, and not what to do.
 _NO_ADVICE = ("This graph break is fundamental", "Please report an issue", "This is likely to be a Dynamo bug")

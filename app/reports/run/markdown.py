@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from compileboard.app.analysis import labels
-from compileboard.app.analysis.compiles import label_category
 from compileboard.app.analysis.models.labels import (
     describe_missing,
     describe_speedup,
@@ -31,6 +30,7 @@ from compileboard.app.screens.run.aot import AotScreen
 from compileboard.app.screens.run.guards import RunGuardsScreen
 from compileboard.app.screens.run.ranks import RanksScreen
 from compileboard.app.screens.run.results import RunResultsScreen
+from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import SuiteSummary

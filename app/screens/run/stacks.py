@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from compileboard.app.analysis.compiles import ENDINGS
+from compileboard.app.analysis.compiles import ENDINGS, name_ending
 from compileboard.app.analysis.labels import Word
 from compileboard.app.analysis.stacks import (
     MOST_BLOCKS,
@@ -23,7 +23,6 @@ from compileboard.app.analysis.stacks import (
     list_callers,
     list_frames,
     list_loose_stacks,
-    name_ending,
 )
 from compileboard.app.queries.run.stacks import (
     StackCompile,

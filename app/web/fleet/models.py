@@ -8,7 +8,6 @@ from flask import Blueprint, abort, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from werkzeug.routing import PathConverter
 
-from compileboard.app.analysis.compiles import label_category
 from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.models.labels import (
     describe_accuracy,
@@ -40,6 +39,7 @@ from compileboard.app.screens.fleet.models import (
     build_run_results,
 )
 from compileboard.app.web.run.shell import find_run, render_run
+from compileboard.collectors.contract.categories import label_category
 
 blueprint = Blueprint("models", __name__)
 

@@ -15,7 +15,7 @@ from compileboard.app.screens.fleet.recompiles import (
     build_recompiles,
 )
 from compileboard.app.web.fleet.graph_breaks import MORE_FILTERS, read_id
-from compileboard.collectors.contract.categories import CATEGORIES, describe
+from compileboard.collectors.contract.categories import CATEGORIES, label_category
 
 blueprint = Blueprint("recompiles", __name__)
 
@@ -43,7 +43,7 @@ def index() -> str:
         "recompiles/index.html",
         screen=screen,
         rows=[(cause, make_spark(trends.grid.line(cause.id))) for cause in screen.listed.causes],
-        categories=[(describe(totals.kind), totals) for totals in trends.grid.kinds],
+        categories=[(label_category(totals.kind), totals) for totals in trends.grid.kinds],
         chart=chart_categories(trends.grid.kinds, list(trends.slots)) if charted else None,
         has_charts=charted,
         given={key: args.get(key, "") for key in _FILTERS},

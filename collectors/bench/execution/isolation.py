@@ -16,6 +16,7 @@ from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.child import RESULT
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, load_outcome
 from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.runs.program import signal_name
 from compileboard.start import PACKAGE, shared_command
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent
@@ -140,18 +141,11 @@ def _outcome_of_killed(task: Task, folder: Path, code: int, *, late: bool) -> Ex
     if late:
         message = f"no result within {task.settings.timeout_s:g} s; it was stopped {where}"
         return ExperimentOutcome(status="failed", reason="timeout", message=message, traceback=tail or None)
-    ended = f"killed by {_signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
+    ended = f"killed by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
     if -code == signal.SIGKILL:
         ended += " (the machine's memory may have run out)"
     reason = DIED.get(stage, "infra_error")
     return ExperimentOutcome(status="failed", reason=reason, message=f"{ended} {where}", traceback=tail or None)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _read(path: Path) -> str:
