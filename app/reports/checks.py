@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from compileboard.app.analysis.comparison.table import describe_models
 from compileboard.app.checks.decision import Report, RuleReport
 from compileboard.app.checks.rules import incidents
 from compileboard.app.checks.rules.model import IMPROVED, PASS, RuleVerdict
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.reports.markdown import code, prose, table
 from compileboard.app.reports.output import write_file
+from compileboard.collectors.contract.verdicts import describe_models
 
 ALL_METRICS = "Compare, over all metrics of each model"
 _MOST_WIDTH = 60

@@ -366,6 +366,12 @@ def count_models(words: Iterable[Collection[str]]) -> dict[str, int]:
     return {word: found[word] for word in ("worse", "better", "both", "neither")}
 
 
+def describe_models(counts: Mapping[str, int]) -> str:
+    """Return how many models got worse and better, in words; `counts` are those of `count_models`."""
+    text = f"{counts['worse'] + counts['both']} worse, {counts['better']} better, {counts['neither']} neither"
+    return text + (f"; {counts['both']} of the worse also better in one" if counts["both"] else "")
+
+
 def _sum_up(words: Collection[str]) -> str:
     worse, better = "worse" in words, "better" in words
     return "both" if worse and better else "worse" if worse else "better" if better else "neither"

@@ -69,12 +69,6 @@ def list_verdicts(pairs: Sequence[ModelPair]) -> Mapping[str, int]:
     )
 
 
-def describe_models(counts: Mapping[str, int]) -> str:
-    """Return how many models got worse and better, in words."""
-    text = f"{counts['worse'] + counts['both']} worse, {counts['better']} better, {counts['neither']} neither"
-    return text + (f"; {counts['both']} of the worse also better in one" if counts["both"] else "")
-
-
 def _sort(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[ModelPair]:
     known = (DEFAULT_ORDER, "model", *(metric.name for metric in metrics))
     order, direction = check_order(sort, known)

@@ -13,6 +13,7 @@ from compileboard.collectors.contract.verdicts import (
     ComparedMetric,
     Verdict,
     count_models,
+    describe_models,
     judge_sides,
 )
 from compileboard.collectors.store.rollups.summaries import geomean
@@ -32,8 +33,9 @@ def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
     rows = [HEADINGS, *(_row(*pair, found) for pair, found in zip(timed, verdicts))]
     lines = _columns(rows) if timed else ["Neither has speedups of the same models to compare."]
     lines += [_format_count(both)] if timed else []
-    if len(timed) > 1:
-        lines.append(_overall(timed))
+    leading = [pair for pair in timed if pair[1].experiment == "performance"]  # of the others, speedup is another thing
+    if len(leading) > 1:
+        lines.append(_overall(leading))
     lines += [line for pair in both if pair not in timed for line in _describe_states(*pair)]
     lines += [
         f"{result.model} ({result.experiment}): only in base" for key, result in before.items() if key not in after
@@ -58,10 +60,7 @@ def _format_count(both: Sequence[tuple[BenchMeasured, BenchMeasured]]) -> str:
             found |= {verdict.word for verdict in judge_results(base, new).values()}
         if base.accuracy and new.accuracy and (base.accuracy in PASSING) != (new.accuracy in PASSING):
             found.add("better" if new.accuracy in PASSING else "worse")
-    counts = count_models(words.values())
-    text = f"{counts['worse'] + counts['both']} worse, {counts['better']} better, {counts['neither']} neither"
-    text += f"; {counts['both']} of the worse also better in one" if counts["both"] else ""
-    return f"{count_text(len(words), 'model')} over all metrics: {text}"
+    return f"{count_text(len(words), 'model')} over all metrics: {describe_models(count_models(words.values()))}"
 
 
 def _key(result: BenchMeasured) -> tuple[str, str, str]:

@@ -93,3 +93,13 @@ def test_several_models_have_a_geomean() -> None:
     base = [timed(1.0, model="A"), timed(1.0, model="B")]
     text = compare(base, [timed(2.0, model="A"), timed(0.5, model="B")])
     assert text.endswith("geomean of 2 models: 1.000x → 1.000x")
+
+
+def test_the_geomean_is_of_performance_alone() -> None:
+    def side(speedup: float) -> list[BenchMeasured]:
+        overheads = [result(model, "overhead", values={"speedup": 0.5}) for model in "AB"]
+        return [timed(speedup, model="A"), timed(speedup, model="B"), *overheads]
+
+    text = compare(side(2.0), side(3.0))
+    assert "geomean of 2 models: 2.000x → 3.000x" in text
+    assert "A (overhead)" in text
