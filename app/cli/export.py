@@ -16,7 +16,6 @@ import click
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural
 from compileboard.app.queries.fleet.runs import find_run_ids
-from compileboard.app.queries.fleet.sides import name_runs
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.newest import get_newest_run_id, read_clock
 from compileboard.app.queries.page import FilterError
@@ -204,8 +203,7 @@ def _compare(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     from compileboard.app.screens.fleet.comparison import build_comparison
 
     try:
-        base, new = name_runs(reader, *arguments.compare)
-        screen = build_comparison(reader, base, new, anyway=arguments.anyway, suite=arguments.suite)
+        screen = build_comparison(reader, *arguments.compare, anyway=arguments.anyway, suite=arguments.suite)
     except FilterError as error:
         return fail(f"--compare {error}")
     return write_output(arguments.output, write_comparison(screen, arguments.format, time.time_ns() // 1000))

@@ -115,7 +115,7 @@ def find_side(connection: sqlite3.Connection, text: str, name: str) -> NamedSide
 
 
 def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str, str]:
-    """Name the runs that the command line's words stand for: `latest`, and for base `previous`, as `check` has them.
+    """Name the runs that words stand for: `latest`, and for base `previous`, as `check` has them.
 
     Raises: FilterError if a word stands for nothing, or new names nothing.
     """

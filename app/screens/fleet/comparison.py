@@ -44,7 +44,7 @@ from compileboard.app.queries.fleet import comparison as queries
 from compileboard.app.queries.fleet.baselines import Baseline
 from compileboard.app.queries.fleet.comparison import TaskDistinct
 from compileboard.app.queries.fleet.models import filter_newest
-from compileboard.app.queries.fleet.sides import NamedSide, find_default, find_side
+from compileboard.app.queries.fleet.sides import NamedSide, find_default, find_side, name_runs
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run.run import RunDetail
@@ -86,11 +86,11 @@ class ComparisonScreen:
 def build_comparison(
     reader: sqlite3.Connection, base: str, new: str, *, anyway: bool = False, suite: str | None = None
 ) -> ComparisonScreen:
-    """Compare what two texts name, of one suite where it is given.
+    """Compare what two texts name, `latest` and `previous` among them, of one suite where it is given.
 
     Raises: FilterError if a text names nothing, or neither side has the suite.
     """
-    return ComparisonScreen(read_comparison(reader, base, new, anyway=anyway, suite=suite))
+    return ComparisonScreen(read_comparison(reader, *name_runs(reader, base, new), anyway=anyway, suite=suite))
 
 
 def build_default_comparison(

@@ -227,3 +227,11 @@ def test_rules_that_are_upstreams_say_whose_verdict_it_is(say: Any) -> None:
     (rule,) = [rule for rule in said.check["rules"] if rule["name"] == "graph-breaks"]
     details = [verdict["detail"] for verdict in rule["verdicts"] if verdict["fails"]]
     assert details and all(detail.endswith("; as check_graph_breaks.py decides") for detail in details)
+
+
+def test_latest_and_previous_name_the_same_runs_on_the_page_the_api_and_in_check(say: Any, client: FlaskClient) -> None:
+    say(bench(1), bench(2))
+    found = client.get("/api/v1/compare?base=previous&new=latest").json
+    assert found is not None and [found["data"][name]["asked"] for name in ("base", "new")] == ["BASE", "NEW"]
+    assert client.get("/compare?base=previous&new=latest").status_code == 200
+    assert client.get("/compare?base=latest&new=previous").status_code == 400
