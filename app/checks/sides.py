@@ -241,7 +241,7 @@ def dump_baseline(side: Side) -> dict[str, Any]:
 
 
 def load_baseline(body: Mapping[str, Any], title: str) -> Side:
-    """Read back what `dump_side` wrote.
+    """Read back what `dump_baseline` wrote.
 
     Raises: CannotCompare if a newer CompileBoard wrote it.
     """

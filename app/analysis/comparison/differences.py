@@ -1,4 +1,4 @@
-"""Distinct graph breaks and causes of recompiles: what is new, resolved, as it was, or came more often."""
+"""Compare two sides: models and sums over them, distinct graph breaks and causes, totals, functions, surroundings."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class DistinctItem:
-    """Hold a distinct graph break or cause of recompiles; `model` is an Entry's key where the task tells."""
+    """Hold a distinct graph break or cause of recompiles; `model` is a ModelResult's key where the task tells."""
 
     fingerprint: str
     model: Key | None
