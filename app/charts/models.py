@@ -116,7 +116,7 @@ def _chart_metric(drawing: HistoryChart, rows: Sequence[ResultRow], addresses: S
         layout["yaxis"] = {"nticks": 6, "ticksuffix": "×"}
         traces.append(_eager_line(rows))
     unit = f", {drawing.unit}" if drawing.unit else ""
-    columns = [("ExperimentResult", False), *((f"{line.label}{unit}", True) for line in lines)]
+    columns = [("Measured", False), *((f"{line.label}{unit}", True) for line in lines)]
     columns += [("95 % interval", True)] if drawing.key == "speedup" else []
     table = [
         [format_time(row.time_us)[:16], *(_cell(line.get(row), row) for line in lines), *_interval(drawing, row)]

@@ -226,6 +226,7 @@ def test_charts_are_what_plotly_takes_and_small(reader: sqlite3.Connection) -> N
     for chart in (*charts, repeats):
         go.Figure(chart.figure)
         assert len(orjson.dumps(chart.figure)) < MAX_CHART_BYTES
+    assert [name for name, _is_number in charts[0].columns] == ["Measured", "speedup, ×", "95 % interval"]
     assert charts[0].rows[0][1:] == ["0.587", "0.578–0.596"]
     assert chart_repeats({"eager": []}) is None
 
