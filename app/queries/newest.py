@@ -16,6 +16,7 @@ SHOWN_STATE = """
     else r.state
   end
 """
+MAY_CHANGE = ("running", "interrupted?")  # shown states; a recorder that slept goes on
 _MOST_CANDIDATES = 1_000
 CANDIDATES_SQL = f"""
 select r.id, r.started_us, {SHOWN_STATE} as state

@@ -48,7 +48,7 @@ from compileboard.app.queries.fleet.trends import (
     read_text,
     read_trend_filter,
 )
-from compileboard.app.queries.newest import RecorderClock
+from compileboard.app.queries.newest import MAY_CHANGE, RecorderClock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_results
 from compileboard.app.queries.run_cache import cached_ancestry, cached_for_run, cached_for_runs
@@ -156,7 +156,7 @@ class ObservedRuns:
     @property
     def is_live(self) -> bool:
         """Return True while a run may still change."""
-        return any(point.state == "running" for point in self.points)
+        return any(point.state in MAY_CHANGE for point in self.points)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from compileboard.app.analysis.runs.states import RunState, describe_state
 from compileboard.app.queries.fleet.runs import RunFilter, RunRow, count_runs, list_runs, list_tags
 from compileboard.app.queries.fleet.scope import read_run_filter
-from compileboard.app.queries.newest import RecorderClock
+from compileboard.app.queries.newest import MAY_CHANGE, RecorderClock
 
 DEFAULT_ORDER = "started"
 
@@ -47,7 +47,7 @@ class RunsScreen:
     @property
     def is_live(self) -> bool:
         """Return True while a run of the page may still change."""
-        return any(listed.state.word == "running" for listed in self.runs)
+        return any(listed.state.word in MAY_CHANGE for listed in self.runs)
 
 
 def read_runs_filters(

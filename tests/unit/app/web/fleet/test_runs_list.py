@@ -180,6 +180,15 @@ def test_a_silent_recorder_shows_as_interrupted(client: FlaskClient, store: sqli
     assert "live.mjs" in text
 
 
+def test_a_page_follows_a_silent_run_too(client: FlaskClient, store: sqlite3.Connection) -> None:
+    """Its recorder may only have slept."""
+    silent_since_us = time.time_ns() // 1000 - 90_000_000
+    add_run(store, "R7", state="running", started_us=silent_since_us, heartbeat_us=silent_since_us)
+    for page in ("/", "/runs"):
+        text = client.get(page).text
+        assert "interrupted?" in text and "live.mjs" in text, page
+
+
 def test_what_was_not_recorded_is_never_zero(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_run(store, "R7", name="bare", torch_version=None, git_commit=None, host=None, gpu_name=None, gpu_count=1)
     row = re.search(r"<tr>\s*<td class=\"text\">\s*<a href=\"/runs/R7\".*?</tr>", client.get("/runs").text, re.DOTALL)
