@@ -38,7 +38,7 @@ def send_message(make: Callable[[], AlertMessage], channel: Channel, base_url: s
     """
     try:
         send = _prepare(make(), channel, base_url, environ)
-    except Exception as error:
+    except Exception as error:  # nothing was sent yet, whatever it is
         raise DeliveryFailed(f"the message cannot be written: {type(error).__name__}: {str(error)[:200]}") from error
     try:
         return send() or ""

@@ -37,7 +37,7 @@ _KEPT_VARIABLES = ("PATH", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
 _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects", "run_id")
 
 
-def build_command(settings: Settings, wishes: ImportOptions, target: str) -> list[str]:
+def build_command(settings: Settings, options: ImportOptions, target: str) -> list[str]:
     """Write the child's command; its working folder is the import's own."""
     database = os.path.abspath(settings.db)
     file_bytes = _size(database) + settings.upload_unpacked_mib * MIB + SLACK_BYTES
@@ -50,7 +50,7 @@ def build_command(settings: Settings, wishes: ImportOptions, target: str) -> lis
     return [
         *(sys.executable, "-I", "-S", str(SANDBOX), *map(str, bounds)),
         *own_command("compileboard.collectors", "import", f"--db={database}", "--progress-lines"),
-        *(*map(str, limits), "--names", "names.json", *wishes.options(), "--", target),
+        *(*map(str, limits), "--names", "names.json", *options.options(), "--", target),
     ]
 
 

@@ -275,12 +275,12 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
     )
     try:
         received = receive(environ, slot.folder / "files", limit_bytes, filename)
-        wishes = parse_options(asked | received.fields)
+        options = parse_options(asked | received.fields)
         received.write_names(slot.folder / "names.json")
         slot.save(state="waiting", name=received.label, file_count=len(received.names), size_bytes=received.size_bytes)
         answer = slot.upload
         threading.Thread(
-            target=_run_import, args=(slot, received, wishes, settings, origin), name="import", daemon=True
+            target=_run_import, args=(slot, received, options, settings, origin), name="import", daemon=True
         ).start()
     except BaseException:
         slot.discard()
@@ -289,7 +289,7 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
 
 
 def _run_import(
-    slot: QueueEntry, received: Received, wishes: ImportOptions, settings: Settings, origin: ActionOrigin
+    slot: QueueEntry, received: Received, options: ImportOptions, settings: Settings, origin: ActionOrigin
 ) -> None:
     # Beside the import: another one may write for long.
     accepted = threading.Thread(
@@ -301,11 +301,11 @@ def _run_import(
     accepted.start()
     try:
         with ImportQueue(settings.db).lane() as lane:
-            if child.run(slot, child.build_command(settings, wishes, received.target), settings, lane):
+            if child.run(slot, child.build_command(settings, options, received.target), settings, lane):
                 slot.save(state="waiting")
                 lane.enter_second()
-                child.run(slot, child.build_command(settings, wishes, received.target), settings)
-    except Exception:
+                child.run(slot, child.build_command(settings, options, received.target), settings)
+    except Exception:  # a thread of its own: nobody else would hear of it, and the upload would wait for ever
         logging.getLogger("compileboard.app.imports").exception("import %s failed", slot.upload.id)
         slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")
     finally:

@@ -125,27 +125,27 @@ class ExportReport:
 
 
 def export_site(
-    reader: sqlite3.Connection, settings: Settings, wishes: ExportOptions, say: Callable[[str], None] | None
+    reader: sqlite3.Connection, settings: Settings, options: ExportOptions, say: Callable[[str], None] | None
 ) -> ExportReport:
     """Write the whole copy, all of it of one moment of the database.
 
     Raises: FolderError if the folder cannot take it. OSError if a file cannot be written.
     """
-    folder = Path(wishes.folder)
+    folder = Path(options.folder)
     reader.execute("begin")
-    app = make_copying_app(reader, settings, wishes.now_us, source=wishes.source)
-    rows = _list_newest(reader, wishes.runs)
+    app = make_copying_app(reader, settings, options.now_us, source=options.source)
+    rows = _list_newest(reader, options.runs)
     newest = list({(suite, name): run_id for run_id, suite, name in reversed(rows)}.values())
     chooser = PageSelector(
-        bind(app), {run_id for run_id, _suite, _name in rows}, newest, wishes.payloads, wishes.source
+        bind(app), {run_id for run_id, _suite, _name in rows}, newest, options.payloads, options.source
     )
-    written = ExportReport(len(rows), get_health(reader).run_count, wishes.source)
+    written = ExportReport(len(rows), get_health(reader).run_count, options.source)
     app.add_url_rule(ABOUT, "site.about", lambda: render_template("site/about.html", written=written))
     app.add_url_rule(MISSING, "site.missing", lambda: render_template("site/missing.html"))
     read_written(folder)  # a marker that cannot be used is said before the work
     with staging(folder) as stage:
         client = app.test_client()
-        found = crawl(client, chooser, stage, wishes.pages, say)
+        found = crawl(client, chooser, stage, options.pages, say)
         if "/" not in found.files:
             raise FolderError("the overview could not be made, so nothing was written; `serve` shows why")
         names = _finish(client, reader, stage, found, chooser, written, say)

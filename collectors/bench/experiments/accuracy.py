@@ -108,7 +108,7 @@ def _describe(*results: Any) -> str:
     """Describe how far results are apart; never at the price of the verdict."""
     try:
         return describe_difference(*results)
-    except Exception:
+    except Exception:  # results may be of any type
         log.exception("how far the results are apart cannot be told")
         return ""
 

@@ -142,8 +142,8 @@ def test_a_thousand_files_hold_no_thousand_descriptors(tmp_path: Path) -> None:
 
 
 def test_wishes_become_options_that_cannot_be_others() -> None:
-    wishes = parse_options({"name": "--db=/x", "suite": "s", "tags": "a=b,\nc=-d", "payloads": "no", "again": "yes"})
-    assert wishes.options() == ["--name=--db=/x", "--suite=s", "--tag=a=b", "--tag=c=-d", "--no-payloads", "--again"]
+    options = parse_options({"name": "--db=/x", "suite": "s", "tags": "a=b,\nc=-d", "payloads": "no", "again": "yes"})
+    assert options.options() == ["--name=--db=/x", "--suite=s", "--tag=a=b", "--tag=c=-d", "--no-payloads", "--again"]
     for bad in ({"name": "a\nb"}, {"suite": "x" * 201}, {"tags": "=b"}, {"tags": ",".join(["a=b"] * 21)}):
         with pytest.raises(UploadRejected):
             parse_options(bad)
@@ -158,7 +158,7 @@ def test_a_child_knows_nothing_of_the_servers_environment(shelf: ImportQueue, mo
 def run_child(
     shelf: ImportQueue,
     command: list[str] | None = None,
-    wishes: ImportOptions | None = None,
+    options: ImportOptions | None = None,
     file: Path = LOG,
     **settings: int,
 ) -> QueueEntry:
@@ -167,7 +167,7 @@ def run_child(
     (slot.folder / "files" / "0001").write_bytes(file.read_bytes())
     (slot.folder / "names.json").write_text(json.dumps({"0001": file.name}))
     known = Settings(db=str(shelf.root.with_name("team.db")), **settings)  # type: ignore[arg-type]
-    child.run(slot, command or child.build_command(known, wishes or ImportOptions(), "files/0001"), known)
+    child.run(slot, command or child.build_command(known, options or ImportOptions(), "files/0001"), known)
     slot.close()
     return slot
 
@@ -194,7 +194,7 @@ def test_a_table_of_something_else_is_refused_in_words(shelf: ImportQueue, tmp_p
 
 def test_a_wish_that_comes_too_late_is_said(shelf: ImportQueue) -> None:
     assert run_child(shelf).upload.message == ""
-    late = run_child(shelf, wishes=ImportOptions(redact_source=True)).upload
+    late = run_child(shelf, options=ImportOptions(redact_source=True)).upload
     assert late.state == "done"
     assert late.message.startswith(
         "Nothing new: it had been imported before. Note: the log was imported with its source"
