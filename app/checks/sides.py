@@ -14,7 +14,7 @@ from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_con
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.format import format_plural
 from compileboard.app.queries.fleet import comparison
-from compileboard.app.queries.fleet.baselines import BASELINE_VERSION
+from compileboard.app.queries.fleet.baselines import BASELINE_VERSION, get_baseline
 from compileboard.app.queries.fleet.comparison import TaskDistinct, load_repeats
 from compileboard.app.queries.fleet.incidents import (
     NOT_WITHDRAWN,
@@ -24,11 +24,56 @@ from compileboard.app.queries.fleet.incidents import (
     list_findings,
 )
 from compileboard.app.queries.fleet.runs import RunRow
+from compileboard.app.queries.fleet.sides import find_run, find_word, name_baselines
 from compileboard.app.queries.run.models import list_measured
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_with_parts
 
+PREFIX = "baseline:"
 MOST = 1000  # of one suite
+
+
+def need_run(reader: sqlite3.Connection, text: str) -> RunRow:
+    """Return the run that a text names: `latest`, an id or its beginning, a commit's beginning.
+
+    Raises: FilterError if there is none, or more than one.
+    """
+    run = find_run(reader, text)
+    if run is None:
+        raise CannotCompare(
+            f"there is no run {text[:80]!r} in this database; expected latest, the beginning of a run's id or of a "
+            "commit's hash, or a CSV file; `compileboard-collect list` lists the runs"
+        )
+    return run
+
+
+def load_expected(reader: sqlite3.Connection, text: str, run: RunRow | None) -> Side:
+    """Load the side that a text names beside a run: `latest`, `previous`, a stored baseline, a run or a commit.
+
+    Raises: FilterError if there is none, or more than one.
+    """
+    if text in ("latest", "previous"):
+        if run is None:
+            raise CannotCompare(
+                f"the {text} run is that of a run of the database; what is compared is a CSV: name its baseline"
+            )
+        return load_run(reader, find_word(reader, text, run))
+    name = text.removeprefix(PREFIX)
+    stored = get_baseline(reader, name)
+    if stored is not None:
+        return load_baseline(stored.body, f"baseline {stored.name}")
+    if text.startswith(PREFIX):
+        raise CannotCompare(
+            f"there is no stored baseline {name[:80]!r}; known: {name_baselines(reader)}; `compileboard baseline save` "
+            "keeps one"
+        )
+    other = find_run(reader, text, run)
+    if other is None:
+        raise CannotCompare(
+            f"{text[:80]!r} is no run, commit or stored baseline of this database, and no file that ends in .csv; "
+            "`compileboard-collect list` lists the runs, `compileboard baseline list` the baselines"
+        )
+    return load_run(reader, other)
 
 
 def load_findings(

@@ -8,12 +8,14 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from compileboard.app.checks.rules import pr_time
 from compileboard.app.checks.rules.model import RuleInput, Side
+from compileboard.app.queries.page import FilterError
 from compileboard.start import PACKAGE
 
 # pandas.read_csv takes these for NaN.
@@ -43,12 +45,19 @@ _EMPTY = frozenset(
 _CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
 
 
-class CannotCompare(Exception):
+class CannotCompare(FilterError):
     """Say what is not there to compare, and what to do; `flags` is what the command line can be told besides."""
 
     def __init__(self, said: str, *, flags: str = "") -> None:
         super().__init__(said)
         self.flags = flags
+
+
+def is_file(text: str) -> bool:
+    """Tell whether a text names a CSV rather than something in the database; a baseline's name may have slashes."""
+    if text.startswith("baseline:"):
+        return False
+    return text.lower().endswith(".csv") or text.startswith((os.sep, f".{os.sep}", f"..{os.sep}"))
 
 
 def read_table(path: str) -> Side:

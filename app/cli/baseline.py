@@ -14,12 +14,13 @@ import click
 
 from compileboard.app.checks.baseline_update import list_changes, merge, shorten
 from compileboard.app.checks.rules.model import Side
-from compileboard.app.checks.sides import dump_baseline, load_baseline, load_run
+from compileboard.app.checks.sides import dump_baseline, load_baseline, load_run, need_run
 from compileboard.app.checks.tables import CannotCompare
-from compileboard.app.checks.targets import find_run
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.baselines import Baseline, get_baseline, list_baselines
+from compileboard.app.queries.fleet.sides import name_baselines
+from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.checks import one_line, write_outputs
 from compileboard.app.reports.output import fail, write_file
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
@@ -61,7 +62,7 @@ def action(function: Callable[..., Iterator[str]]) -> click.Command:
                 write_outputs((), list(function(reader, db, **options)))
         except BaselineRefused as error:
             return fail(str(error))
-        except CannotCompare as error:
+        except FilterError as error:
             return fail(str(error), 2)
         except OSError as error:
             return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}", 2)
@@ -71,7 +72,7 @@ def action(function: Callable[..., Iterator[str]]) -> click.Command:
 
 
 name_argument = click.argument("name", metavar="NAME", help="The baseline's name.")
-run_option = click.option("--run", metavar="ID", required=True, help="A run's id or its beginning, or latest.")
+run_option = click.option("--run", metavar="ID", required=True, help="A run's id or commit, its beginning, or latest.")
 note_option = click.option("--note", metavar="TEXT", help="Why it is the baseline.")
 
 
@@ -188,7 +189,7 @@ def export(reader: sqlite3.Connection, _path: str, name: str, output: str) -> It
 
 
 def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
-    run = find_run(lambda: reader, text)
+    run = need_run(reader, text)
     side = load_run(reader, run)
     if not side.rows and side.breaks is None and side.causes is None:
         raise CannotCompare(f"run {run.id} has neither results nor observed processes; there is nothing to keep")
@@ -198,8 +199,7 @@ def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
 def _get(reader: sqlite3.Connection, name: str) -> Baseline:
     stored = get_baseline(reader, name)
     if stored is None:
-        known = ", ".join(row.name for row in list_baselines(reader, limit=10).rows) or "none yet"
-        raise BaselineRefused(f"there is no baseline {name[:80]!r}; known: {known}")
+        raise BaselineRefused(f"there is no baseline {name[:80]!r}; known: {name_baselines(reader)}")
     return stored
 
 

@@ -20,6 +20,7 @@ from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
 from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions
 from compileboard.app.checks.tables import CannotCompare, list_flaky
 from compileboard.app.cli.common import db_option
+from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.checks import (
     check_targets,
     make_json,
@@ -133,8 +134,9 @@ def check(db: str, **given: Any) -> int:
         screen = _build(db, arguments)
         proposed = _propose(screen) if arguments.propose else ""
         _write(screen.report, arguments, proposed)
-    except CannotCompare as error:
-        return fail(f"{error}: {error.flags}" if error.flags else str(error), NOT_COMPARED)
+    except FilterError as error:
+        flags = getattr(error, "flags", "")
+        return fail(f"{error}: {flags}" if flags else str(error), NOT_COMPARED)
     except OSError as error:
         return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}", NOT_COMPARED)
     return screen.report.exit_code

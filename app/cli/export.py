@@ -15,9 +15,9 @@ import click
 
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet.runs import find_run_ids
+from compileboard.app.queries.fleet.sides import find_run
 from compileboard.app.queries.fleet.trends import TrendFilter
-from compileboard.app.queries.newest import get_newest_run_id, read_clock
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import get_run
 from compileboard.app.reports import FOLDERS, FORMATS, SUITE_TABLES, TABULAR
@@ -78,7 +78,13 @@ def _read_count(text: str) -> int:
 
 
 @click.command(cls=Command, epilog=EPILOG)
-@click.option("--run", metavar="ID", cls=Option, exclusive="what", help="A run's id or its beginning, or latest.")
+@click.option(
+    "--run",
+    metavar="ID",
+    cls=Option,
+    exclusive="what",
+    help="A run's id or commit, its beginning, or latest.",
+)
 @click.option(
     "--compare",
     nargs=2,
@@ -217,10 +223,11 @@ def _export(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     # Imported here: templates and charts, which no other command needs.
     from compileboard.app.reports.run.formats import write_report
 
-    run_ids = _find(reader, arguments.run)
-    if len(run_ids) > 1:
-        return fail(f"--run {arguments.run!r} fits several runs, give more of the id: {', '.join(run_ids[:3])}, …")
-    detail = get_run(reader, run_ids[0]) if run_ids else None
+    try:
+        run = find_run(reader, arguments.run)
+    except FilterError as error:
+        return fail(f"--run: {error}")
+    detail = get_run(reader, run.id) if run else None
     if detail is None:
         known = "compileboard-collect list"
         return fail(f"there is no run {arguments.run!r} in this database; `{known}` lists the runs")
@@ -231,13 +238,6 @@ def _export(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
     more = {"stale_after_s": stale_after_s, "payloads": arguments.payloads}
     pieces = write_report(reader, detail, arguments.format, table, source, now_us, **more)
     return write_output(arguments.output, pieces)
-
-
-def _find(reader: sqlite3.Connection, text: str) -> list[str]:
-    if text == "latest":
-        newest = get_newest_run_id(reader, read_clock())
-        return [newest] if newest else []
-    return find_run_ids(reader, text)
 
 
 def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNamespace) -> int:

@@ -21,6 +21,8 @@ _MOST_CANDIDATES = 1_000
 CANDIDATES_SQL = f"""
 select r.id, r.started_us, {SHOWN_STATE} as state
 from runs as r
+left join run_totals as t on t.run_id = r.id
+where :benched = 0 or t.result_count > 0
 order by r.started_us desc, r.id desc
 limit :limit
 """  # noqa: S608  own texts only
@@ -58,6 +60,11 @@ class RunCandidate(NamedTuple):
     is_running: bool
     is_timed: bool = True
 
+    @property
+    def rank(self) -> tuple[bool, bool, int, str]:
+        """Return what the newest run has the most of."""
+        return not self.is_running, self.is_timed, self.started_us, self.run_id
+
 
 def read_clock(stale_after_s: int = Settings.stale_after_s) -> RecorderClock:
     """Return the clock of this moment."""
@@ -69,9 +76,8 @@ def find_newest_run(candidates: Iterable[RunCandidate]) -> str | None:
 
     One that is running, or timed nothing, is the newest only where there is no other.
     """
-    ranked = ((not run.is_running, run.is_timed, run.started_us, run.run_id) for run in candidates)
-    newest = max(ranked, default=None)
-    return newest[-1] if newest else None
+    newest = max(candidates, key=lambda run: run.rank, default=None)
+    return newest.run_id if newest else None
 
 
 def list_running_ids(connection: sqlite3.Connection, clock: RecorderClock) -> frozenset[str]:
@@ -80,8 +86,8 @@ def list_running_ids(connection: sqlite3.Connection, clock: RecorderClock) -> fr
     return frozenset(str(run_id) for (run_id,) in connection.execute(RUNNING_SQL, values))
 
 
-def get_newest_run_id(connection: sqlite3.Connection, clock: RecorderClock) -> str | None:
-    """Return the newest run of a database: what `latest` names on the command line."""
-    values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_CANDIDATES}
+def get_newest_run_id(connection: sqlite3.Connection, clock: RecorderClock, benched: bool = False) -> str | None:
+    """Return the newest run of a database, what `latest` names; `benched`: of those that have results."""
+    values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_CANDIDATES, "benched": benched}
     rows = connection.execute(CANDIDATES_SQL, values)
     return find_newest_run(RunCandidate(run_id, started_us, state == "running") for run_id, started_us, state in rows)

@@ -9,8 +9,7 @@ from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.checks.rules import RULES
 from compileboard.app.checks.rules.model import FAIL, IMPROVED, NOTE, PASS, RuleDistinct, RuleOptions
 from compileboard.app.checks.sides import load_baseline
-from compileboard.app.checks.tables import CannotCompare, list_flaky
-from compileboard.app.checks.targets import is_file
+from compileboard.app.checks.tables import CannotCompare, is_file, list_flaky
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
 from compileboard.app.queries.fleet.baselines import BaselineRow
@@ -181,5 +180,5 @@ def get_check(wanted: CheckQuery) -> CheckJson:
     )
     try:
         return CheckJson(**make_json(build_check(get_reader, request).report))
-    except CannotCompare as error:
+    except FilterError as error:
         raise FilterError(f"could not compare: {error}") from None

@@ -1,14 +1,16 @@
-"""What people name to compare: a run, the newest runs of a commit, a branch or a version of torch, a baseline."""
+"""What people name to compare or check: a run, the newest runs of a commit, a branch or a torch version, a baseline."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from compileboard.app.queries.fleet.baselines import Baseline, get_baseline, list_baselines
-from compileboard.app.queries.fleet.runs import find_run_ids, get_newest_run, get_other
-from compileboard.app.queries.newest import read_clock
+from compileboard.app.queries.fleet.runs import RunRow, find_run_ids, get_newest_run, get_other
+from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, get_newest_run_id, read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import RunDetail, get_run
 
@@ -16,10 +18,13 @@ KINDS = ("commit", "branch", "torch", "baseline")
 FORMS = "the beginning of a run's id, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME"
 MOST_RUNS = 64
 _LONGEST = 200
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
 # Runs are thousands, not millions: reading each row is right.
-CANDIDATES_SQL = """
-select r.id, r.suite, r.name, r.git_commit, r.torch_version, coalesce(t.result_count, 0) as result_count
+CANDIDATES_SQL = f"""
+select
+  r.id, r.suite, r.name, r.started_us, {SHOWN_STATE} as state, r.git_commit, r.torch_version,
+  coalesce(t.result_count, 0) as result_count
 from runs as r
 left join run_totals as t on t.run_id = r.id
 where (:commit is null or substr(r.git_commit, 1, length(:commit)) = :commit)
@@ -30,22 +35,13 @@ where (:commit is null or substr(r.git_commit, 1, length(:commit)) = :commit)
   )
 order by r.started_us desc, r.id desc
 limit 20000
-"""
-NEWEST_SQL = """
-select r.id
-from runs as r
-left join run_totals as t on t.run_id = r.id
-where r.state <> 'running'
-  and (:benched = 0 or t.result_count > 0)
-order by r.started_us desc, r.id desc
-limit 1
-"""
+"""  # noqa: S608  own texts only
 # Runs of the same suite around one, the nearest first; then the first of them that measured any of the same series.
 _NEAR = """
 select r.id
 from runs as r
 join runs as o on o.id = :run_id and r.suite is o.suite and (o.suite is not null or r.name = o.name)
-where r.state <> 'running'
+where {state} <> 'running'
   and (r.started_us, r.id) {sign} (o.started_us, o.id)
 order by r.started_us {direction}, r.id {direction}
 limit 100
@@ -62,8 +58,8 @@ where exists (
 )
 limit 1
 """
-BEFORE_SQL = _NEAR.format(sign="<", direction="desc")
-AFTER_SQL = _NEAR.format(sign=">", direction="asc")
+BEFORE_SQL = _NEAR.format(state=SHOWN_STATE, sign="<", direction="desc")
+AFTER_SQL = _NEAR.format(state=SHOWN_STATE, sign=">", direction="asc")
 CHOICES_SQL = """
 select r.id, coalesce(a.title, r.name) as name, r.suite, r.started_us, r.git_commit, r.git_branch, r.torch_version
 from runs as r
@@ -94,24 +90,48 @@ class SideChoice:
     started_us: int | None
 
 
+def find_run(connection: sqlite3.Connection, text: str, beside: RunRow | None = None) -> RunRow | None:
+    """Find the run that a text names: `latest`, the beginning of its id, or of its commit's hash.
+
+    Of a commit's runs it is the newest that is not `beside`, of that run's name and suite where there is one.
+    Raises: FilterError if the text fits several runs or commits, or there is no run at all.
+    """
+    if text == "latest":
+        return find_word(connection, text)
+    detail = _find_detail(connection, text)
+    if detail is not None or not _COMMIT.fullmatch(text):
+        return detail.run if detail else None
+    others = [row for row in _list_newest(connection, "commit", text.lower()) if not beside or row["id"] != beside.id]
+    alike = [row for row in others if beside and (row["name"], row["suite"]) == (beside.name, beside.suite)]
+    details = (get_run(connection, row["id"]) for row in alike or others)
+    return next((detail.run for detail in details if detail is not None), None)
+
+
+def find_word(connection: sqlite3.Connection, word: str, run: RunRow | None = None) -> RunRow:
+    """Find what a word stands for: `latest` the newest run; beside a run the newest other one, or `previous` to it.
+
+    Raises: FilterError if there is none.
+    """
+    clock = read_clock()
+    if run is None:
+        found = get_newest_run(connection, clock)
+        lack = "run in this database; record one with `compileboard-collect bench` or `run`"
+    else:
+        found = get_other(connection, run, word, clock)
+        kind = "earlier" if word == "previous" else "other"
+        lack = f"{kind} run named {run.name!r} of the same suite as run {run.id}"
+    if found is None:
+        raise FilterError(f"there is no {lack}")
+    return found
+
+
 def find_side(connection: sqlite3.Connection, text: str, name: str) -> NamedSide:
     """Find what a text names; `name` is the parameter that it came as.
 
     Raises: FilterError if there is no such thing, or more than one.
     """
-    text = text.strip()
-    if len(text) > _LONGEST:
-        raise FilterError(f"{name}: at most {_LONGEST} characters, this has {len(text)}")
-    kind, colon, value = text.partition(":")
-    if not colon:
-        return _find_run(connection, text, name)
-    if kind not in KINDS or not value:
-        raise FilterError(f"{name}: {text[:80]!r} names no side; expected {FORMS}")
-    if kind == "baseline":
-        return _find_baseline(connection, text, value, name)
-    ids = _choose(connection, kind, value.lower() if kind == "commit" else value, name)
-    details = (get_run(connection, run_id) for run_id in ids)
-    return NamedSide(text, tuple(detail for detail in details if detail is not None))
+    with _naming(name):
+        return _find_side(connection, text.strip())
 
 
 def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str, str]:
@@ -120,21 +140,15 @@ def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str,
     Raises: FilterError if a word stands for nothing, or new names nothing.
     """
     if new == "latest":
-        newest = get_newest_run(connection, read_clock())
-        if newest is None:
-            raise FilterError("new: there is no run in this database; `compileboard-collect run` records one")
-        new = newest.id
+        with _naming("new"):
+            new = find_word(connection, new).id
     if base not in ("latest", "previous"):
         return base, new
     named = find_side(connection, new, "new")
-    if not named.runs:
-        raise FilterError(f"base: {base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run")
-    run = named.runs[0].run
-    other = get_other(connection, run, base, read_clock())
-    if other is None:
-        kind = "earlier" if base == "previous" else "other"
-        raise FilterError(f"base: there is no {kind} run named {run.name!r} of the same suite as run {run.id}")
-    return other.id, new
+    with _naming("base"):
+        if not named.runs:
+            raise FilterError(f"{base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run")
+        return find_word(connection, base, named.runs[0].run).id, new
 
 
 def find_default(connection: sqlite3.Connection, base: str | None, new: str | None) -> tuple[str, str] | None:
@@ -146,9 +160,10 @@ def find_default(connection: sqlite3.Connection, base: str | None, new: str | No
         return base, new
     given = new or base
     if not given:
-        found = _first(connection, NEWEST_SQL, {"benched": 1}) or _first(connection, NEWEST_SQL, {"benched": 0})
-        other = found and _neighbour(connection, found, BEFORE_SQL)
-        return (other, found) if found and other else None
+        clock = read_clock()
+        newest = get_newest_run_id(connection, clock, benched=True) or get_newest_run_id(connection, clock)
+        other = newest and _neighbour(connection, newest, BEFORE_SQL)
+        return (other, newest) if newest and other else None
     named = find_side(connection, given, "new" if new else "base")
     if not named.runs:
         return None
@@ -177,34 +192,64 @@ def list_side_choices(connection: sqlite3.Connection, limit: int = 200) -> list[
     return list(found.values())
 
 
-def _find_run(connection: sqlite3.Connection, text: str, name: str) -> NamedSide:
+def name_baselines(connection: sqlite3.Connection) -> str:
+    """Return the names of the first stored baselines, for an error about one that is not there."""
+    return ", ".join(row.name for row in list_baselines(connection, limit=10).rows) or "none yet"
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FilterError as error:
+        raise FilterError(f"{name}: {error}") from None
+
+
+def _find_side(connection: sqlite3.Connection, text: str) -> NamedSide:
+    if len(text) > _LONGEST:
+        raise FilterError(f"at most {_LONGEST} characters, this has {len(text)}")
+    kind, colon, value = text.partition(":")
+    if not colon:
+        detail = _find_detail(connection, text)
+        if detail is None:
+            raise FilterError(f"there is no run {text[:80]!r} in this database; expected {FORMS}")
+        return NamedSide(detail.run.id, (detail,))
+    if kind not in KINDS or not value:
+        raise FilterError(f"{text[:80]!r} names no side; expected {FORMS}")
+    if kind == "baseline":
+        stored = get_baseline(connection, value)
+        if stored is None:
+            raise FilterError(f"there is no baseline {value[:80]!r}; known: {name_baselines(connection)}")
+        return NamedSide(text, (), stored)
+    ids = _choose(connection, kind, value.lower() if kind == "commit" else value)
+    details = (get_run(connection, run_id) for run_id in ids)
+    return NamedSide(text, tuple(detail for detail in details if detail is not None))
+
+
+def _find_detail(connection: sqlite3.Connection, text: str) -> RunDetail | None:
     ids = find_run_ids(connection, text)
     if len(ids) > 1:
-        raise FilterError(f"{name}: {text!r} fits several runs, give more of the id: {', '.join(ids[:3])}, …")
-    detail = get_run(connection, ids[0]) if ids else None
-    if detail is None:
-        raise FilterError(f"{name}: there is no run {text[:80]!r} in this database; expected {FORMS}")
-    return NamedSide(detail.run.id, (detail,))
+        raise FilterError(f"{text!r} fits several runs, give more of the id: {', '.join(ids[:3])}, …")
+    return get_run(connection, ids[0]) if ids else None
 
 
-def _find_baseline(connection: sqlite3.Connection, text: str, value: str, name: str) -> NamedSide:
-    stored = get_baseline(connection, value)
-    if stored is None:
-        known = ", ".join(row.name for row in list_baselines(connection, limit=10).rows) or "none yet"
-        raise FilterError(f"{name}: there is no baseline {value[:80]!r}; known: {known}")
-    return NamedSide(text, (), stored)
-
-
-def _choose(connection: sqlite3.Connection, kind: str, value: str, name: str) -> Sequence[str]:
-    """Choose the newest run of each suite, with the runs of the same commit and torch that measured a part of it."""
+def _list_newest(connection: sqlite3.Connection, kind: str, value: str) -> list[sqlite3.Row]:
+    """List the runs of a commit, branch or version of torch, the newest first."""
     values = {key: value if key == kind else None for key in ("commit", "branch", "torch")}
-    rows = connection.execute(CANDIDATES_SQL, values).fetchall()
-    if not rows:
-        raise FilterError(f"{name}: no run of {kind} {value[:80]!r} is in this database")
+    rows = connection.execute(CANDIDATES_SQL, values | {"alive_since_us": read_clock().alive_since_us}).fetchall()
     commits = {row["git_commit"] for row in rows}
     if kind == "commit" and len(commits) > 1:
-        some = ", ".join(sorted(commits)[:3])
-        raise FilterError(f"{name}: {value!r} fits several commits, give more of the hash: {some}")
+        raise FilterError(f"{value!r} fits several commits, give more of the hash: {', '.join(sorted(commits)[:3])}")
+    return sorted(
+        rows, key=lambda row: RunCandidate(row["id"], row["started_us"], row["state"] == "running").rank, reverse=True
+    )
+
+
+def _choose(connection: sqlite3.Connection, kind: str, value: str) -> Sequence[str]:
+    """Choose the newest run of each suite, with the runs of the same commit and torch that measured a part of it."""
+    rows = _list_newest(connection, kind, value)
+    if not rows:
+        raise FilterError(f"no run of {kind} {value[:80]!r} is in this database")
     newest: dict[tuple[str | None, str], sqlite3.Row] = {}
     chosen = []
     for row in rows:
@@ -217,7 +262,7 @@ def _choose(connection: sqlite3.Connection, kind: str, value: str, name: str) ->
 
 
 def _neighbour(connection: sqlite3.Connection, run_id: str, near: str) -> str | None:
-    values = {"run_id": run_id}
+    values = {"run_id": run_id, "alive_since_us": read_clock().alive_since_us}
     return _first(connection, _ALIKE.format(near=near), values) or _first(connection, near, values)
 
 

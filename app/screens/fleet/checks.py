@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.app.checks.decision import Report, compare
 from compileboard.app.checks.rules.model import RuleOptions, Side
-from compileboard.app.checks.sides import choose_both, load_run
-from compileboard.app.checks.tables import read_table
-from compileboard.app.checks.targets import Open, find_baseline, find_run, is_file
+from compileboard.app.checks.sides import choose_both, load_expected, load_run, need_run
+from compileboard.app.checks.tables import is_file, read_table
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,17 @@ class CheckScreen:
     options: RuleOptions
 
 
-def build_check(open_reader: Open, request: CheckRequest) -> CheckScreen:
+def build_check(open_reader: Callable[[], sqlite3.Connection], request: CheckRequest) -> CheckScreen:
     """Put what a request names under its rules; the database is opened only where a side of it is in it.
 
-    Raises: CannotCompare if a side is not there, or the comparison would mean nothing.
+    Raises: FilterError if a side is not there; CannotCompare if the comparison would mean nothing.
     """
-    run = None if is_file(request.run) else find_run(open_reader, request.run)
+    run = None if is_file(request.run) else need_run(open_reader(), request.run)
     actual = read_table(request.run) if run is None else load_run(open_reader(), run)
-    expected = find_baseline(open_reader, request.baseline, run) if request.baseline else None
+    expected = None
+    if request.baseline:
+        is_table = is_file(request.baseline)
+        expected = read_table(request.baseline) if is_table else load_expected(open_reader(), request.baseline, run)
     actual, expected, notes = choose_both(actual, expected, request.choices, request.models)
     report = compare(
         actual,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from dataclasses import replace
 
 import pytest
@@ -190,5 +191,23 @@ def test_programs_that_one_side_never_ran_are_left_out(store: sqlite3.Connection
 def test_the_default_base_is_no_run_that_still_runs(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     for day, run_id in enumerate(("A", "B", "C")):
         add_results(store, run_id, MLP, started_us=START_US + day * DAY_US)
-    store.execute("update runs set state = 'running' where id = 'B'")
+    store.execute("update runs set state = 'running', heartbeat_us = ? where id = 'B'", (time.time_ns() // 1000,))
     assert find_default(reader, None, None) == ("A", "C") == find_default(reader, None, "C")
+
+
+def test_a_run_that_fell_silent_is_compared(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    for day, run_id in enumerate(("A", "B")):
+        add_results(store, run_id, MLP, started_us=START_US + day * DAY_US)
+    store.execute("update runs set state = 'running', git_branch = 'main' where id = 'B'")
+    assert find_default(reader, None, None) == ("A", "B")
+    assert find_side(reader, "branch:main", "new").runs[0].run.id == "B"
+
+
+def test_the_newest_run_of_a_branch_is_one_that_ended(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    for day, (run_id, commit) in enumerate((("A", "aaaaaa"), ("B", "bbbbbb"))):
+        add_results(store, run_id, MLP, started_us=START_US + day * DAY_US)
+        store.execute("update runs set git_branch = 'main', git_commit = ? where id = ?", (commit, run_id))
+    assert find_side(reader, "branch:main", "new").runs[0].run.id == "B"
+    store.execute("update runs set state = 'running', heartbeat_us = ? where id = 'B'", (time.time_ns() // 1000,))
+    assert find_side(reader, "branch:main", "new").runs[0].run.id == "A"
+    assert find_side(reader, "commit:bbbb", "new").runs[0].run.id == "B"  # where there is no other
