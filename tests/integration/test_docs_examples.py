@@ -1,0 +1,156 @@
+"""The first example of every page of the documents: it runs, exits and prints as the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from compileboard.app.cli.main import main as run_dashboard_command
+from compileboard.app.incidents.update import update_findings
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.migrations import migrate
+from tests.tools.observed import PLAIN_CODE, Workplace
+from tests.unit.app.analysis.models.test_h200_suite import ingest_recorded
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
+PAGES = {path.name: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+BLOCK = re.compile(r"^```console\n(.+?)^```", re.DOTALL | re.MULTILINE)
+OURS = ("compileboard ", "compileboard-collect ", "python -m benchmarks.faults.frame_stack")
+NOT_RUN = {"cuda-run.md"}  # needs a GPU
+COMPILES = {"README.md", "bench.md", "collector.md", "compatibility.md", "experiments.md", "stack-cliff.md"}
+NUMBERS_VARY = {"benchmarks.md", "dashboard.md", "site.md"}  # a port, a machine's speed, how many pages there are
+EXIT_CODES = {"alerts.md": 1, "check.md": 1}  # a variable is not set; a verdict fails
+LAST_GOOD_RUN = "01M80KJPYGQRBY2A9CZEZ5B2HC"  # before the history's print
+# What of a line differs from run to run: an id, a number with its decimals.
+VARYING = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\d[\d.,:]*")
+TRAIN = """
+import torch
+
+
+def scale(x):
+    print("scaling")
+    return x * 2
+
+
+step = torch.compile(scale, backend="eager")
+for size in (2, 3, 4):
+    step(torch.ones(size))
+"""
+SCRIPT = """#!{python}
+import sys
+sys.path.insert(0, {root!r})
+from {module} import main
+sys.exit(main())
+"""
+
+
+def list_examples(page: str) -> list[list[tuple[str, list[str]]]]:
+    """Return a page's console blocks that run our commands alone, each as its commands with the lines shown."""
+    examples = []
+    for block in BLOCK.findall(PAGES[page].read_text(encoding="utf-8")):
+        commands: list[tuple[str, list[str]]] = []
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                commands.append((line[2:], []))
+            else:
+                commands[-1][1].append(line)
+        if all(command.startswith(OURS) for command, _shown in commands):
+            examples.append(commands)
+    return examples
+
+
+EXAMPLES = {page: list_examples(page)[0] for page in PAGES if page not in NOT_RUN and list_examples(page)}
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Record the demo's history as an H200 measured it, with a baseline from before its first regression."""
+    path = tmp_path_factory.mktemp("history") / "compileboard.db"
+    migrate(path)
+    with closing(open_writer(path)) as store:
+        ingest_recorded(store, DATA / "history" / "h200.jsonl.xz")
+    update_findings(path)
+    assert run_dashboard_command(["baseline", "save", "main", "--run", LAST_GOOD_RUN, "--db", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def shell(place: Workplace, history: Path) -> Iterator[dict[str, str]]:
+    """Make the folder in which an example runs; give the environment for it."""
+    for source in history.parent.iterdir():
+        shutil.copy(source, place.folder)
+    (place.folder / "train.py").write_text(TRAIN, encoding="utf-8")
+    (place.folder / "results").mkdir()
+    for table in (DATA / "upstream" / "recorded").glob("*.csv"):
+        shutil.copy(table, place.folder / "results")
+    scripts = place.folder / "bin"
+    scripts.mkdir()
+    for name, module in (("compileboard", "app"), ("compileboard-collect", "collectors")):
+        script = SCRIPT.format(python=sys.executable, root=str(ROOT), module=f"compileboard.{module}.cli.main")
+        (scripts / name).write_text(script, encoding="utf-8")
+        (scripts / name).chmod(0o755)
+    search = os.pathsep.join([str(scripts), os.path.dirname(sys.executable), os.environ["PATH"]])
+    yield place.environ(
+        PATH=search, COLUMNS="110", PYTHONUNBUFFERED="1", COMPILEBOARD_PORT="0", COMPILEBOARD_FOLLOW="no", **PLAIN_CODE
+    )
+
+
+def run_command(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, list[str]]:
+    """Run one command of an example; a server is stopped once it serves. Return exit status and lines."""
+    process = subprocess.Popen(
+        ["bash", "-c", f"exec {command}" if " serve" in command else command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+    )
+    assert process.stdout is not None
+    lines = []
+    with process:
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if "Ctrl+C" in line:
+                time.sleep(0.1)
+                process.send_signal(signal.SIGINT)
+    return process.returncode, lines
+
+
+def write_pattern(shown: list[str], clean: Callable[[str], str]) -> str:
+    """Return what the output must match: `…` alone on a line is any lines, inside a line any text."""
+    return "".join(
+        r"(?:.*\n)*?" if line == "…" else re.escape(clean(line)).replace("…", ".*") + r"\n" for line in shown
+    )
+
+
+def strip_numbers(line: str) -> str:
+    """Return a line without what differs from one run or machine to the next."""
+    return " ".join(VARYING.sub("0", line).split())
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.torch] if page in COMPILES else []) for page in EXAMPLES]
+)
+def test_first_example_runs_as_its_page_shows(page: str, place: Workplace, shell: dict[str, str]) -> None:
+    clean = strip_numbers if page in COMPILES | NUMBERS_VARY else str.rstrip
+    for command, shown in EXAMPLES[page]:
+        status, lines = run_command(command, place.folder, shell)
+        assert status == EXIT_CODES.get(page, 0), (command, lines)
+        text = "".join(f"{clean(line)}\n" for line in lines)
+        assert not shown or re.fullmatch(write_pattern(shown, clean), text), (command, shown, lines)
+
+
+def test_most_pages_begin_with_an_example() -> None:
+    assert {"README.md", "check.md"} <= set(EXAMPLES)
