@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -30,7 +30,7 @@ OURS = ("compileboard ", "compileboard-collect ", "python -m benchmarks.faults.f
 NOT_RUN = {"cuda-run.md"}  # needs a GPU
 COMPILES = {"README.md", "bench.md", "collector.md", "compatibility.md", "experiments.md", "stack-cliff.md"}
 NUMBERS_VARY = {"benchmarks.md", "dashboard.md", "site.md"}  # a port, a machine's speed, how many pages there are
-EXIT_CODES = {"alerts.md": 1, "check.md": 1}  # a variable is not set; a verdict fails
+EXIT_CODES = {"alerts.md": 1, "check.md": 1}  # of the last command: a variable is not set; a verdict fails
 LAST_GOOD_RUN = "01M80KJPYGQRBY2A9CZEZ5B2HC"  # before the history's print
 # What of a line differs from run to run: an id, a number with its decimals.
 VARYING = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\d[\d.,:]*")
@@ -86,7 +86,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def shell(place: Workplace, history: Path) -> Iterator[dict[str, str]]:
+def shell(place: Workplace, history: Path) -> dict[str, str]:
     """Make the folder in which an example runs; give the environment for it."""
     for source in history.parent.iterdir():
         shutil.copy(source, place.folder)
@@ -101,7 +101,7 @@ def shell(place: Workplace, history: Path) -> Iterator[dict[str, str]]:
         (scripts / name).write_text(script, encoding="utf-8")
         (scripts / name).chmod(0o755)
     search = os.pathsep.join([str(scripts), os.path.dirname(sys.executable), os.environ["PATH"]])
-    yield place.environ(
+    return place.environ(
         PATH=search, COLUMNS="110", PYTHONUNBUFFERED="1", COMPILEBOARD_PORT="0", COMPILEBOARD_FOLLOW="no", **PLAIN_CODE
     )
 
@@ -145,9 +145,10 @@ def strip_numbers(line: str) -> str:
 )
 def test_first_example_runs_as_its_page_shows(page: str, place: Workplace, shell: dict[str, str]) -> None:
     clean = strip_numbers if page in COMPILES | NUMBERS_VARY else str.rstrip
-    for command, shown in EXAMPLES[page]:
+    expected = [0] * (len(EXAMPLES[page]) - 1) + [EXIT_CODES.get(page, 0)]
+    for (command, shown), exit_code in zip(EXAMPLES[page], expected):
         status, lines = run_command(command, place.folder, shell)
-        assert status == EXIT_CODES.get(page, 0), (command, lines)
+        assert status == exit_code, (command, lines)
         text = "".join(f"{clean(line)}\n" for line in lines)
         assert not shown or re.fullmatch(write_pattern(shown, clean), text), (command, shown, lines)
 
