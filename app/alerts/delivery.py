@@ -16,8 +16,8 @@ from compileboard.app.alerts.rules_file import load_rules
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
 from compileboard.app.alerts.webhooks import make_json, make_slack, sign
 from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet.alerts import Delivery, get_rule_start, list_new_finding_ids, list_waiting
-from compileboard.app.queries.fleet.incidents import SeriesChange, get_finding
+from compileboard.app.queries.dashboard.alerts import Delivery, get_rule_start, list_new_finding_ids, list_waiting
+from compileboard.app.queries.dashboard.incidents import SeriesChange, get_finding
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
 from compileboard.collectors.store.dashboard.deliveries import (
     abandon_deliveries,

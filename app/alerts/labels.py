@@ -10,7 +10,7 @@ from compileboard.app.alerts.clock import find_digest_after, find_quiet_end
 from compileboard.app.alerts.message import clean
 from compileboard.app.alerts.rules import PATTERNS, AlertRule, Channel, fits
 from compileboard.app.format import format_plural, format_time, format_times
-from compileboard.app.queries.fleet.alerts import get_rule_start
+from compileboard.app.queries.dashboard.alerts import get_rule_start
 from compileboard.app.queries.fleet.series import list_series_names
 from compileboard.app.queries.fleet.trends import list_branches
 

@@ -19,7 +19,7 @@ from compileboard.app.analysis.incidents.messages import (
     format_confidence,
 )
 from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet.incidents import DIRECTIONS, SeriesChange
+from compileboard.app.queries.dashboard.incidents import DIRECTIONS, SeriesChange
 
 MOST_LISTED = 20  # findings of one group that are named; a link leads to all
 MOST_COMMITS = 5

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
 
 from compileboard.app.alerts.clock import NEVER_QUIET, Digest, Quiet
-from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.app.queries.dashboard.incidents import SeriesChange
 
 SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
 

@@ -33,7 +33,7 @@ from compileboard.app.alerts.rule_values import (
 )
 from compileboard.app.alerts.rules import PATTERNS, AlertRule, Channel, Rules, RulesError
 from compileboard.app.analysis.incidents.messages import list_metric_names
-from compileboard.app.queries.fleet.incidents import DIRECTIONS, SUBJECTS
+from compileboard.app.queries.dashboard.incidents import DIRECTIONS, SUBJECTS
 
 EXAMPLE = """\
 # Which findings CompileBoard tells whom. Check it: compileboard alerts check --rules alerts.toml

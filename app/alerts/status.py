@@ -10,8 +10,8 @@ from compileboard.app.alerts import labels
 from compileboard.app.alerts.delivery import list_due
 from compileboard.app.alerts.rules import AlertRule, Rules, RulesError
 from compileboard.app.alerts.rules_file import load_rules
-from compileboard.app.queries.fleet.alerts import STATES, Delivery, count_deliveries, list_deliveries, list_waiting
-from compileboard.app.queries.fleet.incidents import SeriesChange, get_finding
+from compileboard.app.queries.dashboard.alerts import STATES, Delivery, count_deliveries, list_deliveries, list_waiting
+from compileboard.app.queries.dashboard.incidents import SeriesChange, get_finding
 from compileboard.app.queries.page import Page
 
 

@@ -23,7 +23,7 @@ from compileboard.app.alerts.message import (
 )
 from compileboard.app.analysis.incidents.groups import Incident
 from compileboard.app.analysis.incidents.messages import describe_finding, describe_series, format_confidence
-from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.app.queries.dashboard.incidents import SeriesChange
 
 MOST_BLOCKS = 50
 HEADER_LIMIT = 150

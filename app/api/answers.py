@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_
 from flask import Response, abort, request
 
 from compileboard.app.db import get_reader
-from compileboard.app.queries.fleet.activity import describe_absence
+from compileboard.app.queries.dashboard.activity import describe_absence
 from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.queries.parameters import Parameter, ParameterField, list_parameters, read_filter
 from compileboard.app.queries.run import run

@@ -13,7 +13,7 @@ from compileboard.app.analysis.metrics import Metric
 from compileboard.app.analysis.trends.lines import Axis, TrendLine
 from compileboard.app.charts.base import Chart, finish
 from compileboard.app.charts.trends import POINTS_ID, chart_metric
-from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.app.queries.dashboard.incidents import SeriesChange
 
 _MARKS = {
     "worse": ("triangle-up", "state-bad"),

@@ -13,16 +13,16 @@ from compileboard.app.checks.rules.model import OpenIncident, RuleDistinct, Rule
 from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet import comparison
-from compileboard.app.queries.fleet.baselines import BASELINE_VERSION, get_baseline
-from compileboard.app.queries.fleet.comparison import TaskDistinct, load_repeats
-from compileboard.app.queries.fleet.incidents import (
+from compileboard.app.queries.dashboard.baselines import BASELINE_VERSION, get_baseline
+from compileboard.app.queries.dashboard.incidents import (
     NOT_WITHDRAWN,
     IncidentFilter,
     SeriesChange,
     get_detection,
     list_findings,
 )
+from compileboard.app.queries.fleet import comparison
+from compileboard.app.queries.fleet.comparison import TaskDistinct, load_repeats
 from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.fleet.sides import find_run, find_word, name_baselines
 from compileboard.app.queries.run.models import list_measured

@@ -33,7 +33,7 @@ def trash() -> None:
 @db_option
 def list_deleted(db: str) -> None:
     """List the deleted runs that can be restored."""
-    from compileboard.app.queries.fleet.activity import list_deleted_runs
+    from compileboard.app.queries.dashboard.activity import list_deleted_runs
 
     with closing(open_reader(db)) as reader:
         for run in list_deleted_runs(reader, limit=1000).rows:
@@ -97,7 +97,7 @@ def prune(days: int, db: str) -> int:
 @click.option("--limit", type=int, default=50, metavar="N", help="How many. Default: 50.")
 def audit(db: str, subject: str | None, limit: int) -> None:
     """List who changed what, newest first."""
-    from compileboard.app.queries.fleet.activity import list_audit
+    from compileboard.app.queries.dashboard.activity import list_audit
 
     with closing(open_reader(db)) as reader:
         for change in list_audit(reader, limit=limit, subject=subject).rows:

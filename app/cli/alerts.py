@@ -27,7 +27,7 @@ from compileboard.app.alerts.rules_file import EXAMPLE, load_rules
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.fleet.alerts import STATES, list_deliveries, list_rule_names
+from compileboard.app.queries.dashboard.alerts import STATES, list_deliveries, list_rule_names
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
 from compileboard.command_line import Choice, Group

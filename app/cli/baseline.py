@@ -18,7 +18,7 @@ from compileboard.app.checks.sides import dump_baseline, load_baseline, load_run
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.fleet.baselines import Baseline, get_baseline, list_baselines
+from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
 from compileboard.app.queries.fleet.sides import name_baselines
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.checks import one_line, write_outputs

@@ -9,7 +9,7 @@ import click
 
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.fleet.incidents import (
+from compileboard.app.queries.dashboard.incidents import (
     HANDLINGS,
     NOT_WITHDRAWN,
     STATES,

@@ -16,7 +16,7 @@ from compileboard.app.analysis.regression.change_points import ChangePoint, dete
 from compileboard.app.analysis.regression.drift import OF_MODEL, OF_SUITE, Drift, detect_drift, find_changes, is_stopped
 from compileboard.app.analysis.regression.noise import Ints, prepare
 from compileboard.app.incidents.series import MeasuredRuns, Series, make_series_key
-from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.app.queries.dashboard.incidents import SeriesChange
 from compileboard.collectors.contract.verdicts import COMPARED, SideValues, direct, judge_sides
 from compileboard.collectors.store.dashboard.series_changes import SERIES
 

@@ -25,7 +25,7 @@ from compileboard.app.incidents.series import (
     read_run_series,
     read_suite_series,
 )
-from compileboard.app.queries.fleet.incidents import SeriesChange, load_findings
+from compileboard.app.queries.dashboard.incidents import SeriesChange, load_findings
 from compileboard.app.queries.fleet.series import list_names_of, list_series_of, list_suites_of
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.series_changes import FOUND, save_findings

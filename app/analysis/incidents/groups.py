@@ -9,7 +9,7 @@ from typing import Any
 
 from compileboard.app.analysis.incidents.messages import describe_commit_range
 from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet.incidents import DIRECTIONS, RangeCount, SeriesChange
+from compileboard.app.queries.dashboard.incidents import DIRECTIONS, RangeCount, SeriesChange
 from compileboard.collectors.store.dashboard.series_changes import SERIES
 
 SHOWN = 12  # rows of a group; the others are folded

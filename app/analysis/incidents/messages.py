@@ -7,7 +7,7 @@ from typing import Any
 
 from compileboard.app.analysis.metrics import BY_NAME, PASSES, RUN_METRICS, SUMMARY_BY_NAME, Metric, format_value
 from compileboard.app.format import format_percent, format_plural, format_time, format_times
-from compileboard.app.queries.fleet.incidents import Comment, SeriesChange
+from compileboard.app.queries.dashboard.incidents import Comment, SeriesChange
 
 STATE_WORDS = {
     "suspected": ("suspected", "busy"),

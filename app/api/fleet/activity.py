@@ -8,8 +8,8 @@ from typing import Annotated
 from compileboard.app.api.answers import NoBody, PageQuery, find_run, operation
 from compileboard.app.api.run.run import RunJson, list_run_rows
 from compileboard.app.db import get_clock, get_reader, restore_deleted_run
-from compileboard.app.queries.fleet import activity
-from compileboard.app.queries.fleet.activity import AuditRow, DeletedRun
+from compileboard.app.queries.dashboard import activity
+from compileboard.app.queries.dashboard.activity import AuditRow, DeletedRun
 from compileboard.app.queries.page import Page
 from compileboard.app.screens.fleet.runs import describe_runs
 

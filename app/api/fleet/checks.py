@@ -11,10 +11,10 @@ from compileboard.app.checks.rules.model import FAIL, IMPROVED, NOTE, PASS, Rule
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare, is_file, list_flaky
 from compileboard.app.db import get_reader
+from compileboard.app.queries.dashboard.baselines import BaselineRow
+from compileboard.app.queries.dashboard.baselines import get_baseline as find_stored
+from compileboard.app.queries.dashboard.baselines import list_baselines as list_stored
 from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
-from compileboard.app.queries.fleet.baselines import BaselineRow
-from compileboard.app.queries.fleet.baselines import get_baseline as find_stored
-from compileboard.app.queries.fleet.baselines import list_baselines as list_stored
 from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.queries.parameters import BackendName, DeviceName, DtypeName, ModeName, Parameter, SuiteName
 from compileboard.app.reports.checks import make_json

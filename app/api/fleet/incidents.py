@@ -10,8 +10,8 @@ from flask import request
 from compileboard.app.analysis.incidents.messages import finding_detail_row, finding_row
 from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.db import get_reader, writing
+from compileboard.app.queries.dashboard.incidents import IncidentFilter, SeriesChange
 from compileboard.app.queries.fields import EventTime
-from compileboard.app.queries.fleet.incidents import IncidentFilter, SeriesChange
 from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.schema import OPTIONAL, Keywords, list_names, one_of
 from compileboard.app.screens.fleet.incidents import build_change_list, build_incident_record

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from compileboard.app.analysis.comparison.model import ModelResult
-from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.app.queries.dashboard.incidents import SeriesChange
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues
 

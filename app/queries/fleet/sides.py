@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from compileboard.app.queries.fleet.baselines import Baseline, get_baseline, list_baselines
+from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
 from compileboard.app.queries.fleet.runs import RunRow, find_run_ids, get_newest_run, get_other
 from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, get_newest_run_id, read_clock
 from compileboard.app.queries.page import FilterError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from compileboard.app.queries.fleet.activity import AuditRow, DeletedRun, list_audit, list_deleted_runs
+from compileboard.app.queries.dashboard.activity import AuditRow, DeletedRun, list_audit, list_deleted_runs
 from compileboard.app.queries.page import Page
 
 

@@ -40,8 +40,8 @@ from compileboard.app.analysis.comparison.table import (
 from compileboard.app.checks.rules.model import RuleDistinct, Side
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.queries.dashboard.baselines import Baseline
 from compileboard.app.queries.fleet import comparison as queries
-from compileboard.app.queries.fleet.baselines import Baseline
 from compileboard.app.queries.fleet.comparison import TaskDistinct
 from compileboard.app.queries.fleet.models import filter_newest
 from compileboard.app.queries.fleet.sides import NamedSide, find_default, find_side, name_runs

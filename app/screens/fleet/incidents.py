@@ -19,7 +19,7 @@ from compileboard.app.analysis.incidents.groups import Incident, group_incidents
 from compileboard.app.analysis.incidents.messages import find_metric_of
 from compileboard.app.analysis.metrics import PASSES, Metric
 from compileboard.app.analysis.trends.lines import Axis, TrendLine, lay_out
-from compileboard.app.queries.fleet.incidents import (
+from compileboard.app.queries.dashboard.incidents import (
     Comment,
     IncidentCounts,
     IncidentFilter,

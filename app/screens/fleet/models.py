@@ -21,7 +21,7 @@ from compileboard.app.analysis.models.table import (
     part_sets,
     sort_results,
 )
-from compileboard.app.queries.fleet.incidents import SeriesChange, list_series_findings
+from compileboard.app.queries.dashboard.incidents import SeriesChange, list_series_findings
 from compileboard.app.queries.fleet.models import (
     STATUSES,
     HistoryRun,

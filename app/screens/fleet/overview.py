@@ -13,8 +13,8 @@ from compileboard.app.analysis.models.labels import ModelFailure, list_failures
 from compileboard.app.analysis.models.summaries import SummaryDelta, compare, filter_set, format_number
 from compileboard.app.analysis.trends.lines import AXES, ENVIRONMENT, Axis, TrendLine, build_suite_line, lay_out
 from compileboard.app.format import format_time
-from compileboard.app.queries.fleet.baselines import get_baseline, list_baselines, read_baseline_rows
-from compileboard.app.queries.fleet.incidents import (
+from compileboard.app.queries.dashboard.baselines import get_baseline, list_baselines, read_baseline_rows
+from compileboard.app.queries.dashboard.incidents import (
     IncidentCounts,
     IncidentFilter,
     count_findings,

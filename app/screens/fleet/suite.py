@@ -15,7 +15,7 @@ from compileboard.app.analysis.models.summaries import compare as compare_headli
 from compileboard.app.analysis.period import Period
 from compileboard.app.analysis.trends.lines import Axis, lay_out
 from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.fleet.incidents import IncidentFilter, SeriesChange, list_findings
+from compileboard.app.queries.dashboard.incidents import IncidentFilter, SeriesChange, list_findings
 from compileboard.app.queries.fleet.sides import find_side
 from compileboard.app.queries.fleet.trends import (
     MOST_RUNS,

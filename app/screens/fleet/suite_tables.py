@@ -10,7 +10,7 @@ from compileboard.app.analysis.comparison.model import DistinctDiff
 from compileboard.app.analysis.comparison.rows import COLUMNS as COMPARED_COLUMNS
 from compileboard.app.analysis.comparison.rows import list_lines
 from compileboard.app.analysis.incidents.messages import describe_finding
-from compileboard.app.queries.fleet.incidents import SeriesChange
+from compileboard.app.queries.dashboard.incidents import SeriesChange
 from compileboard.app.queries.fleet.trends import TrendRun
 from compileboard.app.screens.fleet.suite import SuiteScreen
 from compileboard.collectors.store.rollups.summaries import NUMBERS

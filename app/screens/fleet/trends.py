@@ -18,7 +18,7 @@ from compileboard.app.analysis.trends.lines import (
     lay_out,
     pad,
 )
-from compileboard.app.queries.fleet.incidents import SeriesChange, list_series_findings
+from compileboard.app.queries.dashboard.incidents import SeriesChange, list_series_findings
 from compileboard.app.queries.fleet.series import count_guard_failures, count_runs
 from compileboard.app.queries.fleet.trends import (
     MOST_RUNS,

@@ -10,7 +10,7 @@ from functools import cached_property
 from compileboard.app.analysis.labels import PhaseShare, list_shares, sum_phases
 from compileboard.app.analysis.runs.diagnosis import Fix, RunFacts, rank_fixes
 from compileboard.app.analysis.runs.states import RunState, describe_raised, describe_state
-from compileboard.app.queries.fleet.incidents import (
+from compileboard.app.queries.dashboard.incidents import (
     DIRECTIONS,
     NOT_IGNORED,
     NOT_WITHDRAWN,

@@ -11,7 +11,7 @@ from compileboard.app.alerts.rules_file import EXAMPLE
 from compileboard.app.alerts.status import build_alerts
 from compileboard.app.analysis.incidents.messages import describe_finding
 from compileboard.app.db import get_clock, get_reader, get_settings
-from compileboard.app.queries.fleet.alerts import STATES
+from compileboard.app.queries.dashboard.alerts import STATES
 from compileboard.app.queries.fleet.trends import read_choice
 from compileboard.app.queries.page import check_limit
 from compileboard.app.queries.parameters import check_keys

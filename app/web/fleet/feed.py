@@ -21,7 +21,7 @@ from compileboard.app.analysis.incidents.messages import (
 )
 from compileboard.app.db import get_reader, get_settings
 from compileboard.app.format import format_iso_time
-from compileboard.app.queries.fleet.incidents import SeriesChange, read_finding_filter
+from compileboard.app.queries.dashboard.incidents import SeriesChange, read_finding_filter
 from compileboard.app.queries.page import FilterError, check_limit
 from compileboard.app.screens.fleet.incidents import SeriesChangeList, build_change_list
 

@@ -13,7 +13,7 @@ from compileboard.app.analysis.trends.lines import find_choice
 from compileboard.app.charts.incidents import chart_incident
 from compileboard.app.charts.trends import list_table_rows, share_runs
 from compileboard.app.db import get_clock, get_reader, get_settings, writing
-from compileboard.app.queries.fleet.incidents import (
+from compileboard.app.queries.dashboard.incidents import (
     FILTERS,
     HANDLINGS,
     KINDS,

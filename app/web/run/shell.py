@@ -9,7 +9,7 @@ from typing import Any
 from flask import abort, current_app, render_template, url_for
 
 from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.fleet.activity import describe_absence
+from compileboard.app.queries.dashboard.activity import describe_absence
 from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.reports.parquet import is_available

@@ -15,7 +15,7 @@ import pytest
 
 from compileboard.app.alerts.clock import DAYS
 from compileboard.app.alerts.delivery import ATTEMPTS, CLAIM_LIMIT_US, DAY_US, MINUTE_US, SendReport, send_due
-from compileboard.app.queries.fleet.alerts import count_deliveries, list_deliveries
+from compileboard.app.queries.dashboard.alerts import count_deliveries, list_deliveries
 from compileboard.collectors.store.dashboard.series_changes import save_comment, save_findings
 from tests.tools.observed import ROOT
 from tests.unit.app.receiver import Hook, receive_http

@@ -25,7 +25,7 @@ from compileboard.app.alerts.message import AlertMessage, make_message, make_tes
 from compileboard.app.alerts.rules import Channel
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
 from compileboard.app.alerts.webhooks import MOST_BLOCKS, SECTION_LIMIT, make_json, make_slack
-from compileboard.app.queries.fleet.incidents import IncidentFilter, list_findings
+from compileboard.app.queries.dashboard.incidents import IncidentFilter, list_findings
 from tests.unit.app.hostile import BAD
 from tests.unit.app.receiver import Mailbox, receive_http, receive_mail
 from tests.unit.app.series_changes import EVIDENCE, keep, keep_one_of_each, make_finding

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.analysis.incidents.messages import describe_commit_range, format_confidence
 from compileboard.app.format import format_times
-from compileboard.app.queries.fleet.incidents import SeriesChange, load_findings
+from compileboard.app.queries.dashboard.incidents import SeriesChange, load_findings
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.seed import START_US
 from tests.unit.app.series_changes import AFTER, keep, make_finding

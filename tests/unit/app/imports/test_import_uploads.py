@@ -23,7 +23,7 @@ from compileboard.app.imports import child, upload
 from compileboard.app.imports.options import ImportOptions, UploadRejected, parse_options
 from compileboard.app.imports.queue import KEEP_US, STOPPED, ImportQueue, QueueEntry
 from compileboard.app.imports.upload import Received, clean_path, receive
-from compileboard.app.queries.fleet.activity import list_audit
+from compileboard.app.queries.dashboard.activity import list_audit
 from compileboard.app.settings import Settings
 from compileboard.collectors.pipeline.trace_source import BATCH_PARTS
 from compileboard.collectors.store.connection import open_reader

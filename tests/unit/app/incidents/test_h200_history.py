@@ -11,7 +11,7 @@ import pytest
 
 from compileboard.app.analysis.incidents.messages import describe_finding
 from compileboard.app.incidents.update import update_findings
-from compileboard.app.queries.fleet.incidents import SeriesChange, load_findings
+from compileboard.app.queries.dashboard.incidents import SeriesChange, load_findings
 from compileboard.app.screens.fleet.comparison import read_comparison
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate

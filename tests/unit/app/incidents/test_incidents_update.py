@@ -16,7 +16,7 @@ from compileboard.app.analysis.metrics import BY_NAME
 from compileboard.app.incidents.detection import DetectedChange, detect, make_id, match
 from compileboard.app.incidents.series import Series
 from compileboard.app.incidents.update import UpdateReport, update_findings
-from compileboard.app.queries.fleet.incidents import SeriesChange, list_finding_words, load_findings
+from compileboard.app.queries.dashboard.incidents import SeriesChange, list_finding_words, load_findings
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.store.dashboard.series_changes import SERIES, save_comment
 from compileboard.collectors.store.dashboard.trash import delete_run

@@ -12,7 +12,7 @@ import pytest
 from compileboard.app import follow as following
 from compileboard.app.cli.main import main
 from compileboard.app.incidents.update import update_findings
-from compileboard.app.queries.fleet.incidents import load_findings
+from compileboard.app.queries.dashboard.incidents import load_findings
 from compileboard.collectors.store.connection import DATABASE_VERSION
 from tests.tools.observed import processes_of, wait_for
 from tests.tools.serving import serving

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.queries.fleet.baselines import get_baseline, list_baselines
+from compileboard.app.queries.dashboard.baselines import get_baseline, list_baselines
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.baselines import delete_baseline, replace_baseline, save_baseline

@@ -11,7 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.analysis.incidents.groups import SHOWN, group_incidents, pick_headline_changes
-from compileboard.app.queries.fleet.incidents import (
+from compileboard.app.queries.dashboard.incidents import (
     IncidentFilter,
     RangeCount,
     count_findings,
