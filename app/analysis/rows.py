@@ -12,13 +12,13 @@ from compileboard.app.analysis.aot.report import GraphReport
 from compileboard.app.analysis.artifacts.labels import describe_name, describe_state
 from compileboard.app.analysis.shapes import ShapeGuard, ShapesView, ShapeSymbol, describe_reason
 from compileboard.app.analysis.stacks import StackTreeNode, build_tree, is_library_name
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.run import artifacts, guards
 from compileboard.app.queries.run.compiles import Compilation
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.run.shapes import SymbolRecord
 from compileboard.app.queries.run.stacks import StackCompile, StackNode
 from compileboard.app.queries.run.timeline import NameTotal
+from compileboard.app.queries.run_rows import RunRow
 from compileboard.collectors.contract.fields import FIELDS
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.totals import COMPILER_COUNTS

@@ -23,9 +23,9 @@ from compileboard.app.queries.dashboard.incidents import (
 )
 from compileboard.app.queries.fleet import comparison
 from compileboard.app.queries.fleet.comparison import TaskDistinct, load_repeats
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.fleet.sides import find_run, find_word, name_baselines
 from compileboard.app.queries.run.models import list_measured
+from compileboard.app.queries.run_rows import RunRow
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_with_parts
 

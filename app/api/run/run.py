@@ -15,7 +15,7 @@ from compileboard.app.api.run.compiles import CompileDetail, FrameCompile
 from compileboard.app.db import get_clock, get_reader
 from compileboard.app.queries.fields import SORT_HELP, Count, DurationUs, RunId, StartTime, TimeUs, Title
 from compileboard.app.queries.fleet import runs
-from compileboard.app.queries.fleet.runs import STATES, RunFilter, RunRow
+from compileboard.app.queries.fleet.runs import STATES, RunFilter
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.parameters import order_by
 from compileboard.app.queries.run import compiles, failures
@@ -24,6 +24,7 @@ from compileboard.app.queries.run.compiles import PhaseTimes
 from compileboard.app.queries.run.failures import CacheResult
 from compileboard.app.queries.run.run import ConfigText, ConfigUse, RunDetail
 from compileboard.app.queries.run.trace_files import Log, RejectSum, TraceFile
+from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.schema import one_of
 from compileboard.app.screens.fleet.runs import ListedRun, RunsFilters, build_runs
 from compileboard.app.screens.run.compiles import build_compile

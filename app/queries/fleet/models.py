@@ -20,7 +20,7 @@ from compileboard.app.queries.parameters import (
     list_names,
     read_filter,
 )
-from compileboard.app.queries.run.models import MOST_RESULTS, list_measured
+from compileboard.app.queries.run_rows import MOST_RESULTS, RESULTS_SQL
 from compileboard.collectors.store.rollups.results import (
     COLUMNS,
     ExperimentResult,
@@ -171,7 +171,8 @@ def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KE
 def list_models(connection: sqlite3.Connection, wanted: ModelFilter) -> list[ResultRow]:
     """List the newest result of each model and metric set, or all of one run's, by suite and model."""
     if wanted.run:
-        measured = [result for result in list_measured(connection, wanted.run) if _fits(result, wanted)]
+        of_run = connection.execute(RESULTS_SQL, {"run_id": wanted.run, "limit": MOST_RESULTS})
+        measured = [result for result in read_measured(of_run) if _fits(result, wanted)]
     else:
         measured = list_newest(connection, wanted)
     return [

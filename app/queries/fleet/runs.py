@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.queries.newest import (
@@ -13,10 +13,10 @@ from compileboard.app.queries.newest import (
     find_newest_run,
     get_newest_run_id,
 )
-from compileboard.app.queries.page import FilterError, Page, check_order, decode_cursor, make_page, recorded_us
+from compileboard.app.queries.page import FilterError, Page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import SINCE, SINCE_HELP, UNTIL, UNTIL_HELP, Parameter, check_days
+from compileboard.app.queries.run_rows import RUN_COLUMNS, RUN_SOURCE, RUN_SQL, RunRow, to_row
 from compileboard.app.schema import Keywords
-from compileboard.collectors.store.rollups.totals import RUN_COUNTS
 
 STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
 
@@ -78,102 +78,6 @@ class RunFilter:
         check_days(query, self.since_us, self.before_us)
 
 
-@dataclass(frozen=True)
-class RunRow:
-    """Hold one run with people's words and its totals. `title` is what a person called it, else None."""
-
-    id: str
-    name: str
-    title: str | None
-    note: str | None
-    pinned: bool
-    suite: str | None
-    source: str
-    state: str
-    level: str
-    command: str
-    started_us: int
-    ended_us: int | None
-    heartbeat_us: int
-    exit_code: int | None
-    signal: str | None
-    host: str | None
-    gpu_name: str | None
-    gpu_count: int
-    torch_version: str | None
-    cuda_version: str | None
-    python_version: str | None
-    git_commit: str | None
-    git_branch: str | None
-    git_subject: str | None
-    git_dirty: bool | None
-    compile_count: int
-    record_count: int
-    graph_break_count: int
-    recompile_count: int
-    recompile_limit_count: int
-    failure_count: int
-    runtime_failure_count: int
-    restart_count: int
-    cache_hit_count: int
-    cache_miss_count: int
-    cache_bypass_count: int
-    cudagraph_skip_count: int
-    process_count: int
-    loss_count: int
-    compile_us: int | None  # None: no record of its compiles has a time
-    recompile_us: int | None
-    result_count: int
-    failed_result_count: int
-
-    @property
-    def is_observed(self) -> bool:
-        """Return True where torch was seen: a file of results counts nothing but its own columns."""
-        return self.torch_version is not None or self.compile_count > 0
-
-    @property
-    def has_only_results(self) -> bool:
-        """Return True for a file of benchmark results: nobody saw what was compiled."""
-        return self.result_count > 0 and not self.is_observed
-
-    def count(self, name: str) -> int | None:
-        """Return one of COMPILER_COUNTS or `process_count`, None where nobody counted."""
-        if name == "process_count":  # of a file of results the store has one for each table
-            return None if self.has_only_results else self.process_count
-        value: int = getattr(self, name)
-        return value if value or self.is_observed else None
-
-    @property
-    def shown_name(self) -> str:
-        """Return what a person called the run, else its own name."""
-        return self.title or self.name
-
-    @property
-    def duration_us(self) -> int | None:
-        """Return how long the run took, or has been seen alive so far; None without a start, or of one moment alone."""
-        return ((self.ended_us or self.heartbeat_us) - self.started_us or None) if self.started_us else None
-
-    @property
-    def device(self) -> str | None:
-        """Return what the run was on: its GPU, CPU where torch was seen and no GPU, None where nobody said."""
-        if self.gpu_name is None:
-            return "CPU" if self.gpu_count == 0 and (self.is_observed or self.source == "live") else None
-        return f"{self.gpu_name} × {self.gpu_count}" if self.gpu_count > 1 else self.gpu_name
-
-
-_COLUMNS = f"""
-  r.id, r.name, a.title, a.note, coalesce(a.pinned, 0) as pinned, r.suite, r.source, r.state, r.level, r.command,
-  r.started_us, r.ended_us, r.heartbeat_us, r.exit_code, r.signal, r.host, r.gpu_name, r.gpu_count,
-  r.torch_version, r.cuda_version, r.python_version, r.git_commit, r.git_branch, r.git_subject, r.git_dirty,
-  {", ".join(f"coalesce(t.{name}, 0) as {name}" for name in RUN_COUNTS)},
-  {recorded_us("t.compile_us", "t.compile_count")} as compile_us,
-  {recorded_us("t.recompile_us", "t.recompile_count")} as recompile_us
-"""
-_SOURCE = """
-from runs as r
-left join run_totals as t on t.run_id = r.id
-left join run_annotations as a on a.run_id = r.id
-"""
 # Each line is true where its filter is not given. Runs are thousands, not millions: reading each row is right.
 _WHERE = """
   (:name is null or r.name = :name)
@@ -204,16 +108,6 @@ _WHERE = """
 """
 
 
-def _to_row(row: sqlite3.Row) -> RunRow:
-    values = dict(row)
-    values["pinned"] = bool(values["pinned"])
-    values["git_dirty"] = None if values["git_dirty"] is None else bool(values["git_dirty"])
-    run = RunRow(**values)
-    if run.is_observed:
-        return run
-    return replace(run, compile_us=run.compile_us or None, recompile_us=run.recompile_us or None)
-
-
 def _bind(wanted: RunFilter) -> dict[str, Any]:
     return {name: value if value != "" else None for name, value in vars(wanted).items()}
 
@@ -224,8 +118,8 @@ def runs_sql(order: str, up: bool, after: bool) -> str:
     behind = f"and ({key}, r.id) {sign} (:after_key, :after_id)" if after else ""
     # Every part is one of this module's own texts; what people give is bound.
     return f"""
-select {_COLUMNS}
-{_SOURCE}
+select {RUN_COLUMNS}
+{RUN_SOURCE}
 where {_WHERE}
   and (:pinned is null or coalesce(a.pinned, 0) = :pinned)
   {behind}
@@ -260,7 +154,7 @@ def list_runs(
         if behind:
             values |= {"after_key": behind[1], "after_id": behind[2]}
         found = connection.execute(runs_sql(order, direction == "asc", behind is not None), values)
-        rows += [_to_row(row) for row in found]
+        rows += [to_row(row) for row in found]
         if len(rows) > limit:
             break
     return make_page(rows, limit, lambda row: (int(row.pinned and pinned_first), _key_of(row, order), row.id))
@@ -279,15 +173,14 @@ def _key_of(row: RunRow, order: str) -> int:
 
 def count_runs(connection: sqlite3.Connection, wanted: RunFilter | None = None) -> int:
     """Count the runs that a filter lets through."""
-    sql = f"select count(*) {_SOURCE} where {_WHERE}"
+    sql = f"select count(*) {RUN_SOURCE} where {_WHERE}"
     return int(connection.execute(sql, _bind(wanted or RunFilter())).fetchone()[0])
 
 
 def get_run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:
     """Return one run, or None if there is no such run."""
-    sql = f"select {_COLUMNS} {_SOURCE} where r.id = :id limit 1"
-    row = connection.execute(sql, {"id": run_id}).fetchone()
-    return _to_row(row) if row else None
+    row = connection.execute(RUN_SQL, {"id": run_id}).fetchone()
+    return to_row(row) if row else None
 
 
 def get_newest_run(connection: sqlite3.Connection, clock: RecorderClock) -> RunRow | None:

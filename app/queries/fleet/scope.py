@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.app.queries.fields import Count, TimeUs
-from compileboard.app.queries.fleet.runs import _SOURCE, _WHERE, RunFilter, _bind
+from compileboard.app.queries.fleet.runs import _WHERE, RunFilter, _bind
 from compileboard.app.queries.parameters import check_keys, list_names, read_filter
+from compileboard.app.queries.run_rows import RUN_SOURCE
 
 FILTERS = list_names(RunFilter)
 _OTHERS = ("sort", "cursor", "limit", "done")
@@ -29,7 +30,7 @@ MOST_SLOTS = 48
 WANTED = f"""
 wanted as materialized (
   select r.id, r.started_us
-  {_SOURCE}
+  {RUN_SOURCE}
   where {_WHERE}
 )
 """  # own texts only
@@ -38,7 +39,7 @@ wanted as materialized (
   select
     r.id, r.started_us,
     (row_number() over (order by r.started_us, r.id) - 1) * :slots / :run_count as slot
-  {_SOURCE}
+  {RUN_SOURCE}
   where {_WHERE}
 )
 """

@@ -16,7 +16,7 @@ from compileboard.app.queries.fleet import graph_breaks
 from compileboard.app.queries.fleet.graph_breaks import HistoryPoint
 from compileboard.app.queries.page import recorded_us
 from compileboard.collectors.store.dashboard.series_changes import SERIES
-from compileboard.collectors.store.rollups.results import LEADING
+from compileboard.collectors.store.rollups.results import rank_experiment
 from compileboard.collectors.store.rollups.summaries import NUMBERS, SET
 
 RUNS_SQL = """
@@ -181,7 +181,7 @@ def list_model_points(
             statuses[series_id], experiments[series_id] = [], set()
         statuses[series_id].append(said)
         experiments[series_id].add(experiment)
-    leads = {series_id: min(found, key=_rank) for series_id, found in experiments.items()}
+    leads = {series_id: min(found, key=rank_experiment) for series_id, found in experiments.items()}
     rows: dict[int, list[tuple[Any, ...]]] = {}
     sql = MODEL_POINTS_SQL.format(columns=", ".join(f"x.{name}" for name in metrics), points=_POINTS[which])
     for experiment in sorted(set(leads.values())):
@@ -191,10 +191,6 @@ def list_model_points(
     known = connection.execute(SERIES_SQL, {"ids": json.dumps(sorted(leads))})
     for series_id, *key in known:
         yield ModelPoints(series_id, dict(zip(SERIES, key)), leads[series_id], rows[series_id], statuses[series_id])
-
-
-def _rank(experiment: str) -> tuple[int, str]:
-    return (LEADING.index(experiment) if experiment in LEADING else len(LEADING), experiment)
 
 
 def list_suite_points(

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
-from compileboard.app.queries.fleet.runs import RunRow, find_run_ids, get_newest_run, get_other
+from compileboard.app.queries.fleet.runs import find_run_ids, get_newest_run, get_other
 from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, get_newest_run_id, read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import RunDetail, get_run
+from compileboard.app.queries.run_rows import RunRow
 
 KINDS = ("commit", "branch", "torch", "baseline")
 FORMS = "the beginning of a run's id, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME"

@@ -28,7 +28,15 @@ from compileboard.app.queries.parameters import (
 )
 from compileboard.app.schema import Keywords
 from compileboard.collectors.store.rollups.results import COLUMNS, ResultRow, merge_results, read_measured
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, HUD, NUMBERS, SET, SUMMARIZE_PERF, Definition
+from compileboard.collectors.store.rollups.summaries import (
+    DEFINITIONS,
+    HUD,
+    NUMBERS,
+    SET,
+    SUMMARIZE_PERF,
+    Definition,
+    SuiteNumbers,
+)
 
 
 def find_usual(measured_counts: Sequence[int]) -> float:
@@ -249,30 +257,13 @@ class TrendFilter:
 
 
 @dataclass(frozen=True)
-class StoredSummary:
+class StoredSummary(SuiteNumbers):
     """Hold what one set of one run comes to by one definition (app.analysis.summaries says how)."""
 
     run_id: str
     started_us: int
     set: ModelSet
-    total_count: int
-    measured_count: int
-    failed_count: int
-    passed_count: int | None
-    speedup_count: int
-    geomean_speedup: float | None
-    compilation_latency_s: float | None
-    abs_latency_ms: float | None
-    compression_ratio: float | None
-    dynamo_peak_mem_gb: float | None
-    graph_breaks_per_model: float | None
-    recompiles_per_model: float | None
     is_incomplete: bool = False  # lacks models that failed and are usually measured: its means are of others
-
-    @property
-    def pass_ratio(self) -> float | None:
-        """Return the share of models that passed, None where that is not known."""
-        return None if self.passed_count is None or not self.total_count else self.passed_count / self.total_count
 
 
 def _bind(wanted: TrendFilter) -> dict[str, Any]:
@@ -311,7 +302,7 @@ def list_summaries(
         key = row[2:last]
         if key not in sets:
             sets[key] = _read_set(row)
-        summary = StoredSummary(row[0], row[1], sets[key], *row[last:])
+        summary = StoredSummary(*(*row[last:], row[0], row[1], sets[key]))
         lacks = is_incomplete(summary.measured_count, summary.failed_count, usual.get(key, 0.0))
         summaries.append(replace(summary, is_incomplete=True) if lacks else summary)
     return summaries

@@ -19,10 +19,10 @@ from compileboard.app.queries.fields import (
     Rank,
     RowId,
 )
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.compiles import OUTCOMES
 from compileboard.app.queries.run.trace_files import load_body
+from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.schema import one_of
 
 

@@ -8,26 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compileboard.app.queries.run_rows import MOST_RESULTS, RESULTS_SQL
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke, load_event
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.rollups.results import (
-    COLUMNS,
     ExperimentResult,
     ResultRow,
     merge_results,
     read_measured,
 )
 
-MOST_RESULTS = 100_000
-
-OF_RUN_SQL = f"""
-select {COLUMNS}
-from results as x
-join series as s on s.id = x.series_id
-where x.run_id = :run_id
-order by x.series_id, x.experiment
-limit :limit
-"""  # noqa: S608  COLUMNS is ours
 PARTS_SQL = """
 select facts, traceback
 from results
@@ -73,7 +63,7 @@ class ResultParts:
 
 def list_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS) -> list[ExperimentResult]:
     """List a run's results as the experiments gave them."""
-    return list(read_measured(connection.execute(OF_RUN_SQL, {"run_id": run_id, "limit": limit})))
+    return list(read_measured(connection.execute(RESULTS_SQL, {"run_id": run_id, "limit": limit})))
 
 
 def list_results(connection: sqlite3.Connection, run_id: str) -> list[ResultRow]:

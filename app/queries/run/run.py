@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.queries.fields import Count, DurationUs, EventTime, Pid, ProcessId, RowId, StartTime, TimeUs
-from compileboard.app.queries.fleet import runs
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.trace_files import load_body
+from compileboard.app.queries.run_rows import RUN_SQL, RunRow, to_row
 from compileboard.app.schema import published
 from compileboard.collectors.store.codec import unpack
 
@@ -138,6 +137,13 @@ from runs
 where id = :run_id
 limit 1
 """
+TAGS_SQL = """
+select key, value
+from run_tags
+where run_id = :run_id
+order by key
+limit 20000
+"""
 PROCESSES_SQL = """
 select
   id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
@@ -200,13 +206,13 @@ def _object(text: str | None) -> dict[str, Any]:
 
 def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
     """Return one run, or None if there is no such run."""
-    run = runs.get_run(connection, run_id)
+    run = connection.execute(RUN_SQL, {"id": run_id}).fetchone()
     row = connection.execute(DETAIL_SQL, {"run_id": run_id}).fetchone()
     if run is None or row is None:
         return None
-    tags = tuple(runs.list_tags(connection, [run_id])[run_id])
+    tags = tuple((key, value) for key, value in connection.execute(TAGS_SQL, {"run_id": run_id}))
     room = None if row["stack_room"] is None else bool(row["stack_room"])
-    return RunDetail(run, tags, row["cwd"], bool(row["keep_source"]), _object(row["facts"]), room)
+    return RunDetail(to_row(run), tags, row["cwd"], bool(row["keep_source"]), _object(row["facts"]), room)
 
 
 def list_processes(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[ProcessRow]:

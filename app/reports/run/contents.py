@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from compileboard.app.analysis.timeline import StripLane
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.run.recompiles import RecompileRow
 from compileboard.app.queries.run.run import RunDetail, RunFeatures
 from compileboard.app.queries.run.trace_files import RejectSum, sum_rejects
+from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.reports.redaction import without_source
 from compileboard.app.screens.run.aot import AotScreen, build_aot
 from compileboard.app.screens.run.caches import CachesScreen, build_caches

@@ -20,9 +20,9 @@ from compileboard.app.format import (
     format_ratio,
     format_time,
 )
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
 from compileboard.app.queries.run.trace_files import RejectSum
+from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.reports.markdown import MOST_TABLE_ROWS, code, prose, table
 from compileboard.app.reports.run.contents import Contents
 from compileboard.app.resources import __version__

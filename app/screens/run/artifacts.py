@@ -19,11 +19,11 @@ from compileboard.app.analysis.artifacts.changes import (
 from compileboard.app.analysis.artifacts.labels import TextView, describe_state, list_metadata, view_text
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
 from compileboard.app.analysis.labels import Word
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import artifacts, compiles, recompiles, trace_files
 from compileboard.app.queries.run.artifacts import Artifact, ArtifactRow, Neighbours
 from compileboard.app.queries.run.compiles import CompileFilter, CompileRow
+from compileboard.app.queries.run_rows import RunRow
 
 _ALL = 1_000_000  # equal lines around a changed one: the whole text
 _MOST_CHOICES = 500  # compiles that the chooser offers

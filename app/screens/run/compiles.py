@@ -10,13 +10,13 @@ from typing import Any
 
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
 from compileboard.app.analysis.labels import PhaseShare, Word, describe_outcome, list_shares, sum_phases
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
 from compileboard.app.queries.run.compiles import Compilation, CompileFilter, CompileRow
 from compileboard.app.queries.run.failures import CacheLookup, CudagraphSkip, FailureRow, Unfinished
 from compileboard.app.queries.run.graph_breaks import GraphBreakRow
 from compileboard.app.queries.run.recompiles import RecompileRow
+from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.screens.run.run import CHARTED
 
 

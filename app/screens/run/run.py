@@ -17,11 +17,11 @@ from compileboard.app.queries.dashboard.incidents import (
     IncidentFilter,
     count_ranges,
 )
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
 from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.run.run import RunDetail, RunFeatures, get_run_features
+from compileboard.app.queries.run_rows import RunRow
 
 MOST_FIXES = 100
 FIRST_FIXES = 5  # shown at once; the others are one click away

@@ -10,9 +10,9 @@ from flask import Blueprint, abort, render_template, request
 from compileboard.app.analysis import labels
 from compileboard.app.charts.compiles import chart_compiles
 from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.fleet.runs import RunRow
 from compileboard.app.queries.page import FilterError, check_limit
 from compileboard.app.queries.run.compiles import CompileFilter
+from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.screens.run.caches import build_caches
 from compileboard.app.screens.run.compiles import build_compiles
 from compileboard.app.screens.run.environment import build_config, build_environment, build_processes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -192,11 +192,12 @@ DEFINITIONS = {definition.name: definition for definition in (HUD, RUNNER, SUMMA
 
 
 @dataclass(frozen=True)
-class SuiteSummary:
-    """A suite's headline numbers by one definition; None where nothing of it was measured."""
+class SuiteNumbers:
+    """A suite's headline numbers; None where nothing of it was measured."""
 
-    definition: Definition
     total_count: int
+    measured_count: int
+    failed_count: int
     passed_count: int | None
     speedup_count: int
     geomean_speedup: float | None
@@ -204,8 +205,6 @@ class SuiteSummary:
     abs_latency_ms: float | None
     compression_ratio: float | None
     dynamo_peak_mem_gb: float | None
-    measured_count: int
-    failed_count: int
     graph_breaks_per_model: float | None
     recompiles_per_model: float | None
 
@@ -213,6 +212,13 @@ class SuiteSummary:
     def pass_ratio(self) -> float | None:
         """Return the share of models that passed, None where that is not defined."""
         return None if self.passed_count is None or not self.total_count else self.passed_count / self.total_count
+
+
+@dataclass(frozen=True)
+class SuiteSummary(SuiteNumbers):
+    """A suite's headline numbers by one definition."""
+
+    definition: Definition
 
 
 def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
@@ -228,7 +234,7 @@ def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteS
         numbers[name] = number.sum_up(rows)
     speedup = definition.numbers["geomean_speedup"]
     return SuiteSummary(
-        definition,
+        definition=definition,
         total_count=len(rows),
         passed_count=count_passed(rows, definition),
         speedup_count=sum(speedup.get(row) is not None for row in rows),
@@ -248,20 +254,7 @@ def count_passed(rows: Sequence[ResultRow], definition: Definition) -> int | Non
 
 # What the models of one summary have in common: what tells series apart, but for the model and its batch size.
 SET = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
-NUMBERS = (
-    "total_count",
-    "measured_count",
-    "failed_count",
-    "passed_count",
-    "speedup_count",
-    "geomean_speedup",
-    "compilation_latency_s",
-    "abs_latency_ms",
-    "compression_ratio",
-    "dynamo_peak_mem_gb",
-    "graph_breaks_per_model",
-    "recompiles_per_model",
-)
+NUMBERS = tuple(field.name for field in fields(SuiteNumbers))
 _ROW = ("run_id", *SET, "definition", "time_us", *NUMBERS)
 
 # The statements name our own columns alone; every value is bound.
