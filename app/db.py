@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from flask import Flask, abort, current_app, g, request
 
 from compileboard.app.indexing import start_indexing
+from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.app.queries.newest import RecorderClock, read_clock
 from compileboard.app.settings import Settings
 from compileboard.collectors.store import connection as connect
@@ -32,6 +33,14 @@ def get_reader() -> sqlite3.Connection:
         g.reader.execute("begin")  # one state of the database for all that a page says; nothing is held before it reads
     reader: sqlite3.Connection = g.reader
     return reader
+
+
+def get_engine() -> Engine:
+    """Return what holds the tables across runs, over this request's connection.
+
+    Raises: StoreError as get_reader does.
+    """
+    return SqliteEngine(get_reader())
 
 
 def get_clock() -> RecorderClock:

@@ -11,6 +11,7 @@ from compileboard.app.alerts.message import clean
 from compileboard.app.alerts.rules import PATTERNS, AlertRule, Channel, fits
 from compileboard.app.format import format_plural, format_time, format_times
 from compileboard.app.queries.dashboard.alerts import get_rule_start
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.series import list_series_names
 from compileboard.app.queries.fleet.trends import list_branches
 
@@ -72,17 +73,17 @@ KEYS = ("suite", "model", "hardware")
 MOST_NAMED = 5
 
 
-def list_unmatched_patterns(reader: sqlite3.Connection, rule: AlertRule) -> list[str]:
+def list_unmatched_patterns(engine: Engine, rule: AlertRule) -> list[str]:
     """Say which patterns fit nothing here, and what there is; nothing where nothing was measured."""
     names = [
         series_name
-        for series_name in list_series_names(reader)
+        for series_name in list_series_names(engine)
         if not rule.subject or series_name.subject in rule.subject
     ]
     if not names:
         return []
     said = [value for key in KEYS for value in _list(key, getattr(rule, key), {getattr(name, key) for name in names})]
-    said += _list("branch", rule.branch, list_branches(reader))
+    said += _list("branch", rule.branch, list_branches(engine))
     if said or any(all(fits(getattr(rule, key), getattr(name, key)) for key in KEYS) for name in names):
         return said
     return [f"{', '.join(key for key in KEYS if getattr(rule, key))}: each fits something here, but no series fits all"]

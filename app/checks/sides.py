@@ -13,6 +13,8 @@ from compileboard.app.checks.rules.model import OpenIncident, RuleDistinct, Rule
 from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.format import format_plural
+from compileboard.app.queries import comparison
+from compileboard.app.queries.comparison import TaskDistinct, load_repeats
 from compileboard.app.queries.dashboard.baselines import BASELINE_VERSION, get_baseline
 from compileboard.app.queries.dashboard.incidents import (
     NOT_WITHDRAWN,
@@ -21,11 +23,10 @@ from compileboard.app.queries.dashboard.incidents import (
     get_detection,
     list_findings,
 )
-from compileboard.app.queries.fleet import comparison
-from compileboard.app.queries.fleet.comparison import TaskDistinct, load_repeats
-from compileboard.app.queries.fleet.sides import find_run, find_word, name_baselines
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run_rows import RunRow
+from compileboard.app.queries.sides import find_run, find_word, name_baselines
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_with_parts
 
@@ -33,12 +34,12 @@ PREFIX = "baseline:"
 MOST = 1000  # of one suite
 
 
-def need_run(reader: sqlite3.Connection, text: str) -> RunRow:
+def need_run(reader: sqlite3.Connection, engine: Engine, text: str) -> RunRow:
     """Return the run that a text names: `latest`, an id or its beginning, a commit's beginning.
 
     Raises: FilterError if there is none, or more than one.
     """
-    run = find_run(reader, text)
+    run = find_run(reader, engine, text)
     if run is None:
         raise CannotCompare(
             f"there is no run {text[:80]!r} in this database; expected latest, the beginning of a run's id or of a "
@@ -47,7 +48,7 @@ def need_run(reader: sqlite3.Connection, text: str) -> RunRow:
     return run
 
 
-def load_expected(reader: sqlite3.Connection, text: str, run: RunRow | None) -> Side:
+def load_expected(reader: sqlite3.Connection, engine: Engine, text: str, run: RunRow | None) -> Side:
     """Load the side that a text names beside a run: `latest`, `previous`, a stored baseline, a run or a commit.
 
     Raises: FilterError if there is none, or more than one.
@@ -57,7 +58,7 @@ def load_expected(reader: sqlite3.Connection, text: str, run: RunRow | None) -> 
             raise CannotCompare(
                 f"the {text} run is that of a run of the database; what is compared is a CSV: name its baseline"
             )
-        return load_run(reader, find_word(reader, text, run))
+        return load_run(reader, find_word(engine, text, run))
     name = text.removeprefix(PREFIX)
     stored = get_baseline(reader, name)
     if stored is not None:
@@ -67,7 +68,7 @@ def load_expected(reader: sqlite3.Connection, text: str, run: RunRow | None) -> 
             f"there is no stored baseline {name[:80]!r}; known: {name_baselines(reader)}; `compileboard baseline save` "
             "keeps one"
         )
-    other = find_run(reader, text, run)
+    other = find_run(reader, engine, text, run)
     if other is None:
         raise CannotCompare(
             f"{text[:80]!r} is no run, commit or stored baseline of this database, and no file that ends in .csv; "

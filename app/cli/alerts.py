@@ -28,6 +28,7 @@ from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.alerts import STATES, list_deliveries, list_rule_names
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
 from compileboard.command_line import Choice, Group
@@ -102,7 +103,7 @@ def check(db: str, rules_path: str) -> Answer:
         for rule in rules.rules:
             lines += ["", f"rule {rule.name}: {describe_filters(rule)}", f"  {describe_when(rule)}"]
             lines += [f"  {describe_start(reader, rule)}", *_preview(reader, rules, rule, now_us)]
-            lines += [f"  note: {note}" for note in list_unmatched_patterns(reader, rule)]
+            lines += [f"  note: {note}" for note in list_unmatched_patterns(SqliteEngine(reader), rule)]
     return lines, NOT_DONE if unset else DONE
 
 

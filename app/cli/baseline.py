@@ -19,8 +19,9 @@ from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
-from compileboard.app.queries.fleet.sides import name_baselines
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.sides import name_baselines
 from compileboard.app.reports.checks import one_line, write_outputs
 from compileboard.app.reports.output import fail, write_file
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
@@ -189,7 +190,7 @@ def export(reader: sqlite3.Connection, _path: str, name: str, output: str) -> It
 
 
 def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
-    run = need_run(reader, text)
+    run = need_run(reader, SqliteEngine(reader), text)
     side = load_run(reader, run)
     if not side.rows and side.breaks is None and side.causes is None:
         raise CannotCompare(f"run {run.id} has neither results nor observed processes; there is nothing to keep")

@@ -15,11 +15,12 @@ import click
 
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet.sides import find_run
+from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import get_run
+from compileboard.app.queries.sides import find_run
 from compileboard.app.reports import FOLDERS, FORMATS, SUITE_TABLES, TABULAR
 from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
 from compileboard.app.reports.output import fail, write_output
@@ -148,7 +149,7 @@ def export(**options: Any) -> int:
         return fail(refusal, 2)
     try:
         with closing(open_reader(arguments.db)) as reader:
-            return _export(reader, arguments)
+            return _export(reader, SqliteEngine(reader), arguments)
     except FilterError as error:
         return fail(str(error), 2)
 
@@ -203,28 +204,28 @@ def _refuse_others(arguments: SimpleNamespace) -> str | None:
     return None
 
 
-def _compare(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
+def _compare(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace) -> int:
     # Imported here, as templates and charts are.
     from compileboard.app.reports.comparison import write_comparison
     from compileboard.app.screens.fleet.comparison import build_comparison
 
     try:
-        screen = build_comparison(reader, *arguments.compare, anyway=arguments.anyway, suite=arguments.suite)
+        screen = build_comparison(reader, engine, *arguments.compare, anyway=arguments.anyway, suite=arguments.suite)
     except FilterError as error:
         return fail(f"--compare {error}")
     return write_output(arguments.output, write_comparison(screen, arguments.format, time.time_ns() // 1000))
 
 
-def _export(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
+def _export(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace) -> int:
     if arguments.compare:
-        return _compare(reader, arguments)
+        return _compare(reader, engine, arguments)
     if arguments.run is None:
-        return export_suite(reader, arguments)
+        return export_suite(reader, engine, arguments)
     # Imported here: templates and charts, which no other command needs.
     from compileboard.app.reports.run.formats import write_report
 
     try:
-        run = find_run(reader, arguments.run)
+        run = find_run(reader, engine, arguments.run)
     except FilterError as error:
         return fail(f"--run: {error}")
     detail = get_run(reader, run.id) if run else None
@@ -264,7 +265,7 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
     return 0
 
 
-def export_suite(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
+def export_suite(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace) -> int:
     """Write a suite over a period; return the exit code."""
     # Imported here, as templates and charts are.
     from compileboard.app.analysis.period import read_period
@@ -280,7 +281,7 @@ def export_suite(reader: sqlite3.Connection, arguments: SimpleNamespace) -> int:
             dynamic=None if arguments.dynamic is None else arguments.dynamic == "yes",
             world_size=arguments.world_size,
         )
-        suite_period = build_suite(reader, wanted, period, clock, arguments.definition)
+        suite_period = build_suite(reader, engine, wanted, period, clock, arguments.definition)
     except FilterError as error:
         return fail(f"--{error}")
     code = write_output(

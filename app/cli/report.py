@@ -15,6 +15,7 @@ import click
 
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural
+from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.app.queries.fleet.trends import ModelSet, TrendFilter, list_sets, list_summaries
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.page import FilterError
@@ -74,7 +75,7 @@ def report(db: str, last: str, **rest: Any) -> int:
 
             check_available()
         with closing(open_reader(db)) as reader:
-            return _write_all(reader, arguments, period)
+            return _write_all(reader, SqliteEngine(reader), arguments, period)
     except FilterError as error:
         return fail(f"--{error}", 2)
 
@@ -90,13 +91,13 @@ def _read_days(last: str, until: str | None, now_us: int) -> Period:
     return period
 
 
-def _write_all(reader: sqlite3.Connection, arguments: SimpleNamespace, period: Period) -> int:
+def _write_all(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace, period: Period) -> int:
     try:
         os.makedirs(arguments.folder, exist_ok=True)
     except OSError as error:
         return fail(f"cannot make the folder {arguments.folder}: {error.strerror or error}")
     wanted = TrendFilter(branch=arguments.branch, since_us=period.since_us, until_us=period.until_us)
-    sets = list_sets(reader)
+    sets = list_sets(engine)
     known = list(dict.fromkeys(model_set.suite for model_set in sets))
     unknown = [suite for suite in arguments.suites if suite not in known]
     code = 0
@@ -104,9 +105,9 @@ def _write_all(reader: sqlite3.Connection, arguments: SimpleNamespace, period: P
         known_words = ", ".join(repr(other_suite) for other_suite in known[:20]) or "none yet"
         code = fail(f"--suite: there is no suite {suite[:80]!r} in this database; known: {known_words}")
     chosen = [model_set for model_set in sets if not arguments.suites or model_set.suite in arguments.suites]
-    present = [model_set for model_set in chosen if list_summaries(reader, wanted.narrow(model_set), "hud", 1)]
+    present = [model_set for model_set in chosen if list_summaries(engine, wanted.narrow(model_set), "hud", 1)]
     for one, name in zip(present, name_sets(present)):
-        code = _write_one(reader, arguments, period, one, name) or code
+        code = _write_one(reader, engine, arguments, period, one, name) or code
     if arguments.verbose:
         for suite in sorted({model_set.suite for model_set in chosen} - {model_set.suite for model_set in present}):
             sys.stdout.write(f"{suite!r}: no run from {period.text}\n")
@@ -121,13 +122,15 @@ def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[Mod
     return fail(message, 3)
 
 
-def _write_one(reader: sqlite3.Connection, arguments: SimpleNamespace, period: Period, one: ModelSet, name: str) -> int:
+def _write_one(
+    reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace, period: Period, one: ModelSet, name: str
+) -> int:
     from compileboard.app.reports.suite import write_suite
     from compileboard.app.screens.fleet.suite import build_suite
 
     code, clock = 0, read_clock()
     selected = TrendFilter(branch=arguments.branch).narrow(one)
-    suite_period = build_suite(reader, selected, period, clock, arguments.definition)
+    suite_period = build_suite(reader, engine, selected, period, clock, arguments.definition)
     for format in dict.fromkeys(arguments.formats or ("html",)):
         path = os.path.join(arguments.folder, f"{name}-{'-'.join(period.days)}.{format}")
         try:

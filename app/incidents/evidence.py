@@ -22,11 +22,12 @@ from compileboard.app.analysis.comparison.model import (
 from compileboard.app.analysis.metrics import format_value
 from compileboard.app.analysis.trends.lines import find_changes
 from compileboard.app.incidents.detection import DetectedChange
-from compileboard.app.queries.commits import list_commit_range
+from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.fleet.commits import list_commit_range
 from compileboard.app.queries.fleet.comparison import find_distinct_ids
-from compileboard.app.queries.fleet.sides import find_side
 from compileboard.app.queries.fleet.trends import TrendRun, list_trend_runs
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
 from compileboard.collectors.contract.categories import label_category
 
@@ -44,6 +45,7 @@ class EvidenceCollector:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._engine = SqliteEngine(connection)
         self._side = lru_cache(maxsize=_KEPT_SIDES)(self._load_side)
         self._pair = lru_cache(maxsize=_KEPT_PAIRS)(self._compare)
         self._runs = lru_cache(maxsize=10_000)(self._read_run)
@@ -65,12 +67,13 @@ class EvidenceCollector:
         }
 
     def _read_run(self, run_id: str) -> TrendRun | None:
-        found = list_trend_runs(self._connection, [run_id])
+        found = list_trend_runs(self._engine, [run_id])
         return found[0] if found else None
 
     def _load_side(self, run_id: str) -> CompareSide | None:
         try:
-            return load_side(self._connection, find_side(self._connection, run_id, "run"))
+            named = find_side(self._connection, self._engine, run_id, "run")
+            return load_side(self._connection, self._engine, named)
         except FilterError:  # deleted meanwhile
             return None
 
@@ -83,7 +86,7 @@ class EvidenceCollector:
             return {"known": False, "count": 0, "listed": []}
         if before.git_commit == after.git_commit:
             return {"known": True, "count": 0, "listed": []}
-        found = list_commit_range(self._connection, before.git_commit, after.git_commit, MOST_COMMITS)
+        found = list_commit_range(self._engine, before.git_commit, after.git_commit, MOST_COMMITS)
         listed = [
             {"hash": commit.hash, "author": commit.author, "subject": commit.subject, "time_us": commit.time_us}
             for commit in found.commits
@@ -106,11 +109,7 @@ class EvidenceCollector:
         return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MOST_CAUSES]
 
     def _of_distinct(self, kind: str, table: str, changes: Sequence[DistinctChange]) -> Iterable[dict[str, Any]]:
-        ids = (
-            find_distinct_ids(self._connection, table, [change.what.fingerprint for change in changes])
-            if changes
-            else {}
-        )
+        ids = find_distinct_ids(self._engine, table, [change.what.fingerprint for change in changes]) if changes else {}
         for change in changes:
             word = WORDS[change.word][0]
             where = f" in {change.what.function}" if change.what.function else ""

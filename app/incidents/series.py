@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import numpy as np
 from compileboard.app.analysis.metrics import METRICS, PASSES, RUN_METRICS, SUMMARY_METRICS, Metric
 from compileboard.app.analysis.regression.noise import Floats
 from compileboard.app.analysis.trends.commit_order import Parents, order_commits
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.series import (
     ModelPoints,
     SeriesRun,
@@ -27,10 +27,10 @@ from compileboard.collectors.store.dashboard.series_changes import SERIES
 from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
 
 
-def rank_runs(connection: sqlite3.Connection, runs: Sequence[SeriesRun]) -> Mapping[str, int]:
+def rank_runs(engine: Engine, runs: Sequence[SeriesRun]) -> Mapping[str, int]:
     """Give each run its rank within its branch; an older commit that is measured later stands where it belongs."""
     commits = {run.commit for run in runs if run.commit}
-    parents = cached_ancestry(connection, sorted(commits))
+    parents = cached_ancestry(engine, sorted(commits))
     branches: dict[str, list[SeriesRun]] = {}
     for run in runs:
         branches.setdefault(run.branch, []).append(run)
@@ -137,13 +137,13 @@ class RunOrder:
 
 
 def read_model_series(
-    connection: sqlite3.Connection,
+    engine: Engine,
     places: RunOrder,
     series_ids: Sequence[int] | None = None,
     run_ids: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, list[Series], list[MeasuredRuns]]]:
     """Yield the lines of each series of models, and when it was there."""
-    for points in list_model_points(connection, _NUMBERS, series_ids, run_ids):
+    for points in list_model_points(engine, _NUMBERS, series_ids, run_ids):
         yield points.series_id, _make_model_series(points, places), _find_presence(points, places)
 
 
@@ -222,16 +222,14 @@ def find_configuration(key: Mapping[str, Any], branch: str) -> tuple[Any, ...]:
     return (*(key[name] for name in SET), branch)
 
 
-def read_suite_series(
-    connection: sqlite3.Connection, places: RunOrder, suites: Sequence[str] | None = None
-) -> Iterator[Series]:
+def read_suite_series(engine: Engine, places: RunOrder, suites: Sequence[str] | None = None) -> Iterator[Series]:
     """Yield the lines of suites by HUD's definition; by summarize_perf's where nobody checks accuracy.
 
     A run of other than the usual number of models is left out: a mean over other models is another mean.
     """
     judged: set[tuple[Any, ...]] = set()
     for definition, names in ((HUD, None), (SUMMARIZE_PERF, _WITHOUT_ACCURACY)):
-        for of_set, summaries in list_suite_points(connection, definition.name, suites):
+        for of_set, summaries in list_suite_points(engine, definition.name, suites):
             told = tuple(of_set.values())
             if definition is HUD and any(summary["geomean_speedup"] is not None for summary in summaries):
                 judged.add(told)
@@ -278,11 +276,9 @@ def _get_summary(summary: Mapping[str, Any], name: str) -> float | None:
     return value
 
 
-def read_run_series(
-    connection: sqlite3.Connection, places: RunOrder, names: Sequence[str] | None = None
-) -> Iterator[Series]:
+def read_run_series(engine: Engine, places: RunOrder, names: Sequence[str] | None = None) -> Iterator[Series]:
     """Yield the lines of observed runs that have one name, suite and GPU."""
-    for of_name, totals in list_run_points(connection, names):
+    for of_name, totals in list_run_points(engine, names):
         key = _EMPTY_KEY | of_name
         for branch, chosen in places.split(total["id"] for total in totals).items():
             if len(chosen) < FEWEST_POINTS:

@@ -26,6 +26,7 @@ from compileboard.app.incidents.series import (
     read_suite_series,
 )
 from compileboard.app.queries.dashboard.incidents import SeriesChange, load_findings
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.series import list_names_of, list_series_of, list_suites_of
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.series_changes import FOUND, save_findings
@@ -80,11 +81,12 @@ class SeriesScanner:
 
     def __init__(self, reader: sqlite3.Connection, pending: PendingRuns) -> None:
         self._reader = reader
+        self._engine = SqliteEngine(reader)
         self._pending = pending
 
     def scan(self, kept: Sequence[SeriesChange]) -> _Changes:
         """Detect what is there to detect, and say what is to be written."""
-        places = RunOrder(self._pending.runs, rank_runs(self._reader, self._pending.runs))
+        places = RunOrder(self._pending.runs, rank_runs(self._engine, self._pending.runs))
         by_place: dict[tuple[Any, ...], list[SeriesChange]] = {}
         for change in kept:
             by_place.setdefault(key_of(change), []).append(change)
@@ -111,9 +113,9 @@ class SeriesScanner:
         presences: list[MeasuredRuns] = []
         if self._pending.needs_full_scan:
             return self._read_all(places, presences), presences
-        touched = set(list_series_of(self._reader, self._pending.run_ids))
+        touched = set(list_series_of(self._engine, self._pending.run_ids))
         loud: dict[int, set[tuple[Any, ...]]] = {}
-        for series_id, lines, present in read_model_series(self._reader, places, run_ids=self._list_tail(places)):
+        for series_id, lines, present in read_model_series(self._engine, places, run_ids=self._list_tail(places)):
             presences.extend(present)
             if series_id in touched:
                 found = {line.place for line in lines if self._needs_rescan(line, by_place.get(line.place, ()), places)}
@@ -124,17 +126,17 @@ class SeriesScanner:
         return needs_rescan(line, kept, places.order, is_cut=places.counts[line.branch] > _TAIL_RUNS)
 
     def _read_all(self, places: RunOrder, presences: list[MeasuredRuns]) -> Iterator[Series]:
-        for _series_id, lines, present in read_model_series(self._reader, places):
+        for _series_id, lines, present in read_model_series(self._engine, places):
             presences.extend(present)
             yield from lines
-        yield from read_suite_series(self._reader, places)
-        yield from read_run_series(self._reader, places)
+        yield from read_suite_series(self._engine, places)
+        yield from read_run_series(self._engine, places)
 
     def _read_changed(self, places: RunOrder, loud: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Series]:
-        for series_id, lines, _present in read_model_series(self._reader, places, list(loud)) if loud else ():
+        for series_id, lines, _present in read_model_series(self._engine, places, list(loud)) if loud else ():
             yield from (line for line in lines if line.place in loud[series_id])
-        yield from read_suite_series(self._reader, places, list_suites_of(self._reader, self._pending.run_ids))
-        yield from read_run_series(self._reader, places, list_names_of(self._reader, self._pending.run_ids))
+        yield from read_suite_series(self._engine, places, list_suites_of(self._engine, self._pending.run_ids))
+        yield from read_run_series(self._engine, places, list_names_of(self._engine, self._pending.run_ids))
 
     def _list_tail(self, places: RunOrder) -> list[str]:
         """List the newest runs of the branches that have new ones, and the new ones wherever they stand."""

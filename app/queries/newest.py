@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from compileboard.app.queries.engine import Engine
 from compileboard.app.settings import Settings
 
 # A run whose recorder fell silent is not running, whatever the store says: nobody was left to write how it ended.
@@ -80,14 +80,14 @@ def find_newest_run(candidates: Iterable[RunCandidate]) -> str | None:
     return newest.run_id if newest else None
 
 
-def list_running_ids(connection: sqlite3.Connection, clock: RecorderClock) -> frozenset[str]:
+def list_running_ids(engine: Engine, clock: RecorderClock) -> frozenset[str]:
     """List the runs that are running, the silent ones left out."""
     values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_CANDIDATES}
-    return frozenset(str(run_id) for (run_id,) in connection.execute(RUNNING_SQL, values))
+    return frozenset(str(run_id) for (run_id,) in engine.rows(RUNNING_SQL, values))
 
 
-def get_newest_run_id(connection: sqlite3.Connection, clock: RecorderClock, benched: bool = False) -> str | None:
+def get_newest_run_id(engine: Engine, clock: RecorderClock, benched: bool = False) -> str | None:
     """Return the newest run of a database, what `latest` names; `benched`: of those that have results."""
     values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_CANDIDATES, "benched": benched}
-    rows = connection.execute(CANDIDATES_SQL, values)
+    rows = engine.rows(CANDIDATES_SQL, values)
     return find_newest_run(RunCandidate(run_id, started_us, state == "running") for run_id, started_us, state in rows)

@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from compileboard.app.queries.commits import find_span, list_ancestry
+from compileboard.app.queries.engine import Engine, SqliteEngine
+from compileboard.app.queries.fleet.commits import find_span, list_ancestry
 from compileboard.app.queries.run.run import get_run_state
 
 _MOST_CACHED = 12  # the largest, a comparison of 64 ranks with 500 compiles each, is ≈ 10 MB
@@ -23,7 +24,7 @@ def cached_for_run(
 ) -> Found:
     """Return what `make` gives for a run; it is called again once the run has changed. Nobody may change the result."""
     state = (run_id, make.__module__, make.__qualname__, *get_run_state(connection, run_id))
-    return _cached(connection, state, lambda: make(connection, run_id))
+    return _cached(SqliteEngine(connection), state, lambda: make(connection, run_id))
 
 
 def cached_for_runs(
@@ -32,21 +33,19 @@ def cached_for_runs(
     """Return what `make` gives for some runs and other arguments; called again once one of the runs has changed."""
     states = [part for run_id in run_ids for part in (run_id, *get_run_state(connection, run_id))]
     key = (make.__module__, make.__qualname__, *states, *arguments)
-    return _cached(connection, key, lambda: make(connection, *run_ids, *arguments))
+    return _cached(SqliteEngine(connection), key, lambda: make(connection, *run_ids, *arguments))
 
 
-def cached_ancestry(
-    connection: sqlite3.Connection, hashes: Iterable[str | None]
-) -> Mapping[str, tuple[str | None, int]]:
+def cached_ancestry(engine: Engine, hashes: Iterable[str | None]) -> Mapping[str, tuple[str | None, int]]:
     """Return first parent and time by hash, of the given commits and of those that may lie between them."""
-    span = find_span(connection, hashes)
+    span = find_span(engine, hashes)
     if span is None:
         return {}
-    return _cached(connection, ("ancestry", *span), lambda: list_ancestry(connection, span))
+    return _cached(engine, ("ancestry", *span), lambda: list_ancestry(engine, span))
 
 
-def _cached(connection: sqlite3.Connection, state: tuple[object, ...], make: Callable[[], Found]) -> Found:
-    key = (connection.execute("pragma database_list").fetchone()[2], *state)
+def _cached(engine: Engine, state: tuple[object, ...], make: Callable[[], Found]) -> Found:
+    key = (engine.name, *state)
     with _lock:
         if key in _cache:
             _cache.move_to_end(key)

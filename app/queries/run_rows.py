@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass, replace
 
+from compileboard.app.queries.engine import Row
 from compileboard.app.queries.page import recorded_us
 from compileboard.collectors.store.rollups.results import COLUMNS
 from compileboard.collectors.store.rollups.totals import RUN_COUNTS
@@ -118,7 +118,7 @@ limit :limit
 """  # noqa: S608
 
 
-def to_row(row: sqlite3.Row) -> RunRow:
+def to_row(row: Row) -> RunRow:
     """Make a run of a row that has RUN_COLUMNS."""
     values = dict(row)
     values["pinned"] = bool(values["pinned"])

@@ -19,6 +19,7 @@ from werkzeug.routing import MapAdapter
 
 from compileboard.app import create_app
 from compileboard.app.analysis.models.series import label_fields
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.trends import address_set, list_sets
 from compileboard.app.reports.redaction import clean_row
 from compileboard.app.settings import Settings
@@ -153,15 +154,13 @@ _LISTS = (
 )
 
 
-def write_data(
-    client: FlaskClient, reader: sqlite3.Connection, stage: Stage, *, source: bool
-) -> list[tuple[str, str, str]]:
+def write_data(client: FlaskClient, engine: Engine, stage: Stage, *, source: bool) -> list[tuple[str, str, str]]:
     """Write the files; return the name, the file and the meaning of each.
 
     Raises: OSError if a file cannot be written.
     """
     written = []
-    for name, address, meaning in (*_LISTS, *_list_sets(reader)):
+    for name, address, meaning in (*_LISTS, *_list_sets(engine)):
         status, body = fetch(client, _API + address)
         if status == 200:
             file = f"{FOLDER}/{name}.json"
@@ -170,9 +169,9 @@ def write_data(
     return written
 
 
-def _list_sets(reader: sqlite3.Connection) -> Iterator[tuple[str, str, str]]:
+def _list_sets(engine: Engine) -> Iterator[tuple[str, str, str]]:
     """Yield summary and trend of each suite and way of measuring it."""
-    for model_set in list_sets(reader)[:_MOST_SETS]:
+    for model_set in list_sets(engine)[:_MOST_SETS]:
         query = urlencode(address_set(model_set))
         # The name of a page with this query, without what is around it.
         name = name_file(normalize(f"/trend?{query}")).split("/")[1]

@@ -19,7 +19,8 @@ from pathlib import Path
 from flask import render_template
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.fleet.overview import get_health
+from compileboard.app.queries.dashboard.health import get_health
+from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.app.queries.fleet.runs import list_runs
 from compileboard.app.resources import __version__, resource_folder
 from compileboard.app.settings import Settings
@@ -134,7 +135,8 @@ def export_site(
     folder = Path(options.folder)
     reader.execute("begin")
     app = make_copying_app(reader, settings, options.now_us, source=options.source)
-    rows = _list_newest(reader, options.runs)
+    engine = SqliteEngine(reader)
+    rows = _list_newest(engine, options.runs)
     newest = list({(suite, name): run_id for run_id, suite, name in reversed(rows)}.values())
     chooser = PageSelector(
         bind(app), {run_id for run_id, _suite, _name in rows}, newest, options.payloads, options.source
@@ -148,19 +150,19 @@ def export_site(
         found = crawl(client, chooser, stage, options.pages, say)
         if "/" not in found.files:
             raise FolderError("the overview could not be made, so nothing was written; `serve` shows why")
-        names = _finish(client, reader, stage, found, chooser, written, say)
+        names = _finish(client, engine, stage, found, chooser, written, say)
         written.stale_count = publish(folder, stage, names)
     if say:
         say("")
     return written
 
 
-def _list_newest(reader: sqlite3.Connection, count: int) -> list[tuple[str, str | None, str]]:
+def _list_newest(engine: Engine, count: int) -> list[tuple[str, str | None, str]]:
     """List id, suite and name of the newest runs."""
     found: list[tuple[str, str | None, str]] = []
     cursor: str | None = None
     while len(found) < count:
-        page = list_runs(reader, cursor=cursor, limit=min(count - len(found), _MOST_AT_ONCE), pinned_first=False)
+        page = list_runs(engine, cursor=cursor, limit=min(count - len(found), _MOST_AT_ONCE), pinned_first=False)
         found += [(row.id, row.suite, row.name) for row in page.rows]
         cursor = page.next
         if cursor is None:
@@ -170,7 +172,7 @@ def _list_newest(reader: sqlite3.Connection, count: int) -> list[tuple[str, str 
 
 def _finish(
     client: FlaskClient,
-    reader: sqlite3.Connection,
+    engine: Engine,
     stage: Stage,
     found: Crawled,
     chooser: PageSelector,
@@ -180,7 +182,7 @@ def _finish(
     """Rewrite the pages in place and write what is beside them; return the names of all files."""
     written.beyond, written.failed = found.beyond, found.failed
     written.left_out_count = len(found.left_out - {ABOUT})
-    written.data = write_data(client, reader, stage, source=written.source)
+    written.data = write_data(client, engine, stage, source=written.source)
     files = found.files | {ABOUT: name_file(ABOUT)}
     assets: set[str] = set()
     for number, (address, file) in enumerate(found.files.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify
 
 from compileboard.app.db import get_reader
-from compileboard.app.queries.fleet.overview import get_health
+from compileboard.app.queries.dashboard.health import get_health
 from compileboard.app.resources import __version__
 
 blueprint = Blueprint("health", __name__)

@@ -18,9 +18,9 @@ from compileboard.app.analysis.comparison.model import (
     RunLabel,
 )
 from compileboard.app.format import format_time
-from compileboard.app.queries.fleet.comparison import TaskDistinct
-from compileboard.app.queries.fleet.sides import NamedSide
+from compileboard.app.queries.comparison import TaskDistinct
 from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.queries.sides import NamedSide
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow
 

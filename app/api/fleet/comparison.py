@@ -9,10 +9,10 @@ from compileboard.app.analysis.comparison.differences import WORDS
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.api.answers import operation, refuse
 from compileboard.app.api.fleet.models import SeriesFields
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_engine, get_reader
 from compileboard.app.queries.fields import Count, DurationUs, FileName, FunctionName, LineNumber, TimeUs
-from compileboard.app.queries.fleet.sides import FORMS
 from compileboard.app.queries.parameters import Parameter, SuiteName
+from compileboard.app.queries.sides import FORMS
 from compileboard.app.schema import one_of
 from compileboard.app.screens.fleet.comparison import build_default_comparison
 from compileboard.collectors.contract.verdicts import LABELS, METHODS
@@ -225,7 +225,9 @@ class SidesQuery:
 @operation("/compare")
 def get_comparison(wanted: SidesQuery) -> ComparisonJson:
     """Return what changed from base to new: every metric of every model with its verdict, graph breaks, recompiles."""
-    screen = build_default_comparison(get_reader(), wanted.base, wanted.new, anyway=wanted.anyway, suite=wanted.suite)
+    screen = build_default_comparison(
+        get_reader(), get_engine(), wanted.base, wanted.new, anyway=wanted.anyway, suite=wanted.suite
+    )
     if screen is None:
         refuse("There is nothing to compare with: name both sides, base and new.")
     return ComparisonJson(**comparison_row(screen.comparison))

@@ -9,7 +9,7 @@ from compileboard.app.analysis.models.series import ModelSeries, read_name
 from compileboard.app.analysis.models.table import DEFAULT_ORDER, ORDERS, cut_page
 from compileboard.app.analysis.rows import result_row
 from compileboard.app.api.answers import PageQuery, find_run, operation, refuse
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_engine, get_reader
 from compileboard.app.queries.fields import SORT_HELP, Count, TimeUs
 from compileboard.app.queries.fleet.models import STATUSES, ModelFilter, list_models
 from compileboard.app.queries.page import Page
@@ -127,7 +127,7 @@ def list_newest(wanted: ModelFilter, order: ModelSort, page: PageQuery) -> Page[
     """List the newest benchmark result of each model and metric set, or those of one run."""
     if wanted.run:
         find_run(wanted.run)
-    listed = build_result_list(list_models(get_reader(), wanted), order.sort, page.cursor, page.limit)
+    listed = build_result_list(list_models(get_engine(), wanted), order.sort, page.cursor, page.limit)
     return Page(tuple(_make_result(result) for result in listed.results), listed.next_cursor)
 
 
@@ -135,7 +135,7 @@ def list_newest(wanted: ModelFilter, order: ModelSort, page: PageQuery) -> Page[
 def get_model(name: str, wanted: SuiteQuery) -> ModelHistoryJson:
     """Return one model's benchmark results over time: its series, each with its points, the oldest first."""
     name = read_name(name)
-    history = build_model_history(get_reader(), name, wanted.suite)
+    history = build_model_history(get_engine(), name, wanted.suite)
     if history is None:
         refuse(f"There is no model {name[:80]}; /api/v1/models lists those that were benchmarked.")
     return ModelHistoryJson(name, history.suites, [_make_series(series) for series in history.series])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from compileboard.app.api.answers import operation
 from compileboard.app.api.run.run import RunJson, list_run_rows
-from compileboard.app.db import get_clock, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_settings
 from compileboard.app.queries.fleet.overview import DatabaseTotals, RunPoint, RunSeries, TopBreak, TopFunction
 from compileboard.app.screens.fleet.overview import build_observed_runs
 
@@ -35,7 +35,7 @@ class Overview:
 @operation("/overview")
 def get_overview(scope: OverviewScope) -> Overview:
     """Return what is in this database, as the overview page shows it."""
-    observed = build_observed_runs(get_reader(), scope.suite, scope.name, get_clock(), get_settings().trend_runs)
+    observed = build_observed_runs(get_engine(), scope.suite, scope.name, get_clock(), get_settings().trend_runs)
     return Overview(
         totals=observed.totals,
         series=list(observed.series),

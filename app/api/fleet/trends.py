@@ -8,7 +8,7 @@ from typing import Annotated
 from compileboard.app.analysis.trends.lines import AXES, CHOICES, ENVIRONMENT
 from compileboard.app.api.answers import find_run, operation, refuse
 from compileboard.app.api.fleet.models import SetFields
-from compileboard.app.db import get_clock, get_reader
+from compileboard.app.db import get_clock, get_engine, get_reader
 from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.models import STATUSES
 from compileboard.app.queries.fleet.trends import StoredSummary, TrendFilter, TrendRun, list_trend_runs, read_last
@@ -178,10 +178,10 @@ def get_summary(asked: SummaryQuery, wanted: TrendFilter) -> SummaryJson:
         find_run(asked.run)
     narrowed = replace(wanted, run=asked.run, commit=asked.commit, torch=asked.torch)
     clock = get_clock()
-    screen = summarize_runs(get_reader(), narrowed, asked.definition, clock)
+    screen = summarize_runs(get_engine(), narrowed, asked.definition, clock)
     if screen is None:
         refuse("No run has benchmark results like these; /api/v1/models lists what was measured.")
-    (run,) = list_trend_runs(get_reader(), [screen.newest.run_id], alive_since_us=clock.alive_since_us)
+    (run,) = list_trend_runs(get_engine(), [screen.newest.run_id], alive_since_us=clock.alive_since_us)
     definition = screen.definition
     return SummaryJson(
         run=run,
@@ -208,7 +208,9 @@ def get_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendJson:
     subject = counted[0] if counted else None
     name, model, axis, definition = asked.metric or "speedup", asked.model, asked.axis, asked.definition
     try:
-        screen = build_trend(get_reader(), wanted, name, model, subject, axis, definition, run_count, get_clock())
+        screen = build_trend(
+            get_reader(), get_engine(), wanted, name, model, subject, axis, definition, run_count, get_clock()
+        )
     except UnknownCountedError as error:
         refuse(str(error))
     label = _COUNTED[subject[0]] if subject else screen.metric.label

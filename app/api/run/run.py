@@ -12,7 +12,7 @@ from compileboard.app.analysis.runs.diagnosis import Fix
 from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.api.answers import PageQuery, operation, read_number, refuse
 from compileboard.app.api.run.compiles import CompileDetail, FrameCompile
-from compileboard.app.db import get_clock, get_reader
+from compileboard.app.db import get_clock, get_engine, get_reader
 from compileboard.app.queries.fields import SORT_HELP, Count, DurationUs, RunId, StartTime, TimeUs, Title
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import STATES, RunFilter
@@ -125,7 +125,7 @@ def list_run_rows(listed: Sequence[ListedRun]) -> list[RunJson]:
 @operation("/runs")
 def list_runs(wanted: RunFilter, order: RunSort, page: PageQuery) -> Page[RunJson]:
     """List runs, newest first."""
-    screen = build_runs(get_reader(), RunsFilters(wanted, order.sort, page.cursor, page.limit), get_clock())
+    screen = build_runs(get_engine(), RunsFilters(wanted, order.sort, page.cursor, page.limit), get_clock())
     return Page(tuple(list_run_rows(screen.runs)), screen.next_cursor)
 
 

@@ -1,69 +1,27 @@
-"""What a comparison or a check reads beside results: repeats, functions, settings, environment, distinct causes."""
+"""What a comparison or a check reads across runs beside results: functions and distinct things."""
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import orjson
+from compileboard.app.queries.engine import Engine
 
-from compileboard.collectors.store.codec import unpack
-
-_WANTED = "from json_each(:run_ids) as wanted"
-REPEATS_SQL = f"""
-select k.result_id, k.name, k.body
-{_WANTED}
-join results as x on x.run_id = wanted.value
-join result_repeats as k on k.result_id = x.id
-where x.experiment = 'performance'
-  and k.name in ('eager', 'compiled', 'cold_compile_s', 'warm_compile_s', 'eager_peak_gb', 'compiled_peak_gb')
-order by k.result_id, k.name
-limit :limit
-"""
-FUNCTIONS_SQL = f"""
+FUNCTIONS_SQL = """
 select
   f.file, f.name, sum(n.compile_count) as compile_count, sum(n.graph_break_count) as graph_break_count,
   sum(n.recompile_count) as recompile_count, nullif(sum(n.compile_us), 0) as compile_us
-{_WANTED}
+from $each(:run_ids) as wanted
 join run_functions as n on n.run_id = wanted.value
 join functions as f on f.id = n.function_id
-group by f.id
+group by f.id, f.file, f.name
 order by compile_us desc, f.id
-limit :limit
-"""
-VERSIONS_SQL = f"""
-select distinct p.torch_version, p.triton_version, p.cuda_version, p.python_version
-{_WANTED}
-join processes as p on p.run_id = wanted.value
-limit :limit
-"""
-TIMING_SQL = f"""
-select distinct
-  json_extract(x.facts, '$.settings.repeat') as repeat,
-  json_extract(x.facts, '$.settings.iterations_per_run') as iterations_per_run,
-  json_extract(x.facts, '$.settings.quick') as quick
-{_WANTED}
-join results as x on x.run_id = wanted.value
-where x.experiment = 'performance'
-  and json_type(x.facts, '$.settings') = 'object'
-limit :limit
-"""
-CHANGED_SQL = f"""
-select distinct t.hash, t.body
-{_WANTED}
-join processes as p on p.run_id = wanted.value
-join process_configs as c on c.process_id = p.id and c.kind = 'changed'
-join configs as t on t.hash = c.config_hash
-order by t.hash
 limit :limit
 """
 DISTINCT_IDS_SQL = """
 select id, fingerprint
 from {table}
-where fingerprint in (select value from json_each(:fingerprints))
+where fingerprint $in(:fingerprints)
 order by id
 limit :limit
 """
@@ -84,169 +42,13 @@ class FunctionSum:
     compile_us: int | None
 
 
-@dataclass(frozen=True)
-class Versions:
-    """Hold the versions that some runs' processes had, each in order."""
-
-    torch: tuple[str, ...]
-    triton: tuple[str, ...]
-    cuda: tuple[str, ...]
-    python: tuple[str, ...]
-
-
-def load_repeats(
-    connection: sqlite3.Connection, run_ids: Sequence[str], limit: int = 60_000
-) -> dict[int, dict[str, list[float]]]:
-    """Load the kept repeats and samples of timed results, by result.
-
-    Units: eager and compiled ms, the others as their names say.
-    """
-    found: dict[int, dict[str, list[float]]] = {}
-    for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):
-        found.setdefault(row["result_id"], {})[row["name"]] = orjson.loads(unpack(row["body"]))
-    return found
-
-
-def list_function_sums(connection: sqlite3.Connection, run_ids: Sequence[str], limit: int = 1000) -> list[FunctionSum]:
+def list_function_sums(engine: Engine, run_ids: Sequence[str], limit: int = 1000) -> list[FunctionSum]:
     """List the functions of some runs, the most compile time first."""
-    return [FunctionSum(**dict(row)) for row in connection.execute(FUNCTIONS_SQL, _bind(run_ids, limit))]
+    return [FunctionSum(**dict(row)) for row in engine.rows(FUNCTIONS_SQL, {"run_ids": list(run_ids), "limit": limit})]
 
 
-def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Versions:
-    """List the versions that some runs' processes had."""
-    rows = connection.execute(VERSIONS_SQL, _bind(run_ids, 1000)).fetchall()
-    columns = list(zip(*rows)) or [()] * 4
-    return Versions(*(tuple(sorted({version for version in column if version})) for column in columns))
-
-
-def list_timing(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[dict[str, Any]]:
-    """List how the runs' results were timed, as far as that is not the harness's default."""
-    rows = connection.execute(TIMING_SQL, _bind(run_ids, 100))
-    return [{name: value for name, value in dict(row).items() if value is not None} for row in rows]
-
-
-def list_changed(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """List what differed from torch's defaults in some runs, each text once: hash and {module: {setting: …}}."""
-    found = []
-    for row in connection.execute(CHANGED_SQL, _bind(run_ids, 1000)):
-        try:
-            values = json.loads(unpack(row["body"]))
-        except ValueError:
-            continue
-        if isinstance(values, dict):
-            found.append((row["hash"], values))
-    return found
-
-
-def find_distinct_ids(connection: sqlite3.Connection, table: str, fingerprints: Sequence[str]) -> dict[str, int]:
+def find_distinct_ids(engine: Engine, table: str, fingerprints: Sequence[str]) -> dict[str, int]:
     """Return the number of each distinct break or cause that this database knows, by fingerprint."""
     sql = DISTINCT_IDS_SQL.format(table={"breaks": "distinct_breaks", "causes": "recompile_causes"}[table])
-    values = {"fingerprints": json.dumps(list(fingerprints)), "limit": 100_000}
-    return {row["fingerprint"]: row["id"] for row in connection.execute(sql, values)}
-
-
-def _bind(run_ids: Sequence[str], limit: int) -> dict[str, Any]:
-    return {"run_ids": json.dumps(list(run_ids)), "limit": limit}
-
-
-BREAKS_SQL = """
-select
-  p.task, d.fingerprint, d.gb_id as kind, d.reason, f.name as function, f.file, max(b.line) as line, count(*) as count
-from graph_breaks as b
-join distinct_breaks as d on d.id = b.distinct_id
-left join functions as f on f.id = d.function_id
-left join processes as p on p.id = b.process_id
-where b.run_id = :run_id
-group by p.task, d.id
-order by p.task, d.id
-limit :limit
-"""
-CAUSES_SQL = """
-select
-  p.task, u.fingerprint, u.category as kind, u.reason, f.name as function, f.file, max(g.line) as line,
-  count(*) as count
-from recompiles as r
-join guard_failures as g on g.recompile_id = r.id and g.position = 0
-join recompile_causes as u on u.id = g.cause_id
-left join functions as f on f.id = u.function_id
-left join processes as p on p.id = r.process_id
-where r.run_id = :run_id
-group by p.task, u.id
-order by p.task, u.id
-limit :limit
-"""
-COUNTS_SQL = """
-select v.result_id, v.name, v.value
-from results as x
-join result_values as v on v.result_id = x.id
-where x.run_id = :run_id
-  and (v.name like '%instruction_count' or v.name like '%noise_margin')
-order by v.result_id, v.name
-limit :limit
-"""
-# What a file of expected results says has names of its own, so that nobody takes it for a measurement.
-EXPECTED_SQL = """
-select x.id, v.name, v.value, json_extract(x.facts, '$.expected_accuracy') as accuracy
-from results as x
-left join result_values as v on v.result_id = x.id and v.name like 'expected\\_%' escape '\\'
-where x.run_id = :run_id
-  and x.experiment like 'expected\\_%' escape '\\'
-order by x.id, v.name
-limit :limit
-"""
-OBSERVED_SQL = """
-select count(*)
-from processes
-where run_id = :run_id
-  and torch_version is not null
-"""
-MOST = 100_000
-
-
-@dataclass(frozen=True)
-class TaskDistinct:
-    """Hold one distinct break or cause of a run as often as one of its tasks had it."""
-
-    task: str | None
-    fingerprint: str
-    kind: str | None
-    reason: str
-    function: str | None
-    file: str | None
-    line: int | None
-    count: int
-
-
-def list_task_breaks(connection: sqlite3.Connection, run_id: str, limit: int = MOST) -> list[TaskDistinct]:
-    """List a run's distinct graph breaks by task."""
-    return [TaskDistinct(**dict(row)) for row in connection.execute(BREAKS_SQL, {"run_id": run_id, "limit": limit})]
-
-
-def list_task_causes(connection: sqlite3.Connection, run_id: str, limit: int = MOST) -> list[TaskDistinct]:
-    """List by task what a run's recompiles were for: what failed on the newest cache entry."""
-    return [TaskDistinct(**dict(row)) for row in connection.execute(CAUSES_SQL, {"run_id": run_id, "limit": limit})]
-
-
-def list_instruction_counts(
-    connection: sqlite3.Connection, run_id: str, limit: int = MOST
-) -> dict[int, dict[str, float]]:
-    """List a run's counts of instructions and their margins, by result."""
-    found: dict[int, dict[str, float]] = {}
-    for row in connection.execute(COUNTS_SQL, {"run_id": run_id, "limit": limit}):
-        found.setdefault(row["result_id"], {})[row["name"]] = row["value"]
-    return found
-
-
-def list_expected(connection: sqlite3.Connection, run_id: str, limit: int = MOST) -> dict[int, dict[str, Any]]:
-    """List by result what a run's files of expected results say, under upstream's column names."""
-    found: dict[int, dict[str, Any]] = {}
-    for row in connection.execute(EXPECTED_SQL, {"run_id": run_id, "limit": limit}):
-        cells = found.setdefault(row["id"], {"accuracy": row["accuracy"]} if row["accuracy"] else {})
-        if row["name"]:
-            cells[row["name"].removeprefix("expected_")] = row["value"]
-    return found
-
-
-def count_observed(connection: sqlite3.Connection, run_id: str) -> int:
-    """Count the run's processes in which torch was observed."""
-    return int(connection.execute(OBSERVED_SQL, {"run_id": run_id}).fetchone()[0])
+    values = {"fingerprints": list(fingerprints), "limit": 100_000}
+    return {row["fingerprint"]: row["id"] for row in engine.rows(sql, values)}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fields import (
     BreakReason,
     CompileId,
@@ -250,7 +251,7 @@ def get_break_trends(
     """Sum over all distinct breaks of a filter, and draw the trend of each and of each kind."""
     values = _bind_breaks(wanted)
     run_count = connection.execute(RUN_COUNT_SQL, values).fetchone()["run_count"]
-    cells = add_up(connection, CELLS_SQL, THINGS_SQL, values | bind_slots(wanted.runs, slots), slots)
+    cells = add_up(SqliteEngine(connection), CELLS_SQL, THINGS_SQL, values | bind_slots(wanted.runs, slots), slots)
     summary = BreakSummary(
         distinct_count=len(cells.counts),
         function_count=cells.function_count,

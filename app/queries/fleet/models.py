@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.parameters import (
     OTHER_KEYS,
     BackendName,
@@ -100,7 +100,7 @@ limit :limit
 """
 COMMITS_SQL = """
 select r.id, coalesce(a.title, r.name) as name, r.started_us, r.git_commit, r.git_dirty, r.torch_version
-from json_each(:ids) as wanted
+from $each(:ids) as wanted
 join runs as r on r.id = wanted.value
 left join run_annotations as a on a.run_id = r.id
 order by r.started_us, r.id
@@ -168,13 +168,13 @@ def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KE
     return read_filter(ModelFilter, query)
 
 
-def list_models(connection: sqlite3.Connection, wanted: ModelFilter) -> list[ResultRow]:
+def list_models(engine: Engine, wanted: ModelFilter) -> list[ResultRow]:
     """List the newest result of each model and metric set, or all of one run's, by suite and model."""
     if wanted.run:
-        of_run = connection.execute(RESULTS_SQL, {"run_id": wanted.run, "limit": MOST_RESULTS})
+        of_run = engine.rows(RESULTS_SQL, {"run_id": wanted.run, "limit": MOST_RESULTS})
         measured = [result for result in read_measured(of_run) if _fits(result, wanted)]
     else:
-        measured = list_newest(connection, wanted)
+        measured = list_newest(engine, wanted)
     return [
         row
         for row in merge_results(measured)
@@ -190,10 +190,10 @@ def judge_answer(row: ResultRow) -> str:
     return {"failed": "fail", "skipped": "skipped"}.get(status or "", "not_measured")
 
 
-def list_newest(connection: sqlite3.Connection, wanted: ModelFilter) -> list[ExperimentResult]:
+def list_newest(engine: Engine, wanted: ModelFilter) -> list[ExperimentResult]:
     """List what each experiment said last of each model, from whichever run."""
     values = {key: getattr(wanted, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
-    return filter_newest(read_measured(connection.execute(LATEST_SQL, values)))
+    return filter_newest(read_measured(engine.rows(LATEST_SQL, values)))
 
 
 def filter_newest(measured: Iterable[ExperimentResult]) -> list[ExperimentResult]:
@@ -214,32 +214,32 @@ def _fits(result: ExperimentResult, wanted: ModelFilter) -> bool:
 
 
 def list_history(
-    connection: sqlite3.Connection, model: str, suite: str | None = None
+    engine: Engine, model: str, suite: str | None = None
 ) -> list[tuple[ResultRow, tuple[ExperimentResult, ...]]]:
     """List every result of a model, newest first, each with the experiments that it was made of."""
     values = {"model": model, "suite": suite, "limit": MOST_HISTORY}
     by_run: dict[str, list[ExperimentResult]] = {}
-    for result in read_measured(connection.execute(HISTORY_SQL, values)):
+    for result in read_measured(engine.rows(HISTORY_SQL, values)):
         by_run.setdefault(result.run_id, []).append(result)
     found = [pair for measured in by_run.values() for pair in merge_with_parts(measured)]
     return sorted(found, key=lambda pair: (pair[0].time_us, pair[0].id), reverse=True)
 
 
-def list_model_choices(connection: sqlite3.Connection) -> ModelChoices:
+def list_model_choices(engine: Engine) -> ModelChoices:
     """List what results can be filtered by."""
-    columns = list(zip(*connection.execute(CHOICES_SQL).fetchall())) or [()] * 5
+    columns = list(zip(*engine.rows(CHOICES_SQL))) or [()] * 5
     return ModelChoices(*(tuple(sorted({value for value in column if value})) for column in columns))
 
 
-def list_bench_runs(connection: sqlite3.Connection, limit: int = 200) -> list[BenchmarkRun]:
+def list_bench_runs(engine: Engine, limit: int = 200) -> list[BenchmarkRun]:
     """List the newest runs that have results."""
-    return [BenchmarkRun(**dict(row)) for row in connection.execute(RUNS_SQL, {"limit": limit})]
+    return [BenchmarkRun(**dict(row)) for row in engine.rows(RUNS_SQL, {"limit": limit})]
 
 
-def list_point_runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> dict[str, HistoryRun]:
+def list_point_runs(engine: Engine, run_ids: Iterable[str]) -> dict[str, HistoryRun]:
     """Return the runs of a history's points, by id."""
     ids = sorted(set(run_ids))
-    rows = connection.execute(COMMITS_SQL, {"ids": json.dumps(ids), "limit": len(ids)})
+    rows = engine.rows(COMMITS_SQL, {"ids": ids, "limit": len(ids)})
     return {row["id"]: HistoryRun(**(dict(row) | {"git_dirty": _flag(row["git_dirty"])})) for row in rows}
 
 

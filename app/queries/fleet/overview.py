@@ -6,10 +6,10 @@ are looked at; a suite or a name of None is no limit.
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 from typing import Annotated
 
+from compileboard.app.queries.engine import Engine, Row
 from compileboard.app.queries.fields import (
     BreakReason,
     CompilesUs,
@@ -27,14 +27,6 @@ from compileboard.app.queries.fields import (
 )
 from compileboard.app.queries.newest import SHOWN_STATE
 from compileboard.app.queries.page import recorded_us
-
-
-@dataclass(frozen=True)
-class Health:
-    """Hold what /healthz says."""
-
-    schema_version: int
-    run_count: int
 
 
 @dataclass(frozen=True)
@@ -171,7 +163,7 @@ BREAKS_SQL = f"""
     count(*) as run_count,
     sum(b.compile_us) as compile_us
   from newest as n
-  cross join run_breaks as b on b.run_id = n.id
+  $join run_breaks as b on b.run_id = n.id
   group by b.distinct_id
   order by break_count desc, b.distinct_id
   limit :limit
@@ -196,7 +188,7 @@ FUNCTIONS_SQL = f"""
     count(*) as run_count,
     sum(u.compile_us) as compile_us
   from newest as n
-  cross join run_functions as u on u.run_id = n.id
+  $join run_functions as u on u.run_id = n.id
   where u.recompile_count > 0
   group by u.function_id
   order by recompile_count desc, u.function_id
@@ -219,22 +211,16 @@ limit 500
 """
 
 
-def get_health(connection: sqlite3.Connection) -> Health:
-    """Ask the database the two cheapest questions."""
-    schema_version = connection.execute("pragma user_version").fetchone()[0]
-    return Health(schema_version, connection.execute("select count(*) from runs").fetchone()[0])
-
-
 def get_totals(
-    connection: sqlite3.Connection, suite: str | None = None, name: str | None = None, *, alive_since_us: int = 0
+    engine: Engine, suite: str | None = None, name: str | None = None, *, alive_since_us: int = 0
 ) -> DatabaseTotals:
     """Sum over every run of a suite and name."""
     values = {"suite": suite, "name": name, "alive_since_us": alive_since_us}
-    return DatabaseTotals(**dict(connection.execute(TOTALS_SQL, values).fetchone()))
+    return DatabaseTotals(**dict(engine.rows(TOTALS_SQL, values)[0]))
 
 
 def list_trend(
-    connection: sqlite3.Connection,
+    engine: Engine,
     suite: str | None = None,
     name: str | None = None,
     *,
@@ -243,18 +229,18 @@ def list_trend(
 ) -> list[RunPoint]:
     """List a point for each of the newest runs, oldest first."""
     values = {"suite": suite, "name": name, "newest": newest, "alive_since_us": alive_since_us}
-    rows = connection.execute(TREND_SQL, values).fetchall()
+    rows = engine.rows(TREND_SQL, values)
     return [_to_point(row) for row in reversed(rows)]
 
 
-def _to_point(row: sqlite3.Row) -> RunPoint:
+def _to_point(row: Row) -> RunPoint:
     values = dict(row) | {name: bool(row[name]) for name in ("has_failed", "is_observed")}
     values["compile_us"] = values["compile_us"] if values["is_observed"] else values["compile_us"] or None
     return RunPoint(**values)
 
 
 def list_top_breaks(
-    connection: sqlite3.Connection,
+    engine: Engine,
     suite: str | None = None,
     name: str | None = None,
     *,
@@ -263,11 +249,11 @@ def list_top_breaks(
 ) -> list[TopBreak]:
     """List the most frequent distinct breaks of the newest runs."""
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopBreak(**dict(row)) for row in connection.execute(BREAKS_SQL, values)]
+    return [TopBreak(**dict(row)) for row in engine.rows(BREAKS_SQL, values)]
 
 
 def list_top_functions(
-    connection: sqlite3.Connection,
+    engine: Engine,
     suite: str | None = None,
     name: str | None = None,
     *,
@@ -276,9 +262,9 @@ def list_top_functions(
 ) -> list[TopFunction]:
     """List the functions of the newest runs that recompile most."""
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopFunction(**dict(row)) for row in connection.execute(FUNCTIONS_SQL, values)]
+    return [TopFunction(**dict(row)) for row in engine.rows(FUNCTIONS_SQL, values)]
 
 
-def list_series(connection: sqlite3.Connection) -> list[RunSeries]:
+def list_series(engine: Engine) -> list[RunSeries]:
     """List every suite and name that runs have."""
-    return [RunSeries(*row) for row in connection.execute(SERIES_SQL)]
+    return [RunSeries(*row) for row in engine.rows(SERIES_SQL)]

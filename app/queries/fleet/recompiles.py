@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fields import (
     Category,
     CategoryMeaning,
@@ -253,7 +254,7 @@ def get_cause_trends(
     """Sum over all causes of a filter, and draw the trend of each and of each category."""
     values = _bind_causes(wanted)
     scope = dict(connection.execute(SCOPE_SQL, values).fetchone())
-    cells = add_up(connection, CELLS_SQL, THINGS_SQL, values | bind_slots(wanted.runs, slots), slots)
+    cells = add_up(SqliteEngine(connection), CELLS_SQL, THINGS_SQL, values | bind_slots(wanted.runs, slots), slots)
     recompile_count = sum(kind.count for kind in cells.kinds)
     summary = CauseSummary(
         **scope,

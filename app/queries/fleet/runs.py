@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from compileboard.app.queries.engine import Engine, get_row
 from compileboard.app.queries.newest import (
     RecorderClock,
     RunCandidate,
@@ -112,6 +112,16 @@ def _bind(wanted: RunFilter) -> dict[str, Any]:
     return {name: value if value != "" else None for name, value in vars(wanted).items()}
 
 
+COUNT_SQL = f"select count(*) {RUN_SOURCE} where {_WHERE}"
+TAGS_SQL = """
+select run_id, key, value
+from run_tags
+where run_id $in(:run_ids)
+order by run_id, key
+limit 20000
+"""
+
+
 def runs_sql(order: str, up: bool, after: bool) -> str:
     """Write the list's statement for one order; public for the query-plan test."""
     key, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
@@ -129,7 +139,7 @@ limit :limit
 
 
 def list_runs(
-    connection: sqlite3.Connection,
+    engine: Engine,
     wanted: RunFilter | None = None,
     *,
     sort: str = "started",
@@ -153,7 +163,7 @@ def list_runs(
         values = _bind(wanted or RunFilter()) | {"pinned": pinned, "limit": limit + 1 - len(rows)}
         if behind:
             values |= {"after_key": behind[1], "after_id": behind[2]}
-        found = connection.execute(runs_sql(order, direction == "asc", behind is not None), values)
+        found = engine.rows(runs_sql(order, direction == "asc", behind is not None), values)
         rows += [to_row(row) for row in found]
         if len(rows) > limit:
             break
@@ -171,27 +181,26 @@ def _key_of(row: RunRow, order: str) -> int:
     }[order]
 
 
-def count_runs(connection: sqlite3.Connection, wanted: RunFilter | None = None) -> int:
+def count_runs(engine: Engine, wanted: RunFilter | None = None) -> int:
     """Count the runs that a filter lets through."""
-    sql = f"select count(*) {RUN_SOURCE} where {_WHERE}"
-    return int(connection.execute(sql, _bind(wanted or RunFilter())).fetchone()[0])
+    return int(engine.rows(COUNT_SQL, _bind(wanted or RunFilter()))[0][0])
 
 
-def get_run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:
+def get_run(engine: Engine, run_id: str) -> RunRow | None:
     """Return one run, or None if there is no such run."""
-    row = connection.execute(RUN_SQL, {"id": run_id}).fetchone()
+    row = get_row(engine, RUN_SQL, {"id": run_id})
     return to_row(row) if row else None
 
 
-def get_newest_run(connection: sqlite3.Connection, clock: RecorderClock) -> RunRow | None:
+def get_newest_run(engine: Engine, clock: RecorderClock) -> RunRow | None:
     """Return the newest run: what `latest` names on the command line."""
-    newest = get_newest_run_id(connection, clock)
-    return get_run(connection, newest) if newest else None
+    newest = get_newest_run_id(engine, clock)
+    return get_run(engine, newest) if newest else None
 
 
-def get_other(connection: sqlite3.Connection, run: RunRow, word: str, clock: RecorderClock) -> RunRow | None:
+def get_other(engine: Engine, run: RunRow, word: str, clock: RecorderClock) -> RunRow | None:
     """Return what a run is compared with by a word: of its name and suite the newest other, `latest`, or `previous`."""
-    alike = list_runs(connection, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False).rows
+    alike = list_runs(engine, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False).rows
     others = {
         other.id: other
         for other in alike
@@ -206,18 +215,10 @@ def get_other(connection: sqlite3.Connection, run: RunRow, word: str, clock: Rec
     return others[newest] if newest else None
 
 
-def list_tags(connection: sqlite3.Connection, run_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
+def list_tags(engine: Engine, run_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
     """List key and value of each given run's tags, by run."""
-    marks = ", ".join(f":id{n}" for n in range(len(run_ids)))
-    sql = f"""
-select run_id, key, value
-from run_tags
-where run_id in ({marks})
-order by run_id, key
-limit 20000
-"""  # noqa: S608  marks are ours
     found: dict[str, list[tuple[str, str]]] = {run_id: [] for run_id in run_ids}
-    for row in connection.execute(sql, {f"id{n}": run_id for n, run_id in enumerate(run_ids)}):
+    for row in engine.rows(TAGS_SQL, {"run_ids": run_ids}):
         found[row["run_id"]].append((row["key"], row["value"]))
     return found
 
@@ -248,13 +249,13 @@ limit 200
 """
 
 
-def list_choices(connection: sqlite3.Connection) -> RunChoices:
+def list_choices(engine: Engine) -> RunChoices:
     """List what the recorded runs can be filtered by."""
 
-    found = connection.execute(_CHOICES).fetchall()
+    found = engine.rows(_CHOICES)
     columns = [sorted({value for value in column if value is not None})[:_MOST_CHOICES] for column in zip(*found)]
     names, suites, hosts, gpus, torches = columns or [[]] * 5
-    tags = tuple(row["value"] for row in connection.execute(_TAGS))
+    tags = tuple(row["value"] for row in engine.rows(_TAGS))
     return RunChoices(tuple(names), tuple(suites), tuple(hosts), (*gpus, "CPU"), tuple(torches), tags)
 
 
@@ -268,10 +269,10 @@ limit :limit
 """
 
 
-def find_run_ids(connection: sqlite3.Connection, prefix: str, limit: int = 4) -> list[str]:
+def find_run_ids(engine: Engine, prefix: str, limit: int = 4) -> list[str]:
     """List the ids that begin so, in either case; one alone where the text is a whole id."""
     for text in dict.fromkeys((prefix, prefix.upper())):
-        rows = connection.execute(LOOKUP_SQL, {"prefix": text, "end": text + "\x7f", "limit": limit})
+        rows = engine.rows(LOOKUP_SQL, {"prefix": text, "end": text + "\x7f", "limit": limit})
         found = [str(row["id"]) for row in rows]
         if text in found:
             return [text]

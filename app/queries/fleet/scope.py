@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.runs import _WHERE, RunFilter, _bind
 from compileboard.app.queries.parameters import check_keys, list_names, read_filter
@@ -38,7 +38,7 @@ WANTED_SLOTS = f"""
 wanted as materialized (
   select
     r.id, r.started_us,
-    (row_number() over (order by r.started_us, r.id) - 1) * :slots / :run_count as slot
+    (row_number() over (order by r.started_us, r.id) - 1) * :slots $div :run_count as slot
   {RUN_SOURCE}
   where {_WHERE}
 )
@@ -72,12 +72,12 @@ def bind_runs(runs: RunFilter) -> dict[str, Any]:
     return _bind(runs) | {"text": None}
 
 
-def list_slots(connection: sqlite3.Connection, runs: RunFilter) -> list[Slot]:
+def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
     """Divide the runs of a filter, oldest first, into at most MOST_SLOTS slots of consecutive ones."""
     values = bind_runs(runs)
-    run_count = int(connection.execute(COUNT_SQL, values).fetchone()["run_count"])
+    run_count = int(engine.rows(COUNT_SQL, values)[0][0])
     values |= {"slots": min(run_count, MOST_SLOTS), "run_count": max(run_count, 1)}
-    return [Slot(row["started_us"], row["run_id"], row["run_count"]) for row in connection.execute(SLOTS_SQL, values)]
+    return [Slot(row["started_us"], row["run_id"], row["run_count"]) for row in engine.rows(SLOTS_SQL, values)]
 
 
 def bind_slots(runs: RunFilter, slots: list[Slot]) -> dict[str, Any]:
@@ -126,9 +126,7 @@ def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
     return [count / slot.run_count for count, slot in zip(counts, slots)]
 
 
-def add_up(
-    connection: sqlite3.Connection, cells: str, things: str, values: Mapping[str, Any], slots: list[Slot]
-) -> TrendGrid:
+def add_up(engine: Engine, cells: str, things: str, values: Mapping[str, Any], slots: list[Slot]) -> TrendGrid:
     """Sum cells (id, slot, count, guard failures or 0, compile_us) over things (id, kind, function id, GB id).
 
     The cells are summed here: they come unsorted, one a run and thing, and grouping them takes SQLite longer.
@@ -137,11 +135,11 @@ def add_up(
     kinds: dict[str, tuple[TrendTotals, list[int]]] = {}
     # By thing: its counts by slot, its kind's, guard failures, compile time, its kind, its function.
     known: dict[int, list[Any]] = {}
-    for thing, kind, function_id, gb_id in _plain(connection, things, values):
+    for thing, kind, function_id, gb_id in engine.stream(things, values):
         if kind not in kinds:
             kinds[kind] = TrendTotals(kind, gb_id, []), [0] * len(slots)
         known[thing] = [None, kinds[kind][1], 0, 0, kinds[kind][0], function_id]
-    for thing, place, count, guard_failure_count, compile_us in _plain(connection, cells, values) if slots else ():
+    for thing, place, count, guard_failure_count, compile_us in engine.stream(cells, values) if slots else ():
         mine = known.get(thing)
         if mine is None:
             continue
@@ -166,10 +164,3 @@ def add_up(
     found = [sums for sums, _of_kind in kinds.values() if sums.things]
     found.sort(key=lambda totals: (-totals.count, -totals.guard_failure_count, totals.kind))
     return TrendGrid({thing: mine[0] for thing, mine in seen.items()}, slots, tuple(found))
-
-
-def _plain(connection: sqlite3.Connection, sql: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
-    """Run a statement whose many rows are wanted as tuples."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
-    return cursor.execute(sql, values)

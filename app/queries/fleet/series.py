@@ -5,13 +5,13 @@ These statements read much at once, as rows of plain values; app.incidents.serie
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet import graph_breaks
 from compileboard.app.queries.fleet.graph_breaks import HistoryPoint
 from compileboard.app.queries.page import recorded_us
@@ -36,22 +36,22 @@ limit 1000000
 """
 SERIES_OF_RUNS_SQL = """
 select distinct x.series_id
-from json_each(:run_ids) as wanted
+from $each(:run_ids) as wanted
 join results as x on x.run_id = wanted.value
 limit 1000000
 """
 SERIES_SQL = f"""
 select id, {", ".join(SERIES)}
 from series
-where :ids is null or id in (select value from json_each(:ids))
+where id $in(:ids)
 order by id
 limit 1000000
 """  # noqa: S608  own texts only
 # Rows are many and wide: sorting them takes longer than reading them.
 _POINTS = {
     "all": "from results as x where 1",
-    "series": "from json_each(:series_ids) as wanted join results as x on x.series_id = wanted.value where 1",
-    "runs": "from json_each(:run_ids) as wanted join results as x on x.run_id = wanted.value where 1",
+    "series": "from $each(:series_ids) as wanted join results as x on x.series_id = wanted.value where 1",
+    "runs": "from $each(:run_ids) as wanted join results as x on x.run_id = wanted.value where 1",
 }
 STATUSES_SQL = """
 select x.series_id, x.experiment, x.run_id, x.status, x.accuracy
@@ -68,13 +68,13 @@ SUITE_POINTS_SQL = f"""
 select {", ".join(f"x.{name}" for name in SET)}, x.run_id, {", ".join(f"x.{name}" for name in NUMBERS)}
 from run_summaries as x
 where x.definition = :definition
-  and (:suites is null or x.suite in (select value from json_each(:suites)))
+  and (:suites is null or x.suite $in(:suites))
 order by {", ".join(f"x.{name}" for name in SET)}
 limit 10000000
 """  # noqa: S608
 SUITES_OF_RUNS_SQL = """
 select distinct x.suite
-from json_each(:run_ids) as wanted
+from $each(:run_ids) as wanted
 join run_summaries as x on x.run_id = wanted.value
 limit 100000
 """
@@ -87,13 +87,13 @@ from runs as r
 join run_totals as t on t.run_id = r.id
 where t.result_count = 0
   and t.process_count > 0
-  and (:names is null or r.name in (select value from json_each(:names)))
+  and (:names is null or r.name $in(:names))
 order by suite, model, hardware
 limit 1000000
 """  # noqa: S608  own texts only
 NAMES_OF_RUNS_SQL = """
 select distinct r.name
-from json_each(:run_ids) as wanted
+from $each(:run_ids) as wanted
 join runs as r on r.id = wanted.value
 limit 1000000
 """
@@ -148,35 +148,33 @@ def list_runs_with_results_since(connection: sqlite3.Connection, result_id: int)
     return [str(row[0]) for row in connection.execute(CHANGED_RESULTS_SQL, {"result_id": result_id})]
 
 
-def list_series_of(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[int]:
+def list_series_of(engine: Engine, run_ids: Iterable[str]) -> list[int]:
     """List the series that some runs have results of."""
-    return [int(row[0]) for row in connection.execute(SERIES_OF_RUNS_SQL, {"run_ids": json.dumps(list(run_ids))})]
+    return [int(row[0]) for row in engine.rows(SERIES_OF_RUNS_SQL, {"run_ids": list(run_ids)})]
 
 
-def list_suites_of(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[str]:
+def list_suites_of(engine: Engine, run_ids: Iterable[str]) -> list[str]:
     """List the suites that some runs have a summary of."""
-    return [str(row[0]) for row in connection.execute(SUITES_OF_RUNS_SQL, {"run_ids": json.dumps(list(run_ids))})]
+    return [str(row[0]) for row in engine.rows(SUITES_OF_RUNS_SQL, {"run_ids": list(run_ids)})]
 
 
-def list_names_of(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[str]:
+def list_names_of(engine: Engine, run_ids: Iterable[str]) -> list[str]:
     """List the names of some runs."""
-    return [str(row[0]) for row in connection.execute(NAMES_OF_RUNS_SQL, {"run_ids": json.dumps(list(run_ids))})]
+    return [str(row[0]) for row in engine.rows(NAMES_OF_RUNS_SQL, {"run_ids": list(run_ids)})]
 
 
 def list_model_points(
-    connection: sqlite3.Connection,
+    engine: Engine,
     metrics: Sequence[str],
     series_ids: Sequence[int] | None = None,
     run_ids: Sequence[str] | None = None,
 ) -> Iterator[ModelPoints]:
     """Yield series of models with their points: of all series and runs, of some series, or of some runs."""
     which = "runs" if run_ids is not None else "series" if series_ids is not None else "all"
-    values = {"series_ids": json.dumps(list(series_ids or ())), "run_ids": json.dumps(list(run_ids or ()))}
-    cursor = connection.cursor()
-    cursor.row_factory = None  # plain tuples: half a million rows are read at once
+    values = {"series_ids": list(series_ids or ()), "run_ids": list(run_ids or ())}
     statuses: dict[int, list[Sequence[Any]]] = {}
     experiments: dict[int, set[str]] = {}
-    for series_id, experiment, *said in cursor.execute(STATUSES_SQL.format(points=_POINTS[which]), values):
+    for series_id, experiment, *said in engine.stream(STATUSES_SQL.format(points=_POINTS[which]), values):
         if series_id not in statuses:
             statuses[series_id], experiments[series_id] = [], set()
         statuses[series_id].append(said)
@@ -185,44 +183,46 @@ def list_model_points(
     rows: dict[int, list[tuple[Any, ...]]] = {}
     sql = MODEL_POINTS_SQL.format(columns=", ".join(f"x.{name}" for name in metrics), points=_POINTS[which])
     for experiment in sorted(set(leads.values())):
-        for row in cursor.execute(sql, values | {"experiment": experiment}):
+        for row in engine.stream(sql, values | {"experiment": experiment}):
             if leads[row[0]] == experiment:
                 rows.setdefault(row[0], []).append(row)
-    known = connection.execute(SERIES_SQL, {"ids": json.dumps(sorted(leads))})
+    known = engine.stream(SERIES_SQL, {"ids": sorted(leads)})
     for series_id, *key in known:
         yield ModelPoints(series_id, dict(zip(SERIES, key)), leads[series_id], rows[series_id], statuses[series_id])
 
 
 def list_suite_points(
-    connection: sqlite3.Connection, definition: str, suites: Sequence[str] | None = None
+    engine: Engine, definition: str, suites: Sequence[str] | None = None
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Yield what suites were measured as, with a summary a run of each."""
-    values = {"definition": definition, "suites": None if suites is None else json.dumps(list(suites))}
-    found = connection.execute(SUITE_POINTS_SQL, values)
+    values = {"definition": definition, "suites": None if suites is None else list(suites)}
     key: tuple[Any, ...]
-    for key, group in groupby(found, key=lambda row: tuple(row)[: len(SET)]):
+    for key, group in groupby(engine.rows(SUITE_POINTS_SQL, values), key=lambda row: tuple(row)[: len(SET)]):
         yield dict(zip(SET, key)), [dict(row) for row in group]
 
 
 def list_run_points(
-    connection: sqlite3.Connection, names: Sequence[str] | None = None
+    engine: Engine, names: Sequence[str] | None = None
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Yield the names that observed runs have, with the totals of each run; benchmark runs are left out."""
-    values = {"names": None if names is None else json.dumps(list(names))}
+    values = {"names": None if names is None else list(names)}
     key: tuple[Any, ...]
-    for key, group in groupby(connection.execute(RUN_POINTS_SQL, values), key=lambda row: tuple(row)[:3]):
+    for key, group in groupby(engine.rows(RUN_POINTS_SQL, values), key=lambda row: tuple(row)[:3]):
         yield dict(zip(("suite", "model", "hardware"), key)), [dict(row) for row in group]
 
 
 NAMES_SQL = """
-select 'model' as subject, suite, model, hardware
-from series
-union
-select 'suite', suite, '', hardware
-from series
-union
-select 'runs', coalesce(suite, ''), name, coalesce(gpu_name, '')
-from runs
+select subject, suite, model, hardware
+from (
+  select 'model' as subject, suite, model, hardware
+  from series
+  union
+  select 'suite', suite, '', hardware
+  from series
+  union
+  select 'runs', coalesce(suite, ''), name, coalesce(gpu_name, '')
+  from runs
+) as named
 order by subject, suite, model, hardware
 limit 1000000
 """
@@ -237,9 +237,9 @@ class SeriesName(NamedTuple):
     hardware: str
 
 
-def list_series_names(connection: sqlite3.Connection) -> list[SeriesName]:
+def list_series_names(engine: Engine) -> list[SeriesName]:
     """List what models, suites and runs were measured as, each once."""
-    return [SeriesName(*row) for row in connection.execute(NAMES_SQL)]
+    return [SeriesName(*row) for row in engine.rows(NAMES_SQL)]
 
 
 # Runs of the same suite and name that do not have the function count as 0, as in distinct_break.HISTORY_SQL.
@@ -271,7 +271,7 @@ with newest as materialized (
 ), failed as (
   select n.id, sum(b.guard_failure_count) as count
   from newest as n
-  cross join run_causes as b on b.run_id = n.id
+  $join run_causes as b on b.run_id = n.id
   join recompile_causes as c on c.id = b.cause_id
   where c.category = :category
   group by n.id
@@ -312,10 +312,8 @@ def count_runs(connection: sqlite3.Connection, kind: str, thing_id: int, *, newe
     )
 
 
-def count_guard_failures(
-    connection: sqlite3.Connection, category: str, suite: str | None = None, *, newest: int
-) -> list[HistoryPoint]:
+def count_guard_failures(engine: Engine, category: str, suite: str | None = None, *, newest: int) -> list[HistoryPoint]:
     """Count the failed guards of a category in the newest runs, the oldest first."""
     values = {"category": category, "suite": suite, "newest": newest}
-    rows = connection.execute(CATEGORY_SQL, values).fetchall()
+    rows = engine.rows(CATEGORY_SQL, values)
     return [HistoryPoint(**dict(row)) for row in reversed(rows)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sqlite3
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Annotated, Any
 
+from compileboard.app.queries.engine import Engine, Row
 from compileboard.app.queries.fields import TimeUs
 from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, find_newest_run
 from compileboard.app.queries.page import FilterError, check_whole
@@ -69,7 +68,7 @@ _RUN = f"""
 """  # noqa: S608  own texts only
 RUNS_SQL = f"""
 select {_RUN}
-from json_each(:ids) as wanted
+from $each(:ids) as wanted
 join runs as r on r.id = wanted.value
 left join run_annotations as a on a.run_id = r.id
 order by r.started_us, r.id
@@ -123,7 +122,7 @@ limit 100000
 _ALWAYS = frozenset({"id", "run_id", "status", "reason", "accuracy", "time_us", "experiment", "task"})
 MODELS_SQL = f"""
 select {{columns}}
-from json_each(:models) as wanted
+from $each(:models) as wanted
 join series as s on s.model = wanted.value
 join results as x on x.series_id = s.id
 join runs as r on r.id = x.run_id
@@ -271,30 +270,28 @@ def _bind(wanted: TrendFilter) -> dict[str, Any]:
     return values | {"dynamic": None if wanted.dynamic is None else int(wanted.dynamic)}
 
 
-def _read_set(row: sqlite3.Row, **counts: int) -> ModelSet:
+def _read_set(row: Row, **counts: int) -> ModelSet:
     fields: dict[str, Any] = {name: row[name] or None for name in _WORDS}
     fields |= {"suite": row["suite"], "dynamic": bool(row["dynamic"]), "world_size": row["world_size"]}
     return ModelSet(**(fields | counts))
 
 
-def list_sets(connection: sqlite3.Connection, branch: str | None = None) -> list[ModelSet]:
+def list_sets(engine: Engine, branch: str | None = None) -> list[ModelSet]:
     """List everything that suites were measured as, on one branch where it is named, what was measured last first."""
     counts = ("run_count", "model_count", "newest_us")
-    found = connection.execute(SETS_SQL, {"branch": branch})
+    found = engine.rows(SETS_SQL, {"branch": branch})
     return [_read_set(row, **{name: row[name] for name in counts}) for row in found]
 
 
-def list_sets_of(connection: sqlite3.Connection, model: str) -> set[tuple[Any, ...]]:
+def list_sets_of(engine: Engine, model: str) -> set[tuple[Any, ...]]:
     """List the keys of the sets in which a model was measured."""
-    return {_read_set(row).key for row in connection.execute(SETS_OF_SQL, {"model": model})}
+    return {_read_set(row).key for row in engine.rows(SETS_OF_SQL, {"model": model})}
 
 
-def list_summaries(
-    connection: sqlite3.Connection, wanted: TrendFilter, definition: str, limit: int = MOST_RUNS
-) -> list[StoredSummary]:
+def list_summaries(engine: Engine, wanted: TrendFilter, definition: str, limit: int = MOST_RUNS) -> list[StoredSummary]:
     """List what the newest runs come to, the newest first; a run has one of each set that is wanted."""
-    usual = _find_usual(connection, wanted, definition)
-    found = connection.execute(SUMMARIES_SQL, _bind(wanted) | {"definition": definition, "limit": limit})
+    usual = _find_usual(engine, wanted, definition)
+    found = engine.rows(SUMMARIES_SQL, _bind(wanted) | {"definition": definition, "limit": limit})
     sets: dict[tuple[Any, ...], ModelSet] = {}
     last = 2 + len(SET)
     summaries = []
@@ -309,16 +306,16 @@ def list_summaries(
 
 
 def list_eligible_summaries(
-    connection: sqlite3.Connection, wanted: TrendFilter, definition: str | None, limit: int = MOST_RUNS
+    engine: Engine, wanted: TrendFilter, definition: str | None, limit: int = MOST_RUNS
 ) -> tuple[Definition, list[StoredSummary]]:
     """List summaries by a definition; None is HUD's or, where that has no numbers, the one that asks for a time alone.
 
     Where nobody checked accuracy, HUD's numbers, which are of models that pass, are none.
     """
-    summaries = list_summaries(connection, wanted, definition or HUD.name, limit)
+    summaries = list_summaries(engine, wanted, definition or HUD.name, limit)
     if definition or any(summary.speedup_count or summary.passed_count for summary in summaries):
         return DEFINITIONS[definition or HUD.name], summaries
-    return SUMMARIZE_PERF, list_summaries(connection, wanted, SUMMARIZE_PERF.name, limit)
+    return SUMMARIZE_PERF, list_summaries(engine, wanted, SUMMARIZE_PERF.name, limit)
 
 
 def find_newest_summary(
@@ -332,57 +329,55 @@ def find_newest_summary(
     return next((summary for summary in summaries if summary.run_id == newest), None)
 
 
-def _find_usual(connection: sqlite3.Connection, wanted: TrendFilter, definition: str) -> dict[tuple[Any, ...], float]:
+def _find_usual(engine: Engine, wanted: TrendFilter, definition: str) -> dict[tuple[Any, ...], float]:
     """Return how many models each set usually measures, whatever run or time is asked for."""
     ever = replace(wanted, run=None, commit=None, torch=None, since_us=None, until_us=None)
     counts: dict[tuple[Any, ...], list[int]] = {}
-    for row in connection.execute(COUNTS_SQL, _bind(ever) | {"definition": definition, "limit": MOST_RUNS}):
+    for row in engine.rows(COUNTS_SQL, _bind(ever) | {"definition": definition, "limit": MOST_RUNS}):
         counts.setdefault(row[1:], []).append(row[0])
     return {key: find_usual(measured) for key, measured in counts.items()}
 
 
-def list_timed_runs(connection: sqlite3.Connection, wanted: TrendFilter) -> set[str]:
+def list_timed_runs(engine: Engine, wanted: TrendFilter) -> set[str]:
     """List the runs that timed anything, or failed to: one that only checked accuracy has no headline."""
-    return {str(row["run_id"]) for row in connection.execute(TIMED_SQL, _bind(wanted))}
+    return {str(row["run_id"]) for row in engine.rows(TIMED_SQL, _bind(wanted))}
 
 
 def list_model_rows(
-    connection: sqlite3.Connection,
+    engine: Engine,
     wanted: TrendFilter,
     models: Sequence[str],
     columns: Iterable[str],
     limit: int = 100_000,  # of models as many as a page draws, MOST_RUNS each, several experiments a run
 ) -> list[ResultRow]:
     """List the results of some models, one row a run, model and metric set; of their numbers only those `columns`."""
-    values = _bind(wanted) | {"models": json.dumps(list(models)), "limit": limit}
+    values = _bind(wanted) | {"models": list(models), "limit": limit}
     by_run: dict[str, list[Any]] = {}
     kept = _ALWAYS | set(columns)
     some = re.sub(r"\bx\.(\w+)", lambda match: match[0] if match[1] in kept else f"null as {match[1]}", COLUMNS)
-    for result in read_measured(connection.execute(MODELS_SQL.format(columns=some), values)):
+    for result in read_measured(engine.rows(MODELS_SQL.format(columns=some), values)):
         by_run.setdefault(result.run_id, []).append(result)
     return [row for measured in by_run.values() for row in merge_results(measured)]
 
 
-def list_trend_runs(
-    connection: sqlite3.Connection, run_ids: Iterable[str], *, alive_since_us: int = 0
-) -> list[TrendRun]:
+def list_trend_runs(engine: Engine, run_ids: Iterable[str], *, alive_since_us: int = 0) -> list[TrendRun]:
     """List runs with their commits and environments, the oldest first."""
     ids = sorted(set(run_ids))
-    values = {"ids": json.dumps(ids), "limit": len(ids), "alive_since_us": alive_since_us}
-    found = connection.execute(RUNS_SQL, values)
+    values = {"ids": ids, "limit": len(ids), "alive_since_us": alive_since_us}
+    found = engine.rows(RUNS_SQL, values)
     dirty = [field.name for field in fields(TrendRun)].index("git_dirty")
     rows = [list(row) for row in found]
     return [TrendRun(*[*row[:dirty], _flag(row[dirty]), *row[dirty + 1 :]]) for row in rows]
 
 
-def list_model_names(connection: sqlite3.Connection, suite: str) -> list[str]:
+def list_model_names(engine: Engine, suite: str) -> list[str]:
     """List the models of a suite."""
-    return [str(row["model"]) for row in connection.execute(MODEL_NAMES_SQL, {"suite": suite})]
+    return [str(row["model"]) for row in engine.rows(MODEL_NAMES_SQL, {"suite": suite})]
 
 
-def list_branches(connection: sqlite3.Connection) -> list[str]:
+def list_branches(engine: Engine) -> list[str]:
     """List every branch that runs were of."""
-    return [str(row["git_branch"]) for row in connection.execute(BRANCHES_SQL)]
+    return [str(row["git_branch"]) for row in engine.rows(BRANCHES_SQL)]
 
 
 def _flag(value: int | None) -> bool | None:
@@ -444,13 +439,13 @@ def address_set(model_set: ModelSet) -> dict[str, str]:
 
 
 def choose_set(
-    reader: sqlite3.Connection, sets: Sequence[ModelSet], wanted: TrendFilter, model: str | None = None
+    engine: Engine, sets: Sequence[ModelSet], wanted: TrendFilter, model: str | None = None
 ) -> ModelSet | None:
     """Return the first set that is wanted: on its branch, and having a model, where these are named."""
-    own = list_sets(reader, wanted.branch) if wanted.branch else sets
+    own = list_sets(engine, wanted.branch) if wanted.branch else sets
     fitting = [model_set for model_set in own if wanted.takes(model_set)]
     if model and fitting:
-        having = list_sets_of(reader, model)
+        having = list_sets_of(engine, model)
         fitting = [model_set for model_set in fitting if model_set.key in having] or fitting
     return next((model_set for model_set in sets if fitting and model_set.key == fitting[0].key), None)
 

@@ -11,6 +11,7 @@ from compileboard.app.checks.decision import Report, compare
 from compileboard.app.checks.rules.model import RuleOptions, Side
 from compileboard.app.checks.sides import choose_both, load_expected, load_run, need_run
 from compileboard.app.checks.tables import is_file, read_table
+from compileboard.app.queries.engine import SqliteEngine
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,16 @@ def build_check(open_reader: Callable[[], sqlite3.Connection], request: CheckReq
 
     Raises: FilterError if a side is not there; CannotCompare if the comparison would mean nothing.
     """
-    run = None if is_file(request.run) else need_run(open_reader(), request.run)
+    run = None if is_file(request.run) else need_run(open_reader(), SqliteEngine(open_reader()), request.run)
     actual = read_table(request.run) if run is None else load_run(open_reader(), run)
     expected = None
     if request.baseline:
         is_table = is_file(request.baseline)
-        expected = read_table(request.baseline) if is_table else load_expected(open_reader(), request.baseline, run)
+        expected = (
+            read_table(request.baseline)
+            if is_table
+            else load_expected(open_reader(), SqliteEngine(open_reader()), request.baseline, run)
+        )
     actual, expected, notes = choose_both(actual, expected, request.choices, request.models)
     report = compare(
         actual,

@@ -40,14 +40,16 @@ from compileboard.app.analysis.comparison.table import (
 from compileboard.app.checks.rules.model import RuleDistinct, Side
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.queries import comparison as queries
+from compileboard.app.queries.comparison import TaskDistinct
 from compileboard.app.queries.dashboard.baselines import Baseline
-from compileboard.app.queries.fleet import comparison as queries
-from compileboard.app.queries.fleet.comparison import TaskDistinct
+from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.fleet.comparison import list_function_sums
 from compileboard.app.queries.fleet.models import filter_newest
-from compileboard.app.queries.fleet.sides import NamedSide, find_default, find_side, name_runs
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.queries.sides import NamedSide, find_default, find_side, name_runs
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_with_parts
 
 LoadedResult = tuple[ResultRow, tuple[ExperimentResult, ...], ModelResult]
@@ -84,57 +86,65 @@ class ComparisonScreen:
 
 
 def build_comparison(
-    reader: sqlite3.Connection, base: str, new: str, *, anyway: bool = False, suite: str | None = None
+    reader: sqlite3.Connection, engine: Engine, base: str, new: str, *, anyway: bool = False, suite: str | None = None
 ) -> ComparisonScreen:
     """Compare what two texts name, `latest` and `previous` among them, of one suite where it is given.
 
     Raises: FilterError if a text names nothing, or neither side has the suite.
     """
-    return ComparisonScreen(read_comparison(reader, *name_runs(reader, base, new), anyway=anyway, suite=suite))
+    return ComparisonScreen(
+        read_comparison(reader, engine, *name_runs(reader, engine, base, new), anyway=anyway, suite=suite)
+    )
 
 
 def build_default_comparison(
-    reader: sqlite3.Connection, base: str | None, new: str | None, *, anyway: bool = False, suite: str | None = None
+    reader: sqlite3.Connection,
+    engine: Engine,
+    base: str | None,
+    new: str | None,
+    *,
+    anyway: bool = False,
+    suite: str | None = None,
 ) -> ComparisonScreen | None:
     """Compare as `build_comparison` does; a side that is not named is the newest benchmark, or the one before it.
 
     None where there is nothing to compare with.
     Raises: FilterError as `build_comparison`.
     """
-    both = find_default(reader, base or None, new or None)
-    return build_comparison(reader, *both, anyway=anyway, suite=suite or None) if both else None
+    both = find_default(reader, engine, base or None, new or None)
+    return build_comparison(reader, engine, *both, anyway=anyway, suite=suite or None) if both else None
 
 
 def read_comparison(
-    reader: sqlite3.Connection, base: str, new: str, *, anyway: bool = False, suite: str | None = None
+    reader: sqlite3.Connection, engine: Engine, base: str, new: str, *, anyway: bool = False, suite: str | None = None
 ) -> Comparison:
     """Compare what two texts name, of one suite where it is given.
 
     Raises: FilterError if a text names nothing, or neither side has the suite.
     """
-    named = [find_side(reader, text, name) for name, text in (("base", base), ("new", new))]
+    named = [find_side(reader, engine, text, name) for name, text in (("base", base), ("new", new))]
     sides, warnings = zip(*(drop_programs(*both) for both in zip(named, named[::-1])))
-    before, after = (_load_named(reader, side, suite) for side in sides)
+    before, after = (_load_named(reader, engine, side, suite) for side in sides)
     if suite and not (before.entries or after.entries):
         raise FilterError(f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}")
     found = compare(before, after, anyway)
     return replace(found, warnings=(*found.warnings, *filter(None, warnings)))
 
 
-def _load_named(reader: sqlite3.Connection, named: NamedSide, suite: str | None) -> CompareSide:
+def _load_named(reader: sqlite3.Connection, engine: Engine, named: NamedSide, suite: str | None) -> CompareSide:
     if not suite:
-        return load_side(reader, named)
+        return load_side(reader, engine, named)
     # The runs that measured the suite; all where none did, of which then nothing is left.
     runs = tuple(run for run in named.runs if any(one.suite == suite for one in list_measured(reader, run.run.id)))
-    return filter_suite(load_side(reader, replace(named, runs=runs or named.runs)), suite)
+    return filter_suite(load_side(reader, engine, replace(named, runs=runs or named.runs)), suite)
 
 
-def load_side(reader: sqlite3.Connection, named: NamedSide) -> CompareSide:
+def load_side(reader: sqlite3.Connection, engine: Engine, named: NamedSide) -> CompareSide:
     """Load what a text names.
 
     Raises: FilterError if a newer CompileBoard wrote the baseline.
     """
-    return _load_baseline(named.asked, named.baseline) if named.baseline else _load_runs(reader, named)
+    return _load_baseline(named.asked, named.baseline) if named.baseline else _load_runs(reader, engine, named)
 
 
 def load_results(reader: sqlite3.Connection, run_id: str) -> tuple[ModelResult, ...]:
@@ -175,7 +185,7 @@ def _load_parts(reader: sqlite3.Connection, run_ids: Sequence[str]) -> list[Load
     return [(row, parts, make_result(row, parts[0], repeats.get(row.id, {}))) for row, parts in merged]
 
 
-def _load_runs(reader: sqlite3.Connection, named: NamedSide) -> CompareSide:
+def _load_runs(reader: sqlite3.Connection, engine: Engine, named: NamedSide) -> CompareSide:
     ids = [detail.run.id for detail in named.runs]
     loaded = _load_parts(reader, ids)
     parts = [(part, result.key) for _row, parts, result in loaded for part in parts]
@@ -190,7 +200,7 @@ def _load_runs(reader: sqlite3.Connection, named: NamedSide) -> CompareSide:
         entries=tuple(result for _row, _parts, result in loaded),
         breaks=breaks if breaks or observed else None,
         causes=causes if causes or observed else None,
-        functions=tuple(queries.list_function_sums(reader, ids)),
+        functions=tuple(list_function_sums(engine, ids)),
         totals=sum_totals(named.runs) if observed else {},
         environment=_load_environment(reader, named.runs, [row for row, _parts, _result in loaded]),
         config=merge_settings(queries.list_changed(reader, ids)),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.graph_breaks import (
     HISTORY_SQL,
     RUNS_SQL,
@@ -91,7 +92,7 @@ def build_break_list(
 
 def build_break_trends(reader: sqlite3.Connection, selected: BreakFilter) -> GraphBreakTrends:
     """Build what distinct graph breaks come to over runs."""
-    slots = list_slots(reader, selected.runs)
+    slots = list_slots(SqliteEngine(reader), selected.runs)
     summary, grid = get_break_trends(reader, selected, slots)
     return GraphBreakTrends(summary, grid, slots)
 

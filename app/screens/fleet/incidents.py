@@ -32,6 +32,7 @@ from compileboard.app.queries.dashboard.incidents import (
     list_finding_words,
     list_findings,
 )
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.models import list_bench_runs
 from compileboard.app.queries.fleet.series import list_run_points
 from compileboard.app.queries.fleet.trends import (
@@ -114,7 +115,7 @@ def build_change_list(
 
 
 def build_incidents(
-    reader: sqlite3.Connection, selected: IncidentFilter, cursor: str | None, limit_count: int
+    reader: sqlite3.Connection, engine: Engine, selected: IncidentFilter, cursor: str | None, limit_count: int
 ) -> IncidentsScreen:
     """Build one page of changes in their groups.
 
@@ -128,7 +129,7 @@ def build_incidents(
         incidents=group_incidents(listed.changes, ranges),
         counts=counts,
         detected_us=detection.finished_us if detection else None,
-        has_runs=bool(counts.finding_count or list_bench_runs(reader)),
+        has_runs=bool(counts.finding_count or list_bench_runs(engine)),
     )
 
 
@@ -138,40 +139,42 @@ def build_incident_record(reader: sqlite3.Connection, change_id: str) -> Inciden
     return IncidentRecord(change, list_finding_words(reader, change_id)) if change else None
 
 
-def build_incident(reader: sqlite3.Connection, change_id: str, clock: RecorderClock) -> IncidentScreen | None:
+def build_incident(
+    reader: sqlite3.Connection, engine: Engine, change_id: str, clock: RecorderClock
+) -> IncidentScreen | None:
     """Build one change with its series; None where there is none."""
     record = build_incident_record(reader, change_id)
     if record is None:
         return None
     return IncidentScreen(
-        record, _build_series(reader, record.change, clock), count_range_others(reader, record.change)
+        record, _build_series(engine, record.change, clock), count_range_others(reader, record.change)
     )
 
 
-def _build_series(reader: sqlite3.Connection, change: SeriesChange, clock: RecorderClock) -> IncidentSeries | None:
+def _build_series(engine: Engine, change: SeriesChange, clock: RecorderClock) -> IncidentSeries | None:
     """Build the runs around a change; None where none of them is left."""
-    line = _read_line(reader, change)
+    line = _read_line(engine, change)
     run_ids = [point.run_id for point in line.points]
-    runs = choose_runs(change, list_trend_runs(reader, run_ids, alive_since_us=clock.alive_since_us))
+    runs = choose_runs(change, list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us))
     if not runs:
         return None
     axis = lay_out(runs, "date")
     return IncidentSeries(find_metric_of(change), line, axis, find_levels(change, axis))
 
 
-def _read_line(reader: sqlite3.Connection, change: SeriesChange) -> TrendLine:
+def _read_line(engine: Engine, change: SeriesChange) -> TrendLine:
     """Read the series of a change as the trends page reads it."""
     if change.subject == "runs":
-        series = list_run_points(reader, [change.model])
+        series = list_run_points(engine, [change.model])
         own = [rows for key, rows in series if (key["suite"], key["hardware"]) == (change.suite, change.hardware)]
         return make_runs_line(change, own[0] if own else ())
     words: dict[str, Any] = {name: getattr(change, name) for name in SERIES_FIELDS}
     selected = TrendFilter(**words, dynamic=change.dynamic, world_size=change.world_size, branch=change.branch or None)
     if change.subject == "model":
         columns = () if change.metric == PASSES.name else find_metric_of(change).columns
-        return make_model_line(change, list_model_rows(reader, selected, [change.model], columns))
+        return make_model_line(change, list_model_rows(engine, selected, [change.model], columns))
     for definition in (HUD, SUMMARIZE_PERF):  # as detection does: the second where nobody checks accuracy
-        summaries = list_summaries(reader, selected, definition.name)
+        summaries = list_summaries(engine, selected, definition.name)
         line = make_suite_line(change, summaries, f"{change.suite}, {definition.label}")
         if any(point.value is not None for point in line.points):
             return line

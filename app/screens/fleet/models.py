@@ -22,6 +22,7 @@ from compileboard.app.analysis.models.table import (
     sort_results,
 )
 from compileboard.app.queries.dashboard.incidents import SeriesChange, list_series_findings
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.models import (
     STATUSES,
     HistoryRun,
@@ -141,13 +142,13 @@ def build_result_list(
 
 
 def build_models(
-    reader: sqlite3.Connection, selected: ModelFilter, order: str | None, cursor: str | None, limit_count: int
+    engine: Engine, selected: ModelFilter, order: str | None, cursor: str | None, limit_count: int
 ) -> ResultsScreen:
     """Build the newest results of the models of a filter, or those of one run.
 
     Raises: FilterError if the order or the cursor cannot be used.
     """
-    return _sum_up(list_models(reader, selected), order, cursor, limit_count)
+    return _sum_up(list_models(engine, selected), order, cursor, limit_count)
 
 
 def build_run_results(
@@ -176,18 +177,20 @@ def _sum_up(results: Sequence[ResultRow], order: str | None, cursor: str | None,
     )
 
 
-def build_model_history(reader: sqlite3.Connection, model: str, suite: str | None) -> ModelHistory | None:
+def build_model_history(engine: Engine, model: str, suite: str | None) -> ModelHistory | None:
     """Build everything that was measured of one model; None where nothing was."""
-    series = split_series(list_history(reader, model, suite))
+    series = split_series(list_history(engine, model, suite))
     return ModelHistory(model, series) if series else None
 
 
-def build_model(reader: sqlite3.Connection, model: str, query: Mapping[str, str], run_id: str | None) -> ModelScreen:
+def build_model(
+    reader: sqlite3.Connection, engine: Engine, model: str, query: Mapping[str, str], run_id: str | None
+) -> ModelScreen:
     """Build one model: of the series that fits a query, the point of a run, else the newest.
 
     Raises: UnknownModelError if there is no such model, series or point.
     """
-    history = build_model_history(reader, model, query.get("suite"))
+    history = build_model_history(engine, model, query.get("suite"))
     if history is None:
         raise UnknownModelError(f"There is no model {model[:80]}; its runs may have been deleted.")
     selected = choose_series(history.series, query)
@@ -201,7 +204,7 @@ def build_model(reader: sqlite3.Connection, model: str, query: Mapping[str, str]
         history=history,
         selected=selected,
         point=point,
-        runs=list_point_runs(reader, [measured.row.run_id for measured in selected.points]),
+        runs=list_point_runs(engine, [measured.row.run_id for measured in selected.points]),
         changes=[change for change in changes if _is_of(change, selected)],
         parts=[(result, found) for result, found in parts if found],
         graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),

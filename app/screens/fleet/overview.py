@@ -21,6 +21,7 @@ from compileboard.app.queries.dashboard.incidents import (
     get_detection,
     list_findings,
 )
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.overview import (
     DatabaseTotals,
     RunPoint,
@@ -197,39 +198,39 @@ def read_overview_filters(query: Mapping[str, str]) -> OverviewFilters:
 
 
 def build_overview(
-    reader: sqlite3.Connection, filters: OverviewFilters, clock: RecorderClock, point_count: int
+    reader: sqlite3.Connection, engine: Engine, filters: OverviewFilters, clock: RecorderClock, point_count: int
 ) -> OverviewScreen:
     """Build the overview; charts show at most `point_count` runs.
 
     Raises: FilterError if there is no such baseline.
     """
-    sets = list_sets(reader)
-    selected = choose_set(reader, sets, filters.sets)
+    sets = list_sets(engine)
+    selected = choose_set(engine, sets, filters.sets)
     return OverviewScreen(
         filters=filters,
         sets=sets,
         selected=selected,
         others=[other for other in sets if other != selected][:OTHER_SET_COUNT],
-        branches=list_branches(reader) if sets else (),
-        headline=_build_headline(reader, filters, selected, clock) if selected else None,
+        branches=list_branches(engine) if sets else (),
+        headline=_build_headline(reader, engine, filters, selected, clock) if selected else None,
         incidents=_list_open_incidents(reader),
-        observed=build_observed_runs(reader, filters.suite, filters.name, clock, point_count),
+        observed=build_observed_runs(engine, filters.suite, filters.name, clock, point_count),
     )
 
 
 def build_observed_runs(
-    reader: sqlite3.Connection, suite: str | None, name: str | None, clock: RecorderClock, point_count: int
+    engine: Engine, suite: str | None, name: str | None, clock: RecorderClock, point_count: int
 ) -> ObservedRuns:
     """Build what the runs of a suite and name come to; rankings are of the newest `point_count` runs."""
-    newest = list_runs(reader, RunFilter(suite=suite, name=name), pinned_first=False, limit=NEWEST_RUNS_COUNT)
+    newest = list_runs(engine, RunFilter(suite=suite, name=name), pinned_first=False, limit=NEWEST_RUNS_COUNT)
     alive_since_us = clock.alive_since_us
     return ObservedRuns(
-        series=list_series(reader),
-        totals=get_totals(reader, suite, name, alive_since_us=alive_since_us),
-        points=list_trend(reader, suite, name, newest=point_count, alive_since_us=alive_since_us),
-        newest=describe_runs(reader, newest.rows, clock),
-        graph_breaks=list_top_breaks(reader, suite, name, newest=point_count, limit=TOP_COUNT),
-        functions=list_top_functions(reader, suite, name, newest=point_count, limit=TOP_COUNT),
+        series=list_series(engine),
+        totals=get_totals(engine, suite, name, alive_since_us=alive_since_us),
+        points=list_trend(engine, suite, name, newest=point_count, alive_since_us=alive_since_us),
+        newest=describe_runs(engine, newest.rows, clock),
+        graph_breaks=list_top_breaks(engine, suite, name, newest=point_count, limit=TOP_COUNT),
+        functions=list_top_functions(engine, suite, name, newest=point_count, limit=TOP_COUNT),
     )
 
 
@@ -242,23 +243,23 @@ def _list_open_incidents(reader: sqlite3.Connection) -> OpenIncidents:
 
 
 def _build_headline(
-    reader: sqlite3.Connection, filters: OverviewFilters, selected: ModelSet, clock: RecorderClock
+    reader: sqlite3.Connection, engine: Engine, filters: OverviewFilters, selected: ModelSet, clock: RecorderClock
 ) -> Headline | None:
     """Build what the newest run of a configuration comes to; None where no run fits.
 
     Raises: FilterError if there is no such baseline.
     """
-    summed = summarize_runs(reader, filters.sets.narrow(selected), filters.definition, clock, filters.run_count)
+    summed = summarize_runs(engine, filters.sets.narrow(selected), filters.definition, clock, filters.run_count)
     if summed is None:
         return None
     newest, definition = summed.newest, summed.definition
     run_ids = [summary.run_id for summary in summed.summaries]
-    runs = {run.id: run for run in list_trend_runs(reader, run_ids, alive_since_us=clock.alive_since_us)}
-    axis = lay_out(list(runs.values()), filters.axis, parents=_list_parents(reader, filters.axis, runs.values()))
+    runs = {run.id: run for run in list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)}
+    axis = lay_out(list(runs.values()), filters.axis, parents=_list_parents(engine, filters.axis, runs.values()))
     position = summed.summaries.index(newest)
     newer, summaries = summed.summaries[:position], summed.summaries[position:]
     previous = summed.find_newest_before(position + 1)
-    base = _find_base(reader, filters.baseline, previous, selected, runs[newest.run_id])
+    base = _find_base(reader, engine, filters.baseline, previous, selected, runs[newest.run_id])
     results = filter_set(cached_for_run(reader, newest.run_id, list_results), newest.set)
     failures = list_failures(base.results, results) if base.title else []
     return Headline(
@@ -276,10 +277,8 @@ def _build_headline(
     )
 
 
-def _list_parents(
-    reader: sqlite3.Connection, axis: str, runs: Iterable[TrendRun]
-) -> Mapping[str, tuple[str | None, int]]:
-    return cached_ancestry(reader, [run.git_commit for run in runs]) if axis == "commit" else {}
+def _list_parents(engine: Engine, axis: str, runs: Iterable[TrendRun]) -> Mapping[str, tuple[str | None, int]]:
+    return cached_ancestry(engine, [run.git_commit for run in runs]) if axis == "commit" else {}
 
 
 def _sum_up(
@@ -319,6 +318,7 @@ def _format_missing(name: str, definition: Definition) -> str:
 
 def _find_base(
     reader: sqlite3.Connection,
+    engine: Engine,
     baseline: str | None,
     previous: StoredSummary | None,
     selected: ModelSet,
@@ -333,7 +333,7 @@ def _find_base(
     run_id = baseline or (previous.run_id if previous else None)
     if run_id is None:
         return HeadlineBase((), (), "", None, ())
-    bases = list_trend_runs(reader, [run_id])
+    bases = list_trend_runs(engine, [run_id])
     if not bases:
         raise FilterError(f"baseline: there is no run {run_id[:80]}; it may have been deleted")
     results = filter_set(cached_for_run(reader, run_id, list_results), selected, any_hardware=bool(baseline))

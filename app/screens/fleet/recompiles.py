@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.graph_breaks import AffectedRun, HistoryPoint, list_affected, list_history
 from compileboard.app.queries.fleet.models import CAUSES_SQL, AffectedModel, list_affected_models
 from compileboard.app.queries.fleet.recompiles import (
@@ -87,7 +88,7 @@ def build_cause_list(
 
 def build_recompile_trends(reader: sqlite3.Connection, selected: CauseFilter) -> RecompileTrends:
     """Build what causes of recompiles come to over runs."""
-    slots = list_slots(reader, selected.runs)
+    slots = list_slots(SqliteEngine(reader), selected.runs)
     summary, grid = get_cause_trends(reader, selected, slots)
     return RecompileTrends(summary, grid, slots)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compileboard.app.analysis.runs.states import RunState, describe_state
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.runs import RunFilter, count_runs, list_runs, list_tags
 from compileboard.app.queries.fleet.scope import read_run_filter
 from compileboard.app.queries.newest import MAY_CHANGE, RecorderClock
@@ -62,19 +62,19 @@ def read_runs_filters(
     return RunsFilters(read_run_filter(query), order, cursor, limit_count, is_pinned_first, is_counted)
 
 
-def describe_runs(reader: sqlite3.Connection, runs: Sequence[RunRow], clock: RecorderClock) -> list[ListedRun]:
+def describe_runs(engine: Engine, runs: Sequence[RunRow], clock: RecorderClock) -> list[ListedRun]:
     """Return runs with their states and tags."""
-    tags = list_tags(reader, [run.id for run in runs])
+    tags = list_tags(engine, [run.id for run in runs])
     return [ListedRun(run, describe_state(run, *clock), tags[run.id]) for run in runs]
 
 
-def build_runs(reader: sqlite3.Connection, filters: RunsFilters, clock: RecorderClock) -> RunsScreen:
+def build_runs(engine: Engine, filters: RunsFilters, clock: RecorderClock) -> RunsScreen:
     """Build one page of the list of runs.
 
     Raises: FilterError if the order or the cursor cannot be used.
     """
     page = list_runs(
-        reader,
+        engine,
         filters.runs,
         sort=filters.order,
         cursor=filters.cursor,
@@ -83,7 +83,7 @@ def build_runs(reader: sqlite3.Connection, filters: RunsFilters, clock: Recorder
     )
     return RunsScreen(
         filters=filters,
-        runs=describe_runs(reader, page.rows, clock),
+        runs=describe_runs(engine, page.rows, clock),
         next_cursor=page.next,
-        run_count=count_runs(reader, filters.runs) if filters.is_counted else None,
+        run_count=count_runs(engine, filters.runs) if filters.is_counted else None,
     )

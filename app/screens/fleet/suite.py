@@ -16,7 +16,7 @@ from compileboard.app.analysis.period import Period
 from compileboard.app.analysis.trends.lines import Axis, lay_out
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.incidents import IncidentFilter, SeriesChange, list_findings
-from compileboard.app.queries.fleet.sides import find_side
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.trends import (
     MOST_RUNS,
     ModelSet,
@@ -32,6 +32,7 @@ from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_results
 from compileboard.app.queries.run_cache import cached_for_run
+from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
 from compileboard.app.screens.fleet.summary import summarize_runs
 from compileboard.collectors.store.rollups.results import ResultRow
@@ -111,6 +112,7 @@ class SuiteScreen:
 
 def build_suite(
     reader: sqlite3.Connection,
+    engine: Engine,
     wanted: TrendFilter,
     period: Period,
     clock: RecorderClock,
@@ -121,20 +123,20 @@ def build_suite(
     Raises: FilterError if there is no such suite, or it has no run in the period.
     """
     during = replace(wanted, since_us=period.since_us, until_us=period.until_us)
-    chosen, others = _choose(reader, wanted, during, period)
-    summed = summarize_runs(reader, during.narrow(chosen), definition, clock)
+    chosen, others = _choose(engine, wanted, during, period)
+    summed = summarize_runs(engine, during.narrow(chosen), definition, clock)
     assert summed is not None  # _choose found a run of it in the period
     said, within, new = summed.definition, summed.summaries, summed.newest
-    timed = list_timed_runs(reader, wanted.narrow(chosen))
+    timed = list_timed_runs(engine, wanted.narrow(chosen))
     rows = _read_rows(reader, new, chosen)
-    before = list_summaries(reader, replace(wanted, until_us=period.since_us).narrow(chosen), said.name, _MOST_BEFORE)
+    before = list_summaries(engine, replace(wanted, until_us=period.since_us).narrow(chosen), said.name, _MOST_BEFORE)
     base, base_rows = _find_base(
         reader, [summary for summary in (*before, *_older(within, new)) if summary.run_id in timed], rows, chosen
     )
-    comparison = _compare(reader, base, new, chosen) if base else None
+    comparison = _compare(reader, engine, base, new, chosen) if base else None
     summaries = [*within, base] if base in before and base is not None else within
     run_ids = [summary.run_id for summary in summaries]
-    runs = list_trend_runs(reader, run_ids, alive_since_us=clock.alive_since_us)
+    runs = list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
     axis = lay_out(runs, "date")
     return SuiteScreen(
         period=period,
@@ -178,9 +180,9 @@ def _older(within: Sequence[StoredSummary], new: StoredSummary) -> list[StoredSu
 
 
 def _choose(
-    reader: sqlite3.Connection, wanted: TrendFilter, during: TrendFilter, period: Period
+    engine: Engine, wanted: TrendFilter, during: TrendFilter, period: Period
 ) -> tuple[ModelSet, list[ModelSet]]:
-    sets = list_sets(reader)
+    sets = list_sets(engine)
     suites = list(dict.fromkeys(model_set.suite for model_set in sets))
     if wanted.suite not in suites:
         known = ", ".join(repr(suite) for suite in suites[:20]) or "none yet; `compileboard-collect bench` measures one"
@@ -189,16 +191,16 @@ def _choose(
     if not fitting:
         own = [label_fields(model_set.fields) for model_set in sets if model_set.suite == wanted.suite]
         raise FilterError(f"suite: {wanted.suite!r} was never measured like this; it was as {'; '.join(own[:20])}")
-    found = {tuple(summary.set.fields.values()) for summary in list_summaries(reader, during, "hud")}
+    found = {tuple(summary.set.fields.values()) for summary in list_summaries(engine, during, "hud")}
     present = [model_set for model_set in fitting if tuple(model_set.fields.values()) in found]
     if not present:
-        raise FilterError(_format_empty(reader, wanted, period))
+        raise FilterError(_format_empty(engine, wanted, period))
     return present[0], present[1:]
 
 
-def _format_empty(reader: sqlite3.Connection, wanted: TrendFilter, period: Period) -> str:
+def _format_empty(engine: Engine, wanted: TrendFilter, period: Period) -> str:
     on = f" on branch {wanted.branch!r}" if wanted.branch else ""
-    runs = list_summaries(reader, wanted, "hud")
+    runs = list_summaries(engine, wanted, "hud")
     if not runs:
         return f"branch: no run of suite {wanted.suite!r} is{on}"
     between = f"its runs{on} are of {format_time(runs[-1].started_us)[:10]} to {format_time(runs[0].started_us)[:10]}"
@@ -222,9 +224,12 @@ def _sum_up(
     return tuple(SuiteHeadline(of(base, delta.metric.name), of(new, delta.metric.name), delta) for delta in deltas)
 
 
-def _compare(reader: sqlite3.Connection, base: StoredSummary, new: StoredSummary, chosen: ModelSet) -> Comparison:
+def _compare(
+    reader: sqlite3.Connection, engine: Engine, base: StoredSummary, new: StoredSummary, chosen: ModelSet
+) -> Comparison:
     sides = [
-        load_side(reader, find_side(reader, summary.run_id, name)) for name, summary in (("base", base), ("new", new))
+        load_side(reader, engine, find_side(reader, engine, summary.run_id, name))
+        for name, summary in (("base", base), ("new", new))
     ]
     return compare(_only_set(sides[0], chosen), _only_set(sides[1], chosen))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.trends import (
     MOST_RUNS,
     StoredSummary,
@@ -40,15 +40,15 @@ class SummarizedRuns:
 
 
 def summarize_runs(
-    reader: sqlite3.Connection,
+    engine: Engine,
     selected: TrendFilter,
     definition: str | None,
     clock: RecorderClock,
     limit: int = MOST_RUNS,
 ) -> SummarizedRuns | None:
     """Read what the runs of a filter come to; None where no run fits."""
-    by, summaries = list_eligible_summaries(reader, selected, definition, limit)
-    running = list_running_ids(reader, clock)
-    timed = frozenset(list_timed_runs(reader, selected))
+    by, summaries = list_eligible_summaries(engine, selected, definition, limit)
+    running = list_running_ids(engine, clock)
+    timed = frozenset(list_timed_runs(engine, selected))
     newest = find_newest_summary(summaries, timed, running)
     return SummarizedRuns(by, summaries, newest, running, timed) if newest else None

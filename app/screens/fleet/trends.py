@@ -19,6 +19,7 @@ from compileboard.app.analysis.trends.lines import (
     pad,
 )
 from compileboard.app.queries.dashboard.incidents import SeriesChange, list_series_findings
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.series import count_guard_failures, count_runs
 from compileboard.app.queries.fleet.trends import (
     MOST_RUNS,
@@ -115,34 +116,39 @@ class TrendScreen:
         return list(dict.fromkeys(note for series in self.series for note in series.axis.notes))
 
 
-def build_trends(reader: sqlite3.Connection, filters: TrendsFilters, clock: RecorderClock) -> TrendsScreen:
+def build_trends(
+    reader: sqlite3.Connection, engine: Engine, filters: TrendsFilters, clock: RecorderClock
+) -> TrendsScreen:
     """Build several metrics of one configuration on one axis.
 
     Raises: FilterError if a name is none. UnknownCountedError if a function or a graph break is not there.
     """
-    sets = list_sets(reader)
-    selected = choose_set(reader, sets, filters.sets, filters.models[0] if filters.models else None)
+    sets = list_sets(engine)
+    selected = choose_set(engine, sets, filters.sets, filters.models[0] if filters.models else None)
     definition = filters.definition or HUD.name
     notes: list[str] = []
     drawings: list[TrendDrawing] = []
     if selected is not None:
         narrowed = filters.sets.narrow(selected)
-        by, summaries = list_eligible_summaries(reader, narrowed, filters.definition, filters.run_count)
+        by, summaries = list_eligible_summaries(engine, narrowed, filters.definition, filters.run_count)
         definition = by.name
-        drawings = _measure(reader, filters, selected, definition, summaries, notes)
+        drawings = _measure(engine, filters, selected, definition, summaries, notes)
     drawings += [
-        TrendDrawing(make_count_metric(kind), count_lines(reader, kind, values, filters.sets.suite, filters.run_count))
+        TrendDrawing(
+            make_count_metric(kind), count_lines(reader, engine, kind, values, filters.sets.suite, filters.run_count)
+        )
         for kind, values in filters.counted.items()
         if values
     ]
     changes = [] if selected is None else _list_changes(reader, filters, selected, drawings)
     run_ids = {point.run_id for drawing in drawings for line in drawing.lines for point in line.points}
-    axis = _lay_out(reader, run_ids, filters.sets.branch, filters.axis, clock)
+    axis = _lay_out(engine, run_ids, filters.sets.branch, filters.axis, clock)
     return TrendsScreen(filters, sets, selected, definition, drawings, axis, changes, [*notes, *axis.notes])
 
 
 def build_trend(
     reader: sqlite3.Connection,
+    engine: Engine,
     selected: TrendFilter,
     metric: str,
     model: str | None,
@@ -162,22 +168,22 @@ def build_trend(
         kind, value = counted
         drawn = make_count_metric(kind)
         fields = dict.fromkeys(("model", *ModelSet.__dataclass_fields__)) | {"suite": selected.suite}
-        lines = [(line, fields) for line in count_lines(reader, kind, [value], selected.suite, run_count)]
+        lines = [(line, fields) for line in count_lines(reader, engine, kind, [value], selected.suite, run_count)]
     else:
         found = find_metric(metric, of_suite=model is None)
         if found is None:
             raise FilterError(f"metric: {'a model' if model else 'a suite'} has no {metric[:40]}")
         drawn = found
-        summed, summaries = list_eligible_summaries(reader, selected, definition, MOST_RUNS)
+        summed, summaries = list_eligible_summaries(engine, selected, definition, MOST_RUNS)
         by = None if model else summed.name
-        lines = _measure_sets(reader, selected, drawn, model, summaries, run_count)
+        lines = _measure_sets(engine, selected, drawn, model, summaries, run_count)
     run_ids = [point.run_id for line, _fields in lines for point in line.points]
     runs = {
         run.id: run
-        for run in list_trend_runs(reader, run_ids, alive_since_us=clock.alive_since_us)
+        for run in list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
         if selected.branch in (None, run.git_branch)
     }
-    parents = cached_ancestry(reader, [run.git_commit for run in runs.values()]) if axis == "commit" else {}
+    parents = cached_ancestry(engine, [run.git_commit for run in runs.values()]) if axis == "commit" else {}
     series = []
     for line, fields in lines:
         own = [runs[point.run_id] for point in line.points if point.run_id in runs]
@@ -186,7 +192,7 @@ def build_trend(
 
 
 def _measure_sets(
-    reader: sqlite3.Connection,
+    engine: Engine,
     selected: TrendFilter,
     metric: Metric,
     model: str | None,
@@ -204,13 +210,13 @@ def _measure_sets(
             lines.append((build_suite_line(metric, own[:run_count]), fields))
             continue
         narrowed = replace(selected.narrow(configuration), since_us=own[:run_count][-1].started_us)
-        rows = list_model_rows(reader, narrowed, [model], metric.columns)
+        rows = list_model_rows(engine, narrowed, [model], metric.columns)
         lines += [(line, fields) for line in build_model_lines(metric, rows)]
     return lines
 
 
 def _measure(
-    reader: sqlite3.Connection,
+    engine: Engine,
     filters: TrendsFilters,
     selected: ModelSet,
     definition: str,
@@ -233,7 +239,7 @@ def _measure(
         return _drop_empty(drawings, f"no run here has one by {by}", notes)
     columns = [name for metric in known for name in metric.columns]
     narrowed = replace(filters.sets.narrow(selected), since_us=summaries[-1].started_us)
-    rows = list_model_rows(reader, narrowed, models, columns)
+    rows = list_model_rows(engine, narrowed, models, columns)
     unknown = sorted(set(models) - {row.model for row in rows})
     if unknown:
         notes.append(f"{', '.join(unknown)}: no result in these runs")
@@ -269,7 +275,7 @@ def _list_changes(
 
 
 def count_lines(
-    reader: sqlite3.Connection, kind: str, values: Sequence[str], suite: str | None, run_count: int
+    reader: sqlite3.Connection, engine: Engine, kind: str, values: Sequence[str], suite: str | None, run_count: int
 ) -> list[TrendLine]:
     """Make the lines of what is counted in every run: one of COUNTED.
 
@@ -281,7 +287,7 @@ def count_lines(
             if name not in known:
                 raise FilterError(f"category: {name[:40]!r} is not one of {', '.join(known)}")
         return [
-            build_count_line(known[name], count_guard_failures(reader, name, suite, newest=run_count))
+            build_count_line(known[name], count_guard_failures(engine, name, suite, newest=run_count))
             for name in values
         ]
     lines = []
@@ -299,10 +305,8 @@ def make_count_metric(kind: str) -> Metric:
     return Metric(kind, label, "", "down_is_good", 0, "count", "the hooks", meaning)
 
 
-def _lay_out(
-    reader: sqlite3.Connection, run_ids: set[str], branch: str | None, axis: str, clock: RecorderClock
-) -> Axis:
-    runs = list_trend_runs(reader, run_ids, alive_since_us=clock.alive_since_us)
+def _lay_out(engine: Engine, run_ids: set[str], branch: str | None, axis: str, clock: RecorderClock) -> Axis:
+    runs = list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
     runs = [run for run in runs if branch in (None, run.git_branch)]
-    parents = cached_ancestry(reader, [run.git_commit for run in runs]) if axis == "commit" else {}
+    parents = cached_ancestry(engine, [run.git_commit for run in runs]) if axis == "commit" else {}
     return lay_out(runs, axis, parents=parents)

@@ -15,11 +15,11 @@ from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, Comparison
 from compileboard.app.analysis.models.series import FIELDS
 from compileboard.app.analysis.models.table import cut_page
 from compileboard.app.charts.comparison import chart_changes
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_engine, get_reader, get_settings
 from compileboard.app.queries.fleet.comparison import find_distinct_ids
 from compileboard.app.queries.fleet.models import list_model_choices
-from compileboard.app.queries.fleet.sides import list_side_choices
 from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.queries.sides import list_side_choices
 from compileboard.app.reports.comparison import TEMPLATE_WORDS, file_name, policy_of, write_comparison
 from compileboard.app.screens.fleet.comparison import ComparisonScreen, build_default_comparison
 from compileboard.app.web.filters import url_with
@@ -38,12 +38,12 @@ _WORDS: dict[str, Any] = {**TEMPLATE_WORDS, "groups": GROUPS}
 def index() -> str:
     """Compare two sides; without any, the newest benchmark with the one before it."""
     _check_query(PARAMETERS)
-    reader, given = get_reader(), {key: request.args.get(key, "").strip() for key in PARAMETERS}
+    given = {key: request.args.get(key, "").strip() for key in PARAMETERS}
     screen = _build(given)
     shared: dict[str, Any] = {
         "given": given,
-        "choices": list_side_choices(reader),
-        "suites": list_model_choices(reader).suites,
+        "choices": list_side_choices(get_reader(), get_engine()),
+        "suites": list_model_choices(get_engine()).suites,
         "metrics": [
             *((key, f"{label}, all of it") for key, (label, _names) in GROUPS.items()),
             *((metric.name, metric.label) for metric in COMPARED),
@@ -69,7 +69,7 @@ def download(format: str) -> Response:
 
 def _build(given: dict[str, str]) -> ComparisonScreen | None:
     return build_default_comparison(
-        get_reader(), given["base"], given["new"], anyway=_is_on("anyway"), suite=given["suite"]
+        get_reader(), get_engine(), given["base"], given["new"], anyway=_is_on("anyway"), suite=given["suite"]
     )
 
 
@@ -115,7 +115,7 @@ def _place(tile: ComparisonHeadline) -> str | None:
 
 
 def _find_ids(table: str, diff: DistinctDiff) -> dict[str, int]:
-    return find_distinct_ids(get_reader(), table, [change.what.fingerprint for change in diff.changes])
+    return find_distinct_ids(get_engine(), table, [change.what.fingerprint for change in diff.changes])
 
 
 def _address(models: str, entry: ModelResult) -> str:

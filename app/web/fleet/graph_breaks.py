@@ -6,7 +6,7 @@ from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.analysis.labels import describe_break_outcome
 from compileboard.app.charts.breaks_and_recompiles import chart_break, chart_kinds, make_spark
-from compileboard.app.db import get_clock, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.queries.fields import gb_url
 from compileboard.app.queries.fleet.graph_breaks import FILTERS, read_break_filter
 from compileboard.app.queries.fleet.runs import list_choices
@@ -53,7 +53,7 @@ def index() -> str:
         given={key: args.get(key, "") for key in _FILTERS},
         filtered=any(args.get(key) for key in _FILTERS),
         more_given=any(args.get(key) for key in MORE_FILTERS),
-        choices=list_choices(reader),
+        choices=list_choices(get_engine()),
         sorts=SORTS,
         gb_url=gb_url,
     )

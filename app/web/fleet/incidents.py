@@ -12,7 +12,7 @@ from compileboard.app.analysis.incidents.groups import SHOWN
 from compileboard.app.analysis.trends.lines import find_choice
 from compileboard.app.charts.incidents import chart_incident
 from compileboard.app.charts.trends import list_table_rows, share_runs
-from compileboard.app.db import get_clock, get_reader, get_settings, writing
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings, writing
 from compileboard.app.queries.dashboard.incidents import (
     FILTERS,
     HANDLINGS,
@@ -49,7 +49,7 @@ def index() -> str:
     limit_count = check_limit(args.get("limit"), get_settings().page_size)
     return render_template(
         "incidents/index.html",
-        screen=build_incidents(reader, read_finding_filter(args), args.get("cursor"), limit_count),
+        screen=build_incidents(reader, get_engine(), read_finding_filter(args), args.get("cursor"), limit_count),
         shown=SHOWN,
         given={key: args.get(key, "") for key in FILTERS},
         filtered=any(args.get(key) for key in FILTERS),
@@ -93,7 +93,7 @@ def _refuse(finding_id: str) -> NoReturn:
 
 
 def _render(finding_id: str, typed: dict[str, str] | None = None, problem: str | None = None) -> str:
-    screen = build_incident(get_reader(), finding_id, get_clock())
+    screen = build_incident(get_reader(), get_engine(), finding_id, get_clock())
     if screen is None:
         _refuse(finding_id)
     change = screen.record.change

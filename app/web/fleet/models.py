@@ -20,7 +20,7 @@ from compileboard.app.analysis.models.labels import (
 from compileboard.app.analysis.models.series import FIELDS, ModelSeries, read_name, write_name
 from compileboard.app.analysis.models.table import SummedSet
 from compileboard.app.charts.models import chart_history, chart_repeats
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_engine, get_reader, get_settings
 from compileboard.app.format import format_time
 from compileboard.app.queries.fleet.models import (
     ACCURACIES,
@@ -111,17 +111,17 @@ def _address_set(configuration: SummedSet) -> str:
 @blueprint.get("/models")
 def index() -> str:
     """List models with their newest results, or with one run's."""
-    reader = get_reader()
+    engine = get_engine()
     selected = read_model_filter(request.args)
     if selected.run:
         find_run(selected.run)
     return render_template(
         "models/index.html",
-        **_describe(build_models(reader, selected, *_read_page())),
+        **_describe(build_models(engine, selected, *_read_page())),
         given={key: request.args.get(key, "") for key in FILTERS},
         filtered=any(request.args.get(key) for key in FILTERS if key != "run"),
-        choices=list_model_choices(reader),
-        bench_runs=[(run.id, f"{run.name}, {format_time(run.started_us)[:16]}") for run in list_bench_runs(reader)],
+        choices=list_model_choices(engine),
+        bench_runs=[(run.id, f"{run.name}, {format_time(run.started_us)[:16]}") for run in list_bench_runs(engine)],
         statuses=[(status, status.replace("_", " ")) for status in STATUSES],
         answered=[(accuracy, accuracy.replace("_", " ")) for accuracy in ACCURACIES],
     )
@@ -142,7 +142,7 @@ def show(model: str) -> str:
         if key not in (*FIELDS, "run"):
             raise FilterError(f"{key[:40]}: there is no such parameter; known are {', '.join((*FIELDS, 'run'))}")
     try:
-        screen = build_model(get_reader(), model, request.args, request.args.get("run"))
+        screen = build_model(get_reader(), get_engine(), model, request.args, request.args.get("run"))
     except UnknownModelError as error:
         abort(404, str(error))
     points = screen.selected.points

@@ -8,7 +8,7 @@ from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.charts import overview as charts
 from compileboard.app.charts.trends import chart_metric, list_table_rows, share_runs
-from compileboard.app.db import get_clock, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.queries.fleet.trends import FILTERS, ModelSet, address_set
 from compileboard.app.queries.parameters import check_keys
 from compileboard.app.screens.fleet.overview import Headline, build_overview, read_overview_filters
@@ -24,7 +24,7 @@ def index() -> str:
     """Show what is in this database, of one suite and name if asked."""
     check_keys(request.args, _PARAMETERS)
     filters = read_overview_filters(request.args)
-    screen = build_overview(get_reader(), filters, get_clock(), get_settings().trend_runs)
+    screen = build_overview(get_reader(), get_engine(), filters, get_clock(), get_settings().trend_runs)
     if not screen.observed.series:
         return render_template("overview/empty.html")
     points = screen.observed.points

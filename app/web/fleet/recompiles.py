@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.charts.breaks_and_recompiles import chart_categories, chart_cause, make_spark
-from compileboard.app.db import get_clock, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.queries.fleet.recompiles import FILTERS, read_cause_filter
 from compileboard.app.queries.fleet.runs import list_choices
 from compileboard.app.queries.page import check_limit
@@ -49,7 +49,7 @@ def index() -> str:
         given={key: args.get(key, "") for key in _FILTERS},
         filtered=any(args.get(key) for key in _FILTERS),
         more_given=any(args.get(key) for key in MORE_FILTERS),
-        choices=list_choices(reader),
+        choices=list_choices(get_engine()),
         options=[(category.name, category.label) for category in CATEGORIES],
         sorts=SORTS,
     )

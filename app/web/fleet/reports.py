@@ -12,7 +12,7 @@ from functools import lru_cache
 from flask import Blueprint, Response, abort, request
 
 from compileboard.app.analysis.period import read_period
-from compileboard.app.db import get_clock, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.queries.fleet.trends import FILTERS, read_text, read_trend_filter
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import check_keys
@@ -145,7 +145,7 @@ def download_suite(format: str) -> Response:
     wanted = read_trend_filter(args)
     if not wanted.suite:
         raise FilterError("suite: the report is of one suite; give its name")
-    found = build_suite(get_reader(), wanted, period, clock, definition)
+    found = build_suite(get_reader(), get_engine(), wanted, period, clock, definition)
     body = b"".join(write_suite(found, format, clock.now_us, table))
     return send_report(body, format, suite_file_name(found, format, table), suite_policy(found))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from compileboard.app.db import get_clock, get_reader, get_settings, writing
+from compileboard.app.db import get_clock, get_engine, get_settings, writing
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.scope import FILTERS
 from compileboard.app.queries.page import check_limit
@@ -32,17 +32,17 @@ _MORE = ("host", "gpu", "torch", "commit", "since", "until")
 @blueprint.get("/runs")
 def index() -> str:
     """List runs that a filter lets through, pinned ones first."""
-    reader = get_reader()
+    engine = get_engine()
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
     filters = read_runs_filters(request.args, limit_count, is_pinned_first=True, is_counted=True)
-    screen = build_runs(reader, filters, get_clock())
+    screen = build_runs(engine, filters, get_clock())
     return render_template(
         "runs/index.html",
         screen=screen,
         given={key: request.args.get(key, "") for key in FILTERS},
         filtered=any(request.args.get(key) for key in FILTERS),
         more_given=any(request.args.get(key) for key in _MORE),
-        choices=runs.list_choices(reader),
+        choices=runs.list_choices(engine),
         states=runs.STATES,
         sorts=SORTS,
         deleted=request.args.get("done") == "deleted",
@@ -72,7 +72,7 @@ def change(run_id: str) -> Response:
 @blueprint.get("/runs/<run_id>/delete")
 def confirm_delete(run_id: str) -> str:
     """Ask before a run is deleted."""
-    run = runs.get_run(get_reader(), run_id)
+    run = runs.get_run(get_engine(), run_id)
     if run is None:
         abort(404, f"There is no run {run_id[:80]}.")
     return render_template("runs/delete.html", run=run)

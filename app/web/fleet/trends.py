@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 from flask import Blueprint, abort, render_template, request, url_for
@@ -13,8 +12,9 @@ from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.analysis.trends.lines import AXES, CHOICES, find_metric, read_choices
 from compileboard.app.charts.incidents import mark_incidents
 from compileboard.app.charts.trends import chart_metric, list_table_rows, share_runs
-from compileboard.app.db import get_clock, get_reader
+from compileboard.app.db import get_clock, get_engine, get_reader
 from compileboard.app.format import format_time
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.overview import TopBreak, list_top_breaks, list_top_functions
 from compileboard.app.queries.fleet.trends import (
     FILTERS,
@@ -72,9 +72,9 @@ def _read_list(key: str, most: int) -> list[str]:
 @blueprint.get("/trends")
 def index() -> str:
     """Show what an address asks for over time."""
-    reader = get_reader()
+    engine = get_engine()
     try:
-        screen = build_trends(reader, _read_filters(), get_clock())
+        screen = build_trends(get_reader(), engine, _read_filters(), get_clock())
     except UnknownCountedError as error:
         abort(404, str(error))
     axis = screen.axis
@@ -97,7 +97,7 @@ def index() -> str:
         set_address=_address_set,
         reports=_list_reports(screen),
         definitions=[(definition.name, definition.label) for definition in DEFINITIONS.values()],
-        **_offer(reader, screen.selected),
+        **_offer(engine, screen.selected),
     )
 
 
@@ -122,14 +122,14 @@ def _list_reports(screen: TrendsScreen) -> list[tuple[str, str]]:
     return [(label, url_for("reports.download_suite", format=key, **given)) for key, label in REPORTS]
 
 
-def _offer(reader: sqlite3.Connection, selected: ModelSet | None) -> dict[str, Any]:
+def _offer(engine: Engine, selected: ModelSet | None) -> dict[str, Any]:
     """List what the selectors offer."""
-    functions = list_top_functions(reader, newest=300, limit=_OFFERED)
-    breaks = list_top_breaks(reader, newest=300, limit=_OFFERED)
+    functions = list_top_functions(engine, newest=300, limit=_OFFERED)
+    breaks = list_top_breaks(engine, newest=300, limit=_OFFERED)
     return {
-        "models": [(model, model) for model in list_model_names(reader, selected.suite)] if selected else [],
+        "models": [(model, model) for model in list_model_names(engine, selected.suite)] if selected else [],
         "metrics": [(name, metric) for name in CHOICES if (metric := _name_choice(name))],
-        "branches": list_branches(reader),
+        "branches": list_branches(engine),
         "functions": [(str(function.function_id), f"{function.name} · {function.file}") for function in functions],
         "breaks": [(str(graph_break.distinct_id), _name_break(graph_break)) for graph_break in breaks],
         "categories": [(category.name, category.label) for category in CATEGORIES],

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Mapping
+
+from compileboard.app.queries.engine import SqliteEngine
 
 BIG = (
     frozenset(
@@ -25,16 +28,16 @@ _NAMED = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+as\s+(\w+))?", re.IGNORECASE)
 _SCAN = re.compile(r"^SCAN (\w+)")
 
 
-def list_scans(connection: sqlite3.Connection, sql: str, values: object = ()) -> set[str]:
+def list_scans(connection: sqlite3.Connection, sql: str, values: Mapping[str, object] = {}) -> set[str]:
     """List the big tables that a statement scans; an index read from end to end is a scan as well."""
     tables: dict[str, set[str]] = {}
     for table, alias in _NAMED.findall(sql):
         tables.setdefault(alias or table, set()).add(table)
-    steps = connection.execute(f"explain query plan {sql}", values)
+    steps = SqliteEngine(connection).rows(f"explain query plan {sql}", values)
     scanned = [found[1] for row in steps if (found := _SCAN.match(row["detail"]))]
     return {table for name in scanned for table in tables.get(name, {name}) if table in BIG}
 
 
-def assert_no_scan(connection: sqlite3.Connection, sql: str, values: object = ()) -> None:
+def assert_no_scan(connection: sqlite3.Connection, sql: str, values: Mapping[str, object] = {}) -> None:
     """Fail if a statement reads a big table from end to end."""
     assert list_scans(connection, sql, values) == set(), sql

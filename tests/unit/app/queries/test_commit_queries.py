@@ -6,8 +6,9 @@ import sqlite3
 
 import pytest
 
-from compileboard.app.queries import commits
-from compileboard.app.queries.commits import list_commit_range
+from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.fleet import commits
+from compileboard.app.queries.fleet.commits import list_commit_range
 from compileboard.app.queries.run_cache import cached_ancestry
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from tests.unit.app.plan import list_scans
@@ -25,10 +26,10 @@ def add_chain(
 
 def test_a_range_is_what_came_after_base_newest_first(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     add_chain(store, 10)
-    found = list_commit_range(reader, "c3", "c7", limit=2)
+    found = list_commit_range(SqliteEngine(reader), "c3", "c7", limit=2)
     assert [commit.subject for commit in found.commits] == ["c 7", "c 6"]
     assert (found.count, found.known) == (4, True)
-    assert list_commit_range(reader, "c5", "c5").known
+    assert list_commit_range(SqliteEngine(reader), "c5", "c5").known
 
 
 @pytest.mark.parametrize("pair", [("c7", "c3"), ("gone", "c3"), ("c3", "gone"), ("side1", "c9"), ("c1", "late2")])
@@ -38,42 +39,46 @@ def test_a_range_that_cannot_be_walked_is_not_known(
     add_chain(store, 10)
     add_chain(store, 2, name="side", parent="c4", day=5)
     add_chain(store, 3, name="late", parent="never-told", day=90)
-    found = list_commit_range(reader, *pair)
+    found = list_commit_range(SqliteEngine(reader), *pair)
     assert (list(found.commits), found.count, found.known) == ([], 0, False)
 
 
 def test_a_base_that_only_its_child_names_is_enough(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     add_chain(store, 3, parent="base")
-    assert [commit.hash for commit in list_commit_range(reader, "base", "c2").commits] == ["c2", "c1", "c0"]
+    assert [commit.hash for commit in list_commit_range(SqliteEngine(reader), "base", "c2").commits] == [
+        "c2",
+        "c1",
+        "c0",
+    ]
 
 
 def test_ancestry_is_of_the_time_between_those_that_are_asked_for(
     store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     add_chain(store, 400)
-    found = cached_ancestry(reader, ["c350", "c300", "unknown", None])
+    found = cached_ancestry(SqliteEngine(reader), ["c350", "c300", "unknown", None])
     assert {f"c{n}" for n in range(300, 351)} <= set(found)
     assert {"c280", "c370", "unknown"}.isdisjoint(found)
     assert found["c350"] == ("c349", 350 * DAY_US)
-    assert cached_ancestry(reader, []) == cached_ancestry(reader, ["unknown"]) == {}
+    assert cached_ancestry(SqliteEngine(reader), []) == cached_ancestry(SqliteEngine(reader), ["unknown"]) == {}
 
 
 def test_ancestry_is_read_again_when_more_is_known(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     save_commits(store, [StoredCommit("c2", None, 2 * DAY_US, None, None)])
-    assert cached_ancestry(reader, ["c2"]) == {"c2": (None, 2 * DAY_US)}
+    assert cached_ancestry(SqliteEngine(reader), ["c2"]) == {"c2": (None, 2 * DAY_US)}
     save_commits(store, [StoredCommit("c2", "c1", 2 * DAY_US, None, None)])
-    assert cached_ancestry(reader, ["c2"])["c2"][0] == "c1"
+    assert cached_ancestry(SqliteEngine(reader), ["c2"])["c2"][0] == "c1"
     save_commits(store, [StoredCommit("c1", None, DAY_US, None, None)])
-    assert set(cached_ancestry(reader, ["c2"])) == {"c1", "c2"}
-    assert cached_ancestry(reader, ["c2"]) is cached_ancestry(reader, ["c2"])
+    assert set(cached_ancestry(SqliteEngine(reader), ["c2"])) == {"c1", "c2"}
+    assert cached_ancestry(SqliteEngine(reader), ["c2"]) is cached_ancestry(SqliteEngine(reader), ["c2"])
 
 
 def test_commits_that_are_their_own_ancestors_end_the_walk(
     store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     save_commits(store, [StoredCommit("a", "b", 1, None, None), StoredCommit("b", "a", 1, None, None)])
-    assert set(cached_ancestry(reader, ["a"])) == {"a", "b"}
-    assert not list_commit_range(reader, "x", "a").known
+    assert set(cached_ancestry(SqliteEngine(reader), ["a"])) == {"a", "b"}
+    assert not list_commit_range(SqliteEngine(reader), "x", "a").known
 
 
 @pytest.mark.parametrize(
@@ -81,6 +86,6 @@ def test_commits_that_are_their_own_ancestors_end_the_walk(
 )
 def test_no_question_reads_all_commits(reader: sqlite3.Connection, sql: str) -> None:
     values = {"hashes": "[]", "since_us": 0, "until_us": 1, "limit": 1, "base": "a", "new": "b", "hash": "a"}
-    plan = [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
+    plan = [row["detail"] for row in SqliteEngine(reader).rows(f"explain query plan {sql}", values)]
     assert any("USING PRIMARY KEY" in step or "commits_time (time_us>? AND time_us<?)" in step for step in plan), plan
     assert list_scans(reader, sql, values) == set()

@@ -19,6 +19,7 @@ from flask.testing import FlaskClient
 from compileboard.app.analysis.models.summaries import format_number
 from compileboard.app.analysis.period import DAY_US, Period, read_period
 from compileboard.app.cli.main import main
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.page import FilterError
@@ -48,7 +49,13 @@ def suite(store: sqlite3.Connection) -> None:
 
 
 def read(store: sqlite3.Connection, period: Period = PERIOD, **wanted: Any) -> SuiteScreen:
-    return build_suite(store, TrendFilter(**({"suite": SUITE} | wanted)), period, RecorderClock(START_US + 20 * DAY_US))
+    return build_suite(
+        store,
+        SqliteEngine(store),
+        TrendFilter(**({"suite": SUITE} | wanted)),
+        period,
+        RecorderClock(START_US + 20 * DAY_US),
+    )
 
 
 def write(found: SuiteScreen, format: str, table: str = "runs") -> str:
@@ -257,7 +264,7 @@ def test_the_largest_reports_stay_below_two_megabytes_beside_the_library(store: 
     slower = {**numbers, "speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01, "abs_latency": 4.0}
     add_results(store, "R1", *(replace(model, values=slower) for model in models[50:]), started_us=START_US + DAY_US)
     library = read_plotly()
-    compared = build_comparison(store, "R0", "R1")
+    compared = build_comparison(store, SqliteEngine(store), "R0", "R1")
     whole = b"".join(write_comparison(compared, "html", START_US))
     for body in (whole, write(read(store, suite="builtin"), "html").encode()):
         assert body.count(library) == 1

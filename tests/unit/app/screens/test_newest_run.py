@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.analysis.period import DAY_US, Period
 from compileboard.app.cli.main import main
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.runs import get_newest_run, get_other, get_run
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.newest import RecorderClock, RunCandidate, find_newest_run
@@ -43,7 +44,9 @@ def test_numbers_are_of_the_same_newest_run_everywhere(client: FlaskClient, stor
     assert client.get("/api/v1/summary").get_json()["data"]["run"]["id"] == newest
     suite = client.get("/api/v1/summary").get_json()["data"]["summaries"][0]["suite"]
     clock = RecorderClock(time.time_ns() // 1000)
-    screen = build_suite(store, TrendFilter(suite=suite), Period(START_US - DAY_US, START_US + 9 * DAY_US), clock)
+    screen = build_suite(
+        store, SqliteEngine(store), TrendFilter(suite=suite), Period(START_US - DAY_US, START_US + 9 * DAY_US), clock
+    )
     assert screen.new.run_id == newest
     report = client.get(f"/trends/report.json?suite={suite}&since=2020-01-01").get_json()
     assert [run["run_id"] for run in report["runs"] if run["side"] == "new"] == [newest]
@@ -60,11 +63,14 @@ def test_latest_is_a_run_that_ended(store: sqlite3.Connection, database: Path, c
 def test_a_run_that_fell_silent_has_ended(store: sqlite3.Connection) -> None:
     add_run(store, "OLD", started_us=START_US)
     add_run(store, "SILENT", started_us=START_US + 1, state="running", heartbeat_us=SILENT_US)
-    newest, before = get_newest_run(store, CLOCK), get_newest_run(store, RecorderClock(SILENT_US))
+    newest, before = (
+        get_newest_run(SqliteEngine(store), CLOCK),
+        get_newest_run(SqliteEngine(store), RecorderClock(SILENT_US)),
+    )
     assert newest and newest.id == "SILENT"
     assert before and before.id == "OLD"
-    run = get_run(store, "OLD")
-    other = run and get_other(store, run, "latest", CLOCK)
+    run = get_run(SqliteEngine(store), "OLD")
+    other = run and get_other(SqliteEngine(store), run, "latest", CLOCK)
     assert other and other.id == "SILENT"
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.models import ModelFilter, list_models
-from compileboard.app.queries.fleet.sides import find_side
 from compileboard.app.queries.run.models import list_task_breaks
+from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
 from compileboard.app.settings import Settings
 from compileboard.collectors.contract.events import RunStarted, load_event
@@ -43,7 +44,7 @@ def ingest_recorded(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def test_every_model_of_the_suite_was_measured(h200: sqlite3.Connection) -> None:
-    rows = list_models(h200, ModelFilter(suite="builtin"))
+    rows = list_models(SqliteEngine(h200), ModelFilter(suite="builtin"))
     assert [row.status for row in rows] == ["measured"] * 18
     assert {row.hardware for row in rows} == {"NVIDIA H200"}
     assert all(row.speedup_low <= row.speedup <= row.speedup_high for row in rows)  # type: ignore[operator]
@@ -51,14 +52,14 @@ def test_every_model_of_the_suite_was_measured(h200: sqlite3.Connection) -> None
 
 
 def test_the_geomean_is_what_bench_printed_and_huds_is_of_those_that_passed(h200: sqlite3.Connection) -> None:
-    rows = list_models(h200, ModelFilter(suite="builtin"))
+    rows = list_models(SqliteEngine(h200), ModelFilter(suite="builtin"))
     assert round(geomean([row.speedup for row in rows if row.speedup is not None]) or 0, 2) == 3.17
     passed = [row.speedup for row in rows if row.accuracy == "pass" and row.speedup is not None]
     assert summarize(rows, HUD).geomean_speedup == pytest.approx(math.prod(passed) ** (1 / len(passed)), abs=1e-9)
 
 
 def test_a_persons_own_models_stand_beside_it(h200: sqlite3.Connection) -> None:
-    rows = {row.model: row for row in list_models(h200, ModelFilter(suite="local"))}
+    rows = {row.model: row for row in list_models(SqliteEngine(h200), ModelFilter(suite="local"))}
     assert (rows["Breaky"].graph_breaks, rows["Breaky"].unique_graph_breaks, rows["Breaky"].calls_captured) == (4, 3, 8)
     assert (rows["Bert4"].calls_captured, rows["Bert4"].unique_graphs, rows["Bert4"].accuracy) == (120, 1, "pass")
     wrong = rows["WrongAnswer"]
@@ -67,7 +68,9 @@ def test_a_persons_own_models_stand_beside_it(h200: sqlite3.Connection) -> None:
 
 
 def test_breaks_hang_on_the_models_they_came_with(h200: sqlite3.Connection) -> None:
-    (run_id,) = {row.run_id for row in list_models(h200, ModelFilter(suite="builtin")) if row.model == "detector"}
+    (run_id,) = {
+        row.run_id for row in list_models(SqliteEngine(h200), ModelFilter(suite="builtin")) if row.model == "detector"
+    }
     broke = list_task_breaks(h200, run_id, ["builtin/detector/performance"])
     assert broke and all("detector.py" in str(graph_break) for graph_break in broke)
     assert list_task_breaks(h200, run_id, ["builtin/mlp/performance"]) == []
@@ -75,7 +78,7 @@ def test_breaks_hang_on_the_models_they_came_with(h200: sqlite3.Connection) -> N
 
 def test_a_side_of_a_comparison_has_the_machine_that_was_recorded(h200: sqlite3.Connection) -> None:
     run_id = h200.execute("select run_id from results limit 1").fetchone()[0]
-    side = load_side(h200, find_side(h200, run_id, "base"))
+    side = load_side(h200, SqliteEngine(h200), find_side(h200, SqliteEngine(h200), run_id, "base"))
     assert side.environment["driver"] == ("580.159.04",)
     assert side.environment["hardware"] == ("NVIDIA H200",)
     assert side.environment["torch"][0].startswith("2.11.0")

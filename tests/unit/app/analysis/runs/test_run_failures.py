@@ -10,9 +10,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.analysis.runs.states import describe_state
-from compileboard.app.queries.fleet.sides import find_side
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.run import failures
 from compileboard.app.queries.run import run as run_detail
+from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
 from compileboard.app.screens.run.run import build_summary
 from compileboard.collectors.cli.run import closing_line
@@ -106,7 +107,7 @@ def test_the_api_tells_phases_counts_and_the_end(client: FlaskClient) -> None:
 
 def test_a_comparison_counts_them_as_failures(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     store.execute("update processes set torch_version = '2.13.0' where run_id = ?", (RUN,))
-    side = load_side(reader, find_side(reader, RUN, "base"))
+    side = load_side(reader, SqliteEngine(reader), find_side(reader, SqliteEngine(reader), RUN, "base"))
     assert side.totals["failure_count"] == 3
 
 

@@ -11,6 +11,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.analysis.models.labels import describe_status
 from compileboard.app.analysis.runs.states import describe_state
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.collectors.store.rollups.results import ExperimentResult, fill
 from tests.unit.app.seed import add_distinct_break, add_run, insert
@@ -31,7 +32,7 @@ def test_state_names_what_failed_in_a_run(
     client: FlaskClient, store: sqlite3.Connection, state: str, totals: Any, word: str, kind: str, problems: Any
 ) -> None:
     add_run(store, "R1", state=state, totals=totals)
-    run = get_run(store, "R1")
+    run = get_run(SqliteEngine(store), "R1")
     assert run is not None
     described = describe_state(run, run.heartbeat_us, 30)
     assert described == (word, kind, described.explanation, problems)

@@ -8,6 +8,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.analysis.comparison.environment import FIELDS
 from compileboard.app.analysis.trends.lines import find_changes
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.app.queries.fleet.trends import list_trend_runs
 from compileboard.app.screens.run.run import build_summary
@@ -29,7 +30,7 @@ def counted(time_us: int, fault_count: int, is_on_cliff: bool) -> PageFaultsCoun
 
 
 def findings(store: sqlite3.Connection) -> list[object]:
-    run = get_run(store, RUN)
+    run = get_run(SqliteEngine(store), RUN)
     assert run is not None
     return build_summary(store, run).fixes
 
@@ -96,6 +97,8 @@ def test_a_patch_release_of_python_is_a_change_of_the_environment(store: sqlite3
                 ProcessStarted(f"p{number}", 0, number + 1, f"R{number}", pid=1, python_version=version),
             ],
         )
-    changes = find_changes(sorted(list_trend_runs(store, ["R0", "R1", "R2"]), key=lambda run: run.started_us))
+    changes = find_changes(
+        sorted(list_trend_runs(SqliteEngine(store), ["R0", "R1", "R2"]), key=lambda run: run.started_us)
+    )
     assert [(change.run.id, change.label) for change in changes] == [("R2", "Python 3.12.13")]
     assert FIELDS["python"] == ("Python", "warns")

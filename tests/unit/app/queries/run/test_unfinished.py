@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.app.queries.run.failures import COUNT_SQL, OPEN_SQL, UNFINISHED_SQL, count_unfinished, list_unfinished
 from compileboard.collectors.cli.import_command import import_paths
@@ -53,7 +54,7 @@ def test_killed_run_says_which_compile_never_finished(client: FlaskClient, store
 
 def test_unfinished_compile_before_another_has_no_duration(store: sqlite3.Connection) -> None:
     _record_killed_run(store, later=True)
-    run = get_run(store, RUN)
+    run = get_run(SqliteEngine(store), RUN)
     assert run is not None
     last, first = list_unfinished(store, run)
     assert (last.compile_id, last.is_last, last.until_us) == ("1/0", True, 2_499_999)
@@ -64,7 +65,7 @@ def test_unfinished_compile_before_another_has_no_duration(store: sqlite3.Connec
 def test_running_run_has_no_unfinished_compile(store: sqlite3.Connection) -> None:
     _record_killed_run(store)
     store.execute("update runs set state = 'running'")
-    run = get_run(store, RUN)
+    run = get_run(SqliteEngine(store), RUN)
     assert run is not None and list_unfinished(store, run) == [] and count_unfinished(store, run) == 0
 
 

@@ -9,6 +9,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet import graph_breaks
 from compileboard.app.queries.fleet.graph_breaks import ORDERS, read_break_filter
 from compileboard.app.queries.fleet.scope import MOST_SLOTS, list_slots
@@ -33,7 +34,7 @@ def test_distinct_breaks_agree_with_their_events(recorded_reader: sqlite3.Connec
 
 def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
     page = graph_breaks.list_distinct_breaks(recorded_reader, ALL, limit=1000)
-    slots = list_slots(recorded_reader, ALL.runs)
+    slots = list_slots(SqliteEngine(recorded_reader), ALL.runs)
     summary, cells = graph_breaks.get_break_trends(recorded_reader, ALL, slots)
     total = recorded_reader.execute("select count(*), count(distinct run_id) from graph_breaks").fetchone()
     assert (summary.break_count, summary.run_count) == tuple(total)
@@ -164,7 +165,7 @@ def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(store: sqlite
         add_run(store, f"R{number:03}", started_us=START_US + number)
         if number < 3:  # 4 + 4 in the first two runs, 4 + 0 in the next two
             insert(store, "run_breaks", run_id=f"R{number:03}", distinct_id=distinct, break_count=4, compile_us=1)
-    slots = list_slots(store, ALL.runs)
+    slots = list_slots(SqliteEngine(store), ALL.runs)
     assert [slot.run_count for slot in slots] == [2] * MOST_SLOTS
     _summary, cells = graph_breaks.get_break_trends(store, ALL, slots)
     assert cells.line(distinct) == [4.0, 2.0] + [0.0] * (MOST_SLOTS - 2)

@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 from compileboard.app.analysis.models.series import split_series
 from compileboard.app.charts.base import MAX_CHART_BYTES
 from compileboard.app.charts.models import chart_history, chart_repeats
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.models import list_history
 from tests.unit.app.benched import ACCURACY, COMMAND, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import add_run
@@ -218,7 +219,7 @@ def test_runs_and_a_runs_summary_count_its_results(client: FlaskClient) -> None:
 
 @pytest.mark.usefixtures("suite")
 def test_charts_are_what_plotly_takes_and_small(reader: sqlite3.Connection) -> None:
-    (series,) = split_series(list_history(reader, "Breaky"))
+    (series,) = split_series(list_history(SqliteEngine(reader), "Breaky"))
     charts = chart_history(series.points, ["/models/Breaky"] * 3)
     repeats = chart_repeats({"eager": [1.0, 1.1, 1.05], "compiled": [0.5, 0.5, 0.5]})
     assert repeats is not None

@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.charts import overview as charts
 from compileboard.app.charts.base import MAX_CHART_BYTES, Chart
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet import overview
 from compileboard.app.queries.fleet.runs import STATES
 from tests.unit.app.seed import START_US, add_run
@@ -47,12 +48,12 @@ def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_rea
 
 
 def test_rankings_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
-    top = overview.list_top_breaks(recorded_reader, limit=500)
+    top = overview.list_top_breaks(SqliteEngine(recorded_reader), limit=500)
     counts = dict(
         recorded_reader.execute("select distinct_id, count(*) from graph_breaks group by distinct_id").fetchall()
     )
     assert {graph_break.distinct_id: graph_break.break_count for graph_break in top} == counts
-    functions = overview.list_top_functions(recorded_reader, limit=500)
+    functions = overview.list_top_functions(SqliteEngine(recorded_reader), limit=500)
     rows = recorded_reader.execute("select function_id, count(*) from recompiles group by function_id").fetchall()
     assert {function.function_id: function.recompile_count for function in functions} == {
         key: n for key, n in rows if key
@@ -80,7 +81,7 @@ def test_an_empty_database_shows_both_commands(client: FlaskClient) -> None:
 
 def test_every_point_is_in_the_table_twin(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
     text = recorded_client.get("/").text
-    points = overview.list_trend(recorded_reader)
+    points = overview.list_trend(SqliteEngine(recorded_reader))
     figure = _figures(text)["recompiles-chart"]
     drawn = [value for trace in figure["data"] if "markers" in trace["mode"] for value in trace["y"]]
     assert sorted(drawn) == sorted(point.recompile_count for point in points)
@@ -149,7 +150,7 @@ def test_a_lone_bar_does_not_fill_its_chart() -> None:
 
 
 def test_counts_of_runs_add_up(recorded_reader: sqlite3.Connection) -> None:
-    for points in (_points(3, 200), overview.list_trend(recorded_reader)):
+    for points in (_points(3, 200), overview.list_trend(SqliteEngine(recorded_reader))):
         figure = charts.chart_runs(points).figure
         assert sum(sum(trace["y"]) for trace in figure["data"]) == len(points)
 
@@ -176,7 +177,7 @@ def test_runs_with_failures_have_a_colour_of_their_own(client: FlaskClient, stor
     add_run(store, "R1")
     add_run(store, "R2", totals={"failed_result_count": 1})
     add_run(store, "R3", state="failed", totals={"failure_count": 1})
-    chart = charts.chart_runs(overview.list_trend(store))
+    chart = charts.chart_runs(overview.list_trend(SqliteEngine(store)))
     assert [(trace["name"], trace["y"]) for trace in chart.figure["data"]] == [
         ("finished", [1]),
         ("finished, with failures", [1]),

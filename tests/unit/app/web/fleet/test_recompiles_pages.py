@@ -9,6 +9,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet import graph_breaks, recompiles
 from compileboard.app.queries.fleet.recompiles import ORDERS, read_cause_filter
 from compileboard.app.queries.fleet.scope import list_slots
@@ -26,7 +27,7 @@ def test_causes_agree_with_their_guard_failures(recorded_reader: sqlite3.Connect
 
 def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
     causes = recompiles.list_causes(recorded_reader, ALL, limit=1000).rows
-    slots = list_slots(recorded_reader, ALL.runs)
+    slots = list_slots(SqliteEngine(recorded_reader), ALL.runs)
     summary, cells = recompiles.get_cause_trends(recorded_reader, ALL, slots)
     total = recorded_reader.execute("select count(*), count(distinct run_id) from recompiles").fetchone()
     assert (summary.recompile_count, summary.run_count) == tuple(total)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.runs import ORDERS, list_runs
 from compileboard.app.queries.fleet.scope import read_run_filter
 from compileboard.app.queries.page import FilterError
@@ -88,12 +89,12 @@ def test_pages_visit_every_run_once_in_order(
 ) -> None:
     annotate(store, "R1", pinned=True)
     annotate(store, "R3", pinned=True)
-    whole = [run.id for run in list_runs(reader, sort=order + way, limit=50).rows]
+    whole = [run.id for run in list_runs(SqliteEngine(reader), sort=order + way, limit=50).rows]
     assert set(whole[:2]) == {"R1", "R3"}
     assert sorted(whole) == ["R0", "R1", "R2", "R3", "R4"]
     cursor, seen = None, []
     for _page in range(10):
-        page = list_runs(reader, sort=order + way, cursor=cursor, limit=limit)
+        page = list_runs(SqliteEngine(reader), sort=order + way, cursor=cursor, limit=limit)
         seen += [run.id for run in page.rows]
         cursor = page.next
         if cursor is None:
@@ -122,9 +123,9 @@ def test_links_of_pages_keep_the_filter_and_end(client: FlaskClient) -> None:
 
 
 def test_a_run_added_meanwhile_shifts_no_page(reader: sqlite3.Connection, store: sqlite3.Connection) -> None:
-    first = list_runs(reader, limit=2)
+    first = list_runs(SqliteEngine(reader), limit=2)
     add_run(store, "R9", started_us=START_US + 9 * DAY_US)
-    second = list_runs(reader, cursor=first.next, limit=2)
+    second = list_runs(SqliteEngine(reader), cursor=first.next, limit=2)
     assert [run.id for run in (*first.rows, *second.rows)] == ["R4", "R3", "R2", "R1"]
 
 

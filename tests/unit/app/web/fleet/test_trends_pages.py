@@ -19,6 +19,7 @@ from compileboard.app.analysis.trends.lines import TrendLine, TrendPoint, build_
 from compileboard.app.charts.base import MAX_CHART_BYTES
 from compileboard.app.charts.trends import MOST_TABLE_ROWS, chart_metric, list_table_rows, share_runs
 from compileboard.app.cli.main import main as run_app
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.trends import TrendFilter, list_summaries, list_trend_runs
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from tests.unit.app.analysis.trends.test_trend_lines import make_runs
@@ -191,9 +192,11 @@ def test_the_mean_of_fewer_models_says_that_some_failed(store: sqlite3.Connectio
     failed = measure(model="b", status="failed", reason="OOM", values={}, repeats={})
     add_results(store, "R1", measure(model="a"), measure(model="b"), started_us=START_US)
     add_results(store, "R2", measure(model="a"), failed, started_us=START_US + DAY_US)
-    line = build_suite_line(SUMMARY_BY_NAME["graph_breaks_per_model"], list_summaries(reader, TrendFilter(), "hud"))
+    line = build_suite_line(
+        SUMMARY_BY_NAME["graph_breaks_per_model"], list_summaries(SqliteEngine(reader), TrendFilter(), "hud")
+    )
     assert [point.note for point in line.points] == ["1 of 2 models failed", None]
-    laid = lay_out(list_trend_runs(reader, ["R1", "R2"]), "date")
+    laid = lay_out(list_trend_runs(SqliteEngine(reader), ["R1", "R2"]), "date")
     (trace,) = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c").figure["data"]
     assert trace["hovertext"] == ["", "1 of 2 models failed<br>"]
 

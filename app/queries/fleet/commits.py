@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from compileboard.app.queries.engine import Engine, get_row
 
 MOST_BETWEEN = 20_000  # two years of a busy repository
 MOST_ANCESTRY = 50_000
@@ -15,11 +15,13 @@ SLACK_US = 7 * 86_400_000_000
 
 SPAN_SQL = """
 select min(c.time_us) as oldest_us, max(c.time_us) as newest_us
-from json_each(:hashes) as wanted
-cross join commits as c on c.hash = wanted.value
+from $each(:hashes) as wanted
+$join commits as c on c.hash = wanted.value
 """
 STATE_SQL = """
-select count(*) as commit_count, count(parent_hash) as parent_count, total(time_us - :since_us) as time_total
+select
+  count(*) as commit_count, count(parent_hash) as parent_count,
+  coalesce(sum((time_us - :since_us) * 1.0), 0.0) as time_total
 from commits
 where time_us between :since_us and :until_us
 """
@@ -39,7 +41,7 @@ with recursive walk (hash, parent_hash, time_us, author, subject, step) as (
   union all
   select c.hash, c.parent_hash, c.time_us, c.author, c.subject, k.step + 1
   from walk as k
-  cross join commits as c on c.hash = k.parent_hash
+  $join commits as c on c.hash = k.parent_hash
   where k.parent_hash <> :base
     and c.time_us >= :since_us
   limit :limit
@@ -86,37 +88,33 @@ class CommitRange:
     known: bool
 
 
-def find_span(connection: sqlite3.Connection, hashes: Iterable[str | None]) -> CommitSpan | None:
+def find_span(engine: Engine, hashes: Iterable[str | None]) -> CommitSpan | None:
     """Find the time that the given commits and those between them are of; None where none of them is known."""
     wanted = sorted({digest for digest in hashes if digest})
-    oldest_us, newest_us = connection.execute(SPAN_SQL, {"hashes": json.dumps(wanted)}).fetchone()
+    ((oldest_us, newest_us),) = engine.rows(SPAN_SQL, {"hashes": wanted})
     if oldest_us is None:
         return None
     times = {"since_us": oldest_us - SLACK_US, "until_us": newest_us + SLACK_US}
-    return CommitSpan(*times.values(), *connection.execute(STATE_SQL, times).fetchone())
+    return CommitSpan(*times.values(), *engine.rows(STATE_SQL, times)[0])
 
 
-def list_ancestry(
-    connection: sqlite3.Connection, span: CommitSpan, limit: int = MOST_ANCESTRY
-) -> dict[str, tuple[str | None, int]]:
+def list_ancestry(engine: Engine, span: CommitSpan, limit: int = MOST_ANCESTRY) -> dict[str, tuple[str | None, int]]:
     """Return first parent and time by hash, of the commits of a span."""
     values = {"since_us": span.since_us, "until_us": span.until_us, "limit": limit}
-    cursor = connection.cursor()
-    cursor.row_factory = None  # plain tuples: there may be thousands
-    return {hash_: (parent_hash, time_us) for hash_, parent_hash, time_us in cursor.execute(ANCESTRY_SQL, values)}
+    return {hash_: (parent_hash, time_us) for hash_, parent_hash, time_us in engine.stream(ANCESTRY_SQL, values)}
 
 
-def list_commit_range(connection: sqlite3.Connection, base_hash: str, new_hash: str, limit: int = 50) -> CommitRange:
+def list_commit_range(engine: Engine, base_hash: str, new_hash: str, limit: int = 50) -> CommitRange:
     """List what came after a base commit up to and with a new one, along first parents.
 
     `limit` is how many of the newest are returned; `count` is of all.
     """
     if base_hash == new_hash:
         return CommitRange((), 0, True)
-    row = connection.execute(TIME_SQL, {"hash": base_hash}).fetchone()
+    row = get_row(engine, TIME_SQL, {"hash": base_hash})
     since_us = row[0] - SLACK_US if row else -(2**63)
     values = {"base": base_hash, "new": new_hash, "since_us": since_us, "limit": MOST_BETWEEN}
-    rows = connection.execute(RANGE_SQL, values).fetchall()
+    rows = engine.rows(RANGE_SQL, values)
     if not rows or rows[-1]["parent_hash"] != base_hash:
         return CommitRange((), 0, False)
     commits = [KnownCommit(row["hash"], row["author"], row["subject"], row["time_us"]) for row in rows[:limit]]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
+from compileboard.app.queries.engine import Engine, Row, get_row
 from compileboard.app.queries.fleet.runs import find_run_ids, get_newest_run, get_other
 from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, get_newest_run_id, read_clock
 from compileboard.app.queries.page import FilterError
@@ -41,7 +42,7 @@ limit 20000
 _NEAR = """
 select r.id
 from runs as r
-join runs as o on o.id = :run_id and r.suite is o.suite and (o.suite is not null or r.name = o.name)
+join runs as o on o.id = :run_id and r.suite $is o.suite and (o.suite is not null or r.name = o.name)
 where {state} <> 'running'
   and (r.started_us, r.id) {sign} (o.started_us, o.id)
 order by r.started_us {direction}, r.id {direction}
@@ -91,34 +92,34 @@ class SideChoice:
     started_us: int | None
 
 
-def find_run(connection: sqlite3.Connection, text: str, beside: RunRow | None = None) -> RunRow | None:
+def find_run(connection: sqlite3.Connection, engine: Engine, text: str, beside: RunRow | None = None) -> RunRow | None:
     """Find the run that a text names: `latest`, the beginning of its id, or of its commit's hash.
 
     Of a commit's runs it is the newest that is not `beside`, of that run's name and suite where there is one.
     Raises: FilterError if the text fits several runs or commits, or there is no run at all.
     """
     if text == "latest":
-        return find_word(connection, text)
-    detail = _find_detail(connection, text)
+        return find_word(engine, text)
+    detail = _find_detail(connection, engine, text)
     if detail is not None or not _COMMIT.fullmatch(text):
         return detail.run if detail else None
-    others = [row for row in _list_newest(connection, "commit", text.lower()) if not beside or row["id"] != beside.id]
+    others = [row for row in _list_newest(engine, "commit", text.lower()) if not beside or row["id"] != beside.id]
     alike = [row for row in others if beside and (row["name"], row["suite"]) == (beside.name, beside.suite)]
     details = (get_run(connection, row["id"]) for row in alike or others)
     return next((detail.run for detail in details if detail is not None), None)
 
 
-def find_word(connection: sqlite3.Connection, word: str, run: RunRow | None = None) -> RunRow:
+def find_word(engine: Engine, word: str, run: RunRow | None = None) -> RunRow:
     """Find what a word stands for: `latest` the newest run; beside a run the newest other one, or `previous` to it.
 
     Raises: FilterError if there is none.
     """
     clock = read_clock()
     if run is None:
-        found = get_newest_run(connection, clock)
+        found = get_newest_run(engine, clock)
         lack = "run in this database; record one with `compileboard-collect bench` or `run`"
     else:
-        found = get_other(connection, run, word, clock)
+        found = get_other(engine, run, word, clock)
         kind = "earlier" if word == "previous" else "other"
         lack = f"{kind} run named {run.name!r} of the same suite as run {run.id}"
     if found is None:
@@ -126,33 +127,35 @@ def find_word(connection: sqlite3.Connection, word: str, run: RunRow | None = No
     return found
 
 
-def find_side(connection: sqlite3.Connection, text: str, name: str) -> NamedSide:
+def find_side(connection: sqlite3.Connection, engine: Engine, text: str, name: str) -> NamedSide:
     """Find what a text names; `name` is the parameter that it came as.
 
     Raises: FilterError if there is no such thing, or more than one.
     """
     with _naming(name):
-        return _find_side(connection, text.strip())
+        return _find_side(connection, engine, text.strip())
 
 
-def name_runs(connection: sqlite3.Connection, base: str, new: str) -> tuple[str, str]:
+def name_runs(connection: sqlite3.Connection, engine: Engine, base: str, new: str) -> tuple[str, str]:
     """Name the runs that words stand for: `latest`, and for base `previous`, as `check` has them.
 
     Raises: FilterError if a word stands for nothing, or new names nothing.
     """
     if new == "latest":
         with _naming("new"):
-            new = find_word(connection, new).id
+            new = find_word(engine, new).id
     if base not in ("latest", "previous"):
         return base, new
-    named = find_side(connection, new, "new")
+    named = find_side(connection, engine, new, "new")
     with _naming("base"):
         if not named.runs:
             raise FilterError(f"{base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run")
-        return find_word(connection, base, named.runs[0].run).id, new
+        return find_word(engine, base, named.runs[0].run).id, new
 
 
-def find_default(connection: sqlite3.Connection, base: str | None, new: str | None) -> tuple[str, str] | None:
+def find_default(
+    connection: sqlite3.Connection, engine: Engine, base: str | None, new: str | None
+) -> tuple[str, str] | None:
     """Complete what the address leaves out: the newest benchmark and the one before it; None where there is none.
 
     Raises: FilterError if the side that is given names nothing.
@@ -162,22 +165,22 @@ def find_default(connection: sqlite3.Connection, base: str | None, new: str | No
     given = new or base
     if not given:
         clock = read_clock()
-        newest = get_newest_run_id(connection, clock, benched=True) or get_newest_run_id(connection, clock)
-        other = newest and _neighbour(connection, newest, BEFORE_SQL)
+        newest = get_newest_run_id(engine, clock, benched=True) or get_newest_run_id(engine, clock)
+        other = newest and _neighbour(engine, newest, BEFORE_SQL)
         return (other, newest) if newest and other else None
-    named = find_side(connection, given, "new" if new else "base")
+    named = find_side(connection, engine, given, "new" if new else "base")
     if not named.runs:
         return None
     run_id = named.runs[0].run.id
-    other = _neighbour(connection, run_id, BEFORE_SQL if new else AFTER_SQL)
+    other = _neighbour(engine, run_id, BEFORE_SQL if new else AFTER_SQL)
     if other is None:
         return None
     return (other, given) if new else (given, other)
 
 
-def list_side_choices(connection: sqlite3.Connection, limit: int = 200) -> list[SideChoice]:
+def list_side_choices(connection: sqlite3.Connection, engine: Engine, limit: int = 200) -> list[SideChoice]:
     """List what a page offers: the newest runs, and their commits, branches and versions of torch; baselines."""
-    rows = connection.execute(CHOICES_SQL, {"limit": limit}).fetchall()
+    rows = engine.rows(CHOICES_SQL, {"limit": limit})
     found: dict[str, SideChoice] = {}
     for kind, column in (("branch", "git_branch"), ("torch", "torch_version"), ("commit", "git_commit")):
         for row in rows:
@@ -185,8 +188,8 @@ def list_side_choices(connection: sqlite3.Connection, limit: int = 200) -> list[
             if value:
                 asked = f"{kind}:{value[:12] if kind == 'commit' else value}"
                 found.setdefault(asked, SideChoice(asked, "its newest runs", row["started_us"]))
-    for row in list_baselines(connection, limit=50).rows:
-        asked = f"baseline:{row.name}"
+    for baseline in list_baselines(connection, limit=50).rows:
+        asked = f"baseline:{baseline.name}"
         found[asked] = SideChoice(asked, "a stored baseline", None)
     for row in rows[:50]:
         found[row["id"]] = SideChoice(row["id"], row["name"], row["started_us"])
@@ -206,12 +209,12 @@ def _naming(name: str) -> Iterator[None]:
         raise FilterError(f"{name}: {error}") from None
 
 
-def _find_side(connection: sqlite3.Connection, text: str) -> NamedSide:
+def _find_side(connection: sqlite3.Connection, engine: Engine, text: str) -> NamedSide:
     if len(text) > _LONGEST:
         raise FilterError(f"at most {_LONGEST} characters, this has {len(text)}")
     kind, colon, value = text.partition(":")
     if not colon:
-        detail = _find_detail(connection, text)
+        detail = _find_detail(connection, engine, text)
         if detail is None:
             raise FilterError(f"there is no run {text[:80]!r} in this database; expected {FORMS}")
         return NamedSide(detail.run.id, (detail,))
@@ -222,22 +225,22 @@ def _find_side(connection: sqlite3.Connection, text: str) -> NamedSide:
         if stored is None:
             raise FilterError(f"there is no baseline {value[:80]!r}; known: {name_baselines(connection)}")
         return NamedSide(text, (), stored)
-    ids = _choose(connection, kind, value.lower() if kind == "commit" else value)
+    ids = _choose(engine, kind, value.lower() if kind == "commit" else value)
     details = (get_run(connection, run_id) for run_id in ids)
     return NamedSide(text, tuple(detail for detail in details if detail is not None))
 
 
-def _find_detail(connection: sqlite3.Connection, text: str) -> RunDetail | None:
-    ids = find_run_ids(connection, text)
+def _find_detail(connection: sqlite3.Connection, engine: Engine, text: str) -> RunDetail | None:
+    ids = find_run_ids(engine, text)
     if len(ids) > 1:
         raise FilterError(f"{text!r} fits several runs, give more of the id: {', '.join(ids[:3])}, …")
     return get_run(connection, ids[0]) if ids else None
 
 
-def _list_newest(connection: sqlite3.Connection, kind: str, value: str) -> list[sqlite3.Row]:
+def _list_newest(engine: Engine, kind: str, value: str) -> list[Row]:
     """List the runs of a commit, branch or version of torch, the newest first."""
     values = {key: value if key == kind else None for key in ("commit", "branch", "torch")}
-    rows = connection.execute(CANDIDATES_SQL, values | {"alive_since_us": read_clock().alive_since_us}).fetchall()
+    rows = engine.rows(CANDIDATES_SQL, values | {"alive_since_us": read_clock().alive_since_us})
     commits = {row["git_commit"] for row in rows}
     if kind == "commit" and len(commits) > 1:
         raise FilterError(f"{value!r} fits several commits, give more of the hash: {', '.join(sorted(commits)[:3])}")
@@ -246,12 +249,12 @@ def _list_newest(connection: sqlite3.Connection, kind: str, value: str) -> list[
     )
 
 
-def _choose(connection: sqlite3.Connection, kind: str, value: str) -> Sequence[str]:
+def _choose(engine: Engine, kind: str, value: str) -> Sequence[str]:
     """Choose the newest run of each suite, with the runs of the same commit and torch that measured a part of it."""
-    rows = _list_newest(connection, kind, value)
+    rows = _list_newest(engine, kind, value)
     if not rows:
         raise FilterError(f"no run of {kind} {value[:80]!r} is in this database")
-    newest: dict[tuple[str | None, str], sqlite3.Row] = {}
+    newest: dict[tuple[str | None, str], Row] = {}
     chosen = []
     for row in rows:
         first = newest.setdefault((row["suite"], row["name"]), row)
@@ -262,11 +265,11 @@ def _choose(connection: sqlite3.Connection, kind: str, value: str) -> Sequence[s
     return chosen[:MOST_RUNS]
 
 
-def _neighbour(connection: sqlite3.Connection, run_id: str, near: str) -> str | None:
+def _neighbour(engine: Engine, run_id: str, near: str) -> str | None:
     values = {"run_id": run_id, "alive_since_us": read_clock().alive_since_us}
-    return _first(connection, _ALIKE.format(near=near), values) or _first(connection, near, values)
+    return _first(engine, _ALIKE.format(near=near), values) or _first(engine, near, values)
 
 
-def _first(connection: sqlite3.Connection, sql: str, values: Mapping[str, object]) -> str | None:
-    row = connection.execute(sql, values).fetchone()
+def _first(engine: Engine, sql: str, values: Mapping[str, object]) -> str | None:
+    row = get_row(engine, sql, values)
     return str(row["id"]) if row else None
