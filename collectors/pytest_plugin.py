@@ -57,7 +57,9 @@ class CompileBoard:
         self._test, self._baseline, self._root, self._update = test, baseline, root, update
         self._blocks: list[BlockRecord] = []  # the outermost: what a block inside sees, they see too
         self._depth = 0
-        self._kept: dict[Path, dict[str, GraphBroke]] = {}  # what this test's assertions have seen, by baseline
+        self._breaks_by_baseline: dict[
+            Path, dict[str, GraphBroke]
+        ] = {}  # what this test's assertions have seen, by baseline
 
     @contextmanager
     def observe(self, *, reset: bool = True) -> Iterator[BlockRecord]:
@@ -102,20 +104,24 @@ class CompileBoard:
         result, blocks = self._call(function, args, kwargs)
         from compileboard.collectors.contract.verdicts import compare_counts  # here: most test runs never ask
 
-        found = {graph_break.fingerprint: graph_break for seen in blocks for graph_break in seen.distinct_graph_breaks}
+        observed = {
+            graph_break.fingerprint: graph_break for seen in blocks for graph_break in seen.distinct_graph_breaks
+        }
         path = self._baseline if baseline is None else self._baseline.parent / baseline
         # The file beside the test knows it by file and name; another may be shared by tests of several folders.
         key = _shorten(self._test) if baseline is None else self._test
         if self._update:
-            kept = self._kept.setdefault(path, {})  # a test's second assertion must not erase what its first wrote
-            kept |= found
-            _update(path, key, list(kept.values()))
+            written = self._breaks_by_baseline.setdefault(
+                path, {}
+            )  # a test's second assertion must not erase what its first wrote
+            written |= observed
+            _update(path, key, list(written.values()))
             return result
         known = {str(entry.get("fingerprint")): 1 for entry in _load(path).get(key, [])}
-        words = compare_counts(known, dict.fromkeys(found, 1))
-        new = [graph_break for fingerprint, graph_break in found.items() if words[fingerprint] == "new"]
+        words = compare_counts(known, dict.fromkeys(observed, 1))
+        new = [graph_break for fingerprint, graph_break in observed.items() if words[fingerprint] == "new"]
         if new:
-            pytest.fail(_format_breaks(new, len(found) - len(new), path, key), pytrace=False)
+            pytest.fail(_format_breaks(new, len(observed) - len(new), path, key), pytrace=False)
         return result
 
     def assert_max_recompiles(
@@ -127,9 +133,9 @@ class CompileBoard:
         """
         __tracebackhide__ = True
         result, blocks = self._call(function, args, kwargs)
-        found = [recompile for seen in blocks for recompile in seen.recompiles]
-        if len(found) > most:
-            pytest.fail(_format_recompiles(found, most), pytrace=False)
+        recompiles = [recompile for seen in blocks for recompile in seen.recompiles]
+        if len(recompiles) > most:
+            pytest.fail(_format_recompiles(recompiles, most), pytrace=False)
         return result
 
     def _call(
@@ -166,16 +172,16 @@ def _load(path: Path) -> dict[str, list[dict[str, Any]]]:
     __tracebackhide__ = True
     what_to_do = f"mend it, or delete it and write it anew with `pytest {UPDATE}`"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        breaks_by_test = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         pytest.fail(f"compileboard: cannot read {path}: {error}; {what_to_do}", pytrace=False)
-    if not isinstance(found, dict) or not all(_is_entry(entries) for entries in found.values()):
+    if not isinstance(breaks_by_test, dict) or not all(_is_entry(entries) for entries in breaks_by_test.values()):
         pytest.fail(
             f"compileboard: {path} is not a table of tests with lists of graph breaks; {what_to_do}", pytrace=False
         )
-    return found
+    return breaks_by_test
 
 
 def _is_entry(value: object) -> bool:
@@ -183,14 +189,14 @@ def _is_entry(value: object) -> bool:
 
 
 def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:
-    """Keep a test's graph breaks. Workers of xdist write one after the other, by a lock on the folder."""
+    """Write a test's graph breaks to the file. Workers of xdist write one after the other, by a lock on the folder."""
     import fcntl  # here, so that a Python without it can load the plugin
 
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        kept = _load(path)
-        new = {name: entries for name, entries in kept.items() if name != key}
+        breaks_by_test = _load(path)
+        new = {name: entries for name, entries in breaks_by_test.items() if name != key}
         if breaks:
             new[key] = [
                 {
@@ -201,7 +207,7 @@ def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:
                 }
                 for graph_break in breaks
             ]
-        if new == kept:
+        if new == breaks_by_test:
             return
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -213,8 +219,8 @@ def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:
 
 
 def _where(graph_break: GraphBroke, *, line: bool = True) -> str:
-    place = f"{graph_break.file}:{graph_break.line}" if line and graph_break.line else graph_break.file or "unknown"
-    return f"{place} in {graph_break.function}" if graph_break.function else place
+    location = f"{graph_break.file}:{graph_break.line}" if line and graph_break.line else graph_break.file or "unknown"
+    return f"{location} in {graph_break.function}" if graph_break.function else location
 
 
 def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str) -> str:
@@ -250,9 +256,9 @@ def _frame(frame: dict[str, Any]) -> str:
     return f"  {frame.get('file')}:{frame.get('line')} in {frame.get('name')}{code}"
 
 
-def _format_recompiles(found: list[Recompiled], most: int) -> str:
-    lines = [f"{len(found)} recompile{'' if len(found) == 1 else 's'}, at most {most} expected"]
-    for number, recompile in enumerate(found, 1):
+def _format_recompiles(recompiles: list[Recompiled], most: int) -> str:
+    lines = [f"{len(recompiles)} recompile{'' if len(recompiles) == 1 else 's'}, at most {most} expected"]
+    for number, recompile in enumerate(recompiles, 1):
         guard = recompile.guards[0] if recompile.guards else None
         reason = " ".join((guard.reason if guard else recompile.text).split()) or "torch gave no reason"
         lines += ["", f"{number}. compile {recompile.compile_id}, because {recompile.recompiled_from} failed: {reason}"]

@@ -15,7 +15,7 @@ import click
 
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import measure_both
-from compileboard.collectors.bench.execution.runner import Checkout, Job, Say, finish, measure
+from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.plan.models import ModelRef, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
 from compileboard.collectors.bench.plan.request import GROUPS, REMOVED_FLAGS, REQUESTED, BenchRequest
@@ -77,10 +77,12 @@ def _refuse(ctx: click.Context, param: click.Parameter, given: bool) -> None:
 def _list_parameters() -> list[click.Parameter]:
     """Make the options of the command: group by group, then those that upstream has."""
     declared = {**REQUESTED, **SETTINGS}
-    options = [option for name, one in declared.items() for option in _list_options(name, *one)]
+    options = [option for name, declaration in declared.items() for option in _list_options(name, *declaration)]
     options.sort(key=lambda option: GROUPS.index(option.group))
-    gone = [Option([flag], is_flag=True, hidden=True, expose_value=False, callback=_refuse) for flag in REMOVED_FLAGS]
-    return [*options, *gone]
+    removed = [
+        Option([flag], is_flag=True, hidden=True, expose_value=False, callback=_refuse) for flag in REMOVED_FLAGS
+    ]
+    return [*options, *removed]
 
 
 @click.command(cls=Command, params=_list_parameters(), epilog=EXAMPLES)
@@ -103,7 +105,7 @@ def read_request(values: Mapping[str, Any]) -> BenchRequest:
     return BenchRequest(values["db"], given, **{name: values[name] for name in REQUESTED})
 
 
-def run_bench(arguments: BenchRequest, say: Say) -> int:
+def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
     """Run the command; 0 if anything was measured, 1 if all failed.
 
     Raises: ValueError in words for what cannot be asked for; StoreError.
@@ -111,13 +113,15 @@ def run_bench(arguments: BenchRequest, say: Say) -> int:
     if arguments.list:
         return list_models(choose_models(arguments))
     if arguments.diff_branch is not None:
-        return measure_both(arguments, make_job, say)
+        return measure_both(arguments, make_job, print_line)
     job = make_job(arguments, Checkout(), {})
     if not job.plan:
-        say(f"part {arguments.partition_id} of {arguments.total_partitions} has no models; there is nothing to measure")
+        print_line(
+            f"part {arguments.partition_id} of {arguments.total_partitions} has no models; there is nothing to measure"
+        )
         return 0
     before = None if arguments.resume is None else find_before(arguments.db, job.identity, arguments.resume)
-    return finish(measure(job, arguments, before, say), arguments, say)
+    return finish(measure(job, arguments, before, print_line), arguments, print_line)
 
 
 def make_output(folder: str | None) -> None:

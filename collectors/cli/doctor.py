@@ -99,7 +99,7 @@ LIMITS = (
 @click.command(cls=Command)
 @db_option
 def doctor(db: str) -> int:
-    """Say what this machine, torch and environment can record, and why."""
+    """Print what this machine, torch and environment can record, and why."""
     checks = examine(db)
     width = max(len(check.subject) for check in checks)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -263,9 +263,9 @@ def set_aside_checks(environment: Mapping[str, str]) -> list[Check]:
         Check(
             "note",
             "set aside",
-            f"{one.name}: {one.reason}; `{command_hints.collector_command('retry', one.name)}` tries again",
+            f"{spool.name}: {spool.reason}; `{command_hints.collector_command('retry', spool.name)}` tries again",
         )
-        for one in list_set_aside(environment)
+        for spool in list_set_aside(environment)
     ]
 
 

@@ -36,7 +36,7 @@ from compileboard.command_line import Command, Option, Value
 REJECTED = 1
 SLOW_BYTES = 4 << 20  # files of results above this are said to take a while
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 BOUNDS = "for programs that import what others sent"
@@ -132,7 +132,7 @@ def import_command(
             list(paths),
             db,
             LoadOptions(payloads=not no_payloads, tags=dict(tags), **options),
-            say=print_message,
+            print_line=print_message,
             latest=latest,
             follow=follow,
             strict=strict,
@@ -152,7 +152,7 @@ def import_paths(
     database: str,
     options: LoadOptions,
     *,
-    say: Say,
+    print_line: PrintLine,
     latest: bool = False,
     follow: bool = False,
     strict: bool = False,
@@ -180,7 +180,7 @@ def import_paths(
         budget = Budget(connection, limits)
         if lines is not None:
             budget.listen()
-        importing = _Importing(connection, database, options, say, lines, index, budget)
+        importing = _Importing(connection, database, options, print_line, lines, index, budget)
         if follow:
             importing.follow(paths[0], partial(find, paths[0]))
         for group in groups:
@@ -199,7 +199,7 @@ class _Importing:
     connection: sqlite3.Connection
     database: str
     options: LoadOptions
-    say: Say
+    print_line: PrintLine
     lines: ProgressLines | None
     index: bool
     budget: Budget
@@ -207,7 +207,7 @@ class _Importing:
     _came: dict[str, list[str]] = field(default_factory=dict)  # the runs of each group
 
     def follow(self, path: str, find: Callable[[], SourceGroup]) -> None:
-        loader = await_log(path, find, self._begin, self.say)
+        loader = await_log(path, find, self._begin, self.print_line)
         self._read(loader, find)
 
     def read_logs(self, group: SourceGroup) -> None:
@@ -216,7 +216,7 @@ class _Importing:
         except NoSuchLog as error:
             if not group.results:
                 raise
-            self.say(str(error))
+            self.print_line(str(error))
         else:
             self._read(loader)
 
@@ -225,10 +225,10 @@ class _Importing:
         show = _progress_line(group, group.results)
         size_bytes = sum(source.size_bytes or 0 for source in group.results)
         if size_bytes > SLOW_BYTES:
-            self.say(f"{group.label}: {size_bytes / 1e6:,.0f} MB of results; each 100,000 rows take minutes")
+            self.print_line(f"{group.label}: {size_bytes / 1e6:,.0f} MB of results; each 100,000 rows take minutes")
         most_records = self.budget.limits.records
-        found = load_results(self.connection, self.database, group, self.options, show, most_records=most_records)
-        for number, done in enumerate(found):
+        loaded = load_results(self.connection, self.database, group, self.options, show, most_records=most_records)
+        for number, done in enumerate(loaded):
             self.budget.check(group.label, done.record_count)
             # What was passed over is said once, of the group.
             self._report(done, replace(group, ignored=[]) if number or group.sources else group, began_s)
@@ -243,28 +243,32 @@ class _Importing:
             show = self.lines.begin(loader.group, loader.imported) if self.lines else _progress_line(loader.group)
             done = loader.read(self.budget.watch(loader.group.label, lambda: loader.imported.record_count, show))
             if follow is not None and not done.deleted:
-                self.say(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
+                self.print_line(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
                 go_on(loader, follow, show)
         finally:
             loader.finish()
         self._report(done, loader.group, began_s)
 
     def _report(self, done: Imported, group: SourceGroup, began_s: float) -> None:
-        self.say(_outcome(done, time.monotonic() - began_s, self.database))
+        self.print_line(_outcome(done, time.monotonic() - began_s, self.database))
         remarks = _remarks(done, group)
         others = [run_id for run_id in self._came.setdefault(group.label, []) if run_id != done.run_id]
         self._came[group.label].append(done.run_id)
         if self.lines and others:  # who reads the lines keeps the last one
             remarks.append(f"there are {len(others) + 1} runs in it; the others are {', '.join(others[-5:])}")
         for line in [*remarks, *_damage(done)]:
-            self.say(line)
+            self.print_line(line)
         if self.lines:
             # The counts by kind go with them, and they name no file.
             kinds = sorted(done.rejects.by_kind.items())
-            places = [f"{KINDS.get(kind, kind)}: first {_place(reject)}" for kind, reject in kinds if reject.file_label]
+            places = [
+                f"{KINDS.get(kind, kind)}: first {_format_location(reject)}"
+                for kind, reject in kinds
+                if reject.file_label
+            ]
             self.lines.end(done, [*remarks, *places])
         if self.index and not done.deleted:
-            index_after(self.connection, done.run_id, self.say)
+            index_after(self.connection, done.run_id, self.print_line)
         self.rejected |= bool(done.rejects.total) or done.deleted
 
 
@@ -355,14 +359,14 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
 
 
 def _damage(done: Imported) -> list[str]:
-    said = []
+    texts = []
     for kind, reject in sorted(done.rejects.by_kind.items()):
-        where = f", first {_place(reject)}" if reject.first_line or reject.file_label else ""
-        said.append(f"{reject.count} × {KINDS.get(kind, kind)}{where}")
-    return said
+        where = f", first {_format_location(reject)}" if reject.first_line or reject.file_label else ""
+        texts.append(f"{reject.count} × {KINDS.get(kind, kind)}{where}")
+    return texts
 
 
-def _place(reject: Reject) -> str:
+def _format_location(reject: Reject) -> str:
     line = f"at line {reject.first_line}" if reject.first_line else ""
     of = "of" if line else "in"
     return f"{line} {of} {reject.file_label}".strip() if reject.file_label else line
@@ -377,4 +381,4 @@ def _count(count: int, what: str) -> str:
 
 
 def _progress_line(group: SourceGroup, sources: list[LogSource] | None = None) -> Progress:
-    return count_megabytes(group.label, sum(one.size_bytes or 0 for one in (sources or group.sources)))
+    return count_megabytes(group.label, sum(source.size_bytes or 0 for source in (sources or group.sources)))

@@ -17,7 +17,7 @@ from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.run_summary import find_run
 from compileboard.command_line import Command
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @click.command(cls=Command)
@@ -28,10 +28,10 @@ def index(db: str, runs: tuple[str, ...]) -> int:
 
     `import` and `run` do so by themselves; this is for older databases, and for what was left out.
     """
-    return index_runs(db, runs, say=print_message)
+    return index_runs(db, runs, print_line=print_message)
 
 
-def index_runs(database: str, run_ids: Sequence[str], *, say: Say) -> int:
+def index_runs(database: str, run_ids: Sequence[str], *, print_line: PrintLine) -> int:
     """Index the given runs, or all that have something new; return the exit code.
 
     Raises: StoreError if the database is missing or cannot be written; ValueError for a run that is not there.
@@ -40,10 +40,10 @@ def index_runs(database: str, run_ids: Sequence[str], *, say: Say) -> int:
     with closing(open_writer(database)) as connection:
         chosen = [_find(connection, given, database) for given in run_ids] or list_pending(connection)
         if not chosen:
-            say(f"{database}: every run is in the search index")
+            print_line(f"{database}: every run is in the search index")
         for number, run_id in enumerate(chosen, 1):
             where = f"{number} of {len(chosen)}: " if len(chosen) > 1 else ""
-            say(index_one(connection, run_id, where=where) or f"{where}run {run_id}: nothing new")
+            print_line(index_one(connection, run_id, where=where) or f"{where}run {run_id}: nothing new")
         checkpoint(connection)
     return 0
 
@@ -73,11 +73,11 @@ def index_one(connection: sqlite3.Connection, run_id: str, *, where: str = "") -
     return f"{where}run {run_id}: {texts} ({done.text_bytes / 1e6:.1f} MB) put into the search index in {took_s:.1f} s"
 
 
-def index_after(connection: sqlite3.Connection, run_id: str, say: Say) -> None:
+def index_after(connection: sqlite3.Connection, run_id: str, print_line: PrintLine) -> None:
     """Index a run that was just imported, and say so if there was anything; what goes wrong is for a later command."""
     try:
         message = index_one(connection, run_id)
     except StoreError as error:
         message = f"not in the search index yet: {error}"
     if message:
-        say(message)
+        print_line(message)

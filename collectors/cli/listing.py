@@ -43,8 +43,10 @@ GAP = "  "
 def list_runs(db: str, limit: int, suite: str | None, tags: tuple[tuple[str, str | None], ...]) -> None:
     """List the newest runs of a database."""
     pick_up()
-    for one in list_set_aside(os.environ):
-        print_message(f"set aside: {one.name}: {one.reason}; `{collector_command('retry', one.name)}` tries again")
+    for spool in list_set_aside(os.environ):
+        print_message(
+            f"set aside: {spool.name}: {spool.reason}; `{collector_command('retry', spool.name)}` tries again"
+        )
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(list_text(db, limit, suite=suite, tags=tags, columns=columns))
 
@@ -154,7 +156,7 @@ def _laid_out(table: list[list[str]], columns: int | None) -> str:
 
 
 def _widths(lines: list[list[str]]) -> list[int]:
-    return [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    return [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 
 
 def _cut(text: str, width: int, *, mark: bool) -> str:

@@ -42,8 +42,8 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
     if smaller + larger <= _EXACT_TOTAL or (smaller <= _EXACT_SMALLER and larger <= _EXACT_LARGER):
         ranks = _double_ranks([*base, *new])
         doubled = larger_twice + len(base) * (len(base) + 1)
-        wanted = doubled if len(base) == smaller else sum(ranks) - doubled
-        return MannWhitney(u, _exact(ranks, smaller, wanted), True)
+        rank_sum = doubled if len(base) == smaller else sum(ranks) - doubled
+        return MannWhitney(u, _exact(ranks, smaller, rank_sum), True)
     together = {*base, *new}
     ties = Counter([*base, *new]).values() if len(together) < len(base) + len(new) else ()
     return MannWhitney(u, _approximate(u, len(base), len(new), ties), False)
@@ -82,13 +82,13 @@ def _count_sums(ranks: tuple[int, ...], count: int) -> tuple[tuple[int, int], ..
     for rank in ranks:
         for taken in range(count, 0, -1):
             ways[taken] += ways[taken - 1] << (bits * rank)
-    packed, mask, found, total = ways[count], (1 << bits) - 1, [], 0
+    packed, mask, counts, total = ways[count], (1 << bits) - 1, [], 0
     while packed:
         if packed & mask:
-            found.append((total, packed & mask))
+            counts.append((total, packed & mask))
         packed >>= bits
         total += 1
-    return tuple(found)
+    return tuple(counts)
 
 
 def _approximate(u: float, base_count: int, new_count: int, ties: Iterable[int]) -> float:

@@ -117,8 +117,8 @@ def _in_comment(line: str) -> str:
     if len(line) > _LONG_LINE:
         return redact_line(line)
     if _NODE.search(line):
-        return _NODE.sub(lambda found: found["before"] + redact_line(found["code"]), line)
-    return _COMMENT.sub(lambda found: found["before"] + redact_line(found["code"]) + found["after"], line)
+        return _NODE.sub(lambda match: match["before"] + redact_line(match["code"]), line)
+    return _COMMENT.sub(lambda match: match["before"] + redact_line(match["code"]) + match["after"], line)
 
 
 def _nested(text: str) -> str | None:

@@ -89,8 +89,8 @@ class Rejects:
         self, refused: Iterable[RefusedEvent], line_of: Callable[[Event], int | None] = lambda event: None
     ) -> None:
         """Count the events that a store could not take, with the lines that they are from."""
-        for one in refused:
-            self.add("refused", line_of(one.event), f"{one.event.KIND}: {one.reason}")
+        for refusal in refused:
+            self.add("refused", line_of(refusal.event), f"{refusal.event.KIND}: {refusal.reason}")
 
     def copy(self) -> Rejects:
         """Return the same counts, to go on with apart."""

@@ -43,7 +43,7 @@ class RunConfig:
 
 
 def _passed_on() -> list[tuple[str, Field[Any]]]:
-    return [(one.metadata["variable"], one) for one in fields(RunConfig) if "variable" in one.metadata]
+    return [(field.metadata["variable"], field) for field in fields(RunConfig) if "variable" in field.metadata]
 
 
 def _is_flag(setting: Field[Any]) -> bool:

@@ -223,8 +223,8 @@ def judge_sides(
     metrics: Iterable[M], base: MeasuredSide, new: MeasuredSide, thresholds: Mapping[str, float] | None = None
 ) -> dict[str, Verdict[M]]:
     """Compare every metric of a model that both sides measured, and say of a speed whether eager mode moved it."""
-    wanted = thresholds or {}
-    verdicts = ((metric.name, judge(metric, base, new, wanted.get(metric.name))) for metric in metrics)
+    limits = thresholds or {}
+    verdicts = ((metric.name, judge(metric, base, new, limits.get(metric.name))) for metric in metrics)
     return explain_by_eager({name: verdict for name, verdict in verdicts if verdict is not None})
 
 
@@ -245,24 +245,24 @@ def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]
     Either the speedup moved and the compiled model is as fast as it was, or the compiled latency moved with eager's and
     the speedup is what it was.
     """
-    found = dict(verdicts)
-    speedup, eager, compiled = (found.get(name) for name in SPEEDS)
+    explained = dict(verdicts)
+    speedup, eager, compiled = (explained.get(name) for name in SPEEDS)
     if speedup is None or eager is None or compiled is None or eager.word not in CHANGED:
-        return found
+        return explained
     moved = f"eager mode got {'slower' if eager.new > eager.base else 'faster'}"
     moved += "" if eager.change is None else f" ({100 * eager.change:+.1f} %)".replace("-", "−")
     if speedup.word in CHANGED and compiled.word not in CHANGED:
         reason = f"{moved}, the compiled model's latency is {compiled.label}; {speedup.reason}"
-        found[speedup.metric.name] = replace(speedup, word="eager", reason=reason)
+        explained[speedup.metric.name] = replace(speedup, word="eager", reason=reason)
     goes_along = (compiled.new > compiled.base) == (eager.new > eager.base)
     if goes_along and compiled.word in CHANGED and speedup.word not in CHANGED:
         reason = f"{moved} as well, the speedup is {speedup.label}; {compiled.reason}"
-        found[compiled.metric.name] = replace(compiled, word="eager", reason=reason)
-    return found
+        explained[compiled.metric.name] = replace(compiled, word="eager", reason=reason)
+    return explained
 
 
 def decide(metric: M, base: Measurement, new: Measurement, threshold: float | None = None) -> Verdict[M]:
-    """Say what a change is: the one place where a verdict is made.
+    """Return the verdict on a change of one metric. Every comparison ends here.
 
     A count is compared by itself; intervals, many repeats or some samples tell what is noise; of medians whose repeats
     were not kept the threshold does. What was measured once on a side is never better or worse.
@@ -306,7 +306,7 @@ def decide_overall(
     noise: float | None = None,
     threshold: float | None = None,
 ) -> Verdict[M]:
-    """Say what a change of a mean or a sum over models is, by what was decided of each of them.
+    """Return the verdict on a change of a mean or a sum over models, from the verdicts on each of them.
 
     `verdicts` counts the models by their words; None where nobody judged them, and then the threshold alone decides.
     `noise` is how far the logarithm of new ÷ base may be off, as `find_noise` has it. A mean is no surer than its
@@ -362,8 +362,8 @@ def _compare_count(base: int, new: int) -> str:
 
 def count_models(words: Iterable[Collection[str]]) -> dict[str, int]:
     """Count models by the words of all their metrics: worse, better, both or neither."""
-    found = Counter(_sum_up(of_model) for of_model in words)
-    return {word: found[word] for word in ("worse", "better", "both", "neither")}
+    model_counts = Counter(_sum_up(of_model) for of_model in words)
+    return {word: model_counts[word] for word in ("worse", "better", "both", "neither")}
 
 
 def describe_models(counts: Mapping[str, int]) -> str:
@@ -432,10 +432,10 @@ def _by_intervals(
 
 
 def _by_repeats(plain: Verdict[M], base: Sequence[float], new: Sequence[float], threshold: float) -> Verdict[M]:
-    found = mann_whitney(base, new)
-    reason = f"p = {found.p_value:.2g} over {len(base)} and {len(new)} repeats"
-    word = _weigh(plain, found.p_value < ALPHA, threshold)
-    return replace(plain, word=word, method="repeats", reason=reason, p_value=found.p_value)
+    test = mann_whitney(base, new)
+    reason = f"p = {test.p_value:.2g} over {len(base)} and {len(new)} repeats"
+    word = _weigh(plain, test.p_value < ALPHA, threshold)
+    return replace(plain, word=word, method="repeats", reason=reason, p_value=test.p_value)
 
 
 def _by_samples(plain: Verdict[M], base: Sequence[float], new: Sequence[float], threshold: float) -> Verdict[M]:

@@ -166,7 +166,7 @@ def _read(text: str) -> Json:
 
 def _atom(kind: str, token: str) -> Json:
     if kind == "string":
-        return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), token[1:-1])
+        return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), token[1:-1])
     if kind == "angle":
         if token.startswith("<class '"):
             return token[8:-2]

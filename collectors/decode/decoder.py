@@ -80,11 +80,11 @@ class Decoder:
         """Make the events fit what they declare; None if one lacks a field that it must have."""
         fitted = []
         for event in made:
-            one, own = fit_event(event, _CLEANED)
+            fit, own = fit_event(event, _CLEANED)
             notes += own
-            if one is None:
+            if fit is None:
                 return None
-            fitted.append(one)
+            fitted.append(fit)
         return fitted
 
     def _start(self, captured: Captured) -> list[events.Event]:

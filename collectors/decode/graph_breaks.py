@@ -15,7 +15,7 @@ from compileboard.collectors.decode import break_registry
 from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from compileboard.collectors.decode.stacks import Frame, named_stack, parse_traceback, user_frame
 
-_PLACE = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d+)$", re.MULTILINE)
+_LOCATION = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d+)$", re.MULTILINE)
 _REASON = re.compile(r"^(?:Graph Break )?Reason: ", re.MULTILINE)
 _URL = re.compile(r"/gb/?(gb\d{2,6})\.html", re.IGNORECASE)
 _RAISED = re.compile(
@@ -170,8 +170,8 @@ def _gb_id(text: str, gb_type: str | None) -> str | None:
     return ids[0] if len(ids) == 1 else None
 
 
-def _place(text: str, frames: list[Frame]) -> Frame | None:
-    match = _PLACE.search(text)
+def _find_frame(text: str, frames: list[Frame]) -> Frame | None:
+    match = _LOCATION.search(text)
     head = Frame(match["path"], int(match["line"])) if match and len(match["line"]) < 10 else None
     # At the end of a frame (a backend that gives up) the frame itself is not on the stack; the headline names it.
     if head and not any((f.path, f.line) == (head.path, head.line) for f in frames) and user_frame([head], strict=True):
@@ -210,7 +210,7 @@ def parse_break(
     gb_id = _gb_id(text, gb_type)
     entry = break_registry.lookup(gb_id) if gb_id else None
     frames = user_stack(text)
-    frame = _place(text, frames)
+    frame = _find_frame(text, frames)
     name, resumed_at = function_name(frame.name if frame else None)
     if frame:
         name = qualified_name(qualify, frame.path, frame.line, name)

@@ -93,11 +93,11 @@ def make_event(captured: Captured) -> events.Event | None:
     if cls is None or not isinstance(captured.metadata, dict):
         return None
     values: dict[str, Any] = {}
-    for one in fields(cls):
-        if one.name in _IDENTITY:
+    for declared in fields(cls):
+        if declared.name in _IDENTITY:
             continue
-        if one.name in captured.metadata:
-            values[one.name] = captured.metadata[one.name]
-        elif one.default is MISSING and one.default_factory is MISSING:
+        if declared.name in captured.metadata:
+            values[declared.name] = captured.metadata[declared.name]
+        elif declared.default is MISSING and declared.default_factory is MISSING:
             return None
     return cls(captured.process_id, captured.sequence, captured.time_us, **values)

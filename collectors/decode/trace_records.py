@@ -95,5 +95,5 @@ def make_symbol(captured: Captured, context: dict[str, Any], namer: PathNamer) -
 
 def _text(value: Any) -> str | None:
     if isinstance(value, list):
-        return ", ".join(str(one) for one in value) or None
+        return ", ".join(str(element) for element in value) or None
     return None if value is None or value == "" else str(value)

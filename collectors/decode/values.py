@@ -88,7 +88,7 @@ def clean_text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        bytes_shown = _ESCAPED_BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+        bytes_shown = _ESCAPED_BYTE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
         return bytes_shown.encode("utf-8", "backslashreplace").decode("utf-8")
     return text
 
@@ -181,22 +181,23 @@ def _plan(cls: type) -> tuple[tuple[str, Any, bool, Fit, Any], ...]:
     """
     hints = typing.get_type_hints(cls)
     return tuple(
-        (one.name, *_plain_type(hints[one.name]), _fit_of(hints[one.name]), _default(one)) for one in fields(cls)
+        (field.name, *_plain_type(hints[field.name]), _fit_of(hints[field.name]), _default(field))
+        for field in fields(cls)
     )
 
 
 def _plain_type(hint: Any) -> tuple[type | None, bool]:
     optional = typing.get_origin(hint) in (types.UnionType, typing.Union)
     if optional:
-        (hint,) = (one for one in typing.get_args(hint) if one is not type(None))
+        (hint,) = (argument for argument in typing.get_args(hint) if argument is not type(None))
     kind = typing.get_origin(hint) or hint
     return (kind if kind in (str, int, bool, list, dict) else None), optional
 
 
-def _default(one: Any) -> Any:
-    if one.default_factory is not MISSING:
-        return one.default_factory
-    return MISSING if one.default is MISSING else lambda: one.default
+def _default(field: Any) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory
+    return MISSING if field.default is MISSING else lambda: field.default
 
 
 def _fit_of(hint: Any) -> Fit:
@@ -204,7 +205,7 @@ def _fit_of(hint: Any) -> Fit:
         return _PLAIN[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        (inner,) = (_fit_of(one) for one in arguments if one is not type(None))
+        (inner,) = (_fit_of(argument) for argument in arguments if argument is not type(None))
         return inner
     if origin is list:
         return _list_of(_fit_of(arguments[0]))

@@ -78,7 +78,7 @@ def _describe(row: sqlite3.Row) -> str:
     return " ".join(words) + (f" with {' and '.join(counts)}" if counts else "")
 
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 FINISHED = (0, 1)  # of bench: 1 is that every model failed, which a version may
 STEP_S = 0.2
 END_PATIENCE_S = 20.0
@@ -131,7 +131,7 @@ def find_setup(database: str, backend: str | None) -> Setup:
 
 def measure_history(
     setup: Setup,
-    say: Say,
+    print_line: PrintLine,
     *,
     again: bool = False,
     go_on: Callable[[], bool] = lambda: True,
@@ -159,9 +159,9 @@ def measure_history(
                     return count
                 count += 1
                 left_s = (time.monotonic() - began_s) / count * (total - done)
-                found = describe_run(setup.database, commit, setup.name(flags))
+                outcome = describe_run(setup.database, commit, setup.name(flags))
                 what = " ".join([f"{commit[:7]} {version.subject}", *flags])
-                say(f"[{done}/{total}] {what}: {found}{_left(left_s)}")
+                print_line(f"[{done}/{total}] {what}: {outcome}{_left(left_s)}")
     return count
 
 

@@ -262,7 +262,7 @@ def _facts(pending_result: _Pending, extra: dict[str, Any], tag: str | None) -> 
         if isinstance(value, _PLAIN) and value not in (False, "")
     }
     others = {"settings": settings, "columns": pending_result.texts, "value_lists": pending_result.lists}
-    facts |= {name: said for name, said in others.items() if said}
+    facts |= {name: value for name, value in others.items() if value}
     description = _part(record, "dependencies")
     if description:
         facts["dependencies"] = clean(str(description))[:2_000]

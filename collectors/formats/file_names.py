@@ -59,7 +59,7 @@ def read_name(name: str) -> FileNameInfo:
     stem = stem_of(name)
     for ending in ("_compilation_metrics", "_graph_breaks", "_graph_break_deduped", "_graph_breaks_deduped"):
         stem = stem.removesuffix(ending)
-    words = _Words(_SHARD.sub(r"\1", stem).split("_"))
+    words = _NameParts(_SHARD.sub(r"\1", stem).split("_"))
     parts: dict[str, str | None] = {"suite": words.take(sorted(SUITES, key=len, reverse=True))}
     full = _FULL.fullmatch(stem)
     if parts["suite"] is None and full and full["suite"] not in (*BACKENDS, *DEVICES, "freezing", "autotune", "eager"):
@@ -76,8 +76,8 @@ def read_name(name: str) -> FileNameInfo:
     return FileNameInfo(**known, dynamic=is_dynamic)
 
 
-class _Words:
-    """A name's words; those that were understood are removed, and the others keep their positions."""
+class _NameParts:
+    """Parts of a file name; those that were understood are removed, and the others keep their positions."""
 
     def __init__(self, words: list[str]) -> None:
         self._words: list[str | None] = [*words]

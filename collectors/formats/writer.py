@@ -187,9 +187,13 @@ def _phases(result: BenchMeasured) -> dict[str, float]:
 
 def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
     rows = [
-        (result.model, f'"{reason_text(one.text) if one.text else one.reason}"', f'"{_stack(one)}"')
+        (
+            result.model,
+            f'"{reason_text(graph_break.text) if graph_break.text else graph_break.reason}"',
+            f'"{_stack(graph_break)}"',
+        )
         for result in table.results
-        for one in breaks.get(result.task or "", ())
+        for graph_break in breaks.get(result.task or "", ())
     ]
     if not rows:
         return {}
@@ -199,9 +203,9 @@ def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
     return {name: _write_texts(rows), deduped: _write_texts(_dedupe(rows))}
 
 
-def _stack(one: GraphBroke) -> str:
-    frames: list[tuple[Any, ...]] = [(frame.path, frame.line, frame.name) for frame in user_stack(one.text)]
-    frames = frames or [(frame.get("file"), frame.get("line"), frame.get("name")) for frame in one.stack]
+def _stack(graph_break: GraphBroke) -> str:
+    frames: list[tuple[Any, ...]] = [(frame.path, frame.line, frame.name) for frame in user_stack(graph_break.text)]
+    frames = frames or [(frame.get("file"), frame.get("line"), frame.get("name")) for frame in graph_break.stack]
     return ", ".join(f"<FrameSummary file {file}, line {line} in {name}>" for file, line, name in frames)
 
 

@@ -22,7 +22,7 @@ class Paused(ValueError):
 
 
 class Budget:
-    """Hold one import to its records and rows. Rows are what it inserted, changed or deleted in any table."""
+    """Limits on the records and rows of one import. Rows are what it inserted, changed or deleted in any table."""
 
     def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
         self._connection = connection
@@ -99,11 +99,11 @@ class ProgressLines:
         return show
 
     def end(self, imported: Imported, remarks: list[str]) -> None:
-        """Say what the import did, and what a person should know of it."""
+        """Write the line with the import's counts and remarks."""
         self._write("done", imported, deleted=imported.deleted, known_run=imported.known_run, remarks=remarks)
 
     def fail(self, error: Exception) -> None:
-        """Say why it ended."""
+        """Write the line with the error that ended it."""
         if isinstance(error, Paused) and self._imported is not None:
             self._write("paused", self._imported)
         else:

@@ -25,9 +25,9 @@ from compileboard.collectors.pipeline.spool_source import SpoolSource
 
 @dataclass
 class BlockRecord:
-    """Hold what was seen; all of it when the block has ended, before that what `catch_up` has read.
+    """What the hooks recorded in a block: everything once it has ended, before that what `catch_up` has read.
 
-    `losses` says what the hooks could not keep.
+    `losses` counts what the hooks could not record.
     """
 
     graph_breaks: list[GraphBroke] = field(default_factory=list)

@@ -54,12 +54,12 @@ def open_recorder(folder: Path, manifest: Manifest, note: Callable[[StoreError],
 
 
 class Recording:
-    """Hold a run's spool and recorder. Step it while the run goes on; end it once."""
+    """The spool and the recorder of a run. Call `step` while the run goes on and `end` once."""
 
-    def __init__(self, folder: Path, manifest: Manifest, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, print_line: Callable[[str], None]) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.say = say
+        self.print_line = print_line
         self.recorder: Recorder | None = None
         self.trouble: str | None = None
         self._told: set[str] = set()  # troubles that were said
@@ -106,18 +106,18 @@ class Recording:
             with suppress(Exception):  # a terminal that went away, a database that is busy
                 show_progress(self.recorder)
 
-    def _say_trouble(self, words: str, *, at_end: bool = False) -> None:
-        """Say why the run waits and where, in one line, once for each reason that it begins or ends with."""
+    def _print_trouble(self, words: str, *, at_end: bool = False) -> None:
+        """Print why the run waits and where, in one line, once a reason."""
         if (self.trouble is None or at_end) and words not in self._told:
             self._told.add(words)
-            self.say(f"not recorded yet; the next command records it from {self.folder}: {words}")
+            self.print_line(f"not recorded yet; the next command records it from {self.folder}: {words}")
         self.trouble = words
 
     def _note_delay(self, error: StoreError) -> None:
-        self._say_trouble(str(error))
+        self._print_trouble(str(error))
 
     def _note_trouble(self, error: Exception) -> None:
-        self._say_trouble(describe_error(error))
+        self._print_trouble(describe_error(error))
         self.given_up = not may_pass(error) and not isinstance(error, StoreError)
         if self.recorder is not None and not isinstance(error, StoreBusy):
             with suppress(Exception):
@@ -143,9 +143,9 @@ class Recording:
         self._release()
         if not self.folder.exists():
             if self.trouble is not None:
-                self.say(f"the spool {self.folder} was deleted; what came after that is lost: {self.trouble}")
+                self.print_line(f"the spool {self.folder} was deleted; what came after that is lost: {self.trouble}")
         elif self.trouble is not None:
-            self._say_trouble(self.trouble, at_end=True)
+            self._print_trouble(self.trouble, at_end=True)
         else:
             self._pass_on()
 
@@ -155,9 +155,9 @@ class Recording:
             orphans = writers_alive(self.folder)
             if orphans:
                 spawn_sidecar(self.folder)
-                self.say(f"{orphans} of the program's processes still run; they go on being recorded")
+                self.print_line(f"{orphans} of the program's processes still run; they go on being recorded")
         except OSError as error:
-            self.say(f"what still runs of the program is recorded by the next command: {error}")
+            self.print_line(f"what still runs of the program is recorded by the next command: {error}")
 
     def _close_books(self) -> None:
         """Record the end and drop the spool. A busy database is waited for now: the program is over."""
@@ -236,12 +236,12 @@ class Launch:
     """Record a program from before its start to after its end. Nothing but the constructor raises."""
 
     def __init__(
-        self, command: list[str], config: RunConfig, environment: Mapping[str, str], say: Callable[[str], None]
+        self, command: list[str], config: RunConfig, environment: Mapping[str, str], print_line: Callable[[str], None]
     ) -> None:
         folder, self.manifest = prepare(command, config, environment, current_folder())
         for _, trouble in self.manifest.troubles:
-            say(trouble)
-        self.recording = Recording(folder, self.manifest, say)
+            print_line(trouble)
+        self.recording = Recording(folder, self.manifest, print_line)
         self.recording.try_open()
         self.environment = child_environment(self.manifest, environment, self.manifest.run_id, folder)
 

@@ -39,7 +39,7 @@ APART_US = 10 * 60 * 1_000_000  # ranks and workers of one job are not that long
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Say what of a log is stored, and under which name."""
+    """What of a log is stored, and under which name."""
 
     payloads: bool = True
     redact_source: bool = False
@@ -52,7 +52,7 @@ class LoadOptions:
 
 @dataclass
 class Imported:
-    """Say what an import did."""
+    """Counts and remarks of one import."""
 
     run_id: str
     name: str
@@ -119,7 +119,7 @@ class ImportedTrace(TraceSource):
             self._log.set_clock(clock)
 
     def is_replaced(self) -> bool:
-        """Say whether its file is another one now, or was begun anew."""
+        """Return whether the file was replaced or truncated since it was opened."""
         try:
             now, held = os.stat(self.path or ""), os.fstat(self._file.fileno())
         except (OSError, ValueError):
@@ -180,7 +180,7 @@ class Loader:
         self._replaced: set[str] = set()
         self._single: PeekedFile | None = None  # a stream that can be opened only once
         self._unread: dict[str, tuple[str, str]] = {}  # files of which nothing could be read: kind, example
-        self._look(group.sources)
+        self._take_logs(group.sources)
         if not self._heads:
             self.close()
             why = " ".join(example for kind, example in self._unread.values() if kind == "damaged_file")
@@ -245,7 +245,7 @@ class Loader:
         pump(reading, self._sink, count)
 
     def _are_apart(self) -> bool:
-        """Say whether the logs look like several jobs': one began long after all before it had ended."""
+        """Return whether the logs look like several jobs: one began long after all before it had ended."""
         readings = self._readings.values()
         if self.imported.known_run or not readings:
             return False
@@ -260,7 +260,7 @@ class Loader:
         return False
 
     def finish(self) -> None:
-        """Say that this is all for now, and close the logs."""
+        """Close the logs and store the end of the run."""
         self.close()
         if self.imported.deleted:
             return
@@ -270,7 +270,7 @@ class Loader:
         self._store(RunEnded(run_id, end, last, run_id, STATE))
         checkpoint(self._connection)
 
-    def look(self, group: SourceGroup) -> None:
+    def read_new(self, group: SourceGroup) -> None:
         """Take what came since: other logs, and those whose file was begun anew.
 
         Raises: OSError, ValueError.
@@ -289,13 +289,13 @@ class Loader:
                 self._replaced.add(key)
                 self._read_log(self._readings[key], lambda _bytes: None)  # what was written before it was moved away
                 self._readings[key].close()
-            begun = self._look([source])
+            begun = self._take_logs([source])
             if begun in self._replaced:  # the same log in another file: renamed, or copied anew
                 self._replaced.remove(begun)
                 del self._readings[begun]
 
     def learn(self) -> None:
-        """Look again at the beginnings of followed logs that were short: what they tell names the run."""
+        """Read the beginnings of followed logs again that were short: their facts name the run."""
         for key, reading in self._readings.items():
             source, head = self._heads[key]
             if source.path is None or key in self._replaced or reading.learnt_bytes >= HEAD_BYTES:
@@ -317,7 +317,7 @@ class Loader:
         return rejects
 
     def touch(self) -> None:
-        """Say that the logs are still followed."""
+        """Mark the run as still followed."""
         self._sink.touch()
 
     def close(self) -> None:
@@ -328,8 +328,8 @@ class Loader:
             self._single.close()
             self._single = None
 
-    def _look(self, sources: list[LogSource]) -> str | None:
-        """Take the logs among the sources, and return the last; a copy of another, or it packed, is the same log."""
+    def _take_logs(self, sources: list[LogSource]) -> str | None:
+        """Take the logs among the sources, and return the last; a copy of another, packed or not, is the same log."""
         key = None
         for source in sources:
             file = PeekedFile(source.open())
@@ -388,7 +388,7 @@ class Loader:
 
 
 def _qualifier(options: LoadOptions) -> Qualify | None:
-    """Look classes up in the sources below the given roots, and nowhere else: a log may name any file."""
+    """Return a lookup of classes in the sources below the given roots, and nowhere else: a log may name any file."""
     folders = tuple(os.path.abspath(root).rstrip(os.sep) + os.sep for root in options.roots)
     if not folders or options.redact_source:
         return None
@@ -408,7 +408,7 @@ Find = Callable[[], SourceGroup]
 
 
 def await_log(
-    path: str, find: Find, open_loader: Callable[[SourceGroup], Loader], say: Callable[[str], None]
+    path: str, find: Find, open_loader: Callable[[SourceGroup], Loader], print_line: Callable[[str], None]
 ) -> Loader:
     """Wait for the first record where the folder, or the file, is there already.
 
@@ -422,7 +422,7 @@ def await_log(
             if not os.path.exists(path):
                 raise
             if not told:
-                say(f"{path}: no log with a record in it yet; waiting, Ctrl-C ends it")
+                print_line(f"{path}: no log with a record in it yet; waiting, Ctrl-C ends it")
             told = True
         time.sleep(INTERVAL_S)
 
@@ -447,6 +447,6 @@ def follow(loader: Loader, find: Find, progress: Progress) -> None:
 
 def _read_on(loader: Loader, find: Find, progress: Progress) -> None:
     with suppress(NoSuchLog):  # deleted: what is held open is read to its end
-        loader.look(find())
+        loader.read_new(find())
     loader.read(progress)
     loader.learn()

@@ -68,7 +68,9 @@ class Recorder:
         m = self.manifest
         if m.late:
             return
-        described = {one.name: clean(getattr(m, one.name)) for one in fields(RunStarted) if hasattr(m, one.name)}
+        described = {
+            field.name: clean(getattr(m, field.name)) for field in fields(RunStarted) if hasattr(m, field.name)
+        }
         self._store([RunStarted(process_id=m.recorder_process_id, sequence=0, time_us=m.started_us, **described)])
 
     def step(self) -> int:

@@ -23,7 +23,7 @@ PATIENCE_MS = 1_000  # for each database: the command that was asked for waits b
 
 @dataclass
 class RecoveryReport:
-    """Say what was recorded, what still waits, and what was set aside because it can never be."""
+    """What was recorded, what still waits, and what was set aside because it can never be recorded."""
 
     run_ids: list[str] = field(default_factory=list)
     event_count: int = 0
@@ -34,27 +34,27 @@ class RecoveryReport:
 
 def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryReport:
     """Record every spool that no recorder holds, each into the database it was meant for. Never raises."""
-    found = RecoveryReport()
+    report = RecoveryReport()
     try:
         root = spool_root(os.environ if environment is None else environment)
         folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     except (OSError, RuntimeError) as error:  # RuntimeError: no home folder is known
-        found.problems.append(f"the spools cannot be listed: {error}")
-        return found
+        report.problems.append(f"the spools cannot be listed: {error}")
+        return report
     for folder in folders:
         try:
-            with _hold(folder) as is_ours:
+            with _lock_spool(folder) as is_ours:
                 if is_ours:
-                    _try(folder, found)
+                    _try(folder, report)
         except OSError as error:
             if folder.exists():
-                found.problems.append(f"{clean_text(folder.name)}: {error}")
-    return found
+                report.problems.append(f"{clean_text(folder.name)}: {error}")
+    return report
 
 
 @contextmanager
-def _hold(folder: Path) -> Iterator[bool]:
-    """Hold a spool's lock; yield False where another has it, or there is no run to record."""
+def _lock_spool(folder: Path) -> Iterator[bool]:
+    """Lock a spool; yield False where another recorder has it, or there is no run to record."""
     if not (folder / MANIFEST_NAME).exists() and not any(folder.glob(f"*{RECORDS_SUFFIX}")):
         yield False  # a run that is just about to begin, or never did
         return
@@ -65,30 +65,30 @@ def _hold(folder: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _try(folder: Path, found: RecoveryReport) -> None:
+def _try(folder: Path, report: RecoveryReport) -> None:
     """Record a spool; what may go better another time waits, what cannot is set aside."""
     name = clean_text(folder.name)
     try:
-        _pick_up(folder, found)
+        _pick_up(folder, report)
     except Exception as error:
         if not folder.exists():  # its own recorder has just finished it
             return
         if may_pass(error):
-            found.problems.append(f"{name}: {describe_error(error)}")
+            report.problems.append(f"{name}: {describe_error(error)}")
             return
         reason = describe_error(error)
         moved = set_aside(folder, reason)
-        found.set_aside.append(f"{clean_text(moved.name)}: {reason}")
+        report.set_aside.append(f"{clean_text(moved.name)}: {reason}")
 
 
-def _pick_up(folder: Path, found: RecoveryReport) -> None:
+def _pick_up(folder: Path, report: RecoveryReport) -> None:
     manifest = read_manifest(folder)
-    if manifest.database in found.busy:
+    if manifest.database in report.busy:
         raise StoreBusy(f"{manifest.database} is locked by another program.")
     try:
         recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
     except StoreBusy:
-        found.busy.add(manifest.database)
+        report.busy.add(manifest.database)
         raise
     try:
         recorder.start()
@@ -99,11 +99,11 @@ def _pick_up(folder: Path, found: RecoveryReport) -> None:
             recorder.manifest.write(folder)
         recorder.end()
         if new:
-            found.run_ids.append(manifest.run_id)
-            found.event_count += new
+            report.run_ids.append(manifest.run_id)
+            report.event_count += new
         orphaned = not recorder.discard_spool() and writers_alive(recorder.folder) > 0
     except StoreBusy:
-        found.busy.add(manifest.database)
+        report.busy.add(manifest.database)
         raise
     finally:
         recorder.close()

@@ -81,6 +81,6 @@ def redact_record(captured: Captured) -> Captured:
 
 
 def _redact_envelope(envelope: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Keep the stack without its lines, and the name of the subgraph; nobody knows what is in the rest."""
-    found = {key: redact_source(value) for key, value in (envelope or {}).items() if key in _KNOWN_ENVELOPE}
-    return found or None
+    """Return the stack without its lines and the subgraph's name; the rest is unknown and dropped."""
+    redacted = {key: redact_source(value) for key, value in (envelope or {}).items() if key in _KNOWN_ENVELOPE}
+    return redacted or None

@@ -97,20 +97,20 @@ def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
 
 
 def _format_no_results(read: list[ReadFile]) -> str:
-    said = "; ".join(
-        f"{file.name}: {next((met.example or kind for kind, met in file.rejects.by_kind.items()), file.kind)}"
+    reasons = "; ".join(
+        f"{file.name}: {next((reject.example or kind for kind, reject in file.rejects.by_kind.items()), file.kind)}"
         for file in (source.file for source in read[:3])
     )
     return (
-        f"There is no benchmark result in {len(read)} file{'s' if len(read) > 1 else ''} ({said}); expected a table "
+        f"There is no benchmark result in {len(read)} file{'s' if len(read) > 1 else ''} ({reasons}); expected a table "
         "with a column `name` and one of speedup, abs_latency, accuracy, or the benchmark database's JSON "
         "(docs/formats.md)."
     )
 
 
 def _times(run: ResultRun) -> list[int]:
-    found = [time_us_of(result) or file.time_us for file, result in run.results]
-    return found or [file.time_us for file in run.files]
+    result_times = [time_us_of(result) or file.time_us for file, result in run.results]
+    return result_times or [file.time_us for file in run.files]
 
 
 def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRun, merged: Merged) -> Imported:
@@ -201,7 +201,7 @@ class ResultSource:
         process_id = run.process_id(self._connection, other_file)
         events: list[Event] = []
         for result in [result for of_file, result in run.results if of_file is other_file]:
-            event, notes = fit_event(self._place(other_file, result, process_id))
+            event, notes = fit_event(self._identify(other_file, result, process_id))
             events += [event] if event is not None else []
             if notes:
                 file.rejects.add("bad_field", _line_of(result), "; ".join(notes))
@@ -232,7 +232,7 @@ class ResultSource:
             line_of=_line_of,
         )
 
-    def _place(self, file: ReadFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
+    def _identify(self, file: ReadFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
         # An export of many commits begins elsewhere each time: there a result is known by what it is, not by its row.
         sequence = result.sequence
         if self._run.commit is not None:
@@ -241,7 +241,7 @@ class ResultSource:
         return replace(result, process_id=process_id, sequence=sequence, time_us=time_us)
 
     def _list_breaks(self, file: ReadFile, process_id: str) -> Iterator[Event]:
-        """Give each model a process of its own: that is how its breaks find its result."""
+        """Yield each model's graph breaks in a process of its own, which is how they find their result."""
         table = build_break_table(file.file, self._stems) if file.file.breaks else ""
         counts: dict[str, int] = {}
         for row in file.file.breaks:

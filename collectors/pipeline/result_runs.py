@@ -23,7 +23,7 @@ ALONE = "alone"  # salt of files without a measured time that come without one t
 
 @dataclass
 class ReadFile:
-    """Hold one file with what it was read from."""
+    """One file and what was read from it."""
 
     file: ResultFile
     source: LogSource
@@ -34,7 +34,7 @@ class ReadFile:
 
 @dataclass
 class ResultFolder:
-    """Hold what was read of files that lie together."""
+    """The files of one folder."""
 
     name: str  # what a run of them is called
     read: list[ReadFile]
@@ -42,7 +42,7 @@ class ResultFolder:
 
 @dataclass
 class ResultRun:
-    """Hold what becomes one run."""
+    """The files that become one run."""
 
     run_id: str
     salt: str
@@ -109,9 +109,9 @@ def _content_run(
     homes: dict[str, list[ReadFile]] = {}
     names: dict[str, str] = {}
     for file, keys in named:
-        found = find_runs_of_any(connection, [file.content_hash, *keys])
-        names |= found
-        for run_id in found:
+        run_ids = find_runs_of_any(connection, [file.content_hash, *keys])
+        names |= run_ids
+        for run_id in run_ids:
             homes.setdefault(run_id, []).append(file)
     fit = [
         run_id
@@ -135,7 +135,7 @@ def _has_own(file: ResultFile) -> bool:
 
 
 def _differs(connection: sqlite3.Connection, run_id: str, read: Sequence[ReadFile], *, exactly: bool) -> bool:
-    """Say whether a run has one of the files with other records than it has now, of as many as it had."""
+    """Return whether a run has one of the files with other records than it has now, of as many as it had."""
     last: dict[tuple[str, str], str] = {}
     seen: set[str] = set()
     for kind, name, content_hash in list_result_files(connection, run_id):

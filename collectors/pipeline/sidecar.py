@@ -20,11 +20,11 @@ RETRY_S = 2.0
 
 def spawn_sidecar(folder: Path) -> None:
     """Start a sidecar that outlives this process and its terminal."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_SPOOL")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_SPOOL")}
     subprocess.Popen(
         own_command("compileboard.collectors.pipeline.sidecar", str(folder)),
         cwd="/",  # it outlives the program, whose folder may be taken away
-        env={**kept, "CUDA_VISIBLE_DEVICES": ""},
+        env={**inherited, "CUDA_VISIBLE_DEVICES": ""},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -78,7 +78,7 @@ class Source(Protocol):
         """Take note that a batch is stored, and what of it was refused."""
 
     def rewind(self) -> None:
-        """Give up what is not committed: it is read again, by this source or by the next one of the same files."""
+        """Drop what is not committed: it is read again, by this source or by the next one of the same files."""
 
 
 class Sink(Protocol):

@@ -109,7 +109,7 @@ class SqliteSink:
         save(self.connection, file.process_id, list_rejects(rejects, examples=file.keep_examples))
 
     def touch(self) -> None:
-        """Say that the run's recorder is alive, and fold the write-ahead log back.
+        """Mark the run's recorder as alive, and checkpoint the write-ahead log.
 
         Raises: StoreError in words.
         """
@@ -168,7 +168,7 @@ class SqliteSink:
 
 @contextmanager
 def explained(database: str) -> Iterator[None]:
-    """Say what SQLite raises in the store's words."""
+    """Raise SQLite's errors as StoreError, in the store's words."""
     try:
         yield
     except sqlite3.Error as error:

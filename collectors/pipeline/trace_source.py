@@ -126,7 +126,7 @@ class TraceSource:
         )
 
     def _line_of(self, event: Event) -> int | None:
-        """Say at which line the record begins that an event was made of; its configs stand just behind it."""
+        """Return the line at which the event's record begins; its configs stand just behind it."""
         begins = [offset for offset in self._lines if offset <= event.sequence]
         return self._lines[max(begins)] if begins else None
 
@@ -156,20 +156,20 @@ class LoggedFrames(FrameIndex):
         """Return the row of the compile that a record belongs to."""
         if event.compile_id is None:
             return None
-        place = (bisect_right(self._resets, event.sequence), event.compile_id)
-        if place not in self._keys:
+        position = (bisect_right(self._resets, event.sequence), event.compile_id)
+        if position not in self._keys:
             row = self.connection.execute(
                 """
                 select id
                 from compiles
                 where process_id = :process_id and generation = :generation and compile_id = :compile_id
                 """,
-                {"process_id": event.process_id, "generation": place[0], "compile_id": place[1]},
+                {"process_id": event.process_id, "generation": position[0], "compile_id": position[1]},
             ).fetchone()
             if row is None:
                 return None
-            self._keys[place] = int(row["id"])
-        return self._keys[place]
+            self._keys[position] = int(row["id"])
+        return self._keys[position]
 
 
 class HookedTrace(TraceSource):

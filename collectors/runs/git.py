@@ -47,7 +47,7 @@ def ask_git(
 FIRST_PARENTS = 300  # more than a day of a busy repository: a run a day leaves no gap
 EVENT_BYTES = 40_000  # what they may take as an event; with long subjects it holds fewer commits
 SEQUENCE = -1  # of the recorder's own events: 0 is the run's start, 1 its end
-WORDS_LIMIT = 120  # of a subject or an author
+LINE_LIMIT = 120  # of a subject or an author
 _FORMAT = "--format=%H%x00%P%x00%ct%x00%an%x00%s"
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -70,14 +70,14 @@ def read_commits(folder: str, revision: str, *, limit: int, timeout_s: float) ->
 def _read_commit(hash_: str, parents: str, time_s: str, author: str, subject: str) -> StoredCommit:
     parent = parents.partition(" ")[0]
     time_us = int(time_s) * 1_000_000 if time_s.isdigit() and len(time_s) < 12 else 0
-    return StoredCommit(hash_, parent or None, time_us, _words(author), _words(subject))
+    return StoredCommit(hash_, parent or None, time_us, _scrub_line(author), _scrub_line(subject))
 
 
 @lru_cache(1_000)  # authors come again and again
-def _words(text: str) -> str | None:
+def _scrub_line(text: str) -> str | None:
     """Return one line without secrets, None where there is nothing."""
     line = " ".join(scrub_text(text).split())
-    return (line if len(line) <= WORDS_LIMIT else line[: WORDS_LIMIT - 1] + "…") or None
+    return (line if len(line) <= LINE_LIMIT else line[: LINE_LIMIT - 1] + "…") or None
 
 
 def build_history_event(git: Mapping[str, Any], process_id: str, *, timeout_s: float) -> CommitsSeen | None:

@@ -75,7 +75,7 @@ def describe_run(
             troubles.append(["not_asked", f"{what} cannot be asked for: {describe_error(error)}"])
             return instead
 
-    settings = {one.name: getattr(config, one.name) for one in fields(RunConfig)}
+    settings = {field.name: getattr(config, field.name) for field in fields(RunConfig)}
     stored = {"tags": scrub_values(config.tags), "database": os.path.abspath(config.database)}
     return Manifest(
         **{**settings, **stored},

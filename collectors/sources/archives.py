@@ -80,7 +80,7 @@ class Listing:
 
 
 def is_tar(head: bytes) -> bool:
-    """Say whether a file that begins so is a tar; a header's checksum tells it from a log."""
+    """Return whether a file that begins so is a tar, by the checksum of its header."""
     try:
         tarfile.TarInfo.frombuf(head[:512], "utf-8", "surrogateescape")
     except (tarfile.TarError, ValueError):
@@ -203,8 +203,8 @@ class _TarInfo(tarfile.TarInfo):
             raise tarfile.ReadError(f"a name of {self.size:,} bytes")
         if self.type == tarfile.GNUTYPE_SPARSE:
             self._proc_gnusparse_10()
-        found: tarfile.TarInfo = super()._proc_member(tarfile_)  # type: ignore[misc]
-        return found
+        member: tarfile.TarInfo = super()._proc_member(tarfile_)  # type: ignore[misc]
+        return member
 
     def _proc_gnusparse_10(self, *_: object) -> None:
         # Its map of holes is as long as it likes, and read into memory.
@@ -239,20 +239,20 @@ class _Pass:
                 assert self._tar is not None
             if self.next_number:  # the first header was read by opening
                 self._skip(self._tar)
-            found: tarfile.TarInfo | None = self._tar.next()
-            if found is not None and self._tar.offset < found.offset_data:
+            member: tarfile.TarInfo | None = self._tar.next()
+            if member is not None and self._tar.offset < member.offset_data:
                 raise tarfile.ReadError("a negative size")  # it would go round in circles
             self._tar.members.clear()  # it would keep them all
         except _ERRORS as error:
-            found, wrong = None, f"does not decode ({error})"
+            member, wrong = None, f"does not decode ({error})"
         else:
             wrong = ""
-        if found is None:
+        if member is None:
             self._ended(wrong)
             return None
         self.next_number += 1
-        self._end = found.offset_data + (found.size if found.isreg() else 0)
-        return found
+        self._end = member.offset_data + (member.size if member.isreg() else 0)
+        return member
 
     def _skip(self, archive: _TarFile) -> None:
         """Go behind the current member; tarfile itself goes on to where a header says, long after the end."""
@@ -261,21 +261,21 @@ class _Pass:
             if not file.read(min(CHUNK_BYTES, left)):
                 raise tarfile.ReadError("ends too early")
 
-    def chunks(self, found: tarfile.TarInfo) -> Iterator[bytes]:
+    def chunks(self, member: tarfile.TarInfo) -> Iterator[bytes]:
         """Yield the current member's bytes."""
         # Not by extractfile: its file raises at a cut and drops what it had read of it.
         assert self._tar is not None and self._tar.fileobj is not None
         file, size = self._tar.fileobj, 0
-        file.seek(found.offset_data)
-        while size < found.size:
+        file.seek(member.offset_data)
+        while size < member.size:
             try:
-                chunk = file.read(min(CHUNK_BYTES, found.size - size))
+                chunk = file.read(min(CHUNK_BYTES, member.size - size))
             except _ERRORS:
                 chunk = b""
             if not chunk:
                 if self._packed is not None:
                     self._packed.check()
-                raise _tar_cut(self._where, found, size)
+                raise _tar_cut(self._where, member, size)
             size += len(chunk)
             yield chunk
 
@@ -286,7 +286,7 @@ class _Pass:
 
     @property
     def is_usable(self) -> bool:
-        """Say whether it may go on to a later member."""
+        """Return whether it may go on to a later member."""
         return not self._has_ended and (self._packed is None or self._packed.damage is None)
 
     def _ended(self, wrong: str) -> None:
@@ -319,13 +319,13 @@ class _Tar:
         return self._it.peeled(Chunks(self._chunks(at, number), [_ClosingStream(at, self._idle)]))
 
     def _chunks(self, at: _Pass, number: int) -> Iterator[bytes]:
-        found = None
+        member = None
         while at.next_number <= number:
-            found = at.step()
-            if found is None:
+            member = at.step()
+            if member is None:
                 raise at.damage or SourceDamaged(f"{self._it.name}: the archive changed while it was read; try again.")
-        assert found is not None
-        yield from at.chunks(found)
+        assert member is not None
+        yield from at.chunks(member)
 
 
 @dataclass(frozen=True)
@@ -356,18 +356,18 @@ def list_tar(container: Container, packed: bool) -> Listing:
     archive = _Tar(container)
     at = _Pass(container, packed)
     try:
-        while (found := at.step()) is not None:
+        while (member := at.step()) is not None:
             container.gauge.add_entries(container.name)
-            if found.isdir():
+            if member.isdir():
                 continue
-            if not found.isreg() or found.issparse():
-                passed_over.append(found.name)
+            if not member.isreg() or member.issparse():
+                passed_over.append(member.name)
                 continue
             number = at.next_number - 1
-            head, unpacked = _head(Chunks(at.chunks(found)), container)
-            open_it = partial(archive.open, number) if packed else partial(_open_plain, container, found)
-            size_bytes = None if unpacked else found.size
-            members.append(Member(found.name, _tar_time_us(found), size_bytes, head, open_it))
+            head, unpacked = _head(Chunks(at.chunks(member)), container)
+            open_it = partial(archive.open, number) if packed else partial(_open_plain, container, member)
+            size_bytes = None if unpacked else member.size
+            members.append(Member(member.name, _tar_time_us(member), size_bytes, head, open_it))
     finally:
         at.close()
     if isinstance(at.damage, LimitExceeded):
@@ -375,26 +375,26 @@ def list_tar(container: Container, packed: bool) -> Listing:
     return Listing(members, passed_over, at.damage)
 
 
-def _open_plain(container: Container, found: tarfile.TarInfo) -> Chunks:
+def _open_plain(container: Container, member: tarfile.TarInfo) -> Chunks:
     def chunks() -> Iterator[bytes]:
         size = 0
         with container.open() as file:
-            file.seek(found.offset_data)
-            for chunk in read_chunks(file, found.size):
+            file.seek(member.offset_data)
+            for chunk in read_chunks(file, member.size):
                 size += len(chunk)
                 yield chunk
-        if size < found.size:
-            raise _tar_cut(container.name, found, size)
+        if size < member.size:
+            raise _tar_cut(container.name, member, size)
 
     return container.peeled(Chunks(chunks()))
 
 
-def _tar_cut(where: str, found: tarfile.TarInfo, size: int) -> SourceDamaged:
-    return damaged(f"{where}: {clean_name(found.name)}", "tar", size, f"ends before its {found.size:,} bytes")
+def _tar_cut(where: str, member: tarfile.TarInfo, size: int) -> SourceDamaged:
+    return damaged(f"{where}: {clean_name(member.name)}", "tar", size, f"ends before its {member.size:,} bytes")
 
 
-def _tar_time_us(found: tarfile.TarInfo) -> int | None:
-    return int(found.mtime * 1e6) if math.isfinite(found.mtime) and 0 < found.mtime < 1e11 else None
+def _tar_time_us(member: tarfile.TarInfo) -> int | None:
+    return int(member.mtime * 1e6) if math.isfinite(member.mtime) and 0 < member.mtime < 1e11 else None
 
 
 def _head(chunks: Chunks, container: Container) -> tuple[bytes, bool]:

@@ -95,7 +95,7 @@ def peel(stream: Chunks, where: str, watch: Callable[[int], None] | None = None)
 
 
 def find_unpack(head: bytes) -> Unpack | None:
-    """Say what unpacks a file that begins so; none if it is not compressed."""
+    """Return what unpacks a file that begins so; None if it is not compressed."""
     if head.startswith(b"\x1f\x8b\x08"):
         return unpack_gzip
     if _is_zstd(head):
@@ -170,7 +170,7 @@ def _unpack(
 
 
 def damaged(where: str, kind: str, out_bytes: int, what: str) -> SourceDamaged:
-    """Say that a compressed stream is damaged, and where."""
+    """Return the error for a damaged compressed stream, with its location."""
     return SourceDamaged(
         f"{where}: the {kind} data {what} after {out_bytes:,} unpacked bytes, which were read; "
         "copy the file again, or pack the log again."

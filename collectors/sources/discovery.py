@@ -91,12 +91,12 @@ def find_sources(
         if latest:
             raise NoSuchLog("Standard input has no newest log; give a folder.")
         return _find_in_stream(stdin or sys.stdin.buffer, gauge)
-    place = Path(path)
-    name = clean_name(names.get(place.name, place.name) or path)
-    mode = _status(place).st_mode
+    given_path = Path(path)
+    name = clean_name(names.get(given_path.name, given_path.name) or path)
+    mode = _status(given_path).st_mode
     if stat.S_ISDIR(mode):
-        label = place.resolve().name
-        group = _find_in_folder(place, clean_name(names.get(label, label) or path), gauge, names)
+        label = given_path.resolve().name
+        group = _find_in_folder(given_path, clean_name(names.get(label, label) or path), gauge, names)
         if latest and not group.sources:
             raise NoSuchLog(f"{clean_name(path)}: it holds no trace log, and only of logs there is a newest one.")
         return SourceGroup(group.label, _newest(group.sources), group.ignored) if latest else group
@@ -104,14 +104,14 @@ def find_sources(
         raise NoSuchLog(f"{clean_name(path)}: it is a file, and only a folder has a newest log; give its folder.")
     if not stat.S_ISREG(mode):
         raise NoSuchLog(f"{clean_name(path)}: it is neither a file nor a folder; give a log, or pipe it into `-`.")
-    found = _find_in_file(place, name, gauge)
-    if not found.sources and not found.results:
-        raise NoSuchLog(f"{name}: none of the {len(found.ignored)} files in this archive {_IS_NEITHER}.")
-    return found
+    contents = _find_in_file(given_path, name, gauge)
+    if not contents.sources and not contents.results:
+        raise NoSuchLog(f"{name}: none of the {len(contents.ignored)} files in this archive {_IS_NEITHER}.")
+    return contents
 
 
 def is_log(head: bytes, name: str) -> bool:
-    """Say whether a file that is named and begins so is a trace log."""
+    """Return whether a file of this name and beginning is a trace log."""
     return bool(_LOOKS_LIKE_LOG.match(head) or _NAMED_LIKE_LOG.search(_PACKED_NAME.sub("", _base_name(name))))
 
 
@@ -156,17 +156,17 @@ def _find_in_folder(folder: Path, label: str, gauge: Gauge, names: Mapping[str, 
     count = 0
     for path in _walk(folder, ignored):
         count += 1
-        place = path.relative_to(folder).as_posix()
-        name = clean_name(names.get(place, place))
+        relative = path.relative_to(folder).as_posix()
+        name = clean_name(names.get(relative, relative))
         try:
-            found = _find_in_file(path, name, gauge, is_given=False)
+            group = _find_in_file(path, name, gauge, is_given=False)
         except NoSuchLog as error:  # may not be read, or went away
-            found = SourceGroup(name, [], [name])
+            group = SourceGroup(name, [], [name])
             if is_log(b"", name):
-                found = SourceGroup(name, [_broken(name, SourceDamaged(str(error)))])
-        sources += found.sources
-        ignored += found.ignored
-        results += found.results
+                group = SourceGroup(name, [_broken(name, SourceDamaged(str(error)))])
+        sources += group.sources
+        ignored += group.ignored
+        results += group.results
     if not sources and not results:
         raise NoSuchLog(
             f"{clean_name(str(folder))}: none of the {count} files in this folder {_IS_NEITHER}; "
@@ -225,7 +225,7 @@ def _find_in_file(path: Path, name: str, gauge: Gauge, is_given: bool = True) ->
 
 
 def _sort(source: LogSource, head: bytes, is_given: bool) -> SourceGroup:
-    """Say what a file is: results, a log, or neither."""
+    """Return a file as results, as a log, or as neither."""
     if _holds_results(head, source.label, is_given):
         return SourceGroup(source.label, [], [], [source])
     if is_given or is_log(head, source.label):
@@ -285,8 +285,8 @@ def _group(container: Container, listing: Listing, is_given: bool) -> SourceGrou
             continue
         opening = partial(_open_stream, member.open, container, number)
         file_name = clean_name(_base_name(member.name))
-        found = LogSource(label, file_name, member.modified_us, member.size_bytes, None, opening)
-        (results if holds_results else sources).append(found)
+        log_source = LogSource(label, file_name, member.modified_us, member.size_bytes, None, opening)
+        (results if holds_results else sources).append(log_source)
     if listing.damage is not None and (sources or results or is_given):
         (sources or results or sources).append(_broken(container.name, listing.damage))
     return SourceGroup(container.name, sources, ignored, results)
@@ -316,10 +316,10 @@ def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
         spooled.write(chunk)
     chunks.check()
     container = Container(STANDARD_INPUT, spooled.size_bytes, spooled.open, gauge)
-    found = _find_in_container(container, packed, "-", None, is_given=True)
-    if not found.sources and not found.results:
-        raise NoSuchLog(f"Standard input: none of the {len(found.ignored)} files in this archive {_IS_NEITHER}.")
-    return found
+    group = _find_in_container(container, packed, "-", None, is_given=True)
+    if not group.sources and not group.results:
+        raise NoSuchLog(f"Standard input: none of the {len(group.ignored)} files in this archive {_IS_NEITHER}.")
+    return group
 
 
 def _open_once(once: Iterator[Chunks], gauge: Gauge) -> BinaryIO:

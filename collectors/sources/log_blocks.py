@@ -38,9 +38,9 @@ class Piece:
 
     @property
     def line_end(self) -> int:
-        """Give the end of its first line, without the newline."""
-        found = self.buffer.find(b"\n", self.begin, self.end)
-        return self.end if found < 0 else found
+        """Return the end of its first line, without the newline."""
+        end = self.buffer.find(b"\n", self.begin, self.end)
+        return self.end if end < 0 else end
 
 
 class BlockReader:
@@ -58,18 +58,18 @@ class BlockReader:
 
     @property
     def offset(self) -> int:
-        """Say where what is not read yet begins: behind the last whole record, once all are read."""
+        """Return the offset of what is not read yet: behind the last whole record, once all are read."""
         return self._base_offset
 
     @property
     def line(self) -> int:
-        """Say which line that is, from 1."""
+        """Return the line number at that offset, from 1."""
         return self._base_line
 
     def line_of(self, piece: Piece) -> int:
         """Count the line a record begins at, from 1."""
-        place, line = self._counted if self._counted[0] <= piece.begin else (0, self._base_line)
-        self._counted = (piece.begin, line + self._buffer.count(b"\n", place, piece.begin))
+        position, line = self._counted if self._counted[0] <= piece.begin else (0, self._base_line)
+        self._counted = (piece.begin, line + self._buffer.count(b"\n", position, piece.begin))
         return self._counted[1]
 
     def __iter__(self) -> Iterator[Piece]:
@@ -111,18 +111,18 @@ class BlockReader:
     def _piece(self, begin: int, end: int, *, last: bool = False) -> Piece:
         return Piece(self._buffer, begin, end, self._base_offset + begin, last)
 
-    def _is_blank(self, place: int) -> bool:
-        return self._buffer[place] == _NEWLINE or self._buffer.startswith(b"\r\n", place)
+    def _is_blank(self, position: int) -> bool:
+        return self._buffer[position] == _NEWLINE or self._buffer.startswith(b"\r\n", position)
 
     def _drop(self, count: int) -> None:
-        place, line = self._counted if self._counted[0] <= count else (0, self._base_line)
-        self._base_line = line + self._buffer.count(b"\n", place, count)
+        position, line = self._counted if self._counted[0] <= count else (0, self._base_line)
+        self._base_line = line + self._buffer.count(b"\n", position, count)
         self._base_offset += count
         self._buffer = self._buffer[count:]
         self._counted = (0, self._base_line)
 
     def _pass_over(self) -> int:
-        """Give up a record that would not fit into memory, up to the next one's beginning."""
+        """Skip a record that would not fit into memory, up to the beginning of the next one."""
         if self._base_offset >= self._counted_from:
             self._rejects.add("too_large", self._base_line, self._buffer[:400])
         while True:

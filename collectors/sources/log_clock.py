@@ -36,8 +36,8 @@ class LogClock:
         stamp: tuple[int, ...] | None = None
         for line in head.splitlines(keepends=True):
             if line[:1] != b"\t":
-                found = _LINE.match(line)
-                stamp = tuple(map(int, found.groups())) if found else None
+                match = _LINE.match(line)
+                stamp = tuple(map(int, match.groups())) if match else None
                 known = _EPOCH_TIME.findall(line) if b"_time_us" in line else []
                 epoch = int(known[-1]) if known else None
                 if epoch is None and b'"start_time"' in line and (seconds := _EPOCH_SECONDS.search(line)):
@@ -55,11 +55,11 @@ class LogClock:
         base = datetime.fromtimestamp(epoch_us / 1e6, timezone.utc).year
         # Around New Year the local year is the one that comes closest.
         offsets = {year: epoch_us - _naive_us(year, stamp) for year in (base - 1, base, base + 1)}
-        year = min(offsets, key=lambda one: abs(offsets[one]))
+        year = min(offsets, key=lambda candidate: abs(offsets[candidate]))
         return cls(year, round(offsets[year] / _QUARTER_US) * _QUARTER_US)
 
     def time_us(self, second: bytes, micro: bytes) -> int:
-        """Give the time of a record's prefix: `1121 03:27:48` and its microseconds."""
+        """Return the time of a record's prefix: `1121 03:27:48` and its microseconds."""
         if second != self._second:
             self._second, self._second_us = second, self._second_to_us(second)
         return self._second_us + int(micro)

@@ -34,7 +34,7 @@ KEY_RECORDS = 4  # of a log's first records' lines its identity is made
 
 @dataclass(frozen=True)
 class Head:
-    """Hold what a log's beginning tells."""
+    """Facts in a log's beginning."""
 
     key: str | None  # None: no whole record in it
     earlier_keys: tuple[str, ...]  # what it was named while it had fewer records
@@ -73,16 +73,18 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
     )
 
 
-def facts_of(event: Event, wanted: Collection[str]) -> dict[str, Any]:
+def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
     """Read what a record tells of its process's surroundings, wherever in a log it stands."""
     if isinstance(event, Compiled):
         torch_version, python = (_text(event.metrics.get(name)) for name in ("pytorch_version", "python_version"))
         return {"torch_version": torch_version, "python_version": python and python.split()[0], **_cuda(torch_version)}
     if isinstance(event, ArtifactSeen) and event.text is not None:
         if event.name == "torch_version":
-            torch_version, commit = (_first(one, event.text.encode("utf-8", "replace")) for one in (_TORCH, _COMMIT))
+            torch_version, commit = (
+                _first(pattern, event.text.encode("utf-8", "replace")) for pattern in (_TORCH, _COMMIT)
+            )
             return {"torch_version": torch_version, "torch_git": commit, **_cuda(torch_version)}
-        if "gpu_name" in wanted and "_cache_" in event.name:
+        if "gpu_name" in names and "_cache_" in event.name:
             return {"gpu_name": _first(_GPU, event.text.encode("utf-8", "replace"))}
     return {}
 
@@ -92,26 +94,26 @@ def _text(value: Any) -> str | None:
 
 
 def _cuda(torch_version: str | None) -> dict[str, str | None]:
-    found = _CUDA.search(torch_version or "")
-    return {"cuda_version": f"{found[1]}.{found[2]}" if found else None}
+    match = _CUDA.search(torch_version or "")
+    return {"cuda_version": f"{match[1]}.{match[2]}" if match else None}
 
 
 def _first(pattern: re.Pattern[bytes], head: bytes) -> str | None:
-    found = pattern.search(head)
-    return found[1].decode("utf-8", "replace") if found else None
+    match = pattern.search(head)
+    return match[1].decode("utf-8", "replace") if match else None
 
 
 def _program(head: bytes) -> str | None:
     """Name the program by the file of the outermost frame that is not a library's."""
     names: dict[int, str] = {}
-    for found in _STRING.finditer(head):
+    for match in _STRING.finditer(head):
         try:
-            text, number = json.loads(found[1])
+            text, number = json.loads(match[1])
             names[number] = text
         except (ValueError, TypeError):
             continue
-    for found in _STACK.finditer(head):
-        path = names.get(int(found[1]))
+    for match in _STACK.finditer(head):
+        path = names.get(int(match[1]))
         if isinstance(path, str) and not _NO_PROGRAM.search(path):
             return path.replace("\\", "/").rsplit("/", 1)[-1][:200] or None
     return None
@@ -128,7 +130,7 @@ def _record_lines(head: bytes) -> Iterator[tuple[int, bytes]]:
 
 def log_keys(head: bytes) -> list[str]:
     """Name a log by its first records; then what it was named while it had fewer. None if it has no whole one."""
-    lines = [line for _place, line in islice(_record_lines(head), KEY_RECORDS)]
+    lines = [line for _offset, line in islice(_record_lines(head), KEY_RECORDS)]
     return [blake2b(b"\n".join(lines[:count]), digest_size=16).hexdigest() for count in range(len(lines), 0, -1)]
 
 
@@ -160,8 +162,8 @@ class PeekedFile:
             else:  # what stands there is larger than any record that is read: its last line may go on
                 self._pass_over(max(len(head) - LARGEST_BYTES, head.rfind(b"\n") + 1))
             head = self.peek(size)
-        place = next((at for at, _line in _record_lines(head)), 0) if size > HEAD_BYTES else 0
-        return head[place:]
+        begin = next((at for at, _line in _record_lines(head)), 0) if size > HEAD_BYTES else 0
+        return head[begin:]
 
     def _pass_over(self, count: int) -> None:
         self._passed_bytes += count
@@ -179,7 +181,7 @@ class PeekedFile:
         return self._file.read(size)
 
     def fileno(self) -> int:
-        """Give the file's descriptor.
+        """Return the file's descriptor.
 
         Raises: OSError if it is no file.
         """

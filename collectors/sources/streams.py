@@ -58,7 +58,7 @@ class Limits:
 
 @dataclass
 class Gauge:
-    """Hold every stream of one import to its limits.
+    """Limits on the streams of one import.
 
     A log that is opened twice counts once, as far as it was read; bytes that are passed over to reach a log count too,
     each layer for itself.
@@ -246,7 +246,7 @@ def read_chunks(file: ByteReader, size: int | None = None) -> Iterator[bytes]:
 
 
 class Spooled:
-    """Keep standard input's archive in a file without a name, which goes away with the process however that ends."""
+    """A file without a name for standard input's archive; it goes with the process, however that ends."""
 
     def __init__(self) -> None:
         with tempfile.TemporaryFile() as file:

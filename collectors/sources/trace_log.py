@@ -57,7 +57,7 @@ class ReadStats:
 
 @dataclass
 class _Segment:
-    """Hold what one process's log in a file has of its own: names for numbers in stacks."""
+    """What one process's log in a file has of its own: names for numbers in stacks."""
 
     process_id: str
     strings: dict[int, str] = field(default_factory=dict)
@@ -92,16 +92,16 @@ class TraceLog:
 
     @property
     def pid(self) -> int | None:
-        """Say whose record was read last; None if its log does not tell."""
+        """Return the process of the record read last; None if its log does not have one."""
         return pid_of(self._pid) if self._pid else None
 
     @property
     def line(self) -> int | None:
-        """Say at which line the record begins that was read last."""
+        """Return the line at which the record read last begins."""
         return self._blocks.line_of(self._piece) if self._piece else None
 
     def set_clock(self, clock: LogClock) -> None:
-        """Tell the times of what is read from now on by another clock."""
+        """Set the clock for the records read from now on."""
         self._clock = clock
 
     def read(self) -> Iterator[Captured]:
@@ -126,12 +126,12 @@ class TraceLog:
         self.stats.end_offset, self.stats.end_line = self._blocks.offset, self._blocks.line
 
     def _learn(self, piece: Piece) -> None:
-        found = PREFIX.match(piece.buffer, piece.begin)
-        if found:
-            self._clock.time_us(found["second"], found["micro"])
-            self._enter(found["pid"], piece, count=False)
-            if piece.buffer.startswith(b'{"str":', found.end()):
-                self._intern(self._json(piece.buffer[found.end() : piece.line_end], None), piece, count=False)
+        prefix = PREFIX.match(piece.buffer, piece.begin)
+        if prefix:
+            self._clock.time_us(prefix["second"], prefix["micro"])
+            self._enter(prefix["pid"], piece, count=False)
+            if piece.buffer.startswith(b'{"str":', prefix.end()):
+                self._intern(self._json(piece.buffer[prefix.end() : piece.line_end], None), piece, count=False)
 
     def _read_piece(self, piece: Piece) -> Captured | None:
         if not self._texts and not piece.last:
@@ -139,24 +139,24 @@ class TraceLog:
             if plain is not None:
                 return self._plain_span(piece, plain)
         buffer, line_end = piece.buffer, piece.line_end
-        found = PREFIX.match(buffer, piece.begin)
-        if found is None or not _NAME.match(buffer, found.end()):
+        prefix = PREFIX.match(buffer, piece.begin)
+        if prefix is None or not _NAME.match(buffer, prefix.end()):
             self._stray(piece, line_end)
             return None
-        body = buffer[found.end() : line_end]
+        body = buffer[prefix.end() : line_end]
         header = self._json(body, piece)
         if header is None:
             return None
         self.stats.records += 1
-        if found["pid"] != self._pid:
-            self._enter(found["pid"], piece)
+        if prefix["pid"] != self._pid:
+            self._enter(prefix["pid"], piece)
         name = next(iter(header))
         if name == STRING:
             self._intern(header, piece)
             return None
         if name == "artifact" and isinstance(header[name], dict):
             name = f"{ARTIFACT}{header[name].get('name')}"
-        time_us = self._clock.time_us(found["second"], found["micro"])
+        time_us = self._clock.time_us(prefix["second"], prefix["micro"])
         return self._captured(piece, name, header, time_us, line_end)
 
     def _plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:

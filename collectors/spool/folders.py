@@ -106,15 +106,15 @@ def put_back(environment: Mapping[str, str], names: list[str], database: str | N
     Raises: ValueError if nothing has a name, or its run is to go into another database and is not described.
     """
     waiting = list_set_aside(environment)
-    chosen = [one for one in waiting if not names or any(one.name.startswith(name) for name in names)]
-    if unknown := [name for name in names if not any(one.name.startswith(name) for one in waiting)]:
-        known = ", ".join(one.name for one in waiting) or "nothing"
+    chosen = [spool for spool in waiting if not names or any(spool.name.startswith(name) for name in names)]
+    if unknown := [name for name in names if not any(spool.name.startswith(name) for spool in waiting)]:
+        known = ", ".join(spool.name for spool in waiting) or "nothing"
         raise ValueError(f"no run {unknown[0]!r} was set aside; set aside: {known}")
     root = spool_root(environment)
     root.mkdir(parents=True, mode=0o700, exist_ok=True)
-    for one in chosen:
+    for spool in chosen:
         if database is not None:
-            replace(read_manifest(one.folder), database=os.path.abspath(database)).write(one.folder)
-        (one.folder / REASON).unlink(missing_ok=True)
-        one.folder.rename(_free(root / one.folder.name))
+            replace(read_manifest(spool.folder), database=os.path.abspath(database)).write(spool.folder)
+        (spool.folder / REASON).unlink(missing_ok=True)
+        spool.folder.rename(_free(root / spool.folder.name))
     return chosen

@@ -114,7 +114,7 @@ _BY_TYPE: dict[str, Callable[[Any], bool]] = {
     "list[dict[str, Any]]": _lists(_maps(_is_scalar)),
     "list[list[str]]": _lists(lambda entry: _lists(_is_text)(entry) and len(entry) == 2),
 }
-TYPES = {one.name: str(one.type) for one in fields(Manifest)}
+TYPES = {field.name: str(field.type) for field in fields(Manifest)}
 CHECKS = {name: _BY_TYPE[type_name] for name, type_name in TYPES.items()}
 CHECKS["run_id"] = lambda value: _is_text(value) and RUN_ID.fullmatch(value) is not None
 CHECKS["git"] = lambda value: _maps(_is_scalar)(value) and isinstance(value.get("dirty"), bool | None)

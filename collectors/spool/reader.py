@@ -129,9 +129,9 @@ class SpoolReader:
         return None
 
     def losses(self) -> dict[str, dict[str, int]]:
-        """Say, of a spool that nobody writes to any more, what of each process was lost: process id -> reason -> count.
+        """Count what each process of a finished spool lost: process id -> reason -> count.
 
-        A process says so itself in its snapshots as long as it can write; this is what it could not say.
+        A process reports its losses in its snapshots as long as it can write; these are the ones it could not report.
         """
         lost: dict[str, Counter[str]] = {}
         for path in list_files(self.folder, LOSSES_SUFFIX):
@@ -155,7 +155,7 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether a path is a plain file: to open a pipe is to wait, and a device has no end."""
+    """Return whether a path is a plain file: opening a pipe waits, and a device has no end."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
@@ -168,7 +168,7 @@ def process_of(file_name: str) -> str:
 
 
 def _has_room(folder: Path, path: Path) -> bool:
-    """Tell whether a process could reserve room for its losses: one that did and wrote nothing was killed early."""
+    """Return whether a process could reserve room for its losses: one that did and wrote nothing was killed early."""
     reserved = folder / (path.name.partition(".")[0] + LOSSES_SUFFIX)
     return reserved.exists() and reserved.stat().st_size > 0
 
@@ -177,14 +177,18 @@ def _reported_losses(path: Path) -> dict[str, int]:
     """Read what a process wrote into the room that it had reserved for the day its disk is full."""
     try:
         text = path.read_bytes().partition(b"\n")[0].strip(b"\0")
-        said = json.loads(text) if text else {}
+        reported = json.loads(text) if text else {}
     except (OSError, ValueError, RecursionError):
         return {}
-    return {clean_text(reason): count for reason, count in said.items() if is_count(count)} if _is_dict(said) else {}
+    return (
+        {clean_text(reason): count for reason, count in reported.items() if is_count(count)}
+        if _is_dict(reported)
+        else {}
+    )
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """Tell whether a value is an integer that a database takes, from 0 up."""
+    """Return whether a value is an integer that a database takes, from 0 up."""
     return type(value) is int and 0 <= value <= LARGEST_INTEGER
 
 

@@ -48,7 +48,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
             more: dict[str, Any] = {"tags": {"lr": str(day)}, "totals": totals, "name": f"seed-{day}", "suite": "seeds"}
             add_run(store, f"SEED{day}", state=state, started_us=START_US - (9 - day) * DAY_US, **more)
         checkpoint(store)
-    index_runs(str(path), [], say=lambda _line: None)
+    index_runs(str(path), [], print_line=lambda _line: None)
     return path
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compileboard.collectors.bench.execution.isolation import PACKAGE_ROOT
-from compileboard.collectors.bench.execution.runner import Checkout, Job, Say, finish, measure
+from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.report.comparison import compare
 from compileboard.collectors.bench.suites.user import read_only
@@ -30,17 +30,17 @@ class CheckoutCommit:
 
 
 def find_commit(ref: str, folder: str) -> CheckoutCommit:
-    """Look a branch, tag or commit up.
+    """Return the repository, name and hash of a branch, tag or commit.
 
     Raises: ValueError in words if the folder is in no repository, or the repository does not have it.
     """
     root = ask_git(["rev-parse", "--show-toplevel"], folder)
     if root.returncode:
         raise ValueError(f"--diff-branch {ref}: {folder} is in no git checkout; start it in the repository to compare")
-    found = ask_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"], folder)
-    if found.returncode:
+    parsed = ask_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"], folder)
+    if parsed.returncode:
         raise ValueError(f"--diff-branch {ref}: the repository {root.stdout.strip()} has no such branch or commit")
-    return CheckoutCommit(Path(root.stdout.strip()).resolve(), ref, found.stdout.strip())
+    return CheckoutCommit(Path(root.stdout.strip()).resolve(), ref, parsed.stdout.strip())
 
 
 @contextlib.contextmanager
@@ -77,10 +77,10 @@ def relocate_environment(environment: Mapping[str, str], root: Path, tree: Path,
     """
     given = environment.get("PYTHONPATH", "")
     entries = [relocate_path(entry, root, tree) for entry in given.split(os.pathsep)] if given else []
-    kept = [Path(sys.prefix).resolve(), own]
+    unmoved = [Path(sys.prefix).resolve(), own]
     for entry in sys.path:
         path = Path(entry or ".").resolve()
-        if entry and path.is_relative_to(root) and not any(path.is_relative_to(other_path) for other_path in kept):
+        if entry and path.is_relative_to(root) and not any(path.is_relative_to(other_path) for other_path in unmoved):
             entries.append(relocate_path(entry, root, tree))
     return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(entries))}
 
@@ -89,7 +89,7 @@ TAG, REF_TAG = "diff_branch", "diff_branch_ref"
 MakeJob = Callable[[BenchRequest, Checkout, dict[str, str]], Job]
 
 
-def measure_both(arguments: BenchRequest, make_job: MakeJob, say: Say) -> int:
+def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLine) -> int:
     """Measure both, each in a run of its own, and print how they compare; 0 if anything of both was measured.
 
     Raises: ValueError in words for what cannot be compared; StoreError.
@@ -97,20 +97,22 @@ def measure_both(arguments: BenchRequest, make_job: MakeJob, say: Say) -> int:
     if arguments.resume is not None:
         raise ValueError("--diff-branch measures two runs anew; --resume goes on with one")
     commit = find_commit(str(arguments.diff_branch), os.getcwd())
-    say(f"new: the checkout {commit.root} as it is; base: {commit.ref} ({commit.sha[:12]}), in a worktree of its own")
+    print_line(
+        f"new: the checkout {commit.root} as it is; base: {commit.ref} ({commit.sha[:12]}), in a worktree of its own"
+    )
     with worktree(commit) as tree:
         asked, there = _in_the_worktree(arguments, commit, tree)
         jobs = [
             make_job(arguments, Checkout(suffix=f" --diff-branch {commit.sha}"), {TAG: "new"}),
             make_job(asked, there, {TAG: "base", REF_TAG: commit.ref}),
         ]
-        found, codes = [], []
+        outcomes, codes = [], []
         for job in map(_with_own_folder, jobs):
-            found.append(measure(job, arguments, None, say))
-            codes.append(finish(found[-1], arguments, say, job.config.tags[TAG]))
-            if found[-1].interrupted:
+            outcomes.append(measure(job, arguments, None, print_line))
+            codes.append(finish(outcomes[-1], arguments, print_line, job.config.tags[TAG]))
+            if outcomes[-1].interrupted:
                 return codes[-1]
-    new, base = found
+    new, base = outcomes
     print(f"\nbase {commit.ref} ({commit.sha[:12]}) → new, the checkout\n")
     print(compare(base.results, new.results))
     return max(codes)

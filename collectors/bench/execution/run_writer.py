@@ -33,7 +33,7 @@ class BenchRunWriter:
     """The run that a bench command records into."""
 
     config: RunConfig
-    say: Callable[[str], None]
+    print_line: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     argv: tuple[str, ...] = ()
     run_id: str | None = None  # of a run that is gone on with
@@ -63,7 +63,7 @@ class BenchRunWriter:
             manifest = replace(manifest, trace_folder=str(folder / TRACE_NAME))
         make_spool(folder, manifest)
         self.manifest = manifest
-        self.recording = Recording(folder, manifest, self.say)
+        self.recording = Recording(folder, manifest, self.print_line)
         self.recording.open()
         self.sequence = 1  # 0 is the run's start, 1 its end
         self.hardware = manifest.gpus[0].get("name") if manifest.gpus else None
@@ -82,7 +82,9 @@ class BenchRunWriter:
         """Record what the children wrote meanwhile."""
         self.recording.step()
 
-    def keep(self, planned: PlannedTask, settings: BenchSettings, done: TaskOutcome, command: str) -> BenchMeasured:
+    def write_result(
+        self, planned: PlannedTask, settings: BenchSettings, done: TaskOutcome, command: str
+    ) -> BenchMeasured:
         """Record a result; it is in the spool before this returns, and in the database as soon as that takes it."""
         self.recording.step()
         outcome = done.outcome
@@ -131,7 +133,7 @@ class BenchRunWriter:
                 append_event(self.folder, self.unwritten[0])
                 self.unwritten.pop(0)
         except OSError as error:
-            self.say(f"{count_text(len(self.unwritten), 'result')} cannot be kept yet: {error}")
+            self.print_line(f"{count_text(len(self.unwritten), 'result')} cannot be kept yet: {error}")
 
     def _tag(self) -> dict[str, str]:
         """Return upstream's tag, which is a column of its files."""

@@ -29,7 +29,7 @@ from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
 from compileboard.collectors.terminal.progress_line import count_text
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 FAILED, INTERRUPTED = 1, 130
 OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
 
@@ -47,7 +47,7 @@ class Checkout:
     stands_for: tuple[str, str] | None = None
     suffix: str = ""
 
-    def say(self, command: str) -> str:
+    def for_checkout(self, command: str) -> str:
         """Write a command that was made here so that it works from the checkout."""
         return (command.replace(*self.stands_for) if self.stands_for else command) + self.suffix
 
@@ -74,7 +74,7 @@ class BenchReport:
     trouble: str | None = None  # why it is not recorded yet
 
 
-def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, say: Say) -> BenchReport:
+def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print_line: PrintLine) -> BenchReport:
     """Run a job to its end, or to Ctrl-C: what is finished then is kept.
 
     Raises: StoreError if the database can never take the run.
@@ -82,7 +82,7 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, say: 
     checkout = job.checkout
     run = BenchRunWriter(
         job.config,
-        say,
+        print_line,
         environment=checkout.environment,
         run_id=before.run_id if before else None,
         plan=job.identity,
@@ -92,17 +92,17 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, say: 
     measured = BenchReport(run.manifest.run_id, list(before.results) if before else [])
     if not arguments.quiet:
         served = dashboard_command("serve", database=arguments.db)
-        say(f"run {measured.run_id} is recorded in {arguments.db}; see it with: {served}")
+        print_line(f"run {measured.run_id} is recorded in {arguments.db}; see it with: {served}")
     progress = Progress(len(job.plan), quiet=arguments.quiet)
     state = "failed"  # until its end is reached: whatever else ends it is no success
     try:
         _install_signal_handlers()
         for planned in job.plan:
             if before and (planned.ref.suite, planned.ref.name, planned.experiment) in before.done:
-                progress.known(planned)
+                progress.skip(planned)
                 continue
             progress.begin(planned, job.settings)
-            measured.results.append(_one(run, planned, job))
+            measured.results.append(_measure_task(run, planned, job))
             progress.end(measured.results[-1], explain=arguments.explain)
         state = "finished"
     except KeyboardInterrupt:
@@ -122,14 +122,14 @@ def _install_signal_handlers() -> None:
             signal.signal(number, signal.default_int_handler)
 
 
-def _one(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchMeasured:
+def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchMeasured:
     """Do one task and record its result."""
-    command = job.checkout.say(repeat_command(planned, job.settings, collector_command("bench")))
+    command = job.checkout.for_checkout(repeat_command(planned, job.settings, collector_command("bench")))
     settings = settings_for(planned.experiment, job.settings)
     why_not = planned.left_out or suites.missing(planned.ref.suite)
     if why_not:
         done = TaskOutcome(ExperimentOutcome(status="skipped", reason=why_not), 0, 0)
-        return run.keep(planned, settings, done, command)
+        return run.write_result(planned, settings, done, command)
     folder = run.folder / OF_OURSELVES / f"{planned.number:04}"
 
     task = Task(planned.experiment, planned.ref, settings)
@@ -143,12 +143,12 @@ def _one(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchMeasured:
         if wants_warm_start(task):
             done = measure_warm_starts(done, task, folder, environment, cwd=job.checkout.cwd, beat=run.beat)
         compare_with(job.baseline, planned, done.outcome)
-        return run.keep(planned, settings, done, command)
+        return run.write_result(planned, settings, done, command)
     finally:
         clear(folder)
 
 
-def finish(measured: BenchReport, arguments: BenchRequest, say: Say, part: str = "") -> int:
+def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine, part: str = "") -> int:
     """Sum a run up and write its files, into the folder `part` of the output directory; return the exit code."""
     results = measured.results
     print(summarize(results))
@@ -157,17 +157,17 @@ def finish(measured: BenchReport, arguments: BenchRequest, say: Say, part: str =
             raise StoreError(measured.trouble)
         breaks = format_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
         print(*breaks, sep="\n", end="\n" if breaks else "")
-        write_upstream_files(arguments, measured.run_id, part, say)
+        write_upstream_files(arguments, measured.run_id, part, print_line)
     except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool
-        say(f"the graph breaks or the files in upstream's formats are missing: {error}")
+        print_line(f"the graph breaks or the files in upstream's formats are missing: {error}")
     state = "recorded" if measured.trouble is None else "not recorded yet:"
     if measured.interrupted:
         words = [word for word in sys.argv[1:] if word != "--resume"]
-        say(
+        print_line(
             f"interrupted; {state} {count_text(len(results), 'result')}. "
             f"To go on: {collector_command(*words, '--resume')}"
         )
         return INTERRUPTED
     show = collector_command("show", measured.run_id, database=arguments.db)
-    say(f"{state} {count_text(len(results), 'result')}; {show}")
+    print_line(f"{state} {count_text(len(results), 'result')}; {show}")
     return FAILED if results and all(result.status == "failed" for result in results) else 0

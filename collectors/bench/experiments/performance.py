@@ -68,15 +68,15 @@ def run(bench: Workbench) -> ExperimentOutcome:
 
 def summarize(values: dict[str, float], repeats: dict[str, list[float]]) -> ExperimentOutcome:
     """Make the outcome of what was timed: medians, interval, noise."""
-    found = speedup_of(repeats["eager"], repeats["compiled"])
+    speedup = speedup_of(repeats["eager"], repeats["compiled"])
     values = {
         **values,
-        "speedup": found.value,
+        "speedup": speedup.value,
         "abs_latency": median(repeats["compiled"]),
         "eager_latency": median(repeats["eager"]),
     }
-    if found.low is not None and found.high is not None:
-        values |= {"speedup_low": found.low, "speedup_high": found.high}
+    if speedup.low is not None and speedup.high is not None:
+        values |= {"speedup_low": speedup.low, "speedup_high": speedup.high}
     for name in ("eager", "compiled"):
         noise = noise_of(repeats[name])
         if noise is not None:
@@ -110,7 +110,7 @@ def _settled_peaks(
 
 def _add_peaks(outcome: ExperimentOutcome, peaks: Mapping[str, Sequence[float | None]], *, first: bool) -> None:
     """Add peak memory with its samples: the median of them, or the first, which upstream has of its warm-up."""
-    known = {which: [peak for peak in found if peak is not None] for which, found in peaks.items()}
+    known = {which: [peak for peak in samples if peak is not None] for which, samples in peaks.items()}
     names = {"eager": "eager_peak_mem", "compiled": "dynamo_peak_mem"}
     for which, samples in known.items():
         if samples:
@@ -134,5 +134,5 @@ def _cache_lookup(bench: Workbench, compiled: Callable[..., Any]) -> dict[str, f
     """Profile the warm calls for the time that dynamo takes to find its cache entry."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         bench.warm_up(compiled, bench.module, WARM_UPS)
-    found = [event for event in profile.key_averages() if LOOKUP_EVENT in event.key]
-    return {"cache_lookup_latency": float(found[0].self_cpu_time_total)} if found else {}
+    lookups = [event for event in profile.key_averages() if LOOKUP_EVENT in event.key]
+    return {"cache_lookup_latency": float(lookups[0].self_cpu_time_total)} if lookups else {}

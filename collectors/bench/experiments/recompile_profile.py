@@ -39,11 +39,11 @@ def run(bench: Workbench) -> ExperimentOutcome:
     with without_limit(), bench.grad():
         with failing_as("fail_to_run"):
             compiled(bench.module, bench.inputs, collect_outputs=False)
-        values["compiles"] = float(watch.look().compiles)
+        values["compiles"] = float(watch.count_new().compiles)
         bench.stage("measure")
         for name, change in changes(bench):
             error = _call(bench, compiled, change)
-            seen = watch.look()
+            seen = watch.count_new()
             values |= {f"change={name}/recompiles": seen.recompiles, f"change={name}/guard_failures": _count(seen)}
             facts["changes"].append({"change": name, **_reasons(seen), **({"error": error} if error else {})})
     names = ("recompiles", "guard_failures")
@@ -110,8 +110,8 @@ def _cut(inputs: Inputs, batch_size: int, size: int) -> Inputs:
     """Shorten the batch of every tensor that has it, as upstream varies it."""
 
     def cut(argument: Any) -> Any:
-        place = batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
-        return argument if place is None else argument.narrow(place, 0, size).contiguous()
+        dimension = batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
+        return argument if dimension is None else argument.narrow(dimension, 0, size).contiguous()
 
     shorter: Inputs = _pytree.tree_map(cut, inputs)
     return shorter

@@ -63,7 +63,7 @@ def _measure(
             compiled(bench.module, inputs, collect_outputs=False)
             bench.synchronize()
             first_s = time.perf_counter() - begin
-            seen = watch.look()
+            seen = watch.count_new()
             turns = interleave(bench, step, compiled, inputs=inputs)
     except StageFailed as failed:
         if not outcome.values:
@@ -72,8 +72,13 @@ def _measure(
         outcome.facts.setdefault("failed", {})[name.rstrip("/")] = f"{failed.reason}: {cause}"
         return
     timed = turns.repeats
-    found = speedup_of(timed["eager"], timed["compiled"])
-    numbers = {**turns.fault_values(), "speedup": found.value, "speedup_low": found.low, "speedup_high": found.high}
+    ratio = speedup_of(timed["eager"], timed["compiled"])
+    numbers = {
+        **turns.fault_values(),
+        "speedup": ratio.value,
+        "speedup_low": ratio.low,
+        "speedup_high": ratio.high,
+    }
     numbers["compilation_latency"] = max(0.0, first_s - median(timed["compiled"]) / 1e3)
     numbers["recompiles"] = float(seen.recompiles)
     outcome.values |= {name + what: value for what, value in numbers.items() if value is not None}

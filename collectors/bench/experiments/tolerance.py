@@ -78,10 +78,10 @@ def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
     if shapes[0] != shapes[1]:
         error = ValueError(f"the compiled result has other tensors than eager's: {shapes[1]} instead of {shapes[0]}")
         raise StageFailed("fail_accuracy") from error
-    for one, other in zip(left, right):
-        one, other = _exact(one), _exact(other)
-        distance = (one - other).abs() / (1 + one.abs())
-        alike = (one == other) | (one.isnan() & other.isnan())
+    for left_tensor, right_tensor in zip(left, right):
+        left_tensor, right_tensor = _exact(left_tensor), _exact(right_tensor)
+        distance = (left_tensor - right_tensor).abs() / (1 + left_tensor.abs())
+        alike = (left_tensor == right_tensor) | (left_tensor.isnan() & right_tensor.isnan())
         yield torch.where(alike, 0.0, distance).flatten().to(torch.float32)
 
 

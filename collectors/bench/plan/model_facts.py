@@ -42,8 +42,8 @@ class Fact:
 
     def holds(self, run: Mapping[str, Any]) -> bool:
         """Return whether this run is meant; what is not said of a run is not met."""
-        wanted = ((run.get(name), value) for name, value in self.when.items())
-        return all(said in value if isinstance(value, list) else said == value for said, value in wanted)
+        conditions = ((run.get(name), value) for name, value in self.when.items())
+        return all(actual in value if isinstance(value, list) else actual == value for actual, value in conditions)
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class ModelFacts:
         known = {"machine": platform.machine(), "freezing": False, **run}
         return next((candidate for candidate in self.facts if candidate.fact == fact and candidate.holds(known)), None)
 
-    def reason(self, fact: str, **run: Any) -> str | None:
+    def reason(self, name: str, **run: Any) -> str | None:
         """Return why a fact holds in a run, or none where it does not."""
-        found = self.find(fact, **run)
-        return found.reason if found else None
+        fact = self.find(name, **run)
+        return fact.reason if fact else None
 
     def skip_reason(self, **run: Any) -> str | None:
         """Return why the model is not run at all, or none."""
@@ -71,14 +71,14 @@ class ModelFacts:
 
     def dtype_for(self, dtype: str) -> str:
         """Return the precision to run it in when this one is asked for."""
-        found = self.find("dtype", dtype=dtype)
-        return str(found.value) if found else dtype
+        override = self.find("dtype", dtype=dtype)
+        return str(override.value) if override else dtype
 
     @property
     def tolerance(self) -> float | None:
         """The tolerance in every run, or none: the suite's rule, or one that depends."""
-        found = self.find("tolerance")
-        return float(found.value or 0) if found else None
+        fact = self.find("tolerance")
+        return float(fact.value or 0) if fact else None
 
     @property
     def cosine(self) -> bool:
@@ -110,8 +110,8 @@ class ModelFacts:
 
     @property
     def loss_divisor(self) -> float:
-        found = self.find("loss_divisor")
-        return float(found.value or 1) if found else 1.0
+        fact = self.find("loss_divisor")
+        return float(fact.value or 1) if fact else 1.0
 
 
 def facts_for(suite: str, model: str) -> ModelFacts:
@@ -129,9 +129,9 @@ def tolerance_for(
     """
     run = {"mode": mode, "dtype": dtype, "device": device, "freezing": freezing}
     cosine = facts.find("cosine", **run) is not None
-    found = facts.find("tolerance", **run)
-    if found is not None:
-        return float(found.value or 0), cosine
+    fact = facts.find("tolerance", **run)
+    if fact is not None:
+        return float(fact.value or 0), cosine
     if RENAMED.get(suite, suite) != "torchvision":
         return (1e-2 if mode == "training" else 1e-3), cosine
     on_gpu_training = mode == "training" and device in ("cuda", "xpu")

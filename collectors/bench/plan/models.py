@@ -25,10 +25,10 @@ class ModelRef:
     training_batch_size: int | None = None
     trains: bool = True  # whether --training has a meaning
 
-    def batch_size_for(self, mode: str, wanted: int | None) -> int:
+    def batch_size_for(self, mode: str, batch_size: int | None) -> int:
         """Return the batch size to build with."""
-        if wanted is not None:
-            return wanted
+        if batch_size is not None:
+            return batch_size
         return (self.training_batch_size if mode == "training" else None) or self.batch_size
 
     @property
@@ -68,13 +68,13 @@ def select(
     ordered = sorted(models, key=lambda ref: (ref.suite, ref.name))
     if only is not None:
         return _exactly(ordered, only)
-    wanted, unwanted = _compile("--filter", filter), _compile("--exclude", exclude)
+    included, excluded = _compile("--filter", filter), _compile("--exclude", exclude)
     start, end = partition_bounds(len(ordered), total_partitions, partition_id)
     return [
         ref
         for ref in ordered[start:end]
-        if (not wanted or any(pattern.search(ref.name) for pattern in wanted))
-        and not any(pattern.search(ref.name) for pattern in unwanted)
+        if (not included or any(pattern.search(ref.name) for pattern in included))
+        and not any(pattern.search(ref.name) for pattern in excluded)
         and ref.name not in exclude_exact
     ]
 
@@ -96,9 +96,9 @@ def partition_bounds(count: int, total_partitions: int, partition_id: int) -> tu
 
 
 def _exactly(models: list[ModelRef], name: str) -> list[ModelRef]:
-    found = [ref for ref in models if ref.name == name]
-    if found:
-        return found
+    matches = [ref for ref in models if ref.name == name]
+    if matches:
+        return matches
     suites = ", ".join(dict.fromkeys(ref.suite for ref in models)) or "no suite"
     near = difflib.get_close_matches(name, [ref.name for ref in models], n=3)
     hint = (

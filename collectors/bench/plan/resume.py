@@ -36,7 +36,7 @@ class ResumePoint:
     results: tuple[BenchMeasured, ...] = ()
 
 
-def find_before(database: str, plan: str, wanted: str) -> ResumePoint:
+def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
     """Find the run to go on with: the one that is named, or the newest of the same plan.
 
     Raises: ValueError in words if there is none; StoreError.
@@ -46,24 +46,26 @@ def find_before(database: str, plan: str, wanted: str) -> ResumePoint:
     except StoreMissing:
         raise ValueError(f"--resume: there is no database at {database}, so nothing was begun") from None
     with closing(reader):
-        run_id = _named(reader, database, plan, wanted) if wanted else _newest(reader, database, plan)
+        run_id = _named(reader, database, plan, named_run) if named_run else _newest(reader, database, plan)
         state, heartbeat_us = reader.execute(STATE, {"id": run_id}).fetchone()
         if state == "running" and time.time_ns() // 1000 - heartbeat_us < ALIVE_US:
             raise ValueError(f"--resume: run {run_id} is still being measured; wait for its end, or end it with Ctrl-C")
         events = [load_event(unpack(row["body"])) for row in reader.execute(RESULTS, {"run": run_id})]
     results = tuple(event for event in events if isinstance(event, BenchMeasured))
-    return ResumePoint(run_id, frozenset((one.suite, one.model, one.experiment) for one in results), results)
+    return ResumePoint(
+        run_id, frozenset((result.suite, result.model, result.experiment) for result in results), results
+    )
 
 
-def _named(reader: sqlite3.Connection, database: str, plan: str, wanted: str) -> str:
-    rows = reader.execute(RUNS_NAMED, {"start": wanted, "end": wanted + "\uffff"}).fetchall()
+def _named(reader: sqlite3.Connection, database: str, plan: str, named_run: str) -> str:
+    rows = reader.execute(RUNS_NAMED, {"start": named_run, "end": named_run + "\uffff"}).fetchall()
     if len(rows) != 1:
         problem = "no bench run" if not rows else "several runs"
-        raise ValueError(f"--resume {wanted}: {problem} with this id in {database}")
+        raise ValueError(f"--resume {named_run}: {problem} with this id in {database}")
     run_id = str(rows[0]["id"])
     if reader.execute(PLAN_OF, {"id": run_id}).fetchone()[0] != plan:
         raise ValueError(
-            f"--resume {wanted}: that run measured other models or with other settings; give the same ones"
+            f"--resume {named_run}: that run measured other models or with other settings; give the same ones"
         )
     return run_id
 

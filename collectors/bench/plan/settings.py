@@ -46,7 +46,7 @@ class Declaration:
     in_digest: bool = True
     of_checks: bool = False  # heeded by CHECKING_EXPERIMENTS alone
 
-    def write_words(self, value: Any, default: Any) -> list[str]:
+    def write_arguments(self, value: Any, default: Any) -> list[str]:
         """Write a value as words of a command."""
         if self.command == NEVER or (self.command == CHANGED and value == default):
             return []
@@ -54,7 +54,9 @@ class Declaration:
             return [flag for flag, (constant, _) in self.constants.items() if constant == value]
         if isinstance(value, bool):
             return [self.flags[0]]
-        return [word for one in (value if isinstance(value, tuple) else (value,)) for word in (self.flags[0], str(one))]
+        return [
+            word for part in (value if isinstance(value, tuple) else (value,)) for word in (self.flags[0], str(part))
+        ]
 
 
 def declare(group: str) -> Callable[..., Any]:
@@ -65,14 +67,14 @@ def declare(group: str) -> Callable[..., Any]:
 def list_declared(kind: type) -> dict[str, tuple[Declaration, Any]]:
     """Return the declaration and the default of each declared field."""
     declarations: dict[str, tuple[Declaration, Any]] = {}
-    one: Field[Any]
-    for one in fields(kind):
-        if "of" in one.metadata:
-            declared: Declaration = one.metadata["of"]
-            flags = declared.flags or (() if declared.constants else (f"--{one.name.replace('_', '-')}",))
-            of_name = one.name if isinstance(one.default, bool) else f"{one.name}={{}}"
+    field: Field[Any]
+    for field in fields(kind):
+        if "of" in field.metadata:
+            declared: Declaration = field.metadata["of"]
+            flags = declared.flags or (() if declared.constants else (f"--{field.name.replace('_', '-')}",))
+            of_name = field.name if isinstance(field.default, bool) else f"{field.name}={{}}"
             label = None if declared.unlabelled else declared.label or of_name
-            declarations[one.name] = replace(declared, flags=flags, label=label), one.default
+            declarations[field.name] = replace(declared, flags=flags, label=label), field.default
     return declarations
 
 
@@ -245,12 +247,12 @@ class BenchSettings:
                 parts += [declaration.label.format(part) for part in values]
         return "_".join(parts)
 
-    def list_words(self) -> list[str]:
+    def list_arguments(self) -> list[str]:
         """Return the words of a command that measures so again."""
         return [
             word
             for name, (declaration, default) in SETTINGS.items()
-            for word in declaration.write_words(getattr(self, name), default)
+            for word in declaration.write_arguments(getattr(self, name), default)
         ]
 
     def identity(self) -> dict[str, Any]:

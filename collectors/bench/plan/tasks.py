@@ -36,8 +36,8 @@ def make_plan(
     models: Sequence[ModelRef], experiments: Iterable[str], settings: BenchSettings, *, no_skip: bool
 ) -> list[PlannedTask]:
     """Put the models in their order, each with all its experiments."""
-    wanted = tuple(experiments)
-    pairs = [(ref, experiment) for ref in models for experiment in wanted]
+    names = tuple(experiments)
+    pairs = [(ref, experiment) for ref in models for experiment in names]
     return [
         PlannedTask(number, ref, experiment, None if no_skip else _left_out(ref, experiment, settings))
         for number, (ref, experiment) in enumerate(pairs, start=1)
@@ -69,7 +69,7 @@ def plan_hash(models: Sequence[ModelRef], experiments: Iterable[str], settings: 
 
 def repeat_command(planned: PlannedTask, settings: BenchSettings, program: str) -> str:
     """Write the command that measures this again."""
-    words = [find(planned.experiment).flag, *settings.list_words()]
+    words = [find(planned.experiment).flag, *settings.list_arguments()]
     if ":" not in planned.ref.only:
         words += ["--suite", planned.ref.suite]
     words += ["--only", planned.ref.only]

@@ -36,7 +36,7 @@ limit :most
 
 @dataclass(frozen=True)
 class BenchBreak:
-    """Hold one distinct break and where it was met."""
+    """A graph break and the models that have it."""
 
     gb_id: str | None
     reason: str
@@ -66,26 +66,26 @@ def list_breaks(database: str, run_id: str) -> list[BenchBreak]:
     ]
 
 
-def format_breaks(found: Sequence[BenchBreak], *, explain: bool) -> list[str]:
+def format_breaks(breaks: Sequence[BenchBreak], *, explain: bool) -> list[str]:
     """Write the breaks, two lines each; unasked, the first few."""
-    ours = sum(_is_ours(bench_break.file) for bench_break in found)
-    found = [bench_break for bench_break in found if not _is_ours(bench_break.file)]
-    if not found and not ours:
+    ours = sum(_is_ours(bench_break.file) for bench_break in breaks)
+    breaks = [bench_break for bench_break in breaks if not _is_ours(bench_break.file)]
+    if not breaks and not ours:
         return []
-    shown = found if explain else found[:SHORT_LIST]
+    shown = breaks if explain else breaks[:SHORT_LIST]
     beside = f" (beside {ours} of bench's own training step, as upstream's harness has them)" if ours else ""
-    lines = ["", f"distinct graph breaks: {len(found)}{beside}"]
+    lines = ["", f"distinct graph breaks: {len(breaks)}{beside}"]
     for bench_break in shown:
         reason = (bench_break.reason.strip().splitlines() or [""])[0]
-        place = (
+        location = (
             f"{bench_break.file}:{bench_break.line}"
             if bench_break.file and bench_break.line
             else bench_break.file or "no place recorded"
         )
         lines.append(plain(f"  {bench_break.gb_id + ' ' if bench_break.gb_id else ''}{reason}"))
-        lines.append(plain(f"    {place}, {bench_break.break_count} times in {_models(bench_break.models)}"))
-    if len(shown) < len(found):
-        lines.append(f"  and {len(found) - len(shown)} more, which --explain lists")
+        lines.append(plain(f"    {location}, {bench_break.break_count} times in {_models(bench_break.models)}"))
+    if len(shown) < len(breaks):
+        lines.append(f"  and {len(breaks) - len(shown)} more, which --explain lists")
     return lines
 
 

@@ -30,7 +30,7 @@ def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
     both = [(before[key], after[key]) for key in after if key in before]
     timed = [pair for pair in both if all("speedup" in result.values for result in pair)]
     verdicts = [judge_results(*pair) for pair in timed]
-    rows = [HEADINGS, *(_row(*pair, found) for pair, found in zip(timed, verdicts))]
+    rows = [HEADINGS, *(_row(*pair, verdict) for pair, verdict in zip(timed, verdicts))]
     lines = _columns(rows) if timed else ["Neither has speedups of the same models to compare."]
     lines += [_format_count(both)] if timed else []
     leading = [pair for pair in timed if pair[1].experiment == "performance"]  # of the others, speedup is another thing
@@ -55,11 +55,11 @@ def _format_count(both: Sequence[tuple[BenchMeasured, BenchMeasured]]) -> str:
     """Count the models that got worse and better in any metric of their performance, or in their answers."""
     words: dict[tuple[str, str], set[str]] = {}
     for base, new in both:
-        found = words.setdefault((new.suite, new.model), set())
+        model_words = words.setdefault((new.suite, new.model), set())
         if new.experiment == "performance":
-            found |= {verdict.word for verdict in judge_results(base, new).values()}
+            model_words |= {verdict.word for verdict in judge_results(base, new).values()}
         if base.accuracy and new.accuracy and (base.accuracy in PASSING) != (new.accuracy in PASSING):
-            found.add("better" if new.accuracy in PASSING else "worse")
+            model_words.add("better" if new.accuracy in PASSING else "worse")
     return f"{count_text(len(words), 'model')} over all metrics: {describe_models(count_models(words.values()))}"
 
 
@@ -117,5 +117,5 @@ def _state(result: BenchMeasured) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

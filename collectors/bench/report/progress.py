@@ -1,4 +1,4 @@
-"""Say how a bench run goes: a line a task, and which one is being measured."""
+"""Progress of a bench run: one line a task, and the task that is being measured."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class Progress:
         self.began_s = time.monotonic()
 
     def begin(self, planned: PlannedTask, settings: BenchSettings) -> None:
-        """Say which task begins, where that can be taken back."""
+        """Print which task begins, on a line that can be replaced."""
         if self.live:
             left = self._left()
             text = f"[{self.done + 1}/{self.total}] {planned.ref.name} {planned.experiment}, {settings.device}{left}"
             sys.stderr.write(f"\r\x1b[K{plain(text)} …")
             sys.stderr.flush()
 
-    def known(self, planned: PlannedTask) -> None:
+    def skip(self, planned: PlannedTask) -> None:
         """Count a task that an earlier run of the command has done."""
         self.done += 1
 
     def end(self, result: BenchMeasured, *, explain: bool) -> None:
-        """Say what came of a task."""
+        """Print a task's result."""
         self.done += 1
         if self.quiet:
             return
@@ -78,7 +78,7 @@ class Progress:
 
 
 def describe(result: BenchMeasured) -> str:
-    """Say a result in a few words."""
+    """Return a result in a few words."""
     if result.status != "measured":
         reason = REASONS.get(result.reason or "", result.reason or "")
         words = "wrong result" if result.reason == "fail_accuracy" else f"{result.status}: {reason}"
@@ -104,7 +104,7 @@ def describe(result: BenchMeasured) -> str:
 
 
 def plain(text: str) -> str:
-    """Keep other people's text from moving the cursor or colouring the screen: control characters are spelled out."""
+    """Return text with its control characters escaped: other people's text must not move the cursor or set colours."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -115,7 +115,7 @@ def first_line(text: str) -> str:
 
 
 def explained(result: BenchMeasured) -> str:
-    """Say what dynamo made of the model, in upstream's sentence; what the experiment did not count is no 0."""
+    """Return what dynamo compiled, in upstream's sentence; what the experiment did not count is left out."""
     names = ("unique_graphs", "calls_captured", "graph_breaks", "unique_graph_breaks")
     if not any(name in result.values for name in names):
         return f"{result.experiment}: graphs, ops and graph breaks not counted"
@@ -128,6 +128,6 @@ def explained(result: BenchMeasured) -> str:
 
 
 def timing(result: BenchMeasured) -> str:
-    """Say where torch's own report saw the compile time go, the longest first."""
+    """Return where torch's report saw the compile time go, the longest phase first."""
     phases: dict[str, float] = dict(result.facts["timing"])
     return " ".join(f"{name}:{spent_s:.3f}" for name, spent_s in sorted(phases.items(), key=lambda item: -item[1]))

@@ -76,7 +76,7 @@ def _against_baseline(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]
         if result.experiment == "performance" and {"speedup", "baseline"} <= result.values.keys()
     }
     rows = [
-        (f"{word} than the baseline", ", ".join(f"{model} ({found['speedup'].basis})" for model, found in named))
+        (f"{word} than the baseline", ", ".join(f"{model} ({verdicts['speedup'].basis})" for model, verdicts in named))
         for word in ("worse", "better")
         if (named := [item for item in verdicts.items() if item[1]["speedup"].word == word])
     ]
@@ -132,14 +132,14 @@ def _others(results: Sequence[BenchMeasured]) -> list[str]:
 def _failures(results: Sequence[BenchMeasured]) -> list[str]:
     lines: list[str] = []
     for status in ("failed", "skipped"):
-        found: dict[str, list[str]] = {}
+        names_by_reason: dict[str, list[str]] = {}
         for result in results:
             if result.status == status:
                 name = result.model if result.experiment == "performance" else f"{result.model} ({result.experiment})"
-                found.setdefault(result.reason or "no reason given", []).append(name)
-        for reason, names in sorted(found.items()):
-            said = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
-            lines.append(plain(f"{status} ({said}): {', '.join(names)}"))
+                names_by_reason.setdefault(result.reason or "no reason given", []).append(name)
+        for reason, names in sorted(names_by_reason.items()):
+            cause = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
+            lines.append(plain(f"{status} ({cause}): {', '.join(names)}"))
     return ["", *lines] if lines else []
 
 

@@ -30,10 +30,10 @@ def read_baseline(path: str | None) -> dict[str, float]:
         data = Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"--baseline {path}: {error.strerror or error}; expected a performance CSV") from None
-    found = read_results(os.path.basename(path), data).results
+    measurements = read_results(os.path.basename(path), data).results
     speedups = {
         measurement.model: measurement.values["speedup"]
-        for measurement in found
+        for measurement in measurements
         if measurement.status == "measured" and measurement.values.get("speedup")
     }
     if not speedups:
@@ -62,7 +62,7 @@ order by processes.task, processes.started_us, processes.id, events.sequence
 """
 
 
-def write_upstream_files(arguments: BenchRequest, run_id: str, part: str, say: Callable[[str], None]) -> None:
+def write_upstream_files(arguments: BenchRequest, run_id: str, part: str, print_line: Callable[[str], None]) -> None:
     """Write them, if they were asked for, into the output directory or here; `part` names a folder inside of it.
 
     Raises: StoreError; OSError.
@@ -74,7 +74,7 @@ def write_upstream_files(arguments: BenchRequest, run_id: str, part: str, say: C
         results = load_results(reader, run_id)
         breaks = load_breaks(reader, run_id) if arguments.log_graph_breaks else {}
     names = write_directory(results, breaks, folder, raw_timings=arguments.dump_raw_metrics)
-    say(f"{count_text(len(names), 'file')} in upstream's formats written to {folder}")
+    print_line(f"{count_text(len(names), 'file')} in upstream's formats written to {folder}")
 
 
 def load_results(reader: sqlite3.Connection, run_id: str) -> list[BenchMeasured]:
@@ -85,9 +85,9 @@ def load_results(reader: sqlite3.Connection, run_id: str) -> list[BenchMeasured]
 
 def load_breaks(reader: sqlite3.Connection, run_id: str) -> dict[str, list[GraphBroke]]:
     """Load the graph breaks of a run's tasks as the events that they came as."""
-    found: dict[str, list[GraphBroke]] = {}
+    breaks_by_task: dict[str, list[GraphBroke]] = {}
     for row in reader.execute(LOAD_BREAKS, {"run": run_id}):
         event = load_event(unpack(row["body"]))
         if isinstance(event, GraphBroke):
-            found.setdefault(row["task"], []).append(event)
-    return found
+            breaks_by_task.setdefault(row["task"], []).append(event)
+    return breaks_by_task

@@ -238,8 +238,8 @@ def parse_only(text: str, suite: str | None = None, *, timeout_s: float = LIST_T
             f"--only path:{target.path},class:Name"
         )
     if target.kind == "model":
-        marked = [one for one in marked if one.name == target.name] or _no_such(target, marked)
-    return [_refer(target.path, one, suite or LOCAL) for one in marked]
+        marked = [ref for ref in marked if ref.name == target.name] or _no_such(target, marked)
+    return [_refer(target.path, ref, suite or LOCAL) for ref in marked]
 
 
 def _check_file(target: OnlyTarget, text: str) -> None:
@@ -256,7 +256,7 @@ def _check_file(target: OnlyTarget, text: str) -> None:
 
 
 def _no_such(target: OnlyTarget, marked: list[Marked]) -> list[Marked]:
-    names = ", ".join(one.name for one in marked)
+    names = ", ".join(ref.name for ref in marked)
     raise OnlyError(f"{target.path} has no function marked as {target.name!r}; there are {names}")
 
 

@@ -60,19 +60,19 @@ class RecompileWatch:
         if set_limit is not None:
             set_limit(MANY)
         self._compiles, self._failures = 0, dict[Any, int]()
-        self.look()
+        self.count_new()
 
-    def look(self) -> RecompileCounts:
-        """Return what was compiled since the last look. Torch's own lists stay: the hooks read them too."""
+    def count_new(self) -> RecompileCounts:
+        """Return what was compiled since the last call. Torch's own lists stay: the hooks read them too."""
         ids = [str(metric.compile_id) for metric in torch._dynamo.utils.get_compilation_metrics()]
-        failures = {code: list(map(str, found)) for code, found in torch._dynamo.utils.guard_failures.items()}
+        failures = {code: list(map(str, reasons)) for code, reasons in torch._dynamo.utils.guard_failures.items()}
         new = {id_ for id_ in ids[self._compiles :] if id_.rpartition("/")[2].isdigit()}
         again = [
             compile_id for compile_id in new if int(compile_id.rpartition("/")[2]) > 0
         ]  # "0/2" is the third compile of frame 0
-        failed = [reason for code, found in failures.items() for reason in found[self._failures.get(code, 0) :]]
+        failed = [reason for code, reasons in failures.items() for reason in reasons[self._failures.get(code, 0) :]]
         self._compiles = len(ids)
-        self._failures = {code: len(found) for code, found in failures.items()}
+        self._failures = {code: len(reasons) for code, reasons in failures.items()}
         return RecompileCounts(len(new), len(again), tuple(failed))
 
 

@@ -44,13 +44,13 @@ def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str
 
 
 def _flatten(result: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for path, leaf in _pytree.tree_flatten_with_path(result)[0]:
         where = f"result{_pytree.keystr(path)}"
         # An output class of a library, where torch has not been told that it is one, is what it holds.
         held = vars(leaf) if hasattr(leaf, "__dict__") and not isinstance(leaf, torch.Tensor) else None
-        found |= {where: leaf} if held is None else {f"{where}.{name}": value for name, value in held.items()}
-    return found
+        leaves |= {where: leaf} if held is None else {f"{where}.{name}": value for name, value in held.items()}
+    return leaves
 
 
 def _count(leaves: dict[str, Any]) -> str:
@@ -93,16 +93,16 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def _format_mismatch(mismatch: Mismatch, differing_count: int, count: int) -> str:
-    said = f"{differing_count} of {count} tensors differ, most in {mismatch.where} {mismatch.shape}"
+    text = f"{differing_count} of {count} tensors differ, most in {mismatch.where} {mismatch.shape}"
     if mismatch.relative:
         size = (
             "where eager has zeros"
             if math.isinf(mismatch.relative)
             else f"{mismatch.relative:.2g} of eager's root mean square"
         )
-        said += f": {size}, at most {mismatch.largest:.3g} in one element"
+        text += f": {size}, at most {mismatch.largest:.3g} in one element"
     if mismatch.wrong_nan_count:
-        said += f"; numbers that are finite on one side alone: {mismatch.wrong_nan_count}"
+        text += f"; numbers that are finite on one side alone: {mismatch.wrong_nan_count}"
     if mismatch.own is not None:
-        said += f"; eager itself is {mismatch.own:.2g} from double precision"
-    return said
+        text += f"; eager itself is {mismatch.own:.2g} from double precision"
+    return text

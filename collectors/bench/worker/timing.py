@@ -27,7 +27,7 @@ class Turns:
     page_faults: dict[str, list[float]] = field(default_factory=lambda: {"eager": [], "compiled": []})
 
     def add(self, which: str, sample: tuple[float, float | None]) -> None:
-        """Keep one repeat."""
+        """Add one repeat."""
         self.repeats[which].append(sample[0])
         if sample[1] is not None:
             self.page_faults[which].append(sample[1])
@@ -95,14 +95,14 @@ def interleave(
 
 
 def randomized(inputs: Inputs) -> Inputs:
-    """Draw floating-point inputs anew. Integers stay: they may index something."""
+    """Replace floating-point inputs by new random numbers. Integers stay: they may be indices."""
 
-    def draw(argument: Any) -> Any:
+    def randomize(argument: Any) -> Any:
         return (
             torch.randn_like(argument)
             if isinstance(argument, torch.Tensor) and argument.is_floating_point()
             else argument
         )
 
-    drawn: Inputs = torch.utils._pytree.tree_map(draw, inputs)
-    return drawn
+    replaced: Inputs = torch.utils._pytree.tree_map(randomize, inputs)
+    return replaced

@@ -133,7 +133,7 @@ class Workbench:
             torch.cuda.synchronize()
 
     def free(self) -> None:
-        """Give back what nobody uses any more."""
+        """Free unused memory, on the device too."""
         gc.collect()
         if self.settings.device == "cuda":
             torch.cuda.empty_cache()
@@ -210,7 +210,7 @@ def _channels_last(argument: Any) -> Any:
 
 @contextlib.contextmanager
 def failing_as(reason: str, oom: str = "OOM") -> Any:
-    """Give whatever fails inside its status.
+    """Turn what fails inside into a `StageFailed` with this status.
 
     Raises: StageFailed.
     """
@@ -246,9 +246,9 @@ def mark_batch(bench: Workbench) -> None:
         return
     marked = 0
     for tensor in _pytree.tree_leaves(bench.inputs):
-        place = batch_dimension(tensor, batch_size or 0) if isinstance(tensor, torch.Tensor) else None
-        if place is not None:
-            torch._dynamo.maybe_mark_dynamic(tensor, place)
+        dimension = batch_dimension(tensor, batch_size or 0) if isinstance(tensor, torch.Tensor) else None
+        if dimension is not None:
+            torch._dynamo.maybe_mark_dynamic(tensor, dimension)
             marked += 1
     if not marked:
         raise NotAvailable(f"--dynamic-batch-only: no input has a dimension of the batch size, {batch_size}")

@@ -46,7 +46,7 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
     body, _, stack = body.partition(_USER_STACK)
     code, comment, hint = split_verbose(body)
     guard = classify(code, f"{hint or ''} {comment}")
-    frame = find_place(comment, stack)
+    frame = find_frame(comment, stack)
     named = None
     if frame is not None:
         named = (namer or PathNamer()).name(frame.path)
@@ -118,7 +118,7 @@ def _split_comment(body: str) -> tuple[str, str]:
     return body.strip(), ""
 
 
-def find_place(comment: str, stack: str = "") -> Frame | None:
+def find_frame(comment: str, stack: str = "") -> Frame | None:
     """Find the line of the user's that a guard's comment, or the stack below it, names."""
     frames = parse_traceback(stack) if stack else []
     frame = user_frame(frames)

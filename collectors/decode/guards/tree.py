@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.collectors.decode.guards.recompile_reasons import find_place, split_verbose
+from compileboard.collectors.decode.guards.recompile_reasons import find_frame, split_verbose
 from compileboard.collectors.decode.stacks import parse_frames, user_frame
 
 MAXIMUM_DEPTH = 200  # a real model's tree is some 40 deep; whoever walks deeper ones by recursion must not fail
@@ -241,7 +241,7 @@ def _read_check(text: str, comments: dict[str, tuple[Any, ...]]) -> dict[str, An
 
 
 def _read_comment(comment: str) -> tuple[str | None, str | None, int | None, str | None, str | None]:
-    frame = find_place(comment) if 0 < len(comment) <= _COMMENT_MAXIMUM else None
+    frame = find_frame(comment) if 0 < len(comment) <= _COMMENT_MAXIMUM else None
     if frame is None:
         return None, None, None, None, comment or None
     after = comment.rfind(f" in {frame.name} (")

@@ -32,7 +32,7 @@ class Scale(nn.Module):
 
 
 class Weigh(nn.Module):
-    """Give a feature its weight."""
+    """A learned weight for each feature."""
 
     def __init__(self, weight):
         super().__init__()

@@ -24,7 +24,7 @@ def import_ranks(database: Path) -> None:
         for log in RANKS:
             shutil.copy(log, folder)
         options = LoadOptions(name="train_ddp", suite="captures")
-        import_paths([folder], str(database), options, say=lambda _line: None)
+        import_paths([folder], str(database), options, print_line=lambda _line: None)
 
 
 def explore(database: Path, *, payloads: bool = True) -> None:
@@ -32,4 +32,4 @@ def explore(database: Path, *, payloads: bool = True) -> None:
     import_ranks(database)
     for name, log in LOGS.items():
         options = LoadOptions(payloads=payloads, name=name, suite="captures")
-        import_paths([str(log)], str(database), options, say=lambda _line: None)
+        import_paths([str(log)], str(database), options, print_line=lambda _line: None)

@@ -101,7 +101,7 @@ def test_logs_given_one_by_one_of_one_folder_are_one_run(tmp_path: Path, log: Pa
     other = tmp_path / "second.log"
     other.write_bytes(log.read_bytes().replace(b" 4386 ", b" 4387 ").replace(b" 17952", b" 17953"))
     said: list[str] = []
-    import_paths([str(log), str(other)], str(tmp_path / "t.db"), LoadOptions(), say=said.append, index=False)
+    import_paths([str(log), str(other)], str(tmp_path / "t.db"), LoadOptions(), print_line=said.append, index=False)
     assert counts(tmp_path / "t.db")["runs"] == 1 and counts(tmp_path / "t.db")["processes"] == 2
     assert any("the logs lie apart" in line for line in said)
 

@@ -27,7 +27,7 @@ def run_import(database: Path, *paths: Path, strict: bool = False, **options: ob
     said: list[str] = []
     asked = LoadOptions(**options)  # type: ignore[arg-type]
     code = import_paths(
-        [str(path) for path in paths], str(database), asked, say=said.append, strict=strict, index=False
+        [str(path) for path in paths], str(database), asked, print_line=said.append, strict=strict, index=False
     )
     return code, said
 
@@ -255,6 +255,8 @@ def test_who_reads_the_lines_is_told_which_file_is_damaged(store: Path, tmp_path
     write(folder, "basics.csv", HEADING + "cuda,b,8,1.5,2.5\ncuda,c,8\n")
     out = io.StringIO()
     migrate(store)
-    import_paths([str(folder)], str(store), LoadOptions(), say=lambda _it: None, index=False, lines=ProgressLines(out))
+    import_paths(
+        [str(folder)], str(store), LoadOptions(), print_line=lambda _it: None, index=False, lines=ProgressLines(out)
+    )
     done = json.loads(out.getvalue().splitlines()[-1])
     assert done["rejects"] == {"bad_row": 1} and done["remarks"][-1].endswith("first at line 3 of basics.csv")

@@ -31,11 +31,11 @@ def intersection_over_union(boxes: torch.Tensor) -> torch.Tensor:
 def select(boxes: torch.Tensor, scores: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return the boxes of one image that are sure enough and overlap no surer one much, the surest first."""
     best, label = scores.max(dim=-1)
-    kept = torch.nonzero(best > SURE_ENOUGH).squeeze(1)
-    kept = kept[best[kept].argsort(descending=True, stable=True)]
-    surer = intersection_over_union(boxes[kept]).triu(diagonal=1)
-    kept = kept[(surer <= OVERLAP).all(dim=0)]
-    return {"boxes": boxes[kept], "scores": best[kept], "labels": label[kept]}
+    selected = torch.nonzero(best > SURE_ENOUGH).squeeze(1)
+    selected = selected[best[selected].argsort(descending=True, stable=True)]
+    surer = intersection_over_union(boxes[selected]).triu(diagonal=1)
+    selected = selected[(surer <= OVERLAP).all(dim=0)]
+    return {"boxes": boxes[selected], "scores": best[selected], "labels": label[selected]}
 
 
 class Detector(nn.Module):
@@ -74,7 +74,7 @@ def detection_loss(output: Any) -> torch.Tensor:
     if isinstance(output, tuple):
         scores, boxes = output
         return click_loss(scores) + pattern_loss(boxes / STRIDE)
-    return torch.cat([found["scores"] for found in output]).mean()
+    return torch.cat([detections["scores"] for detections in output]).mean()
 
 
 def build(batch_size: int) -> Loaded:

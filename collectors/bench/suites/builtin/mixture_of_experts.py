@@ -33,8 +33,8 @@ class SparseExperts(nn.Module):
         mixed = torch.zeros_like(tokens)
         for number, expert in enumerate(self.experts):
             rows, slots = torch.where(chosen == number)
-            said = expert(tokens[rows]) * weights[rows, slots].unsqueeze(-1)
-            mixed.index_add_(0, rows, said.to(mixed.dtype))
+            weighted = expert(tokens[rows]) * weights[rows, slots].unsqueeze(-1)
+            mixed.index_add_(0, rows, weighted.to(mixed.dtype))
         return mixed.view_as(x)
 
 

@@ -15,7 +15,7 @@ SEED = 1337
 
 @contextmanager
 def fixed_seed() -> Iterator[None]:
-    """Draw the same numbers in every process, and leave the caller's generator as it was."""
+    """Seed torch's generator for the block, and restore the caller's state afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         yield

@@ -14,7 +14,7 @@ LEVELS, WIDTH, DILATIONS = 64, 48, (1, 2, 4, 8)
 
 
 class GatedLayer(nn.Module):
-    """Look back with gaps, let one half open the other, and add to the stream."""
+    """A dilated causal convolution, gated by its own second half and added to the stream."""
 
     def __init__(self, dilation: int) -> None:
         super().__init__()

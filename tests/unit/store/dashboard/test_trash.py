@@ -35,7 +35,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trash") / "explored.db"
     explore(path)
     coverage = DATA / "upstream" / "made" / "coverage.csv"
-    import_paths([str(coverage)], str(path), LoadOptions(), say=lambda _line: None)
+    import_paths([str(coverage)], str(path), LoadOptions(), print_line=lambda _line: None)
     return path
 
 
@@ -90,7 +90,9 @@ def test_a_run_comes_back_beside_others_that_took_its_numbers(store: sqlite3.Con
     assert all(len(rows) > 3 for rows in before.values())
     for run_id in runs:
         delete_run(store, run_id)
-    import_paths([str(DATA / "trace" / "torch2.13-guards.log.xz")], str(tmp_path / "team.db"), LoadOptions(), say=print)
+    import_paths(
+        [str(DATA / "trace" / "torch2.13-guards.log.xz")], str(tmp_path / "team.db"), LoadOptions(), print_line=print
+    )
     (other,) = list_runs(store)
     other_before = tell(store, other)
     for run_id in runs:
@@ -118,7 +120,7 @@ def test_a_run_that_was_imported_again_is_not_restored_over(store: sqlite3.Conne
     run_id = store.execute("select id from runs where name = 'zoo_graph_breaks'").fetchone()[0]
     delete_run(store, run_id)
     options = LoadOptions(again=True)
-    import_paths([str(LOGS["zoo_graph_breaks"])], str(tmp_path / "team.db"), options, say=print)
+    import_paths([str(LOGS["zoo_graph_breaks"])], str(tmp_path / "team.db"), options, print_line=print)
     assert run_id in list_runs(store)
     assert not restore_run(store, run_id)  # nothing of that id is deleted any more
     prune_trash(store)
@@ -164,7 +166,7 @@ def count_steps(tmp_path: Path, kind: str, record_count: int) -> int:
         log = tmp_path / f"{name}.log.gz"
         most = record_count * (1 + 2 * number)
         write_log(log, kind, most_bytes=1 << 30, most_records=most, first=number * 100_000)
-        import_paths([str(log)], str(database), LoadOptions(name=name), say=lambda _line: None, index=False)
+        import_paths([str(log)], str(database), LoadOptions(name=name), print_line=lambda _line: None, index=False)
     steps: list[None] = []
     with closing(open_writer(database)) as store:
         (run_id,) = store.execute("select id from runs where name = 'deleted'").fetchone()

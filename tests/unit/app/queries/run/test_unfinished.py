@@ -75,7 +75,7 @@ def cut_run(database: Path, store: sqlite3.Connection, tmp_path: Path) -> str:
     records = re.split(rb"(?m)^(?=V\d{4} )", lzma.decompress(LOGS["zoo_recompiles"].read_bytes()))
     at = next(n for n, record in enumerate(records) if b'"fx_codegen_and_compile"' in record and b'"ph": "B"' in record)
     (tmp_path / "cut.log").write_bytes(b"".join(records[: at + 1]))
-    import_paths([str(tmp_path / "cut.log")], str(database), LoadOptions(name="cut"), say=lambda _line: None)
+    import_paths([str(tmp_path / "cut.log")], str(database), LoadOptions(name="cut"), print_line=lambda _line: None)
     return str(store.execute("select id from runs").fetchone()["id"])
 
 
@@ -109,7 +109,7 @@ def test_log_without_durations_has_the_time_that_it_has(
     for name in {b"duration_us", b"entire_frame_compile_time_s", b"end_time_us"} - {left}:
         text = text.replace(b'"%s"' % name, b'"was_%s"' % name)
     (tmp_path / "old.log").write_bytes(text)
-    import_paths([str(tmp_path / "old.log")], str(database), LoadOptions(name="old"), say=lambda _line: None)
+    import_paths([str(tmp_path / "old.log")], str(database), LoadOptions(name="old"), print_line=lambda _line: None)
     row = store.execute("select r.id, c.id as key from runs as r join compiles as c on c.run_id = r.id").fetchone()
     assert _read_run(client, row["id"])["compile_us"] > 1_000_000
     page = client.get(f"/runs/{row['id']}/compiles/{row['key']}").text
