@@ -69,6 +69,19 @@ def test_links_between_documents_lead_somewhere(page):
     assert [link for link in links if link and "://" not in link and not (folder / link).exists()] == []
 
 
+def list_anchors(text: str) -> set[str]:
+    """Return the addresses of a page's headings, as GitHub makes them, and those it gives itself."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    headings = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in re.findall(r"^#+ (.+)$", prose, re.MULTILINE)]
+    return {heading.replace(" ", "-") for heading in headings} | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+@pytest.mark.parametrize("page", sorted(DOCS))
+def test_links_to_headings_lead_somewhere(page):
+    links = re.findall(r"\]\((?:([\w-]+\.md))?#([^)\s]+)\)", DOCS[page])
+    assert [link for link in links if link[1] not in list_anchors(DOCS[link[0] or page])] == []
+
+
 def test_every_benchmark_the_documents_name_exists():
     named = set(re.findall(r"python -m benchmarks\.([\w.]+\w)", "\n".join(DOCS.values())))
     assert {name for name in named if not (ROOT / "benchmarks" / f"{name.replace('.', '/')}.py").exists()} == set()
