@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from compileboard.app.alerts.clock import find_digest_before, is_quiet
 from compileboard.app.alerts.mail import make_mail, send_mail
 from compileboard.app.alerts.message import AlertMessage, make_message, name_message
-from compileboard.app.alerts.rules import AlertRule, Channel, Rules, matches
+from compileboard.app.alerts.rules import AlertRule, Channel, Rules, list_due, matches
 from compileboard.app.alerts.rules_file import load_rules
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
 from compileboard.app.alerts.webhooks import make_json, make_slack, sign
@@ -123,18 +122,6 @@ def list_matching(reader: sqlite3.Connection, rule: AlertRule, channel: str, now
 def find_since(rule: AlertRule, now_us: int) -> int:
     """Return from when on findings are the business of a rule that runs for the first time."""
     return now_us - FIRST_LOOK_US if rule.since_us is None else rule.since_us
-
-
-def list_due(rule: AlertRule, waiting: list[Delivery], now_us: int) -> list[Delivery]:
-    """Choose what may go out now: no quiet period, the digest's hour past, no attempt too early."""
-    if is_quiet(rule.quiet, rule.zone, now_us):
-        return []
-    due = [delivery for delivery in waiting if delivery.due_us <= now_us]
-    if rule.digest is None:
-        return due
-    closed_us = find_digest_before(rule.digest, rule.zone, now_us)
-    # Not when it was queued: a pass at 08:00:03 queues what was noticed at night, and it is the digest's of 08:00.
-    return [delivery for delivery in due if delivery.noticed_us <= closed_us]
 
 
 def preview(reader: sqlite3.Connection, rule: AlertRule, now_us: int) -> Iterator[tuple[str, list[SeriesChange], bool]]:

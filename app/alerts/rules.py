@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
 
-from compileboard.app.alerts.clock import NEVER_QUIET, Digest, Quiet
+from compileboard.app.alerts.clock import NEVER_QUIET, Digest, Quiet, find_digest_before, is_quiet
+from compileboard.app.queries.dashboard.alerts import Delivery
 from compileboard.app.queries.dashboard.incidents import SeriesChange
 
 SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
@@ -101,3 +102,15 @@ def matches(rule: AlertRule, change: SeriesChange) -> bool:
 def fits(patterns: tuple[str, ...], value: str) -> bool:
     """Tell whether a value fits one of some patterns; none is no limit."""
     return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
+
+
+def list_due(rule: AlertRule, waiting: Sequence[Delivery], now_us: int) -> list[Delivery]:
+    """Choose what may go out now: no quiet period, the digest's hour past, no attempt too early."""
+    if is_quiet(rule.quiet, rule.zone, now_us):
+        return []
+    due = [delivery for delivery in waiting if delivery.due_us <= now_us]
+    if rule.digest is None:
+        return due
+    closed_us = find_digest_before(rule.digest, rule.zone, now_us)
+    # Not when it was queued: a pass at 08:00:03 queues what was noticed at night, and it is the digest's of 08:00.
+    return [delivery for delivery in due if delivery.noticed_us <= closed_us]

@@ -14,13 +14,7 @@ from typing import Any
 import click
 
 from compileboard.app.alerts.delivery import SendReport, preview, send_due, send_message
-from compileboard.app.alerts.labels import (
-    describe_channel,
-    describe_filters,
-    describe_start,
-    describe_when,
-    list_unmatched_patterns,
-)
+from compileboard.app.alerts.labels import list_unmatched_patterns
 from compileboard.app.alerts.message import clean, make_message, make_test_message
 from compileboard.app.alerts.rules import AlertRule, Rules, RulesError
 from compileboard.app.alerts.rules_file import EXAMPLE, load_rules
@@ -29,6 +23,7 @@ from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.alerts import STATES, list_deliveries, list_rule_names
 from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.screens.fleet.alerts import list_channel_statuses, list_rule_statuses
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
 from compileboard.command_line import Choice, Group
@@ -94,16 +89,16 @@ def check(db: str, rules_path: str) -> Answer:
     lines = [f"{rules.path}: {format_plural(len(rules.rules), 'rule')}, no mistake"]
     if not rules.base_url:
         lines.append("no base_url: messages have no links to the dashboard")
-    lines += [f"channel {name}: {describe_channel(channel, os.environ)}" for name, channel in rules.channels.items()]
+    lines += [f"channel {status.channel.name}: {status.where}" for status in list_channel_statuses(rules, os.environ)]
     unset = {
         name: problem for name, channel in rules.channels.items() if (problem := channel.describe_unset(os.environ))
     }
     lines += [f"channel {name}: {problem} here" for name, problem in unset.items()]
     with closing(open_reader(db)) as reader:
-        for rule in rules.rules:
-            lines += ["", f"rule {rule.name}: {describe_filters(rule)}", f"  {describe_when(rule)}"]
-            lines += [f"  {describe_start(reader, rule)}", *_preview(reader, rules, rule, now_us)]
-            lines += [f"  note: {note}" for note in list_unmatched_patterns(SqliteEngine(reader), rule)]
+        for status in list_rule_statuses(reader, rules, now_us):
+            lines += ["", f"rule {status.rule.name}: {status.filters}", f"  {status.when}"]
+            lines += [f"  {status.start}", *_preview(reader, rules, status.rule, now_us)]
+            lines += [f"  note: {note}" for note in list_unmatched_patterns(SqliteEngine(reader), status.rule)]
     return lines, NOT_DONE if unset else DONE
 
 

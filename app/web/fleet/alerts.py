@@ -6,15 +6,15 @@ import os
 
 from flask import Blueprint, render_template, request
 
-from compileboard.app.alerts import labels
+from compileboard.app.alerts.labels import STATE_WORDS
 from compileboard.app.alerts.rules_file import EXAMPLE
-from compileboard.app.alerts.status import build_alerts
 from compileboard.app.analysis.incidents.messages import describe_finding
 from compileboard.app.db import get_clock, get_reader, get_settings
 from compileboard.app.queries.dashboard.alerts import STATES
 from compileboard.app.queries.fleet.trends import read_choice
 from compileboard.app.queries.page import check_limit
 from compileboard.app.queries.parameters import check_keys
+from compileboard.app.screens.fleet.alerts import build_alerts
 
 blueprint = Blueprint("alerts", __name__)
 
@@ -33,8 +33,7 @@ def index() -> str:
         path=settings.alerts,
         state=state,
         states=STATES,
-        words=labels,
-        environ=os.environ,
+        state_words=STATE_WORDS,
         describe=describe_finding,
         example=EXAMPLE,
     )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compileboard.app.alerts import labels
-from compileboard.app.alerts.delivery import list_due
-from compileboard.app.alerts.rules import AlertRule, Rules, RulesError
+from compileboard.app.alerts.rules import AlertRule, Channel, Rules, RulesError, list_due
 from compileboard.app.alerts.rules_file import load_rules
 from compileboard.app.queries.dashboard.alerts import STATES, Delivery, count_deliveries, list_deliveries, list_waiting
 from compileboard.app.queries.dashboard.incidents import SeriesChange, get_finding
@@ -20,6 +19,8 @@ class RuleStatus:
     """A rule in words, how many deliveries it has in which state, and when what waits may go out, None for now."""
 
     rule: AlertRule
+    filters: str
+    when: str
     start: str
     counts: Sequence[tuple[str, int]]
     waiting_count: int
@@ -27,13 +28,22 @@ class RuleStatus:
 
 
 @dataclass(frozen=True)
+class ChannelStatus:
+    """A channel, where it leads in words, and the keys whose variables are not set."""
+
+    channel: Channel
+    where: str
+    unset: Sequence[str]
+
+
+@dataclass(frozen=True)
 class AlertsScreen:
-    """The rules or the mistakes in their file, the variables that channels lack, and one page of deliveries."""
+    """The rules or the mistakes in their file, the channels, and one page of deliveries with what they tell of."""
 
     rules: Rules | None
     mistakes: Sequence[str]
     statuses: Sequence[RuleStatus]
-    unset: Mapping[str, Sequence[str]]
+    channels: Sequence[ChannelStatus]
     deliveries: Page[Delivery]
     changes: Mapping[str, SeriesChange]
 
@@ -57,8 +67,8 @@ def build_alerts(
     return AlertsScreen(
         rules=rules,
         mistakes=mistakes,
-        statuses=list(_describe(reader, rules, now_us)) if rules else [],
-        unset={channel.name: channel.list_unset(environ) for channel in rules.channels.values()} if rules else {},
+        statuses=list_rule_statuses(reader, rules, now_us) if rules else (),
+        channels=list_channel_statuses(rules, environ) if rules else (),
         deliveries=page,
         changes={change.id: change for change in changes if change},
     )
@@ -73,15 +83,33 @@ def _load(path: str) -> tuple[Rules | None, list[str]]:
         return None, error.mistakes
 
 
-def _describe(reader: sqlite3.Connection, rules: Rules, now_us: int) -> Iterator[RuleStatus]:
+def list_channel_statuses(rules: Rules, environ: Mapping[str, str]) -> list[ChannelStatus]:
+    """List the channels of a file of rules."""
+    return [
+        ChannelStatus(channel, labels.describe_channel(channel, environ), channel.list_unset(environ))
+        for channel in rules.channels.values()
+    ]
+
+
+def list_rule_statuses(reader: sqlite3.Connection, rules: Rules, now_us: int) -> list[RuleStatus]:
+    """List how the rules of a file stand."""
     delivered = count_deliveries(reader)
+    statuses = []
     for rule in rules.rules:
         own = [(state, count) for (name, _channel, state), count in delivered.items() if name == rule.name]
         counts = {state: sum(count for other, count in own if other == state) for state in STATES}
         waiting = [delivery for name in rule.channels for delivery in list_waiting(reader, rule.name, name)]
-        shown = [(state, count) for state, count in counts.items() if count]
-        start = labels.describe_start(reader, rule)
-        yield RuleStatus(rule, start, shown, len(waiting), _find_next(rule, waiting, now_us))
+        status = RuleStatus(
+            rule=rule,
+            filters=labels.describe_filters(rule),
+            when=labels.describe_when(rule),
+            start=labels.describe_start(reader, rule),
+            counts=[(state, count) for state, count in counts.items() if count],
+            waiting_count=len(waiting),
+            next_us=_find_next(rule, waiting, now_us),
+        )
+        statuses.append(status)
+    return statuses
 
 
 def _find_next(rule: AlertRule, waiting: list[Delivery], now_us: int) -> int | None:
