@@ -33,9 +33,8 @@ def plain_row(found: object) -> Row:
 
 def run_row(run: RunRow, tags: Iterable[tuple[str, str]] = ()) -> Row:
     """Return a run with its tags and totals."""
-    counts = {name: run.count(name) for name in (*COMPILER_COUNTS, "process_count")}
-    more = {"shown_name": run.shown_name, "duration_us": run.duration_us, "tags": dict(tags)}
-    return plain_row(run) | counts | more
+    row = vars(run) | {"shown_name": run.shown_name, "duration_us": run.duration_us, "tags": dict(tags)}
+    return row if run.is_observed else row | {name: run.count(name) for name in (*COMPILER_COUNTS, "process_count")}
 
 
 def run_detail_row(detail: RunDetail) -> Row:

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 MAX_CHART_BYTES = 50_000  # compressed
 
 
@@ -72,12 +70,12 @@ def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
     return figure
 
 
-def times(microseconds: Sequence[int]) -> Any:
+def times(microseconds: Sequence[int]) -> list[int]:
     """Turn times into what a Plotly date axis takes: milliseconds since the epoch.
 
     Units: microseconds since the epoch. Shape: one number a point.
     """
-    return np.asarray(microseconds, dtype="int64") // 1000
+    return [time_us // 1000 for time_us in microseconds]
 
 
 def duration_axis(highest_us: float) -> tuple[float, str]:

@@ -1,11 +1,9 @@
-"""A model's charts: each metric over time, and its repeats as a distribution."""
+"""A model's charts: each metric over time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from compileboard.app.analysis.metrics import BY_NAME, Metric, get_value
 from compileboard.app.analysis.models.labels import describe_missing
@@ -13,8 +11,6 @@ from compileboard.app.analysis.models.series import Point
 from compileboard.app.charts.base import Chart, count_axis, finish, times
 from compileboard.app.format import format_number, format_time
 from compileboard.collectors.store.rollups.results import ResultRow
-
-_FEWEST_BINS, _MOST_BINS = 24, 120
 
 
 class ChartLine(NamedTuple):
@@ -131,7 +127,7 @@ def _eager_line(rows: Sequence[ResultRow]) -> dict[str, Any]:
         "type": "scatter",
         "mode": "lines",
         "name": "eager",
-        "x": times(ends).tolist(),
+        "x": times(ends),
         "y": [1, 1],
         "meta": {"color": "series-2"},
         "line": {"width": 1, "dash": "dot"},
@@ -159,7 +155,7 @@ def _trace(
         "type": "scatter",
         "mode": "lines+markers",
         "name": line.label,
-        "x": times([row.time_us for row, _address in known]).tolist(),
+        "x": times([row.time_us for row, _address in known]),
         "y": [float(f"{value:.5g}") for value in values],
         "customdata": [address for _row, address in known],
         "meta": {"color": line.color},
@@ -181,56 +177,3 @@ def _trace(
 
 def _away(high: float | None, low: float | None) -> float:
     return 0.0 if high is None or low is None else float(f"{max(high - low, 0):.4g}")
-
-
-def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repeats-chart") -> Chart | None:
-    """Draw how eager and compiled repeats are spread, in the same bins; None where no repeats were kept.
-
-    Units: ms.
-    """
-    drawn = {name: np.asarray(repeats[name], dtype=float) for name in sorted(repeats, reverse=True)}
-    kept = {name: values[np.isfinite(values)] for name, values in drawn.items() if np.isfinite(values).any()}
-    if not kept:
-        return None
-    together = np.concatenate(list(kept.values()))
-    edges = np.histogram_bin_edges(together, bins=_count_bins(list(kept.values()), float(np.ptp(together))))
-    middles = (edges[:-1] + edges[1:]) / 2
-    colors = {"eager": "series-2", "compiled": "series-1"}
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": [float(f"{value:.5g}") for value in middles],
-            "y": np.histogram(values, edges)[0].tolist(),
-            "width": float(edges[1] - edges[0]),
-            "opacity": 0.75,
-            "meta": {"color": colors.get(name.rpartition("/")[2], f"series-{number}")},
-            "hovertemplate": f"%{{y}} repeats of {name} near %{{x}} ms<extra></extra>",
-        }
-        for number, (name, values) in enumerate(kept.items(), start=3)
-    ]
-    figure = finish(
-        traces,
-        barmode="overlay",
-        bargap=0.02,
-        xaxis={"ticksuffix": " ms", "nticks": 8, "showgrid": False, "zeroline": False},
-        yaxis=count_axis(max(max(trace["y"]) for trace in traces)) | {"title": {"text": "repeats"}},
-    )
-    columns = [("Repeats of", False), *((label, True) for label in ("Count", "Lowest, ms", "Median, ms"))]
-    columns += [("Highest, ms", True), ("Spread (IQR ÷ median)", True)]
-    return Chart(chart_id, "Repeats", figure, columns, [_sum_up(*item) for item in kept.items()], None, "s")
-
-
-def _count_bins(spread: Sequence[Any], reach: float) -> int:
-    """Return how many bins show the narrowest of some distributions that may lie far apart."""
-    widths = [
-        float(np.diff(np.histogram_bin_edges(values, bins="fd")[:2])[0]) for values in spread if np.ptp(values) > 0
-    ]
-    wanted = reach / min(widths) if widths else 0
-    return int(min(max(wanted, _FEWEST_BINS), _MOST_BINS))
-
-
-def _sum_up(name: str, values: Any) -> list[str]:
-    low, first, middle, third, high = (float(quantile) for quantile in np.percentile(values, (0, 25, 50, 75, 100)))
-    spread = f"{100 * (third - first) / middle:.1f} %" if middle else "–"
-    return [name, str(len(values)), *(format_number(value) for value in (low, middle, high)), spread]

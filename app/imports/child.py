@@ -21,10 +21,8 @@ from typing import Any
 from compileboard.app.imports.options import ImportOptions
 from compileboard.app.imports.queue import Import, ImportLane, QueueEntry
 from compileboard.app.settings import Settings
-from compileboard.collectors.contract.events import RunEnded
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.start import own_command
 
 SANDBOX = Path(__file__).with_name("sandbox.py")
@@ -209,6 +207,10 @@ def _close_run(slot: QueueEntry, settings: Settings) -> None:
     """Say of a run whose import was killed that it is not going on."""
     if slot.upload.run_id is None:
         return
+    # Imported here: a server that reads has no use for what writes events, and starts without it.
+    from compileboard.collectors.contract.events import RunEnded
+    from compileboard.collectors.store.ingest.ingestor import Ingestor
+
     run_id = slot.upload.run_id
     with suppress(StoreError), closing(open_writer(settings.db)) as connection:
         state = connection.execute("select state, started_us from runs where id = :id", {"id": run_id}).fetchone()

@@ -120,7 +120,7 @@ limit :limit
 
 def to_row(row: Row) -> RunRow:
     """Make a run of a row that has RUN_COLUMNS."""
-    values = dict(row)
+    values = dict(zip(row.keys(), row))  # dict(row) looks each of 45 names up by comparing it with the others
     values["pinned"] = bool(values["pinned"])
     values["git_dirty"] = None if values["git_dirty"] is None else bool(values["git_dirty"])
     run = RunRow(**values)

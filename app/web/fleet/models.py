@@ -19,7 +19,7 @@ from compileboard.app.analysis.models.labels import (
 )
 from compileboard.app.analysis.models.series import FIELDS, ModelSeries, read_name, write_name
 from compileboard.app.analysis.models.table import SummedSet
-from compileboard.app.charts.models import chart_history, chart_repeats
+from compileboard.app.charts.models import chart_history
 from compileboard.app.db import get_engine, get_reader, get_settings
 from compileboard.app.format import format_time
 from compileboard.app.queries.fleet.models import (
@@ -145,6 +145,9 @@ def show(model: str) -> str:
         screen = build_model(get_reader(), get_engine(), model, request.args, request.args.get("run"))
     except UnknownModelError as error:
         abort(404, str(error))
+    # Imported here: numpy, which no other page needs, would be a tenth of the server's start.
+    from compileboard.app.charts.repeats import chart_repeats
+
     points = screen.selected.points
     addresses = [_address(model, screen.selected, point.row.run_id) for point in points]
     anchors = [f"{address}#point" for address in addresses]

@@ -12,7 +12,8 @@ from flask.testing import FlaskClient
 
 from compileboard.app.analysis.models.series import split_series
 from compileboard.app.charts.base import MAX_CHART_BYTES
-from compileboard.app.charts.models import chart_history, chart_repeats
+from compileboard.app.charts.models import chart_history
+from compileboard.app.charts.repeats import chart_repeats
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.models import list_history
 from tests.unit.app.benched import ACCURACY, COMMAND, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
