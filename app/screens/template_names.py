@@ -11,6 +11,7 @@ from compileboard.app.analysis.ranks.divergence import describe_caches
 from compileboard.app.analysis.shapes import describe_guard, describe_range, describe_reason
 from compileboard.app.analysis.stacks import describe_ending, is_library_name, list_shares
 from compileboard.app.analysis.timeline import LEGEND, find_phase
+from compileboard.app.queries.fields import gb_url
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.rejects import KINDS
 
@@ -25,6 +26,7 @@ TEMPLATE_NAMES = {
     "describe_range": describe_range,
     "describe_reason": describe_reason,
     "find_phase": find_phase,
+    "gb_url": gb_url,
     "is_library_name": is_library_name,
     "label_category": label_category,
     "list_ending_shares": list_shares,

@@ -20,7 +20,7 @@ from compileboard.app.screens.run.graph_breaks import RunGraphBreaksScreen, buil
 from compileboard.app.screens.run.guards import RunGuardsScreen, build_guards
 from compileboard.app.screens.run.ranks import RanksScreen, build_ranks
 from compileboard.app.screens.run.recompiles import RunRecompilesScreen, build_recompiles
-from compileboard.app.screens.run.results import RunResultsScreen, build_results
+from compileboard.app.screens.run.results import ReportedResults, build_reported_results
 from compileboard.app.screens.run.run import (
     FailuresScreen,
     RunHeader,
@@ -60,7 +60,7 @@ class Contents:
     failures: FailuresScreen
     caches: CachesScreen
     environment: EnvironmentScreen
-    results: RunResultsScreen | None
+    results: ReportedResults | None
     ranks: RanksScreen | None
     timeline: TimelineScreen | None
     strips: Sequence[StripLane]
@@ -115,7 +115,7 @@ def read_contents(
         failures=build_failures(reader, run.id, limit=MOST_FAILURES),
         caches=build_caches(reader, run.id, limit=MOST_LOOKUPS, explain_count=explained),
         environment=build_environment(reader, run.id),
-        results=build_results(reader, run.id),
+        results=build_reported_results(reader, run.id),
         ranks=build_ranks(reader, run.id) if has.has_ranks else None,
         timeline=timeline,
         strips=read_strips(reader, timeline) if timeline else (),

@@ -29,7 +29,7 @@ from compileboard.app.resources import __version__
 from compileboard.app.screens.run.aot import AotScreen
 from compileboard.app.screens.run.guards import RunGuardsScreen
 from compileboard.app.screens.run.ranks import RanksScreen
-from compileboard.app.screens.run.results import RunResultsScreen
+from compileboard.app.screens.run.results import ReportedResults
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.store.rollups.results import ResultRow
@@ -91,11 +91,13 @@ MOST_ROWS = 60
 _COLUMNS = ("Model", "Status", "Speedup>", "95 % interval>", "Compile time>", "Breaks>", "Recompiles>", "Ops>")
 
 
-def write_results(shown: RunResultsScreen | None) -> list[str]:
+def write_results(reported: ReportedResults | None) -> list[str]:
     """Write the section; nothing for a run that measured none."""
-    if shown is None:
+    if reported is None:
         return []
-    cut = f" (the first {MOST_ROWS} of {format_count(shown.count)})" if shown.count > MOST_ROWS else ""
+    shown = reported.results
+    count = shown.result_count
+    cut = f" (the first {MOST_ROWS} of {format_count(count)})" if count > MOST_ROWS else ""
     lines = [f"### Benchmark results{cut}", ""]
     lines += table(
         ("By the definition of", "Pass rate>", "Geomean speedup>", "Compile time>", "Memory compression>"),
@@ -110,7 +112,10 @@ def write_results(shown: RunResultsScreen | None) -> list[str]:
             for summary in shown.summaries
         ],
     )
-    return [*lines, "", *table(_COLUMNS, [_row(row) for row in shown.rows[:MOST_ROWS]])]
+    if len(shown.sets) > 1:
+        left = format_plural(len(shown.sets) - 1, "other configuration")
+        lines += ["", f"The rates and means are of {prose(shown.sets[0].label)}, measured last; not in them: {left}."]
+    return [*lines, "", *table(_COLUMNS, [_row(row) for row in shown.listed.results[:MOST_ROWS]])]
 
 
 def _pass_rate(summary: SuiteSummary) -> str:

@@ -36,7 +36,6 @@ from compileboard.app.queries.run.models import (
     TaskBreak,
     TaskCause,
     get_result_parts,
-    list_results,
     list_task_breaks,
     list_task_causes,
 )
@@ -148,24 +147,16 @@ def build_models(
 
     Raises: FilterError if the order or the cursor cannot be used.
     """
-    return _sum_up(list_models(engine, selected), order, cursor, limit_count)
+    results = list_models(engine, selected)
+    return sum_up_results(results, build_result_list(results, order, cursor, limit_count))
 
 
-def build_run_results(
-    reader: sqlite3.Connection, run_id: str, order: str | None, cursor: str | None, limit_count: int
-) -> ResultsScreen:
-    """Build the results of one run.
-
-    Raises: FilterError if the order or the cursor cannot be used.
-    """
-    return _sum_up(list_results(reader, run_id), order, cursor, limit_count)
-
-
-def _sum_up(results: Sequence[ResultRow], order: str | None, cursor: str | None, limit_count: int) -> ResultsScreen:
+def sum_up_results(results: Sequence[ResultRow], listed: ResultList) -> ResultsScreen:
+    """Build what results come to; `listed` are those of them that are shown."""
     sets = part_sets(results)
     summed = sets[0].rows if sets else results
     return ResultsScreen(
-        listed=build_result_list(results, order, cursor, limit_count),
+        listed=listed,
         result_count=len(results),
         model_count=len({(result.suite, result.model) for result in results}),
         same=find_alike(results),

@@ -1,53 +1,51 @@
-"""What one run measured, with what needs a look first."""
+"""What one run measured: the page's results and, for reports, those that need a look first with their failures."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from compileboard.app.analysis.models.table import find_alike, list_comparable_sets
 from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured
+from compileboard.app.screens.fleet.models import ResultList, ResultsScreen, build_result_list, sum_up_results
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_results
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, SuiteSummary, summarize
 
 MOST_RESULTS = 300
 MOST_FAILED = 20
 
 
 @dataclass(frozen=True)
-class RunResultsScreen:
-    """Results of a run: what failed first, then wrong answers, then the slowest; and the failures of experiments."""
+class ReportedResults:
+    """The results of a run, what failed first, then wrong answers, then the slowest; and what experiments failed of."""
 
-    rows: Sequence[ResultRow]
-    count: int
-    summaries: Sequence[SuiteSummary]
+    results: ResultsScreen
     failures: Sequence[tuple[ExperimentResult, ResultParts]]
     failed_count: int
-    same: Mapping[str, Any]
-
-    @property
-    def alike(self) -> Sequence[str]:
-        """List what all results have in common."""
-        return list_comparable_sets(self.same)
 
 
-def build_results(reader: sqlite3.Connection, run_id: str) -> RunResultsScreen | None:
-    """Read what a run measured, None where it measured nothing."""
+def build_results(
+    reader: sqlite3.Connection, run_id: str, order: str | None, cursor: str | None, limit_count: int
+) -> ResultsScreen:
+    """Read what a run measured, one page of it in an order.
+
+    Raises: FilterError if the order or the cursor cannot be used.
+    """
+    rows = merge_results(list_measured(reader, run_id))
+    return sum_up_results(rows, build_result_list(rows, order, cursor, limit_count))
+
+
+def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedResults | None:
+    """Read what a report has of a run's results, None where it measured nothing."""
     measured = list_measured(reader, run_id)
     if not measured:
         return None
-    rows = sorted(merge_results(measured), key=_urgency)
+    rows = merge_results(measured)
     failed = [result for result in measured if result.status == "failed"]
     parts = ((result, get_result_parts(reader, result.id)) for result in failed[:MOST_FAILED])
-    return RunResultsScreen(
-        rows=rows[:MOST_RESULTS],
-        count=len(rows),
-        summaries=[summarize(rows, definition) for definition in DEFINITIONS.values()],
-        failures=[(result, found) for result, found in parts if found is not None],
+    return ReportedResults(
+        results=sum_up_results(rows, ResultList(sorted(rows, key=_urgency)[:MOST_RESULTS], None, "urgency")),
+        failures=[(result, part) for result, part in parts if part is not None],
         failed_count=len(failed),
-        same=find_alike(rows),
     )
 
 

@@ -7,7 +7,6 @@ from flask import Blueprint, abort, render_template, request
 from compileboard.app.analysis.labels import describe_break_outcome
 from compileboard.app.charts.breaks_and_recompiles import chart_break, chart_kinds, make_spark
 from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
-from compileboard.app.queries.fields import gb_url
 from compileboard.app.queries.fleet.graph_breaks import FILTERS, read_break_filter
 from compileboard.app.queries.fleet.runs import list_choices
 from compileboard.app.queries.page import check_limit
@@ -55,7 +54,6 @@ def index() -> str:
         more_given=any(args.get(key) for key in MORE_FILTERS),
         choices=list_choices(get_engine()),
         sorts=SORTS,
-        gb_url=gb_url,
     )
 
 
@@ -76,5 +74,4 @@ def show(distinct_id: str) -> str:
         events=[(event, describe_break_outcome(event.outcome)) for event in screen.events],
         chart=chart_break(screen.history) if len(screen.history) > 1 else None,
         has_charts=len(screen.history) > 1,
-        gb_url=gb_url,
     )

@@ -36,8 +36,8 @@ from compileboard.app.screens.fleet.models import (
     UnknownModelError,
     build_model,
     build_models,
-    build_run_results,
 )
+from compileboard.app.screens.run.results import build_results
 from compileboard.app.web.run.shell import find_run, render_run
 from compileboard.collectors.contract.categories import label_category
 
@@ -131,7 +131,7 @@ def index() -> str:
 def show_run(run_id: str) -> str:
     """Show what one run measured."""
     detail = find_run(run_id)
-    screen = build_run_results(get_reader(), run_id, *_read_page())
+    screen = build_results(get_reader(), run_id, *_read_page())
     return render_run(detail, "models/run.html", tab="results", **_describe(screen))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sqlite3
 
 import pytest
 from flask.testing import FlaskClient
 
-from tests.unit.app.benched import HOSTILE, RUNS, bench_suite
+from tests.unit.app.benched import HOSTILE, RUNS, add_results, bench_suite, measure
 from tests.unit.app.web.test_hostile_text import _Seen
 
 
@@ -60,3 +61,13 @@ def test_markdown_has_the_suite_in_words(client: FlaskClient) -> None:
     assert "| PyTorch HUD | 45.5 %, 5/11 | 1.115× |" in text
     assert "| Breaky | measured, slower; accuracy: pass | 0.587× | 0.578–0.596, slower | 2.47 s | 4 | 1 | 8 |" in text
     assert "<b onclick" not in text
+
+
+def test_reports_and_page_sum_up_the_same_configuration(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, RUNS[2][:-1] + "Z", measure(values={"speedup": 2.0}), measure(mode="training", task="t"))
+    path = f"/runs/{RUNS[2][:-1]}Z"
+    page, html, markdown = (client.get(path + rest).text for rest in ("/results", "/report.html", "/report.md"))
+    summaries = [re.findall(r'data-label="Geomean speedup">([^<]+)<', text) for text in (page, html)]
+    assert summaries[0] == summaries[1] != []
+    assert all("The rates and means are of " in text for text in (page, html, markdown))
+    assert f"| {summaries[0][0][:5]}" in markdown
