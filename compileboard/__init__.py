@@ -1,9 +1,11 @@
-"""Record what torch.compile does in this process.
+"""Record what torch.compile does in this process, and read what was recorded.
 
 import compileboard
 with compileboard.observe(name="my model") as run:
     ...
 run            # a notebook shows the run's summary
+board = compileboard.open("compileboard.db")
+board.runs()   # a pandas frame
 """
 
 # In a clone, `app` and `collectors` lie beside this folder, which has a link to each.
@@ -14,13 +16,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import os
+
+    from compileboard.app.notebook.board import Board
     from compileboard.collectors import bench
     from compileboard.collectors.api import Run, install, observe, uninstall
     from compileboard.collectors.stack_room import stack_room
 
 __version__ = "0.1.0"
-__all__ = ["Run", "bench", "install", "observe", "stack_room", "uninstall"]
+__all__ = ["Run", "bench", "install", "observe", "open", "stack_room", "uninstall"]
 _HOMES = {"bench": "bench", "stack_room": "stack_room"}
+
+
+def open(path: str | os.PathLike[str] = "compileboard.db") -> Board:
+    """Open a database for reading: its tables as pandas frames, its charts as plotly figures.
+
+    Raises: StoreError if it cannot be used: the sentence says what to do. ImportError without the extra `server`.
+    """
+    try:
+        from compileboard.app.notebook.board import Board
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("compileboard"):
+            raise
+        text = f"{error.name} is not installed; pip install 'compileboard[server]', which reads databases"
+        raise ImportError(text, name=error.name) from None
+    return Board(path)
 
 
 def __dir__() -> list[str]:

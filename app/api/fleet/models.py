@@ -18,7 +18,7 @@ from compileboard.app.queries.run.models import list_results as read_results
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.schema import one_of
 from compileboard.app.screens.fleet.models import build_model_history, build_result_list
-from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.collectors.store.rollups.results import ResultRow, fill
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def get_model(name: str, wanted: SuiteQuery) -> ModelHistoryJson:
 
 
 def _make_result(row: ResultRow) -> ResultJson:
-    return ResultJson(**result_row(row))
+    return fill(ResultJson, result_row(row))
 
 
 def _make_series(series: ModelSeries) -> ModelSeriesJson:

@@ -16,7 +16,7 @@ from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.schema import Keywords, one_of
 from compileboard.app.screens.fleet.summary import summarize_runs
-from compileboard.app.screens.fleet.trends import TrendSeries, UnknownCountedError, build_trend
+from compileboard.app.screens.fleet.trends import TrendScreen, TrendSeries, UnknownCountedError, build_trend
 from compileboard.collectors.contract.categories import BY_NAME
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 
@@ -201,6 +201,14 @@ def get_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendJson:
 
     What is counted is a function's recompiles, a distinct graph break, or a kind of guard.
     """
+    return make_trend(build_asked_trend(asked, wanted))
+
+
+def build_asked_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendScreen:
+    """Build what an address asks for.
+
+    Raises: FilterError if a value cannot be used.
+    """
     run_count = read_last({"last": asked.last or ""})[1]
     counted = [(name, value) for name in _COUNTED if (value := getattr(asked, _FIELDS.get(name, name)))]
     if len(counted) > 1:
@@ -208,14 +216,20 @@ def get_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendJson:
     subject = counted[0] if counted else None
     name, model, axis, definition = asked.metric or "speedup", asked.model, asked.axis, asked.definition
     try:
-        screen = build_trend(
+        return build_trend(
             get_reader(), get_engine(), wanted, name, model, subject, axis, definition, run_count, get_clock()
         )
     except UnknownCountedError as error:
         refuse(str(error))
-    label = _COUNTED[subject[0]] if subject else screen.metric.label
+
+
+def make_trend(screen: TrendScreen) -> TrendJson:
+    """Write a trend as the API has it."""
+    label = _COUNTED.get(screen.metric.name, screen.metric.label)
     metric = TrendMetric(screen.metric.name, label, screen.metric.unit, screen.metric.direction)
-    return TrendJson(metric, axis, screen.definition, screen.notes, [_make_series(series) for series in screen.series])
+    return TrendJson(
+        metric, screen.axis.name, screen.definition, screen.notes, [_make_series(series) for series in screen.series]
+    )
 
 
 def _make_series(series: TrendSeries) -> TrendSeriesJson:

@@ -104,11 +104,12 @@ class TrendSeries:
 
 @dataclass(frozen=True)
 class TrendScreen:
-    """One metric of every configuration that fits, or of what is counted in every run."""
+    """One metric of every configuration that fits, or of what is counted in every run; `axis` has the runs of all."""
 
     metric: Metric
     definition: str | None
     series: Sequence[TrendSeries]
+    axis: Axis
 
     @property
     def notes(self) -> list[str]:
@@ -188,7 +189,7 @@ def build_trend(
     for line, fields in lines:
         own = [runs[point.run_id] for point in line.points if point.run_id in runs]
         series.append(TrendSeries(line, fields, lay_out(own, axis, most=len(own), parents=parents)))
-    return TrendScreen(drawn, by, series)
+    return TrendScreen(drawn, by, series, lay_out([*runs.values()], axis, most=len(runs), parents=parents))
 
 
 def _measure_sets(

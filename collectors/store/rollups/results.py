@@ -123,10 +123,10 @@ _MEMORY = ("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb")
 _ALONE = ("warm_compilation_latency_s", "cache_lookup_latency_us", *COUNTS, "command", "message")
 _FAILURE = ("status", "reason", "message", "command")
 
-Row = TypeVar("Row", ExperimentResult, ResultRow)
+Filled = TypeVar("Filled")
 
 
-def fill(kind: type[Row], values: dict[str, Any]) -> Row:
+def fill(kind: type[Filled], values: dict[str, Any]) -> Filled:
     """Make a row of a dict that has all of its fields.
 
     A frozen dataclass sets each of 40 fields by a call, 30 µs a row; a suite of 1 000 models is 3 000 rows.

@@ -1,0 +1,310 @@
+"""A database read from code: `compileboard.open("team.db")`."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from typing import Annotated, Any
+
+from flask import Flask
+from werkzeug.exceptions import NotFound
+
+from compileboard.app import db
+from compileboard.app.api.answers import find_run, read_number
+from compileboard.app.api.fleet import graph_breaks as distinct_breaks
+from compileboard.app.api.fleet import recompiles as recompile_causes
+from compileboard.app.api.fleet.checks import list_baselines
+from compileboard.app.api.fleet.comparison import SidesQuery
+from compileboard.app.api.fleet.incidents import get_finding, list_findings
+from compileboard.app.api.fleet.models import list_newest, list_results
+from compileboard.app.api.fleet.overview import OverviewScope
+from compileboard.app.api.fleet.trends import SetSummaryJson, TrendQuery, build_asked_trend, get_summary
+from compileboard.app.api.run import compiles as of_run
+from compileboard.app.api.run.artifacts import list_artifacts
+from compileboard.app.api.run.guards import list_guard_sets
+from compileboard.app.api.run.run import RunDetailJson, get_run, list_runs
+from compileboard.app.api.run.shapes import list_shapes
+from compileboard.app.api.run.stacks import list_trie
+from compileboard.app.charts import breaks_and_recompiles as break_charts
+from compileboard.app.charts import overview as overview_charts
+from compileboard.app.charts.compiles import chart_compiles, chart_phases
+from compileboard.app.charts.figures import make_figure
+from compileboard.app.charts.guards import chart_kinds as chart_guards
+from compileboard.app.charts.ranks import chart_ranks
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.format import format_count, format_duration, format_time
+from compileboard.app.notebook.drawings import BoardComparison, BoardFinding, BoardModel, BoardTrend, draw
+from compileboard.app.notebook.frames import MOST_ROWS, FrameMethod, find_run_id, read_given
+from compileboard.app.queries.fleet.graph_breaks import BreakFilter
+from compileboard.app.queries.fleet.recompiles import CauseFilter
+from compileboard.app.queries.fleet.trends import TrendFilter
+from compileboard.app.queries.parameters import (
+    BackendName,
+    DeviceName,
+    DtypeName,
+    HardwareName,
+    ModeName,
+    Parameter,
+    SuiteName,
+)
+from compileboard.app.screens.fleet.comparison import build_default_comparison
+from compileboard.app.screens.fleet.graph_breaks import build_break_trends
+from compileboard.app.screens.fleet.incidents import build_incident
+from compileboard.app.screens.fleet.models import build_model
+from compileboard.app.screens.fleet.overview import build_observed_runs
+from compileboard.app.screens.fleet.recompiles import build_recompile_trends
+from compileboard.app.screens.run.compiles import build_compile, build_compiles
+from compileboard.app.screens.run.guards import build_guards
+from compileboard.app.screens.run.ranks import build_ranks
+from compileboard.app.settings import load_settings
+from compileboard.collectors.store.errors import explain
+
+
+@dataclass(frozen=True)
+class ModelSeriesQuery:
+    """Which series of a model, and which of its points: what the address of a model's page has."""
+
+    suite: SuiteName = None
+    mode: ModeName = None
+    dtype: DtypeName = None
+    device: DeviceName = None
+    hardware: HardwareName = None
+    backend: BackendName = None
+    dynamic: Annotated[str | None, Parameter(choices=("yes", "no")), "Whether shapes are dynamic."] = None
+    batch_size: Annotated[str | None, "Batch size."] = None
+    world_size: Annotated[str | None, "Ranks that it ran on."] = None
+    run: Annotated[str | None, "A run's id."] = None
+
+
+class Board:
+    """A database, read only: its tables as pandas frames, its charts as plotly figures.
+
+    It holds no connection between two calls, so that threads may share it and recorders go on writing.
+    """
+
+    runs = FrameMethod(list_runs)
+    models = FrameMethod(list_newest, page_count=MOST_ROWS)
+    results = FrameMethod(list_results, page_count=MOST_ROWS, of_runs=True)
+    compiles = FrameMethod(of_run.list_compiles, of_runs=True)
+    compilations = FrameMethod(of_run.list_compilations, of_runs=True)
+    graph_breaks = FrameMethod(distinct_breaks.list_graph_breaks)
+    graph_break_events = FrameMethod(of_run.list_graph_breaks, of_runs=True)
+    recompiles = FrameMethod(recompile_causes.list_recompiles)
+    recompile_events = FrameMethod(of_run.list_recompiles, of_runs=True)
+    failures = FrameMethod(of_run.list_failures, of_runs=True)
+    findings = FrameMethod(list_findings)
+    summaries = FrameMethod(get_summary, part="summaries", row=SetSummaryJson)
+    baselines = FrameMethod(list_baselines)
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._app = Flask("compileboard.notebook", static_folder=None)
+        self._app.config["COMPILEBOARD"] = load_settings(os.environ, {"db": self.path})
+        db.init_app(self._app)
+        self._is_closed = False
+        with self.reading():
+            pass
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Hold one state of the database while a block reads it.
+
+        Raises: StoreError if the database cannot be used, LookupError for what is not in it.
+        """
+        if self._is_closed:
+            raise ValueError(f"this board is closed; compileboard.open({self.path!r}) opens it again")
+        try:
+            with self._app.app_context():
+                yield get_reader()
+        except NotFound as error:
+            raise LookupError(error.description) from None
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise explain(error, self.path) from error
+
+    def close(self) -> None:
+        """Let the board read no more."""
+        self._is_closed = True
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def read(self, read: Callable[[str | None], Any]) -> Any:
+        """Read what is of no single run."""
+        with self.reading():
+            return read(None)
+
+    def run(self, run_id: str = "latest") -> BoardRun:
+        """Return one run by its id or its commit, or how these begin; the newest where none is given.
+
+        Raises: LookupError if there is none, FilterError if several fit.
+        """
+        with self.reading():
+            return BoardRun(self, find_run(find_run_id(run_id)).run.id)
+
+    def trend(self, metric: str = "speedup", **filters: Any) -> BoardTrend:
+        """Return a metric over the newest runs; the keywords are the parameters of `/api/v1/trend`.
+
+        Raises: FilterError if a keyword cannot be used.
+        """
+        asked, wanted = read_given((TrendQuery, TrendFilter), {**filters, "metric": metric})
+        with self.reading():
+            return BoardTrend(build_asked_trend(asked, wanted))
+
+    def compare(self, base: str | None = None, new: str | None = None, **options: Any) -> BoardComparison:
+        """Compare two sides; without names the newest benchmark with the one before it. `suite`, `anyway` are options.
+
+        Raises: FilterError if a name means nothing.
+        """
+        (sides,) = read_given([SidesQuery], {**options, "base": base, "new": new})
+        with self.reading() as reader:
+            screen = build_default_comparison(
+                reader, get_engine(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
+            )
+            if screen is None:
+                raise LookupError("There is nothing to compare with: name both sides, base and new.")
+            return BoardComparison(screen)
+
+    def model(self, name: str, **series: Any) -> BoardModel:
+        """Return one model's history; `suite`, `mode`, … choose the series that is drawn, `run` its point.
+
+        Raises: LookupError if there is no such model, series or point.
+        """
+        (chosen,) = read_given([ModelSeriesQuery], series)
+        query = {key: value for key, value in vars(chosen).items() if value is not None}
+        with self.reading() as reader:
+            return BoardModel(build_model(reader, get_engine(), name, query, query.pop("run", None)))
+
+    def finding(self, finding_id: str) -> BoardFinding:
+        """Return one finding.
+
+        Raises: LookupError if there is none.
+        """
+        with self.reading() as reader:
+            detail = get_finding(finding_id)
+            screen = build_incident(reader, get_engine(), finding_id, get_clock())
+            assert screen is not None
+            return BoardFinding(screen, detail)
+
+    def overview_figures(self, **scope: Any) -> dict[str, Any]:
+        """Return the charts of the overview's observed runs by their titles; `suite` and `name` choose runs."""
+        (chosen,) = read_given([OverviewScope], scope)
+        with self.reading():
+            trend_runs = get_settings().trend_runs
+            points = build_observed_runs(get_engine(), chosen.suite, chosen.name, get_clock(), trend_runs).points
+        shared = overview_charts.share_points(points)
+        drawn = ("chart_runs", "chart_recompiles", "chart_compile_time", "chart_graph_breaks")
+        charts = [getattr(overview_charts, name)(points) for name in drawn] if points else []
+        return {chart.title: make_figure(chart, shared) for chart in charts}
+
+    def graph_breaks_figure(self, **filters: Any) -> Any:
+        """Return the chart of kinds of graph breaks over runs; the keywords are those of `graph_breaks`."""
+        (chosen,) = read_given([BreakFilter], filters)
+        with self.reading() as reader:
+            found = build_break_trends(reader, chosen)
+        chart = break_charts.chart_kinds(found.grid.kinds, list(found.slots)) if found.grid.kinds else None
+        return draw(chart, "No run has a graph break with these filters.")
+
+    def recompiles_figure(self, **filters: Any) -> Any:
+        """Return the chart of what was recompiled for over runs; the keywords are those of `recompiles`."""
+        (chosen,) = read_given([CauseFilter], filters)
+        with self.reading() as reader:
+            found = build_recompile_trends(reader, chosen)
+        chart = break_charts.chart_categories(found.grid.kinds, list(found.slots)) if found.grid.kinds else None
+        return draw(chart, "No run has a recompile with these filters.")
+
+    def __repr__(self) -> str:
+        return f"<Board {self.path!r}>" if not self._is_closed else f"<Board {self.path!r}, closed>"
+
+
+class BoardRun:
+    """One run: its tables as frames, its charts as figures."""
+
+    compiles = FrameMethod(of_run.list_compiles)
+    compilations = FrameMethod(of_run.list_compilations)
+    graph_breaks = FrameMethod(of_run.list_graph_breaks)
+    distinct_graph_breaks = FrameMethod(of_run.list_distinct_breaks)
+    recompiles = FrameMethod(of_run.list_recompiles)
+    recompile_causes = FrameMethod(of_run.list_causes)
+    recompile_chains = FrameMethod(of_run.list_chains)
+    recompile_limits = FrameMethod(of_run.list_limit_hits)
+    failures = FrameMethod(of_run.list_failures)
+    cache_lookups = FrameMethod(of_run.list_cache_lookups)
+    cudagraph_skips = FrameMethod(of_run.list_cudagraph_skips)
+    processes = FrameMethod(of_run.list_processes)
+    notes = FrameMethod(of_run.list_notes)
+    results = FrameMethod(list_results, page_count=MOST_ROWS)
+    artifacts = FrameMethod(list_artifacts)
+    guards = FrameMethod(list_guard_sets)
+    shapes = FrameMethod(list_shapes)
+    stacks = FrameMethod(list_trie, page_count=MOST_ROWS)
+
+    def __init__(self, board: Board, run_id: str) -> None:
+        self.board = board
+        self.id = run_id
+
+    def read(self, read: Callable[[str | None], Any]) -> Any:
+        """Read what is of this run."""
+        with self.board.reading():
+            return read(self.id)
+
+    @property
+    def detail(self) -> RunDetailJson:
+        """All that the API has of the run itself."""
+        with self.board.reading():
+            return get_run(find_run(self.id))
+
+    def compiles_figure(self) -> Any:
+        """Return the chart of the run's longest compiles, by phase."""
+        with self.board.reading() as reader:
+            screen = build_compiles(reader, find_run(self.id).run, limit=1)
+        chart = chart_compiles(screen.longest, self.id, screen.count) if screen.longest else None
+        return draw(chart, "Nothing was compiled in this run.")
+
+    def phases_figure(self, compile_key: int) -> Any:
+        """Return the phases of one compile; `compile_key` is its `id` among the run's compiles."""
+        number = read_number(str(compile_key))
+        with self.board.reading() as reader:
+            screen = None if number is None else build_compile(reader, find_run(self.id).run, number)
+        if screen is None:
+            raise LookupError(f"Run {self.id} has no compile number {compile_key}.")
+        return draw(chart_phases(screen.records) if screen.records else None, "Nothing was recorded of this compile.")
+
+    def guards_figure(self) -> Any:
+        """Return the chart of the run's guards by kind."""
+        with self.board.reading() as reader:
+            sums = build_guards(reader, self.id, limit=1).sums
+        return draw(chart_guards(sums.kinds, sums.guard_count) if sums.kinds else None, "This run has no guards.")
+
+    def ranks_figure(self) -> Any:
+        """Return the chart of compile time by rank."""
+        with self.board.reading() as reader:
+            screen = build_ranks(reader, self.id)
+        return draw(chart_ranks(screen.comparison.ranks) if screen else None, "This run has fewer than two ranks.")
+
+    def __repr__(self) -> str:
+        return f"<run {self.id} of {self.board.path!r}>"
+
+    def _repr_html_(self) -> str:
+        detail = self.detail
+        cells = {
+            "Run": detail.shown_name,
+            "State": detail.shown_state,
+            "Started": format_time(detail.started_us),
+            "torch": detail.torch_version,
+            "GPU": detail.gpu_name,
+            "Commit": f"{(detail.git_commit or '')[:8]} {detail.git_subject or ''}".strip(),
+            "Compiles": format_count(detail.compile_count),
+            "Graph breaks": format_count(detail.graph_break_count),
+            "Recompiles": format_count(detail.recompile_count),
+            "Compile time": format_duration(detail.compile_us),
+            "Results": format_count(detail.result_count),
+        }
+        rows = (f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in cells.items() if text)
+        return f"<table>{''.join(rows)}</table>"

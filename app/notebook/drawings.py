@@ -1,0 +1,208 @@
+"""What is both a frame and a figure: a trend, a comparison, a model's history, a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import pandas as pd
+
+from compileboard.app.analysis.comparison.rows import comparison_row
+from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, choose
+from compileboard.app.analysis.models.series import Point, label_fields
+from compileboard.app.analysis.rows import result_row
+from compileboard.app.api.fleet.comparison import (
+    CompareDelta,
+    ComparedFunction,
+    ComparedModel,
+    ComparisonJson,
+    DistinctChangeJson,
+    EnvironmentJson,
+    MetricMean,
+    NamedSeries,
+)
+from compileboard.app.api.fleet.incidents import FindingDetailJson
+from compileboard.app.api.fleet.models import ResultJson
+from compileboard.app.api.fleet.trends import TrendPointJson, TrendSeriesJson, make_trend
+from compileboard.app.charts.base import Chart
+from compileboard.app.charts.comparison import chart_changes
+from compileboard.app.charts.figures import make_figure
+from compileboard.app.charts.incidents import chart_incident
+from compileboard.app.charts.models import chart_history, chart_repeats
+from compileboard.app.charts.trends import chart_metric, share_runs
+from compileboard.app.notebook.columns import list_columns, make_frame
+from compileboard.app.screens.fleet.comparison import ComparisonScreen
+from compileboard.app.screens.fleet.incidents import IncidentScreen
+from compileboard.app.screens.fleet.models import ModelScreen
+from compileboard.app.screens.fleet.trends import TrendScreen
+
+
+class NothingToDraw(LookupError):
+    """Data that has nothing for a figure."""
+
+
+def draw(chart: Chart | None, nothing: str, shared: dict[str, list[Any]] | None = None) -> Any:
+    """Return a chart as a figure.
+
+    Raises: NothingToDraw if there is no chart.
+    """
+    if chart is None:
+        raise NothingToDraw(nothing)
+    return make_figure(chart, shared)
+
+
+@dataclass(frozen=True, repr=False)
+class BoardTrend:
+    """A metric over the newest runs, of every configuration that fits."""
+
+    screen: TrendScreen
+
+    @property
+    def notes(self) -> list[str]:
+        """What is left out, in words."""
+        return self.screen.notes
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row for each point: the run, the value with its interval, and what was measured."""
+        series = [(vars(line), vars(point)) for line in make_trend(self.screen).series for point in line.points]
+        columns = [column for column in list_columns(TrendSeriesJson, TrendPointJson) if column.name != "points"]
+        return make_frame(columns, [line | point for line, point in series])
+
+    def figure(self) -> Any:
+        """Return the chart of the trends page, a line for each configuration."""
+        series, axis = self.screen.series, self.screen.axis
+        if not series:
+            raise NothingToDraw("No run has a value of this metric with these filters.")
+        lines = [replace(one.line, label=_label_line(one.line.label, one.fields)) for one in series]
+        chart = chart_metric(self.screen.metric, lines, axis, chart_id="trend")
+        return make_figure(replace(chart, height="m", show_legend=True), share_runs(axis, links=False))
+
+    def __repr__(self) -> str:
+        points = sum(len(one.line.points) for one in self.screen.series)
+        return f"<trend of {self.screen.metric.label}: {len(self.screen.series)} series, {points} points>"
+
+
+def _label_line(label: str, fields: Any) -> str:
+    if fields.get("world_size") is None:
+        return label  # what is counted
+    return f"{label if fields.get('model') else fields['suite']} · {label_fields(fields)}"
+
+
+@dataclass(frozen=True)
+class ComparedModelMetric(CompareDelta, NamedSeries):
+    """A metric of a model on both sides."""
+
+    metric: Annotated[str, "The metric's name."]
+    base_run_id: Annotated[str | None, "The run that base's result is of; null for a stored baseline's."]
+    new_run_id: Annotated[str | None, "The run that new's result is of; null for a stored baseline's."]
+
+
+class BoardComparison:
+    """What changed from base to new; `refused` says what makes the numbers lie, so that they are not compared."""
+
+    def __init__(self, screen: ComparisonScreen) -> None:
+        self.screen = screen
+        self.answer = ComparisonJson(**comparison_row(screen.comparison))
+
+    @property
+    def refused(self) -> list[str]:
+        """What makes the numbers lie, so that they are not compared."""
+        return self.answer.refused
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the numbers doubtful."""
+        return self.answer.warnings
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row for each model and metric, with its verdict."""
+        models: Any = self.answer.models
+        rows = [row | delta | {"metric": name} for row in models for name, delta in row["metrics"].items()]
+        return make_frame(list_columns(ComparedModelMetric), rows)
+
+    def models(self) -> pd.DataFrame:
+        """Return a row for each model that both sides measured."""
+        columns = [column for column in list_columns(ComparedModel) if column.name != "metrics"]
+        return make_frame(columns, self.answer.models)
+
+    def metrics(self) -> pd.DataFrame:
+        """Return a row for each metric, over the models that have it on both sides."""
+        return make_frame(list_columns(MetricMean), self.answer.metrics)
+
+    def graph_breaks(self) -> pd.DataFrame:
+        """Return what became of each distinct graph break."""
+        return make_frame(list_columns(DistinctChangeJson), _changes(self.answer.graph_breaks))
+
+    def recompile_causes(self) -> pd.DataFrame:
+        """Return what became of each cause of recompiles."""
+        return make_frame(list_columns(DistinctChangeJson), _changes(self.answer.recompile_causes))
+
+    def functions(self) -> pd.DataFrame:
+        """Return what each function's compiles took on both sides."""
+        return make_frame(list_columns(ComparedFunction), self.answer.functions)
+
+    def environment(self) -> pd.DataFrame:
+        """Return the surroundings of both sides."""
+        return make_frame(list_columns(EnvironmentJson), self.answer.environment)
+
+    def figure(self, metric: str | None = None) -> Any:
+        """Return the chart of the compare page: each model's change of a metric, the first one where none is given."""
+        chosen = choose(self.screen.comparison, metric, DEFAULT_ORDER, False).metrics
+        chart = chart_changes(chosen[0], self.screen.comparison.pairs, lambda _pair: "") if chosen else None
+        return draw(chart, "; ".join(self.refused) or "No model has this metric on both sides.")
+
+    def __repr__(self) -> str:
+        found = self.screen.comparison
+        return f"<comparison of {found.base.title!r} with {found.new.title!r}: {len(found.pairs)} models in common>"
+
+
+def _changes(distinct: Any) -> Iterable[dict[str, Any]]:
+    changes: list[dict[str, Any]] = distinct["changes"]
+    return changes
+
+
+@dataclass(frozen=True, repr=False)
+class BoardModel:
+    """One model: everything that was measured of it, and the charts of one of its series."""
+
+    screen: ModelScreen
+
+    def frame(self) -> pd.DataFrame:
+        """Return every result of the model, series by series, the oldest first."""
+        points = [point for series in self.screen.history.series for point in series.points]
+        return make_frame(list_columns(ResultJson), map(_read_point, points))
+
+    def figures(self) -> dict[str, Any]:
+        """Return the charts of the model's page: each metric over time, and the newest result's repeats."""
+        points = self.screen.selected.points
+        charts = chart_history(points, [""] * len(points))
+        repeats = chart_repeats(self.screen.repeats)
+        return {chart.title: make_figure(chart) for chart in (*charts, *([repeats] if repeats else []))}
+
+    def __repr__(self) -> str:
+        history = self.screen.history
+        return f"<model {history.model!r}: {len(history.series)} series, shown: {self.screen.selected.label}>"
+
+
+def _read_point(point: Point) -> dict[str, Any]:
+    return result_row(point.row)
+
+
+@dataclass(frozen=True, repr=False)
+class BoardFinding:
+    """One finding with all that is known of it."""
+
+    screen: IncidentScreen
+    detail: FindingDetailJson
+
+    def figure(self) -> Any:
+        """Return the chart of the finding's page: its series around the change."""
+        series = self.screen.series
+        if series is None:
+            raise NothingToDraw("No run of this series is left.")
+        chart = chart_incident(self.screen.record.change, series.metric, series.line, series.axis, series.levels)
+        return make_figure(chart, share_runs(series.axis, links=False))
+
+    def __repr__(self) -> str:
+        return f"<finding {self.detail.id}: {self.detail.sentence}>"

@@ -1,0 +1,206 @@
+"""Methods that return what an address of the API lists as a frame, with its parameters as keywords."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from itertools import islice
+from typing import Any, Protocol
+
+import pandas as pd
+
+from compileboard.app.api.answers import Limit, Operation, PageQuery, find_run
+from compileboard.app.api.operations import OPERATIONS
+from compileboard.app.db import get_clock, get_engine, get_reader
+from compileboard.app.notebook.columns import TEXT, FrameColumn, list_columns, make_frame
+from compileboard.app.queries.fleet.runs import RunFilter
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.parameters import ParameterField, check_keys, list_names, list_parameters, read_filter
+from compileboard.app.queries.sides import find_run as find_named_run
+from compileboard.app.schema import get_row, is_model
+from compileboard.app.screens.fleet.runs import DEFAULT_ORDER, RunsFilters, build_runs
+
+MOST_ROWS = 100_000
+_PAGE_COUNT = 1000  # what the API allows
+_RUN_ID = FrameColumn("run_id", TEXT, "The run's id.", ("run_id",))
+
+
+class FrameCut(UserWarning):
+    """A frame that has not all rows."""
+
+
+class FrameSource(Protocol):
+    """What frames are read from: all runs, or one."""
+
+    def read(self, read: Callable[[str | None], pd.DataFrame]) -> pd.DataFrame:
+        """Call a function with the run's id, None for all, while the database can be read."""
+
+
+def read_given(models: Iterable[type], filters: Mapping[str, Any], others: Iterable[str] = ()) -> list[Any]:
+    """Read keywords as an address's parameters are read.
+
+    Raises: FilterError if a name is unknown or a value cannot be used.
+    """
+    models = list(models)
+    parts = {part.name: part for model in models for part in list_parameters(model)}
+    query = {name.removesuffix("_"): value for name, value in filters.items() if value is not None}
+    check_keys(query, (*parts, *others))
+    texts = {name: _write_value(parts[name], value) for name, value in query.items() if name in parts}
+    return [read_filter(model, texts) for model in models]
+
+
+def _write_value(part: ParameterField, value: Any) -> str:
+    """Write a value as an address does."""
+    if isinstance(value, bool):
+        words = part.how.choices or ("yes", "no")
+        return ("yes" if "yes" in words else words[0]) if value else "no" if "no" in words else ""
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value)
+
+
+class FrameMethod:
+    """A method that returns a frame of what an address of the API lists.
+
+    `page_count` is how many rows are read at once; `part` is the list in an answer that has others beside it; with
+    `of_runs` the rows of every run that a filter of runs lets through follow each other.
+    """
+
+    def __init__(
+        self,
+        view: Callable[..., Any],
+        *,
+        page_count: int = _PAGE_COUNT,
+        part: str = "",
+        row: Any = None,
+        of_runs: bool = False,
+    ) -> None:
+        self.operation: Operation = next(operation for operation in OPERATIONS if operation.view is view)
+        self.page_count = page_count
+        self.part = part
+        self.row = row or self.operation.model
+        self.of_runs = of_runs
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, source: FrameSource | None, owner: type) -> Any:
+        if source is None:
+            return self
+
+        def read(*, limit: int = MOST_ROWS, **filters: Any) -> pd.DataFrame:
+            return self._read(source, filters, limit)
+
+        read.__name__ = self.name
+        read.__qualname__ = f"{owner.__name__}.{self.name}"
+        read.__doc__ = self.describe()
+        read.__signature__ = self._make_signature()  # type: ignore[attr-defined]
+        return read
+
+    @property
+    def columns(self) -> tuple[FrameColumn, ...]:
+        """The frame's columns."""
+        columns = list_columns(self.row)
+        is_led = self.of_runs and all(column.name != "run_id" for column in columns)
+        return (_RUN_ID, *columns) if is_led else columns
+
+    @property
+    def own_filters(self) -> dict[str, type]:
+        """The parameters' dataclasses by the argument that they are for, without paging."""
+        return {name: model for name, model in self.operation.filters.items() if not issubclass(model, Limit)}
+
+    @property
+    def parameters(self) -> dict[str, ParameterField]:
+        """The keywords by name."""
+        models = (*([RunFilter] if self.of_runs else []), *self.own_filters.values())
+        parts: dict[str, ParameterField] = {}
+        for part in (part for model in models for part in list_parameters(model) if part.description):
+            parts.setdefault(part.name, part)
+        return parts
+
+    def describe(self) -> str:
+        """Return the method's docstring: what it lists, its keywords and its columns."""
+        lines = [self.operation.summary, "", "Keywords:"]
+        lines += ["  run: One run: its id or its commit, or how these begin, or `latest`."] if self.of_runs else []
+        lines += [f"  {_name_keyword(name)}: {part.description}" for name, part in self.parameters.items()]
+        lines += [f"  limit: Most rows; {MOST_ROWS} where it is not given.", "", "Columns:"]
+        return "\n".join(
+            [*lines, *(f"  {column.name} ({column.kind}): {column.description}" for column in self.columns)]
+        )
+
+    def _make_signature(self) -> inspect.Signature:
+        names = [*(["run"] if self.of_runs else []), *map(_name_keyword, self.parameters)]
+        parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
+        limit = inspect.Parameter("limit", inspect.Parameter.KEYWORD_ONLY, default=MOST_ROWS)
+        return inspect.Signature([*parameters, limit])
+
+    def _read(self, source: FrameSource, filters: dict[str, Any], limit: int) -> pd.DataFrame:
+        if limit < 1:
+            raise FilterError(f"limit: {limit!r} is not a whole number from 1")
+        frame = source.read(
+            lambda run_id: make_frame(self.columns, islice(self._list_rows(run_id, filters, limit + 1), limit + 1))
+        )
+        if len(frame) > limit:
+            text = f"{self.name}: these are the first {limit} rows; there are more, which a higher limit= gives"
+            warnings.warn(text, FrameCut, stacklevel=3)
+        frame.attrs["is_cut"] = len(frame) > limit
+        return frame.iloc[:limit] if len(frame) > limit else frame
+
+    def _list_rows(self, run_id: str | None, filters: dict[str, Any], most: int) -> Iterator[Any]:
+        if not self.of_runs:
+            given = dict(zip(self.own_filters, read_given(self.own_filters.values(), filters)))
+            yield from self._list_pages(run_id, given, most)
+            return
+        of_run = {name: filters.pop(name) for name in (*list_names(RunFilter), "run") if name in filters}
+        (wanted,) = read_given([RunFilter], of_run, ["run"])
+        given = dict(zip(self.own_filters, read_given(self.own_filters.values(), filters, self.parameters)))
+        for chosen_id in [find_run_id(of_run["run"])] if of_run.get("run") else _list_run_ids(wanted):
+            rows = self._list_pages(chosen_id, given, most)
+            yield from rows if self.columns[0] != _RUN_ID else (_add_run(row, chosen_id) for row in rows)
+
+    def _list_pages(self, run_id: str | None, given: dict[str, Any], most: int) -> Iterator[Any]:
+        detail = {"detail": find_run(run_id)} if run_id is not None else {}
+        if not self.operation.is_list:
+            yield from getattr(self.operation.view(**detail, **given), self.part)
+            return
+        paging = next(name for name, model in self.operation.filters.items() if issubclass(model, Limit))
+        cursor = None
+        while True:
+            query = PageQuery(limit=min(self.page_count, most), cursor=cursor)
+            page = self.operation.view(**detail, **given, **{paging: query})
+            yield from page.rows
+            cursor = page.next
+            if cursor is None:
+                return
+
+
+def _name_keyword(name: str) -> str:
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def find_run_id(text: str) -> str:
+    """Return the id of the run that `latest` means, or the beginning of an id or of a commit's hash.
+
+    A text that means none comes back as it is.
+    Raises: FilterError if it means several.
+    """
+    named = find_named_run(get_reader(), get_engine(), text)
+    return named.id if named else text
+
+
+def _list_run_ids(wanted: RunFilter) -> Iterator[str]:
+    cursor = None
+    while True:
+        screen = build_runs(get_engine(), RunsFilters(wanted, DEFAULT_ORDER, cursor, _PAGE_COUNT), get_clock())
+        yield from (listed.run.id for listed in screen.runs)
+        cursor = screen.next_cursor
+        if cursor is None:
+            return
+
+
+def _add_run(row: Any, run_id: str) -> dict[str, Any]:
+    return {"run_id": run_id} | (get_row(row) if is_model(type(row)) else row)
