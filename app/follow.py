@@ -1,4 +1,4 @@
-"""Keep findings up to date while runs come in, and send what alerts are due: `serve` has one such process beside it."""
+"""Update findings while runs come in, and send due alerts: `serve` has one such process beside it."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ def start_follower(settings: Settings, environ: Mapping[str, str]) -> subprocess
 
 
 def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callable[[float], bool]) -> int:
-    """Look again and again until `wait` says that it is over; return the exit code.
+    """Scan until `wait` returns True; return the exit code.
 
-    What goes wrong is said once, and tried again: a database is locked, moved or migrated while this runs.
+    A problem is reported once, and tried again: a database is locked, moved or migrated while this runs.
     """
-    said = ""
+    reported = ""
     alerted_s = -ALERT_EVERY_S
     pruned_s = time.monotonic()  # `serve` did it when it started
     while True:
         try:
-            found = _scan(path)
+            changed = _scan(path)
             if time.monotonic() - pruned_s >= PRUNE_EVERY_S:
                 pruned_s = time.monotonic()
                 with closing(open_writer(path, create=False)) as writer:
                     prune_trash(writer)
-            if rules_path and (found or time.monotonic() - alerted_s >= ALERT_EVERY_S):
+            if rules_path and (changed or time.monotonic() - alerted_s >= ALERT_EVERY_S):
                 alerted_s = time.monotonic()
                 _alert(path, rules_path, environ)
-            said = ""
+            reported = ""
         except (StoreError, RulesError, sqlite3.Error) as error:
             text = str(explain(error, path) if isinstance(error, sqlite3.Error) else error)
-            if text != said:
+            if text != reported:
                 sys.stderr.write(f"compileboard: {text}\n")
-            said = text
+            reported = text
         if wait(LOOK_EVERY_S):
             return 0
 

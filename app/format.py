@@ -95,9 +95,9 @@ def format_iso_time(microseconds: int | None) -> str:
     return moment.isoformat().replace("+00:00", "Z") if moment else ""
 
 
-def format_plural(number: int, one: str, many: str = "") -> str:
+def format_plural(number: int, singular: str, many: str = "") -> str:
     """Write a count with its noun: 1 run, 12 runs."""
-    return f"{format_count(number)} {one if number == 1 else many or one + 's'}"
+    return f"{format_count(number)} {singular if number == 1 else many or singular + 's'}"
 
 
 def _three(value: float) -> str:

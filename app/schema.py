@@ -117,8 +117,8 @@ def describe_type(hint: Any, components: dict[str, Schema], description: str = "
     """Return the schema of a type; a dataclass is a reference, and put into `components`."""
     schema = _describe_parts(hint, components)
     unit = schema.pop("unit", "")
-    said = f"{schema.get('description') or description} {unit}".strip()
-    return schema | {"description": said} if said else schema
+    text = f"{schema.get('description') or description} {unit}".strip()
+    return schema | {"description": text} if text else schema
 
 
 def _describe_parts(hint: Any, components: dict[str, Schema]) -> Schema:

@@ -32,11 +32,11 @@ FILES_OF_A_THREAD = 4  # a database, its write-ahead log, its index, a file
 
 
 class ServeError(Exception):
-    """Say why the server cannot start and what to do."""
+    """Why the server cannot start, and what to do."""
 
 
 def log(message: str) -> None:
-    """Tell the person at the terminal; stdout stays free."""
+    """Print a message on stderr; stdout stays free."""
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
 
@@ -127,7 +127,7 @@ def check_exposure(settings: Settings) -> None:
 
 
 def describe_exposure(settings: Settings) -> str:
-    """Say what is open to whom."""
+    """Return what is open to whom."""
     names = ", ".join(sorted(allowed_hosts(settings) - LOOPBACK_NAMES) or ["localhost"])
     if not is_writable(settings):
         return f"Open to whoever reaches this machine as {names}, without a login: read every run. Changes are refused."
@@ -170,11 +170,11 @@ def _settle(_worker: Any) -> None:
 def make_room_for_connections(threads: int) -> int:
     """Raise this process's limit on open files where it may; return how many connections then fit below it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = CONNECTIONS + FILES_OF_ITS_OWN + FILES_OF_A_THREAD * threads
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    needed = CONNECTIONS + FILES_OF_ITS_OWN + FILES_OF_A_THREAD * threads
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    room = CONNECTIONS if soft == resource.RLIM_INFINITY else soft - (wanted - CONNECTIONS)
+    room = CONNECTIONS if soft == resource.RLIM_INFINITY else soft - (needed - CONNECTIONS)
     return max(threads + 1, min(CONNECTIONS, room))
 
 

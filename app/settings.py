@@ -49,7 +49,7 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """Hold one value for each of SETTINGS."""
+    """One value for each of SETTINGS."""
 
     db: str = "compileboard.db"
     host: str = "127.0.0.1"
@@ -82,7 +82,7 @@ _RANGES = {"port": (0, 65535), "trusted_proxies": (0, 10), "upload_records": (1,
 
 
 class SettingError(ValueError):
-    """Say which setting has a value that cannot be used, and what is expected."""
+    """Which setting has a value that cannot be used, and what is expected."""
 
 
 def variable_name(setting: Setting) -> str:

@@ -73,7 +73,7 @@ class ClientSocket(socket.socket):
         self._has_permit = True
 
     def end_work(self) -> None:
-        """Give the permit back."""
+        """Release the permit."""
         if self._has_permit:
             self._has_permit = False
             self._permits.release()

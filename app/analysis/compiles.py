@@ -31,7 +31,7 @@ LEGEND = tuple(ENDINGS[key] for key in ("ok", "restarted", "broke", "empty", "sk
 
 @dataclass(frozen=True)
 class AttemptSteps:
-    """Hold steps of one kind and name that follow each other."""
+    """Steps of one kind and name that follow each other."""
 
     steps: tuple[CompileEvent, ...]
 
@@ -43,7 +43,7 @@ class AttemptSteps:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Hold one analysis of a frame."""
+    """One analysis of a frame."""
 
     number: int
     lines: tuple[AttemptSteps, ...]
@@ -51,7 +51,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class CompileEntry:
-    """Hold one compile of the directory; `artifact_count` is without descriptions of tensors."""
+    """One compile of the directory; `artifact_count` is without descriptions of tensors."""
 
     compile: CompileRow
     ending: Word
@@ -60,7 +60,7 @@ class CompileEntry:
 
 
 def name_ending(compile_row: CompileRow | StackCompile) -> str:
-    """Say how a compile ended, one of ENDINGS; the filter of the list says the same in SQL."""
+    """Return how a compile ended, one of ENDINGS; the filter of the list decides the same in SQL."""
     if compile_row.outcome in ("compiled", "empty") and compile_row.graph_break_count:
         return "broke"
     if compile_row.outcome == "compiled":
@@ -69,7 +69,7 @@ def name_ending(compile_row: CompileRow | StackCompile) -> str:
 
 
 def describe_ending(compile_row: CompileRow, running: bool) -> Word:
-    """Say in words how a compile ended."""
+    """Return the label of how a compile ended."""
     if compile_row.outcome == "started":
         return describe_outcome(compile_row.outcome, running)
     return ENDINGS.get(name_ending(compile_row)) or describe_outcome(compile_row.outcome, running)
@@ -97,15 +97,15 @@ def split_attempts(steps: Sequence[CompileEvent]) -> tuple[Attempt, ...]:
     """
     artifacts = {(step.process_id, step.sequence) for step in steps if step.kind == "artifact"}
     last = max((step.attempt or 0 for step in steps), default=0)
-    found: dict[int, list[CompileEvent]] = {}
+    steps_by_attempt: dict[int, list[CompileEvent]] = {}
     now = 0
     for step in steps:
         if step.kind == "lookup" and (step.process_id, step.sequence) in artifacts:
             continue
         # torch writes records of a compile after its last attempt, and knows no attempt of one that had no artifact.
         now = last if step.kind == "record" else now if step.attempt is None else step.attempt
-        found.setdefault(now, []).append(step)
-    return tuple(Attempt(number, _join(own)) for number, own in sorted(found.items()))
+        steps_by_attempt.setdefault(now, []).append(step)
+    return tuple(Attempt(number, _join(own)) for number, own in sorted(steps_by_attempt.items()))
 
 
 def _join(steps: Sequence[CompileEvent]) -> tuple[AttemptSteps, ...]:
@@ -122,7 +122,7 @@ UNKNOWN = BY_NAME["unknown"]
 
 @dataclass(frozen=True)
 class ChainLink:
-    """Hold one compile of a chain and the recompile that it is; the first is none."""
+    """One compile of a chain and the recompile that it is; the first is none."""
 
     compile: CompileRow
     recompile: RecompileRow | None
@@ -143,7 +143,7 @@ def build_steps(compiles: Sequence[CompileRow], recompiles: Sequence[RecompileRo
 
 
 def shorten_steps(steps: Sequence[ChainLink], most: int = 40) -> tuple[list[ChainLink], int]:
-    """Keep the first and the newest steps of a long chain; return them and how many were left out between."""
+    """Return the first and the newest steps of a long chain, and how many were left out between."""
     if len(steps) <= most:
         return list(steps), 0
     first = most // 4

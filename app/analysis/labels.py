@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class Word(NamedTuple):
-    """Hold a word, the kind of its badge (good, bad, warn, busy or quiet) and what it means."""
+    """A word, the kind of its badge (good, bad, warn, busy or quiet) and what it means."""
 
     word: str
     kind: str
@@ -16,7 +16,7 @@ class Word(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """Hold a phase's name in the store, its label, its colour and what it is."""
+    """A phase's name in the store, its label, its colour and what it is."""
 
     name: str
     label: str
@@ -89,7 +89,7 @@ CAPABILITIES = {
 
 
 def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, live: bool) -> Word:
-    """Say in words what was lost of a process; `reported` is whether it told its totals, `final` at its end."""
+    """Return what a process lost; `reported` is whether it counted its totals, `final` at its end."""
     if losses and (count := sum(losses.values())):
         return Word(f"{count} record{'s' if count > 1 else ''} lost", "bad", "The reasons are listed below.")
     if not live:
@@ -101,9 +101,9 @@ def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, 
     return Word("losses not recorded", "quiet", "The process has not reported its totals.")
 
 
-def is_capable(said: str) -> bool:
-    """Say whether a capability was there; "ok (…)" is, with a remark."""
-    return said == "ok" or said.startswith("ok ")
+def is_capable(capability: str) -> bool:
+    """Return whether a capability was there; "ok (…)" is, with a remark."""
+    return capability == "ok" or capability.startswith("ok ")
 
 
 def split_capabilities(capabilities: Mapping[str, str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -114,7 +114,7 @@ def split_capabilities(capabilities: Mapping[str, str]) -> tuple[list[tuple[str,
 
 
 def describe_outcome(outcome: str, running: bool = True) -> Word:
-    """Say how a compile ended; one that only started in a run that is over never ended."""
+    """Return how a compile ended; one that only started in a run that is over never ended."""
     if outcome == "started" and not running:
         return Word("not finished", "warn", "dynamo began to trace the frame, and no record of its end came.")
     return OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
@@ -126,7 +126,7 @@ def describe_failure_phase(phase: str) -> Word:
 
 
 def describe_break_outcome(outcome: str) -> Word:
-    """Say what became of a frame after a graph break."""
+    """Return what became of a frame after a graph break."""
     return BREAK_OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
 
 
@@ -138,7 +138,7 @@ class HasPhases(Protocol):
 
 @dataclass(frozen=True)
 class PhaseShare:
-    """Hold one phase's time, and where its part of a bar begins and how wide it is.
+    """One phase's time, and where its part of a bar begins and how wide it is.
 
     Units: microseconds; percent of the bar.
     """
@@ -153,12 +153,12 @@ def list_shares(phases: HasPhases, whole_us: int | None = None) -> list[PhaseSha
     """Split a bar among the phases that took time; `whole_us` is what a full bar means, else their sum."""
     times = [(phase, phases.get(phase.name) or 0) for phase in PHASES]
     whole = whole_us or sum(time for _phase, time in times)
-    shares, place = [], 0.0
+    shares, start = [], 0.0
     for phase, time_us in times:
         if time_us > 0 and whole > 0:
             width = 100 * time_us / whole
-            shares.append(PhaseShare(phase, time_us, round(place, 2), round(width, 2)))
-            place += width
+            shares.append(PhaseShare(phase, time_us, round(start, 2), round(width, 2)))
+            start += width
     return shares
 
 

@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class Period:
-    """Hold a stretch of time: `since_us` is in it, `until_us` no more.
+    """A range of time: `since_us` is in it, `until_us` is not.
 
     Units: microseconds since the epoch.
     """
@@ -30,7 +30,7 @@ class Period:
 
     @property
     def is_days(self) -> bool:
-        """Tell whether it begins and ends at midnight."""
+        """Return whether it begins and ends at midnight."""
         return not self.since_us % DAY_US and not self.until_us % DAY_US
 
     @property
@@ -40,7 +40,7 @@ class Period:
 
     @property
     def text(self) -> str:
-        """Say it: 2026-10-01 to 2026-10-31, with the times of day where they are not midnight."""
+        """Format the period: 2026-10-01 to 2026-10-31, with the times of day where they are not midnight."""
         if self.is_days:
             return " to ".join(self.days)
         return " to ".join(format_times(self.since_us, self.until_us))
@@ -70,12 +70,12 @@ def read_length(name: str, text: str) -> int:
 
     Units: microseconds. Raises: FilterError if it is none.
     """
-    found = _LENGTH.fullmatch(text.strip())
-    if found is None or not int(found[1]):
+    match = _LENGTH.fullmatch(text.strip())
+    if match is None or not int(match[1]):
         raise FilterError(
             f"{name}: {text[:40]!r} is no length of time; expected a number of hours, days or weeks as 12w"
         )
-    return int(found[1]) * _UNITS_US[found[2]]
+    return int(match[1]) * _UNITS_US[match[2]]
 
 
 def _read_moment(name: str, text: str, now_us: int, *, ends: bool) -> int:
@@ -89,5 +89,5 @@ def _read_moment(name: str, text: str, now_us: int, *, ends: bool) -> int:
     except ValueError:
         raise FilterError(f"{name}: {text[:40]!r} is no time; expected {_EXPECTED}") from None
     moment = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment
-    found = (moment - _EPOCH) // timedelta(microseconds=1)
-    return found + DAY_US if ends and _DAY.fullmatch(text) else found
+    time_us = (moment - _EPOCH) // timedelta(microseconds=1)
+    return time_us + DAY_US if ends and _DAY.fullmatch(text) else time_us

@@ -26,9 +26,9 @@ from compileboard.collectors.store.rollups.totals import COMPILER_COUNTS
 Row = dict[str, Any]
 
 
-def plain_row(found: object) -> Row:
+def plain_row(record: object) -> Row:
     """Return a query's dataclass as a dict of its fields."""
-    return dict(vars(found))
+    return dict(vars(record))
 
 
 def run_row(run: RunRow, tags: Iterable[tuple[str, str]] = ()) -> Row:
@@ -43,16 +43,16 @@ def run_detail_row(detail: RunDetail) -> Row:
     return run_row(detail.run, detail.tags) | more
 
 
-def compilation_row(compiled: Compilation) -> Row:
+def compilation_row(record: Compilation) -> Row:
     """Return one CompilationMetrics record, every metric under torch's own name at the top level.
 
     Where a name of ours is one of torch's too, torch's value stands if it has one. Every field that is known is there:
     hooks send what has a value alone.
     """
-    row = plain_row(compiled)
+    row = plain_row(record)
     metrics: Mapping[str, Any] = row.pop("metrics")
-    said = {name: value for name, value in metrics.items() if value is not None or name not in row}
-    return row | {name: None for name in FIELDS if name not in row} | said
+    recorded = {name: value for name, value in metrics.items() if value is not None or name not in row}
+    return row | {name: None for name in FIELDS if name not in row} | recorded
 
 
 def result_row(compiled: ResultRow) -> Row:
@@ -79,11 +79,11 @@ def shapes_row(view: ShapesView) -> dict[str, Any]:
         "record_count": shape_compile.record_count,
         "symbols": [_symbol_row(symbol) for symbol in view.symbols],
         "other_guards": [_guard_row(guard) for guard in view.other],
-        "fixed": [{"name": one.name, "dim": one.dim, "size": one.size} for one in view.fixed],
+        "fixed": [{"name": fixed.name, "dim": fixed.dim, "size": fixed.size} for fixed in view.fixed],
     }
 
 
-def _place_row(record: SymbolRecord | None) -> dict[str, Any]:
+def _location_row(record: SymbolRecord | None) -> dict[str, Any]:
     return {
         "file": record.file if record else None,
         "line": record.line if record else None,
@@ -92,26 +92,27 @@ def _place_row(record: SymbolRecord | None) -> dict[str, Any]:
     }
 
 
-def _symbol_row(compiled: ShapeSymbol) -> dict[str, Any]:
+def _symbol_row(symbol: ShapeSymbol) -> dict[str, Any]:
     return {
-        "symbol": compiled.name,
-        "is_unbacked": compiled.is_unbacked,
-        "source": compiled.source,
-        "value": compiled.record.value if compiled.record else None,
-        "value_range": compiled.record.value_range if compiled.record else None,
-        "same": list(compiled.same),
+        "symbol": symbol.name,
+        "is_unbacked": symbol.is_unbacked,
+        "source": symbol.source,
+        "value": symbol.record.value if symbol.record else None,
+        "value_range": symbol.record.value_range if symbol.record else None,
+        "same": list(symbol.same),
         "specialized": [
-            {"value": one.value, "reason": one.expression, "words": describe_reason(one.expression)} | _place_row(one)
-            for one in compiled.specialized
+            {"value": record.value, "reason": record.expression, "words": describe_reason(record.expression)}
+            | _location_row(record)
+            for record in symbol.specialized
         ],
-        "guards": [_guard_row(guard) for guard in compiled.guards],
-        "advice": list(compiled.advice),
-    } | _place_row(compiled.record)
+        "guards": [_guard_row(guard) for guard in symbol.guards],
+        "advice": list(symbol.advice),
+    } | _location_row(symbol.record)
 
 
-def _guard_row(compiled: ShapeGuard) -> dict[str, Any]:
-    said = {"expression": compiled.record.expression, "words": compiled.words, "count": compiled.count}
-    return said | {"by_user": bool(compiled.record.stack)} | _place_row(compiled.record)
+def _guard_row(guard: ShapeGuard) -> dict[str, Any]:
+    fields = {"expression": guard.record.expression, "words": guard.words, "count": guard.count}
+    return fields | {"by_user": bool(guard.record.stack)} | _location_row(guard.record)
 
 
 def artifact_row(compiled: artifacts.ArtifactRow) -> dict[str, Any]:
@@ -128,23 +129,23 @@ def guard_set_row(compiled: guards.GuardSet) -> dict[str, Any]:
     return dict(vars(compiled)) | {"kinds": dict(compiled.kinds), "roots": roots}
 
 
-def stack_row(compiled: StackTreeNode, code: str | None) -> dict[str, Any]:
+def stack_row(node: StackTreeNode, code: str | None) -> dict[str, Any]:
     """Return one frame of the tree of stacks with what was compiled at it and below."""
     return {
-        "id": compiled.id,
-        "parent_id": compiled.frame.parent_id,
-        "file": compiled.frame.file,
-        "line": compiled.frame.line,
-        "name": compiled.frame.name,
+        "id": node.id,
+        "parent_id": node.frame.parent_id,
+        "file": node.frame.file,
+        "line": node.frame.line,
+        "name": node.frame.name,
         "code": code,
-        "is_library": is_library_name(compiled.frame.file),
-        "compile_count": compiled.compile_count,
-        "total_us": compiled.total_us or None,
-        "endings": dict(compiled.endings),
-        "compile_keys": [one.key for one in compiled.compiles],
+        "is_library": is_library_name(node.frame.file),
+        "compile_count": node.compile_count,
+        "total_us": node.total_us or None,
+        "endings": dict(node.endings),
+        "compile_keys": [stack_compile.key for stack_compile in node.compiles],
         "records": [
-            {"name": one.name, "record_count": one.record_count, "artifact_id": one.artifact_id}
-            for one in compiled.records
+            {"name": record.name, "record_count": record.record_count, "artifact_id": record.artifact_id}
+            for record in node.records
         ],
     }
 
@@ -152,18 +153,18 @@ def stack_row(compiled: StackTreeNode, code: str | None) -> dict[str, Any]:
 def no_stack_row(compiles: tuple[StackCompile, ...]) -> dict[str, Any]:
     """Return the compiles without a stack as frame 0, which has no name."""
     nowhere = StackNode(0, None, "", None, "")
-    place = build_tree([nowhere], [stack_compile._replace(stack_id=0) for stack_compile in compiles]).root.children[0]
-    return stack_row(place, None)
+    node = build_tree([nowhere], [stack_compile._replace(stack_id=0) for stack_compile in compiles]).root.children[0]
+    return stack_row(node, None)
 
 
-def graph_row(compiled: GraphReport) -> dict[str, Any]:
+def graph_row(report: GraphReport) -> dict[str, Any]:
     """Return one graph with its metadata summed up, what its wrappers do and what is not told."""
-    row = plain_row(compiled.graph) | {
-        "summary": dict(compiled.summary),
-        "trained": compiled.trained,
-        "wrappers": list(compiled.wrappers),
+    row = plain_row(report.graph) | {
+        "summary": dict(report.summary),
+        "trained": report.trained,
+        "wrappers": list(report.wrappers),
     }
-    return row | {"findings": [plain_row(found) for found in compiled.findings], "unknown": list(compiled.unknown)}
+    return row | {"findings": [plain_row(finding) for finding in report.findings], "unknown": list(report.unknown)}
 
 
 def span_name_row(compiled: NameTotal) -> dict[str, Any]:

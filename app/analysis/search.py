@@ -29,7 +29,7 @@ MOST_PLACES = 100  # of a term in a text; ten times as many are looked at
 
 @dataclass(frozen=True)
 class MatchedLine:
-    """Hold a line's number and its text as pieces, each with whether it is one of the sought words."""
+    """A line's number and its text in pieces, each with whether it is one of the sought words."""
 
     number: int
     pieces: tuple[tuple[str, bool], ...]
@@ -45,14 +45,14 @@ def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[Match
         for begin, end in _places(low, term):
             marks.setdefault(low.rfind("\n", 0, begin) + 1, []).append((begin, end, number))
     best = sorted(marks, key=lambda start: (-len({number for _b, _e, number in marks[start]}), start))[:most]
-    found, counted, at = [], 0, 0
+    matched, counted, at = [], 0, 0
     for start in sorted(best):
         counted += text.count("\n", at, start)
         at = start
         stop = text.find("\n", start)
         places = sorted((begin, end) for begin, end, _number in marks[start])
-        found.append(MatchedLine(counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, places))))
-    return found
+        matched.append(MatchedLine(counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, places))))
+    return matched
 
 
 def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
@@ -66,10 +66,10 @@ def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
         looked += 1
         if begin < 0:
             return
-        found = None if begin and low[begin - 1].isalnum() else whole.match(low, begin)
-        if found:
+        match = None if begin and low[begin - 1].isalnum() else whole.match(low, begin)
+        if match:
             yielded += 1
-            yield found.span()
+            yield match.span()
         begin = low.find(words[0], begin + 1)
 
 

@@ -29,7 +29,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class ShapeGuard:
-    """Hold one condition that compiled code holds under, how often it was added, and where it came from."""
+    """A condition on sizes that compiled code assumes, how often it was added, and where it came from."""
 
     record: SymbolRecord
     words: str
@@ -38,7 +38,7 @@ class ShapeGuard:
 
 @dataclass
 class ShapeSymbol:
-    """Hold one symbol of a compile; `record` made it, None where that was not recorded."""
+    """One symbol of a compile; `record` made it, None where that was not recorded."""
 
     name: str
     record: SymbolRecord | None
@@ -50,13 +50,13 @@ class ShapeSymbol:
 
     @property
     def is_unbacked(self) -> bool:
-        """Say whether its value is known only when the code runs."""
+        """Return whether its value is known only when the code runs."""
         return self.record.kind == "unbacked" if self.record else self.name.startswith(("u", "zuf"))
 
 
 @dataclass(frozen=True)
 class FixedDimension:
-    """Hold a dimension of an input that was 0 or 1 beside dynamic ones, and so was compiled in."""
+    """A dimension of an input that was 0 or 1 beside dynamic ones, and so was compiled in."""
 
     name: str
     dim: int
@@ -65,7 +65,7 @@ class FixedDimension:
 
 @dataclass(frozen=True)
 class ShapesView:
-    """Hold what is said of one compile's symbolic shapes."""
+    """The symbolic shapes of one compile."""
 
     compile: ShapeCompile
     symbols: tuple[ShapeSymbol, ...]
@@ -112,15 +112,15 @@ def _readable(source: str | None) -> str | None:
 
 
 def _list_guards(records: Sequence[SymbolRecord]) -> list[ShapeGuard]:
-    found: dict[tuple[str | None, str | None, int | None], list[SymbolRecord]] = {}
+    groups: dict[tuple[str | None, str | None, int | None], list[SymbolRecord]] = {}
     for record in records:
         if record.kind in ("guarded", "other"):
-            found.setdefault((record.expression, record.file, record.line), []).append(record)
-    return [ShapeGuard(some[0], describe_guard(some[0].expression or ""), len(some)) for some in found.values()]
+            groups.setdefault((record.expression, record.file, record.line), []).append(record)
+    return [ShapeGuard(some[0], describe_guard(some[0].expression or ""), len(some)) for some in groups.values()]
 
 
 def describe_guard(expression: str) -> str:
-    """Say in words what a condition asks for."""
+    """Return in words what a condition asks for."""
     called, compared = _CALLED.match(expression), _COMPARED.match(expression)
     if called:
         left, right, equal = called["left"], called["right"], called["call"] == "Eq"
@@ -136,16 +136,16 @@ def describe_guard(expression: str) -> str:
 
 
 def describe_reason(reason: str | None) -> str:
-    """Say in words why torch gave a symbol one value."""
+    """Return in words why torch gave a symbol one value."""
     return _REASONS.get(reason or "", reason or "torch gave no reason")
 
 
 def describe_range(text: str | None) -> str | None:
-    """Say in words which values a symbol was allowed when it was made; None where torch did not say."""
-    found = re.fullmatch(r"\[(-?\w+), (-?\w+)\]", text or "")
-    if found is None:
+    """Return in words which values a symbol was allowed when it was made; None where torch did not record it."""
+    match = re.fullmatch(r"\[(-?\w+), (-?\w+)\]", text or "")
+    if match is None:
         return text
-    low, high = found.groups()
+    low, high = match.groups()
     if high in ("int_oo", "oo"):
         return "any value" if low in ("-int_oo", "-oo") else f"{low} and up"
     return f"up to {high}" if low in ("-int_oo", "-oo") else f"{low} to {high}"
@@ -174,7 +174,7 @@ def _list_fixed(sizes: dict[str, list[Any]]) -> Iterator[FixedDimension]:
 
 
 def _advise(symbol: ShapeSymbol) -> Iterator[str]:
-    place = _SIZE.match(symbol.source or "")
+    size = _SIZE.match(symbol.source or "")
     what = symbol.source or symbol.name
     for record in symbol.specialized:
         yield (
@@ -193,7 +193,7 @@ def _advise(symbol: ShapeSymbol) -> Iterator[str]:
         )
         return
     for guard in symbol.guards:
-        yield from _advise_guard(guard, symbol.name, place)
+        yield from _advise_guard(guard, symbol.name, size)
     if symbol.same:
         yield (
             f"{', '.join(symbol.same)} had one size when it was compiled, so torch took them for the same (duck "
@@ -202,7 +202,7 @@ def _advise(symbol: ShapeSymbol) -> Iterator[str]:
         )
 
 
-def _advise_guard(guard: ShapeGuard, name: str, place: re.Match[str] | None) -> Iterator[str]:
+def _advise_guard(guard: ShapeGuard, name: str, size: re.Match[str] | None) -> Iterator[str]:
     expression = guard.record.expression or ""
     compared, by_user = _COMPARED.match(expression), bool(guard.record.stack)
     if not by_user or "torch._check" in (guard.record.source_line or ""):
@@ -212,8 +212,8 @@ def _advise_guard(guard: ShapeGuard, name: str, place: re.Match[str] | None) -> 
         # torch 2.13 wants both bounds: with one of them it raises an AssertionError.
         bound = f"min={limit + (sign == '>')}, max=…" if sign in (">", ">=") else f"min=2, max={limit - (sign == '<')}"
         side = f"A call on the other side of “{guard.words}” is compiled again: at most one more compile."
-        if place:
-            marked = f"torch._dynamo.mark_dynamic({place['tensor']}, {place['dim']}, {bound})"
+        if size:
+            marked = f"torch._dynamo.mark_dynamic({size['tensor']}, {size['dim']}, {bound})"
             yield f"{side} If that never happens, {marked} says so, and raises where it does."
         else:
             yield f"{side} Take the comparison out of the compiled code, or warm up both sides."

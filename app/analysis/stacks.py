@@ -53,7 +53,7 @@ _ENDS = (3, 6)  # of a long chain these many frames are shown at its beginning a
 
 @dataclass(slots=True)
 class StackTreeNode:
-    """Hold one frame of the tree that is shown, with the sums of all that was compiled at it and below.
+    """One frame of the shown tree, with the sums of all that was compiled at it and below.
 
     Units: microseconds.
     """
@@ -76,9 +76,9 @@ class StackTreeNode:
 
 @dataclass
 class StackBlock:
-    """Hold a chain of frames of which each called only the next; `hidden` counts places below that are not laid out."""
+    """A chain of frames of which each called only the next; `hidden` counts the nodes below that are not laid out."""
 
-    places: list[StackTreeNode]
+    frames: list[StackTreeNode]
     depth: int
     children: list[StackBlock] = field(default_factory=list)
     hidden: list[StackTreeNode] = field(default_factory=list)
@@ -86,33 +86,33 @@ class StackBlock:
     @property
     def last(self) -> StackTreeNode:
         """Return the innermost frame: its compiles are the block's, its children those of the block."""
-        return self.places[-1]
+        return self.frames[-1]
 
     @property
     def shown(self) -> list[StackTreeNode | int]:
         """List the frames that a page shows, and in place of the others their number."""
         head, tail = _ENDS
-        if len(self.places) <= head + tail + 1:
-            return list(self.places)
-        return [*self.places[:head], len(self.places) - head - tail, *self.places[-tail:]]
+        if len(self.frames) <= head + tail + 1:
+            return list(self.frames)
+        return [*self.frames[:head], len(self.frames) - head - tail, *self.frames[-tail:]]
 
     @property
     def first(self) -> StackTreeNode:
         """Return the outermost frame: its sums are the block's."""
-        return self.places[0]
+        return self.frames[0]
 
 
 @dataclass(frozen=True)
 class StackTree:
-    """Hold the tree: its root stands above the outermost frames; `without_stack` are compiles that have none."""
+    """The tree: its root stands above the outermost frames; `without_stack` are compiles that have none."""
 
     root: StackTreeNode
     without_stack: tuple[StackCompile, ...]
-    places: dict[int, StackTreeNode]
+    nodes: dict[int, StackTreeNode]
 
 
 def is_library_name(file: str) -> bool:
-    """Say whether a file, as the store names it, is a package's or Python's own and not the user's."""
+    """Return whether a file, as the store names it, is a package's or Python's own and not the user's."""
     head, slash, _rest = file.partition("/")
     if not slash:
         return head.removesuffix(".py") in sys.stdlib_module_names or file.startswith("<frozen")
@@ -158,24 +158,24 @@ def build_tree(
             at[node.id] = (above, (*folded, node))
             continue
         key = (id(above), node.file, node.line, node.name)
-        place = known.get(key)
-        if place is None:
-            place = known[key] = StackTreeNode(node, above, folded)
-            above.children.append(place)
-            order.append(place)
-        place.compiles.extend(own or ())
-        place.records.extend(loose.get(node.id, ()))
-        at[node.id] = (place, ())
-    for place in reversed(order):  # what is called comes after its caller: sums go up
-        _sum_up(place)
-    return StackTree(root, tuple(without), {place.id: place for place in order})
+        tree_node = known.get(key)
+        if tree_node is None:
+            tree_node = known[key] = StackTreeNode(node, above, folded)
+            above.children.append(tree_node)
+            order.append(tree_node)
+        tree_node.compiles.extend(own or ())
+        tree_node.records.extend(loose.get(node.id, ()))
+        at[node.id] = (tree_node, ())
+    for tree_node in reversed(order):  # what is called comes after its caller: sums go up
+        _sum_up(tree_node)
+    return StackTree(root, tuple(without), {tree_node.id: tree_node for tree_node in order})
 
 
 @dataclass(frozen=True)
 class LooseStack:
-    """Hold one stack from which records outside any compile were written; `place` is the innermost user's frame."""
+    """One stack from which records outside any compile were written; `frame` is the innermost user's frame."""
 
-    place: StackNode
+    frame: StackNode
     frames: tuple[StackNode, ...]
     records: tuple[LooseRecord, ...]
 
@@ -183,16 +183,16 @@ class LooseStack:
 def list_loose_stacks(nodes: Sequence[StackNode], records: Iterable[LooseRecord]) -> list[LooseStack]:
     """Gather records outside any compile by their stacks, in the order in which the stacks were first seen."""
     by_id = {node.id: node for node in nodes}
-    found = []
+    stacks = []
     for stack_id, own in _group_by_stack(records).items():
         frames: list[StackNode] = []
         node = by_id.get(stack_id)
         while node is not None:
             frames.append(node)
             node = by_id.get(node.parent_id or 0)
-        place = next((frame for frame in frames if not is_library_name(frame.file)), frames[0] if frames else _NO_FRAME)
-        found.append(LooseStack(place, tuple(reversed(frames)), tuple(own)))
-    return found
+        inner = next((frame for frame in frames if not is_library_name(frame.file)), frames[0] if frames else _NO_FRAME)
+        stacks.append(LooseStack(inner, tuple(reversed(frames)), tuple(own)))
+    return stacks
 
 
 def _group_by_stack(records: Iterable[LooseRecord]) -> dict[int, list[LooseRecord]]:
@@ -212,19 +212,19 @@ def _mark_used(by_id: dict[int, StackNode], ends: Iterable[int]) -> set[int]:
     return used
 
 
-def _sum_up(place: StackTreeNode) -> None:
-    for one in place.compiles:
-        ending = name_ending(one)
-        place.endings[ending] = place.endings.get(ending, 0) + 1
-        place.total_us += one.total_us
-    place.compile_count += len(place.compiles)
-    if len(place.children) > 1:
-        place.children.sort(key=lambda child: (-child.total_us, -child.compile_count, child.id))
-    above = place.parent
+def _sum_up(tree_node: StackTreeNode) -> None:
+    for stack_compile in tree_node.compiles:
+        ending = name_ending(stack_compile)
+        tree_node.endings[ending] = tree_node.endings.get(ending, 0) + 1
+        tree_node.total_us += stack_compile.total_us
+    tree_node.compile_count += len(tree_node.compiles)
+    if len(tree_node.children) > 1:
+        tree_node.children.sort(key=lambda child: (-child.total_us, -child.compile_count, child.id))
+    above = tree_node.parent
     if above is not None:
-        above.compile_count += place.compile_count
-        above.total_us += place.total_us
-        for ending, count in place.endings.items():
+        above.compile_count += tree_node.compile_count
+        above.total_us += tree_node.total_us
+        for ending, count in tree_node.endings.items():
             above.endings[ending] = above.endings.get(ending, 0) + count
 
 
@@ -233,15 +233,15 @@ def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> Stac
     block = StackBlock(_chain(top), 0)
     waiting: list[tuple[int, int, StackTreeNode, StackBlock]] = []
     number = 0
-    for place in block.last.children[start:]:
+    for tree_node in block.last.children[start:]:
         number += 1
-        waiting.append((-place.total_us, number, place, block))
+        waiting.append((-tree_node.total_us, number, tree_node, block))
     heapq.heapify(waiting)
     for _shown in range(most):
         if not waiting:
             break
-        _cost, _number, place, parent = heapq.heappop(waiting)
-        stack_block = StackBlock(_chain(place), parent.depth + 1)
+        _cost, _number, tree_node, parent = heapq.heappop(waiting)
+        stack_block = StackBlock(_chain(tree_node), parent.depth + 1)
         parent.children.append(stack_block)
         if stack_block.depth >= DEEPEST:
             stack_block.hidden = list(stack_block.last.children)
@@ -249,43 +249,43 @@ def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> Stac
         for below in stack_block.last.children:
             number += 1
             heapq.heappush(waiting, (-below.total_us, number, below, stack_block))
-    for _cost, _number, place, parent in waiting:
-        parent.hidden.append(place)
+    for _cost, _number, tree_node, parent in waiting:
+        parent.hidden.append(tree_node)
     return block
 
 
-def _chain(place: StackTreeNode) -> list[StackTreeNode]:
-    """Follow a place down as long as it only calls one other and nothing was compiled at it."""
-    found = [place]
-    while len(found[-1].children) == 1 and not found[-1].compiles:
-        found.append(found[-1].children[0])
-    return found
+def _chain(top: StackTreeNode) -> list[StackTreeNode]:
+    """Return a node and those below it, as long as each only calls one other and nothing was compiled at it."""
+    chain = [top]
+    while len(chain[-1].children) == 1 and not chain[-1].compiles:
+        chain.append(chain[-1].children[0])
+    return chain
 
 
 def list_frames(block: StackBlock) -> list[int]:
     """List the numbers of the frames that are shown of a block and of those below it."""
-    found, waiting = [], [block]
+    numbers, waiting = [], [block]
     while waiting:
         current = waiting.pop()
-        found += [place.id for place in current.shown if isinstance(place, StackTreeNode)]
+        numbers += [tree_node.id for tree_node in current.shown if isinstance(tree_node, StackTreeNode)]
         waiting += current.children
-    return found
+    return numbers
 
 
-def list_callers(place: StackTreeNode) -> list[StackTreeNode]:
-    """List the frames above a place, outermost first."""
-    found = []
-    above = place.parent
+def list_callers(tree_node: StackTreeNode) -> list[StackTreeNode]:
+    """List the frames above a node, outermost first."""
+    callers = []
+    above = tree_node.parent
     while above is not None and above.id:
-        found.append(above)
+        callers.append(above)
         above = above.parent
-    return found[::-1]
+    return callers[::-1]
 
 
 def filter_matching(
     nodes: Sequence[StackNode], compiles: Sequence[StackCompile], *, text: str, ending: str, rank: int | None
 ) -> list[StackCompile]:
-    """Keep the compiles with this ending and rank that have the text in their function or in a frame of their stack."""
+    """List the compiles with this ending and rank that have the text in their function or in a frame of their stack."""
     text = text.lower()
     hits: set[int] = set()
     if text:
@@ -307,7 +307,7 @@ def filter_matching(
 
 @dataclass(frozen=True)
 class FrameShare:
-    """Hold one ending's part of a bar.
+    """One ending's part of a bar.
 
     Units: percent of the bar.
     """
@@ -320,12 +320,12 @@ class FrameShare:
 
 def list_shares(endings: Mapping[str, int]) -> list[FrameShare]:
     """Split a bar among the endings that came, in the order of the legend."""
-    whole, start, found = sum(endings.values()), 0.0, []
+    whole, start, shares = sum(endings.values()), 0.0, []
     for ending in sorted(endings, key=lambda ending: _ORDER.get(ending, len(_ORDER))):
         width = 100 * endings[ending] / whole
-        found.append(FrameShare(ending, endings[ending], round(start, 2), round(width, 2)))
+        shares.append(FrameShare(ending, endings[ending], round(start, 2), round(width, 2)))
         start += width
-    return found
+    return shares
 
 
 _ORDER = {ending: number for number, ending in enumerate(ENDINGS)}

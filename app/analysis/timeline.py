@@ -37,14 +37,14 @@ _RULES = tuple(
 )
 OTHER = Phase("other", "other", "phase-other", "anything else that torch timed, garbage collection among it")
 LEGEND = (*(phase for phase in PHASES if phase.name != "first_calls"), OTHER)
-_PLACES = {phase.name: place for place, phase in enumerate(LEGEND)}
+_POSITIONS = {phase.name: position for position, phase in enumerate(LEGEND)}
 
 
 @lru_cache(maxsize=4096)
 def find_phase(name: str) -> Phase:
-    """Say which phase of a compile a span's name belongs to."""
-    found = next((phase for pattern, phase in _RULES if pattern.search(name)), OTHER.name)
-    return LEGEND[_PLACES[found]]
+    """Return the phase of a compile that a span's name belongs to."""
+    phase_name = next((phase for pattern, phase in _RULES if pattern.search(name)), OTHER.name)
+    return LEGEND[_POSITIONS[phase_name]]
 
 
 def label_lane(lane: Lane, threads: int) -> str:
@@ -56,7 +56,7 @@ def label_lane(lane: Lane, threads: int) -> str:
 
 
 def build_lane_headers(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
-    """Say what is drawn of each lane's frame: its label and how many rows it has."""
+    """Return each lane's label and how many rows it has."""
     processes = [lane.process_id for lane in lanes]
     return [
         {"label": label_lane(lane, processes.count(lane.process_id)), "rows": lane.deepest + 1, "last": lane.last_us}
@@ -82,8 +82,8 @@ def write_window(
         spans: list[int] = []
         for span in window.spans:
             end = -1 if span.duration_us is None else span.duration_us
-            place = names.setdefault(span.name, len(names))
-            spans += (place, span.begin_us - first_us, end, span.depth, span.compile_key or 0)
+            name_index = names.setdefault(span.name, len(names))
+            spans += (name_index, span.begin_us - first_us, end, span.depth, span.compile_key or 0)
         short = [
             value
             for short_spans in window.short
@@ -98,32 +98,32 @@ def write_window(
         "last_us": max(lane.last_us for lane in lanes),
         "from_us": from_us,
         "to_us": to_us,
-        "names": [[name, _PLACES[find_phase(name).name]] for name in names],
-        "compiles": {str(key): list(said) for key, said in compiles.items()},
+        "names": [[name, _POSITIONS[find_phase(name).name]] for name in names],
+        "compiles": {str(key): list(function) for key, function in compiles.items()},
         "lanes": drawn,
         "is_coarse": any(window.is_coarse for window in windows),
     }
 
 
 def number_processes(lanes: Sequence[Lane]) -> dict[str, int]:
-    """Give each process the number that tells it apart: its rank, else its pid, else its place."""
+    """Number each process: its rank, else its pid, else its position."""
     ids = list(dict.fromkeys(lane.process_id for lane in lanes))
     by_id = {lane.process_id: lane for lane in lanes}
     for numbers in ([by_id[id_].rank for id_ in ids], [by_id[id_].pid for id_ in ids]):
         told = [number for number in numbers if number is not None]
         if len(set(told)) == len(ids):
             return dict(zip(ids, told))
-    return {id_: place for place, id_ in enumerate(ids)}
+    return {id_: number for number, id_ in enumerate(ids)}
 
 
 def name_processes(lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:
     """Make the events that name processes and threads in a trace viewer."""
     numbers = number_processes(lanes)
     for lane in lanes:
-        place = {"ph": "M", "ts": 0, "pid": numbers[lane.process_id], "tid": lane.thread}
-        yield place | {"name": "process_name", "args": {"name": label_lane(lane, 1)}}
-        yield place | {"name": "process_sort_index", "args": {"sort_index": numbers[lane.process_id]}}
-        yield place | {"name": "thread_name", "args": {"name": f"thread {lane.thread}"}}
+        lane_event = {"ph": "M", "ts": 0, "pid": numbers[lane.process_id], "tid": lane.thread}
+        yield lane_event | {"name": "process_name", "args": {"name": label_lane(lane, 1)}}
+        yield lane_event | {"name": "process_sort_index", "args": {"sort_index": numbers[lane.process_id]}}
+        yield lane_event | {"name": "thread_name", "args": {"name": f"thread {lane.thread}"}}
 
 
 def make_events(rows: Iterable[Mapping[str, Any]], pid: int, tid: int) -> Iterator[dict[str, Any]]:
@@ -149,7 +149,7 @@ _LABELLED = 6.0  # percent that a span needs for its name to be written into it
 
 @dataclass(frozen=True)
 class StripSpan:
-    """Hold one phase as it is drawn.
+    """One phase of a strip.
 
     Units: start and width are percent of the strip's width.
     """
@@ -163,13 +163,13 @@ class StripSpan:
 
     @property
     def labelled(self) -> bool:
-        """Say whether there is room for its name."""
+        """Return whether there is room for its name."""
         return self.width >= _LABELLED
 
 
 @dataclass(frozen=True)
 class StripLane:
-    """Hold one lane's strip; `span_count` is how many phases the lane has in all."""
+    """One lane's strip; `span_count` is how many phases the lane has in all."""
 
     label: str
     rows: int
@@ -183,49 +183,49 @@ def build_strips(
     busy: Sequence[tuple[int, int]],
     functions: Mapping[int, tuple[str, str | None]],
 ) -> list[StripLane]:
-    """Draw the longest phases of each lane; `busy` are the times in which any lane is."""
-    place = _make_scale(busy)
+    """Build the strips of the longest phases of each lane; `busy` are the times in which any lane is."""
+    scale = _make_scale(busy)
     drawn = []
-    for lane, said, window in zip(lanes, build_lane_headers(lanes), windows):
+    for lane, header, window in zip(lanes, build_lane_headers(lanes), windows):
         longest = heapq.nlargest(DRAWN // len(lanes), window.spans, key=lambda span: span.duration_us or 0)
         spans = tuple(
-            _build_span(span, place, functions)
+            _build_span(span, scale, functions)
             for span in sorted(longest, key=lambda span: (span.begin_us, span.depth))
         )
         rows = 1 + max((span.row for span in spans), default=0)
-        drawn.append(StripLane(said["label"], rows, spans, lane.span_count))
+        drawn.append(StripLane(header["label"], rows, spans, lane.span_count))
     return drawn
 
 
 def _build_span(
-    span: Span, place: Callable[[int], float], functions: Mapping[int, tuple[str, str | None]]
+    span: Span, scale: Callable[[int], float], functions: Mapping[int, tuple[str, str | None]]
 ) -> StripSpan:
-    start = place(span.begin_us)
-    width = max(place(span.begin_us + (span.duration_us or 0)) - start, 0.05)
+    start = scale(span.begin_us)
+    width = max(scale(span.begin_us + (span.duration_us or 0)) - start, 0.05)
     compile_id, function = functions.get(span.compile_key or 0, (span.compile_id, None))
-    said = [span.name, format_duration(span.duration_us), " ".join(word for word in (compile_id, function) if word)]
+    texts = [span.name, format_duration(span.duration_us), " ".join(word for word in (compile_id, function) if word)]
     return StripSpan(
         span.depth,
         round(start, 2),
         round(width, 2),
         find_phase(span.name).color,
         span.name,
-        ", ".join(filter(None, said)),
+        ", ".join(filter(None, texts)),
     )
 
 
 def _make_scale(busy: Sequence[tuple[int, int]]) -> Callable[[int], float]:
-    """Return what places a time; between two busy stretches there is a gap of one width, however long it was."""
+    """Return the scale of times; between two busy stretches there is a gap of one width, however long it was."""
     begins = [begin for begin, _end in busy]
     befores = [0]
     for begin, end in busy:
         befores.append(befores[-1] + end - begin)
     gap = _GAP if len(busy) * _GAP < 30 else 0
-    scale = (100 - gap * (len(busy) - 1)) / max(befores[-1], 1)
+    percent_per_us = (100 - gap * (len(busy) - 1)) / max(befores[-1], 1)
 
-    def place(at_us: int) -> float:
+    def scale(at_us: int) -> float:
         number = max(bisect_right(begins, at_us) - 1, 0)
         begin, end = busy[number]
-        return (befores[number] + min(max(at_us - begin, 0), end - begin)) * scale + number * gap
+        return (befores[number] + min(max(at_us - begin, 0), end - begin)) * percent_per_us + number * gap
 
-    return place
+    return scale

@@ -14,7 +14,7 @@ MAX_CHART_BYTES = 50_000  # compressed
 
 @dataclass(frozen=True)
 class Chart:
-    """Hold what _macros/chart.html draws: a figure and its table twin. Columns are (label, is it a number)."""
+    """A figure and its data table, which _macros/chart.html renders. Columns are (label, is it a number)."""
 
     id: str
     title: str

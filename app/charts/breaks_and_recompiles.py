@@ -19,14 +19,14 @@ WIDTH, HEIGHT = 96, 22
 
 @dataclass(frozen=True)
 class Spark:
-    """Hold a small line as SVG points, and what it says in words."""
+    """A small line as SVG points, and its text."""
 
     points: str
     text: str
 
 
 def make_spark(values: Sequence[float]) -> Spark:
-    """Draw a value a slot into WIDTH × HEIGHT; the highest touches the top."""
+    """Make a line of one value a slot in WIDTH × HEIGHT; the highest touches the top."""
     highest = max(values, default=0.0) or 1.0
     step = WIDTH / max(len(values) - 1, 1)
     line = [values[0], *values] if len(values) == 1 else values
@@ -48,7 +48,7 @@ def chart_trend(
     shown = ranked if len(ranked) <= _MOST_SERIES + 1 else ranked[:_MOST_SERIES]
     series = [(_shorten(name), [*lines[name]]) for name in shown]
     if len(shown) < len(ranked):
-        rest = [sum(lines[name][place] for name in ranked[len(shown) :]) for place in range(len(slots))]
+        rest = [sum(lines[name][position] for name in ranked[len(shown) :]) for position in range(len(slots))]
         series.append((_OTHERS, rest))
     whens = [format_time(slot.started_us)[:16] for slot in slots]
     most = max((slot.run_count for slot in slots), default=1)
@@ -67,20 +67,20 @@ def chart_trend(
         | ({"customdata": [f"/runs/{slot.run_id}" for slot in slots]} if single else {})
         for number, (name, values) in enumerate(series, start=1)
     ]
-    highest = max((sum(values[place] for _name, values in series) for place in range(len(slots))), default=0)
+    highest = max((sum(values[position] for _name, values in series) for position in range(len(slots))), default=0)
     yaxis = count_axis(highest) if single else {"rangemode": "tozero", "nticks": 6}
     figure = finish(traces, barmode="stack", bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
     note = f"{noun} per run; a bar is a run" if single else f"mean {noun} per run; a bar is up to {most} runs in a row"
     columns = [("Started", False), ("Runs", True), *((name, True) for name, _values in series)]
     rows = [
-        [when, slot.run_count, *(format_number(values[place]) for _name, values in series)]
-        for place, (when, slot) in enumerate(zip(whens, slots))
+        [when, slot.run_count, *(format_number(values[position]) for _name, values in series)]
+        for position, (when, slot) in enumerate(zip(whens, slots))
     ]
     return Chart(chart_id, title, figure, columns, rows[::-1], f"{note}, oldest first", "s")
 
 
 def chart_history(chart_id: str, title: str, noun: str, points: Sequence[HistoryPoint]) -> Chart:
-    """Draw a bar a run, 0 where it did not come."""
+    """Chart a bar a run, 0 where it did not come."""
     whens = [format_time(point.started_us)[:16] for point in points]
     trace = {
         "type": "bar",
@@ -110,7 +110,7 @@ def _time_axis(whens: Sequence[str]) -> dict[str, object]:
     return {
         "tickmode": "array",
         "tickvals": places,
-        "ticktext": [whens[place][5 if one_year else 0 :].replace(" ", "\n") for place in places],
+        "ticktext": [whens[position][5 if one_year else 0 :].replace(" ", "\n") for position in places],
         "tickangle": 0,
         "range": [-margin, len(whens) - 1 + margin],
         "showgrid": False,
@@ -131,7 +131,7 @@ def chart_kinds(kinds: Sequence[TrendTotals], slots: Sequence[Slot]) -> Chart:
 
 
 def chart_break(points: Sequence[HistoryPoint]) -> Chart:
-    """Draw how often one distinct break came, run by run."""
+    """Chart how often one distinct break came, run by run."""
     return chart_history("break-history", "From run to run", "graph breaks", points)
 
 
@@ -142,5 +142,5 @@ def chart_categories(categories: Sequence[TrendTotals], slots: Sequence[Slot]) -
 
 
 def chart_cause(points: Sequence[HistoryPoint]) -> Chart:
-    """Draw how often one cause made something recompile, run by run."""
+    """Chart how often one cause made something recompile, run by run."""
     return chart_history("cause-history", "From run to run", "recompiles", points)

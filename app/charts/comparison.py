@@ -23,46 +23,46 @@ _COLORS = {
 }
 _MOST_NAMES = 24
 _WAYS = {"up_is_good": "above 0 is better", "down_is_good": "below 0 is better"}
-Found = Sequence[tuple[ModelPair, MetricDelta]]
+Moves = Sequence[tuple[ModelPair, MetricDelta]]
 
 
 def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[[ModelPair], str]) -> Chart | None:
-    """Draw each model's change of one metric, the largest first; None where no model has one."""
+    """Chart each model's change of one metric, the largest first; None where no model has one."""
     known = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
-    found = sorted(
+    moves = sorted(
         (moved for moved in known if moved[1].change is not None),
         key=lambda moved: (-_percent(moved[1]), moved[0].model),
     )
-    if not found:
+    if not moves:
         return None
-    places = {id(pair): n for n, (pair, _delta) in enumerate(found, start=1)}
+    places = {id(pair): n for n, (pair, _delta) in enumerate(moves, start=1)}
     traces = [
-        _trace(word, [moved for moved in found if moved[1].word == word], places, address)
+        _trace(word, [moved for moved in moves if moved[1].word == word], places, address)
         for word in LABELS
-        if any(moved[1].word == word for moved in found)
+        if any(moved[1].word == word for moved in moves)
     ]
-    few = len(found) <= _MOST_NAMES
-    xaxis: dict[str, Any] = {"zeroline": False, "showgrid": False, "range": [0, len(found) + 1]}
+    few = len(moves) <= _MOST_NAMES
+    xaxis: dict[str, Any] = {"zeroline": False, "showgrid": False, "range": [0, len(moves) + 1]}
     if few:
-        names = [pair.model[:18] for pair, _delta in found]
-        xaxis |= {"tickmode": "array", "tickvals": list(range(1, len(found) + 1)), "ticktext": names, "tickangle": -35}
+        names = [pair.model[:18] for pair, _delta in moves]
+        xaxis |= {"tickmode": "array", "tickvals": list(range(1, len(moves) + 1)), "ticktext": names, "tickangle": -35}
     else:
-        xaxis |= {"title": {"text": f"{len(found)} models, the largest change first"}, "showticklabels": False}
+        xaxis |= {"title": {"text": f"{len(moves)} models, the largest change first"}, "showticklabels": False}
     yaxis = {"ticksuffix": " %", "zeroline": True, "nticks": 7, "title": {"text": "new relative to base"}}
     note = ", ".join(
-        word for word in ("new relative to base", _WAYS.get(metric.direction), _format_bars(found)) if word
+        word for word in ("new relative to base", _WAYS.get(metric.direction), _format_bars(moves)) if word
     )  # fmt: skip
     columns = [("Model", False), ("Base", True), ("New", True), ("Change", True), ("New ÷ base, 95 % interval", True)]
     columns += [("Verdict", False), ("By", False)]
-    rows = [_row(metric, pair, delta) for pair, delta in found]
+    rows = [_row(metric, pair, delta) for pair, delta in moves]
     title = f"{metric.label}: change of each model"
     return Chart("changes-chart", title, finish(traces, xaxis=xaxis, yaxis=yaxis), columns, rows, note, "m")
 
 
-def _format_bars(found: Found) -> str | None:
+def _format_bars(moves: Moves) -> str | None:
     return (
         "a bar is the widest ratio of the two 95 % intervals"
-        if any(verdict.ratio_interval for _p, verdict in found)
+        if any(verdict.ratio_interval for _p, verdict in moves)
         else None
     )
 
@@ -78,20 +78,20 @@ def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None
     ]
 
 
-def _trace(word: str, found: Found, places: dict[int, int], address: Callable[[ModelPair], str]) -> dict[str, Any]:
+def _trace(word: str, moves: Moves, places: dict[int, int], address: Callable[[ModelPair], str]) -> dict[str, Any]:
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "markers",
         "name": LABELS[word],
-        "x": [places[id(pair)] for pair, _delta in found],
-        "y": [_percent(delta) for _pair, delta in found],
-        "text": [pair.model for pair, _delta in found],
-        "customdata": [address(pair) for pair, _delta in found],
+        "x": [places[id(pair)] for pair, _delta in moves],
+        "y": [_percent(delta) for _pair, delta in moves],
+        "text": [pair.model for pair, _delta in moves],
+        "customdata": [address(pair) for pair, _delta in moves],
         "meta": {"color": _COLORS[word]},
         "marker": {"size": 8},
         "hovertemplate": "%{text}: %{y} %<extra></extra>",
     }
-    bars = [_bar(delta) for _pair, delta in found]
+    bars = [_bar(delta) for _pair, delta in moves]
     if any(above or below for above, below in bars):
         trace["error_y"] = {
             "type": "data",

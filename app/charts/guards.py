@@ -13,7 +13,7 @@ _LONGEST_LABEL = 32
 
 
 def chart_kinds(kinds: Sequence[tuple[str, int]], guard_count: int) -> Chart:
-    """Draw a bar a kind of guard, the most frequent on top; the table has all of them with what they check."""
+    """Chart a bar a kind of guard, the most frequent on top; the table has all of them with what they check."""
     shown = kinds[:_SHOWN]
     places = list(range(len(shown)))
     trace = {

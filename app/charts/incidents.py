@@ -27,7 +27,7 @@ _COLORS = {"worse": "state-bad", "better": "state-good", "changed": "series-4"}
 def chart_incident(
     change: SeriesChange, metric: Metric, line: TrendLine, axis: Axis, levels: LevelLines | None
 ) -> Chart:
-    """Draw the series of a finding with what was found in it."""
+    """Chart the series of a finding with its levels and its change."""
     chart = chart_metric(metric, [line], axis, chart_id="finding")
     traces = list(chart.figure["data"])
     if levels is not None:
@@ -36,43 +36,45 @@ def chart_incident(
     return replace(chart, figure=figure, height="m", show_legend=True)
 
 
-def mark_incidents(chart: Chart, found: Sequence[SeriesChange], axis: Axis) -> Chart:
+def mark_incidents(chart: Chart, changes: Sequence[SeriesChange], axis: Axis) -> Chart:
     """Mark at the foot of a trend where a lasting change of it came in; a mark opens its finding."""
-    place = {run.id: number for number, run in enumerate(axis.runs)}
+    positions = {run.id: number for number, run in enumerate(axis.runs)}
     traces = []
     for direction, (symbol, color) in _MARKS.items():
         own: dict[int, list[SeriesChange]] = {}
-        for change in found:
-            if change.direction == direction and change.first_run_id in place:
-                own.setdefault(place[change.first_run_id], []).append(change)
+        for change in changes:
+            if change.direction == direction and change.first_run_id in positions:
+                own.setdefault(positions[change.first_run_id], []).append(change)
         if own:
             traces.append(_mark(own, symbol, color))
     data = [*chart.figure["data"], *finish(traces)["data"]]
     return replace(chart, figure=chart.figure | {"data": data}) if traces else chart
 
 
-def _mark(found: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str) -> dict[str, Any]:
-    """Draw a mark a run; one of several findings names them and leads to all that began with the run."""
+def _mark(changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str) -> dict[str, Any]:
+    """Build a mark a run; one of several findings names them and leads to all that began with the run."""
     return {
         "type": "scatter",
         "mode": "markers",
-        "x": list(found),
-        "y": [0.04] * len(found),
+        "x": list(changes),
+        "y": [0.04] * len(changes),
         "yaxis": "y2",
         "meta": {"color": color, "points": POINTS_ID},
         "marker": {"size": 10, "symbol": symbol},
-        "customdata": [_address(findings) for findings in found.values()],
-        "hovertext": ["\n".join(_describe(one) for one in findings[:_MOST_NAMED]) for findings in found.values()],
+        "customdata": [_address(findings) for findings in changes.values()],
+        "hovertext": [
+            "\n".join(_describe(finding) for finding in findings[:_MOST_NAMED]) for findings in changes.values()
+        ],
         "hoverlabel": {"namelength": 0},
         "hovertemplate": "%{hovertext}\n%{text}",
         "showlegend": False,
     }
 
 
-def _address(found: Sequence[SeriesChange]) -> str:
-    if len(found) == 1:
-        return f"/findings/{quote(found[0].id, safe='')}"
-    return f"/findings?run={quote(found[0].first_run_id, safe='')}"
+def _address(findings: Sequence[SeriesChange]) -> str:
+    if len(findings) == 1:
+        return f"/findings/{quote(findings[0].id, safe='')}"
+    return f"/findings?run={quote(findings[0].first_run_id, safe='')}"
 
 
 def _describe(change: SeriesChange) -> str:
@@ -80,20 +82,20 @@ def _describe(change: SeriesChange) -> str:
 
 
 def _build_levels(change: SeriesChange, metric: Metric, levels: LevelLines) -> list[dict[str, Any]]:
-    """Draw the range as a band and each level as a line behind the points."""
+    """Build the range as a band and each level as a line behind the points."""
     start, end = levels.changed
     band = _build_trace([start, start, end, end], [0, 1, 1, 0], "state-warn", "where the change came in", 0)
-    found = [band | {"fill": "toself", "yaxis": "y2", "opacity": 0.35}]
+    traces = [band | {"fill": "toself", "yaxis": "y2", "opacity": 0.35}]
     if change.before_value is not None:
-        found.append(_build_level(levels.before, change.before_value * metric.factor, "state-quiet", "level before"))
+        traces.append(_build_level(levels.before, change.before_value * metric.factor, "state-quiet", "level before"))
     if levels.after is not None and change.after_value is not None:
         color = _COLORS.get(change.direction, "series-4")
-        found.append(_build_level(levels.after, change.after_value * metric.factor, color, "level after"))
+        traces.append(_build_level(levels.after, change.after_value * metric.factor, color, "level after"))
         if change.kind == "drift" and change.before_value is not None:
             ends = [levels.before[1], levels.after[0]]
             values = [_round(value * metric.factor) for value in (change.before_value, change.after_value)]
-            found.append(_build_trace(ends, values, color, "", 2) | {"line": {"width": 2, "dash": "dot"}})
-    return found
+            traces.append(_build_trace(ends, values, color, "", 2) | {"line": {"width": 2, "dash": "dot"}})
+    return traces
 
 
 def _build_level(places: tuple[int, int], value: float, color: str, name: str) -> dict[str, Any]:

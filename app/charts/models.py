@@ -91,7 +91,7 @@ DRAWINGS = (
 
 
 def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Chart]:
-    """Draw every metric that some point has, over time; a point leads to what else is known of it."""
+    """Chart every metric that some point has, over time; a point leads to what else is known of it."""
     rows = [point.row for point in points]
     return [
         _chart_metric(drawing, rows, addresses)

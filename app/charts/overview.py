@@ -37,7 +37,7 @@ def chart_runs(points: Sequence[RunPoint]) -> Chart:
     width_us, unit = _bin_width(points)
     counts = Counter(((point.started_us // width_us) * width_us, _name_state(point)) for point in points)
     bins = sorted({start for start, _state in counts})
-    states = [state for state in _STATE_COLORS if any(found == state for _start, found in counts)]
+    states = [state for state in _STATE_COLORS if any(run_state == state for _start, run_state in counts)]
     traces = [
         {
             "type": "bar",
@@ -68,7 +68,7 @@ def _name_state(point: RunPoint) -> str:
 
 
 def chart_compile_time(points: Sequence[RunPoint]) -> Chart:
-    """Draw each run's compile time."""
+    """Chart each run's compile time."""
     divisor, unit = duration_axis(max((point.compile_us or 0 for point in points), default=0))
     note = f"{unit} per run, all records together"
 
@@ -79,21 +79,21 @@ def chart_compile_time(points: Sequence[RunPoint]) -> Chart:
 
 
 def chart_recompiles(points: Sequence[RunPoint]) -> Chart:
-    """Draw each run's number of recompiles."""
+    """Chart each run's number of recompiles."""
     return _chart_trend(
         points, "recompiles-chart", "Recompiles", "per run", lambda point: point.count("recompile_count")
     )
 
 
 def chart_graph_breaks(points: Sequence[RunPoint]) -> Chart:
-    """Draw each run's number of graph breaks."""
+    """Chart each run's number of graph breaks."""
     return _chart_trend(
         points, "graph-breaks-chart", "Graph breaks", "per run", lambda point: point.count("graph_break_count")
     )
 
 
 def share_points(points: Sequence[RunPoint]) -> dict[str, list[Any]]:
-    """Give what the three trend charts share, once: their x are places in these lists."""
+    """Return once what the three trend charts share: their x are positions in these lists."""
     return {"x": [point.started_us // 1000 for point in points], "runs": [point.run_id for point in points]}
 
 
@@ -130,16 +130,16 @@ def _chart_trend(
     measure: Callable[[RunPoint], float | None],
     unit: str = "",
 ) -> Chart:
-    """Draw a point a run; a line a series, which is the rolling median where there are many points."""
+    """Chart a point a run; a line a series, which is the rolling median where there are many points."""
     values = {
-        place: float(f"{value:.4g}") for place, point in enumerate(points) if (value := measure(point)) is not None
+        index: float(f"{value:.4g}") for index, point in enumerate(points) if (value := measure(point)) is not None
     }
-    groups = {label: [place for place in places if place in values] for label, places in _group(points).items()}
+    groups = {label: [index for index in places if index in values] for label, places in _group(points).items()}
     smooth = max(map(len, groups.values()), default=0) > _NOISY
     traces: list[dict[str, Any]] = []
     for number, (label, members) in enumerate(groups.items(), start=1):
         lone = label == _OTHERS  # different series: a line through them would mean nothing
-        own = [values[place] for place in members]
+        own = [values[index] for index in members]
         shared = {"type": "scatter", "x": members, "meta": {"color": f"series-{number}", "points": POINTS_ID}}
         dots = shared | {
             "y": own,
@@ -171,9 +171,9 @@ def _group(points: Sequence[RunPoint]) -> dict[str, list[int]]:
     sizes = Counter((point.suite, point.name) for point in points)
     shown = [key for key, _size in sizes.most_common(_MOST_SERIES)]
     groups: dict[str, list[int]] = {_label(*key): [] for key in shown}
-    for place, point in enumerate(points):
+    for position, point in enumerate(points):
         key = (point.suite, point.name)
-        groups.setdefault(_label(*key) if key in shown else _OTHERS, []).append(place)
+        groups.setdefault(_label(*key) if key in shown else _OTHERS, []).append(position)
     return groups
 
 

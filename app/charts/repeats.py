@@ -56,8 +56,8 @@ def _count_bins(spread: Sequence[Any], reach: float) -> int:
     widths = [
         float(np.diff(np.histogram_bin_edges(values, bins="fd")[:2])[0]) for values in spread if np.ptp(values) > 0
     ]
-    wanted = reach / min(widths) if widths else 0
-    return int(min(max(wanted, _FEWEST_BINS), _MOST_BINS))
+    bins = reach / min(widths) if widths else 0
+    return int(min(max(bins, _FEWEST_BINS), _MOST_BINS))
 
 
 def _sum_up(name: str, values: Any) -> list[str]:

@@ -25,20 +25,20 @@ _MARKS = {
 
 
 def share_runs(axis: Axis, *, links: bool = True) -> dict[str, list[Any]]:
-    """Give what all charts of an axis share, once: their x are places in these lists; `links` lead to the runs."""
-    said = [escape(f"{format_time(run.started_us)[:16]} · {describe_run(run)}") for run in axis.runs]
-    shared: dict[str, list[Any]] = {"x": list(axis.places), "text": said}
+    """Return once what all charts of an axis share: their x are positions in these lists; `links` lead to the runs."""
+    texts = [escape(f"{format_time(run.started_us)[:16]} · {describe_run(run)}") for run in axis.runs]
+    shared: dict[str, list[Any]] = {"x": list(axis.places), "text": texts}
     return shared | ({"runs": [run.id for run in axis.runs]} if links else {})
 
 
 def chart_metric(
     metric: Metric, lines: Sequence[TrendLine], axis: Axis, *, chart_id: str, words: bool = True, small: bool = False
 ) -> Chart:
-    """Draw a metric, a line each; `words` says what changed at each mark of the environment."""
-    place = {run.id: number for number, run in enumerate(axis.runs)}
+    """Chart a metric, a line each; `words` adds what changed at each mark of the environment."""
+    positions = {run.id: number for number, run in enumerate(axis.runs)}
     traces: list[dict[str, Any]] = []
     for number, line in enumerate(lines):
-        points = {place[point.run_id]: point for point in line.points if point.run_id in place}
+        points = {positions[point.run_id]: point for point in line.points if point.run_id in positions}
         color = f"series-{number % _COLORS + 1}"
         traces.append(_build_line(metric, line.label, points, color, len(axis.runs)))
         traces += _build_lone_points(traces[-1]) if len(axis.runs) > _DENSE else []
@@ -58,7 +58,7 @@ def chart_metric(
 
 
 def _build_line(metric: Metric, label: str, points: dict[int, TrendPoint], color: str, count: int) -> dict[str, Any]:
-    """Draw one line over all runs: null where it has no value, so that the line has a gap there."""
+    """Build one line over all runs: null where it has no value, so that the line has a gap there."""
     own = sorted(points)
     values = [points[at].drawn for at in own]
     unit = "×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else ""
@@ -93,7 +93,7 @@ def _build_line(metric: Metric, label: str, points: dict[int, TrendPoint], color
 
 
 def _build_lone_points(line: dict[str, Any]) -> list[dict[str, Any]]:
-    """Draw the points between two gaps, which a line without markers does not show."""
+    """Build the points between two gaps, which a line without markers does not show."""
     values = [None, *line["y"], None]
     own = [at for at, (a, b, c) in enumerate(zip(values, values[1:], values[2:])) if a is None and c is None is not b]
     if not own:
@@ -104,14 +104,14 @@ def _build_lone_points(line: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _build_marks(metric: Metric, label: str, points: dict[int, TrendPoint]) -> list[dict[str, Any]]:
     """Mark what failed, lacks models or was skipped at the top of the chart, on an axis that has no numbers."""
-    found = []
+    marks = []
     for status, (symbol, color) in _MARKS.items():
         own = sorted(
             at for at, point in points.items() if point.status == status or (point.is_incomplete and status == "failed")
         )
         if own:
             reasons = [_plain(_explain_mark(metric, points[at])) for at in own]
-            found.append({
+            marks.append({
                 "type": "scatter",
                 "mode": "markers",
                 "x": own,
@@ -124,7 +124,7 @@ def _build_marks(metric: Metric, label: str, points: dict[int, TrendPoint]) -> l
                 "hovertemplate": f"%{{hovertext}}: {_plain(label)}\n%{{text}}",
                 "showlegend": False,
             })  # fmt: skip
-    return found
+    return marks
 
 
 def _explain_mark(metric: Metric, point: TrendPoint) -> str:
@@ -134,7 +134,7 @@ def _explain_mark(metric: Metric, point: TrendPoint) -> str:
 
 
 def _plain(text: str) -> str:
-    """Keep a text from being read as a template of Plotly's."""
+    """Escape a text so that Plotly does not read it as a template."""
     return text.replace("%{", "% {")
 
 
@@ -172,7 +172,7 @@ def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool
         "xaxis": xaxis,
         "yaxis": yaxis,
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
-        "shapes": [_build_change(at) for at, _label in _place_changes(axis)],
+        "shapes": [_build_change(at) for at, _label in _position_changes(axis)],
         "annotations": _write_changes(axis) if has_words else [],
     }
 
@@ -198,9 +198,9 @@ def _find_range(axis: Axis) -> list[float]:
     return [first - margin, last + margin]
 
 
-def _place_changes(axis: Axis) -> list[tuple[int, str]]:
-    place = {run.id: at for run, at in zip(axis.runs, axis.places)}
-    return sorted((place[change.run.id], change.label) for change in axis.changes)
+def _position_changes(axis: Axis) -> list[tuple[int, str]]:
+    positions = {run.id: at for run, at in zip(axis.runs, axis.places)}
+    return sorted((positions[change.run.id], change.label) for change in axis.changes)
 
 
 def _build_change(at: int) -> dict[str, Any]:
@@ -211,13 +211,13 @@ def _build_change(at: int) -> dict[str, Any]:
 def _write_changes(axis: Axis) -> list[dict[str, Any]]:
     """Write the newest changes above the chart, in rows, so that neighbours do not lie on each other."""
     low, high = _find_range(axis)
-    found = []
-    for number, (at, label) in enumerate(_place_changes(axis)[-_MOST_WORDS:]):
+    annotations = []
+    for number, (at, label) in enumerate(_position_changes(axis)[-_MOST_WORDS:]):
         text = label if len(label) <= _LONGEST_WORDS else label[: _LONGEST_WORDS - 1] + "…"
         where = {"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "yshift": 13 * (number % _ROWS)}
         where["xanchor"] = "left" if at - low < (high - low) / 2 else "right"
-        found.append(where | {"text": text, "showarrow": False, "font": {"size": 10}})
-    return found
+        annotations.append(where | {"text": text, "showarrow": False, "font": {"size": 10}})
+    return annotations
 
 
 def list_table_rows(

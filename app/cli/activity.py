@@ -101,9 +101,9 @@ def audit(db: str, subject: str | None, limit: int) -> None:
 
     with closing(open_reader(db)) as reader:
         for change in list_audit(reader, limit=limit, subject=subject).rows:
-            who = change.actor or change.address or "not recorded"
+            author = change.actor or change.address or "not recorded"
             what = f"{change.action:<16} {change.subject}{f'  {change.detail}' if change.detail else ''}"
-            _print(f"{format_time(change.time_us)}  {what}  ({who}, {change.channel})")
+            _print(f"{format_time(change.time_us)}  {what}  ({author}, {change.channel})")
 
 
 def _print(text: str) -> None:

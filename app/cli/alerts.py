@@ -134,9 +134,10 @@ def list_all(db: str, rules_path: str, state: str | None, rule: str | None, limi
         deliveries = list_deliveries(reader, state, rule, limit=limit)
     lines = [
         clean(
-            f"{format_time(one.changed_us)} {one.state} {one.rule} → {one.channel} {one.finding_id} {one.error or ''}"
+            f"{format_time(delivery.changed_us)} {delivery.state} {delivery.rule} → {delivery.channel} "
+            f"{delivery.finding_id} {delivery.error or ''}"
         )
-        for one in deliveries.rows
+        for delivery in deliveries.rows
     ]
     if deliveries.next:
         lines.append(f"these are the newest {limit}; --limit lists more")
@@ -149,7 +150,7 @@ def _check_rule(reader: sqlite3.Connection, rule: str, rules_path: str) -> None:
     if rule in known:
         return
     if rules_path:
-        known = list(dict.fromkeys([*(one.name for one in _load(rules_path).rules), *known]))
+        known = list(dict.fromkeys([*(row.name for row in _load(rules_path).rules), *known]))
     if rule not in known:
         expected = f"expected one of {', '.join(known)}" if known else "no rule ever ran here"
         raise RulesError([f"there is no rule {rule[:80]!r}; {expected}"])
@@ -167,7 +168,7 @@ def _format_nothing(rule: str | None, state: str | None) -> str:
 def test(name: str, db: str, rules_path: str) -> Answer:
     """Send a message that says that it is a test to a rule's channels; nothing is kept of it."""
     rules, now_us = _load(rules_path), _now()
-    rule = next((one for one in rules.rules if one.name == name), None)
+    rule = next((candidate for candidate in rules.rules if candidate.name == name), None)
     if rule is None:
         known = ", ".join(known_rule.name for known_rule in rules.rules)
         raise RulesError([f"{rules.path}: there is no rule {name[:80]!r}; expected one of {known}"])

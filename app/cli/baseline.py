@@ -50,7 +50,7 @@ class BaselineRefused(Exception):
 
 @click.group(cls=Group, epilog=EPILOG)
 def baseline() -> None:
-    """Keep a run's results, distinct graph breaks and causes of recompiles under a name."""
+    """Save a run's results, distinct graph breaks and causes of recompiles under a name."""
 
 
 def action(function: Callable[..., Iterator[str]]) -> click.Command:
@@ -82,7 +82,7 @@ note_option = click.option("--note", metavar="TEXT", help="Why it is the baselin
 @run_option
 @note_option
 def save(reader: sqlite3.Connection, path: str, name: str, run: str, note: str | None) -> Iterator[str]:
-    """Keep a run under a new name."""
+    """Save a run under a new name."""
     side, run_id = _load(reader, run)
     try:
         with closing(open_writer(path)) as writer:
@@ -140,8 +140,8 @@ def show(reader: sqlite3.Connection, _path: str, name: str) -> Iterator[str]:
     for row in side.rows:
         cells = ", ".join(f"{name}={shorten(value)}" for name, value in row.cells.items())
         yield f"  {one_line(row.key)}: {one_line(cells)}"
-    for what, found in (("graph break", side.breaks), ("recompile", side.causes)):
-        for distinct in found or ():
+    for what, items in (("graph break", side.breaks), ("recompile", side.causes)):
+        for distinct in items or ():
             yield f"  {what} in {one_line(distinct.model or 'the run')}: {one_line(distinct.reason)} ({distinct.count})"
 
 

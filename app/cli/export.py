@@ -275,13 +275,13 @@ def export_suite(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNa
     clock = read_clock()
     period = read_period(arguments.since, arguments.until, arguments.last, clock.now_us)
     try:
-        wanted = TrendFilter(
+        selection = TrendFilter(
             suite=arguments.suite,
             **{name: getattr(arguments, name) for name in SET_OPTIONS},
             dynamic=None if arguments.dynamic is None else arguments.dynamic == "yes",
             world_size=arguments.world_size,
         )
-        suite_period = build_suite(reader, engine, wanted, period, clock, arguments.definition)
+        suite_period = build_suite(reader, engine, selection, period, clock, arguments.definition)
     except FilterError as error:
         return fail(f"--{error}")
     code = write_output(

@@ -88,7 +88,7 @@ def list_changes(
     if not 1 <= limit <= 10_000:
         return fail(f"--limit is {limit}; expected 1 to 10000", 2)
     is_plain = not (everything or state or handling)
-    wanted = IncidentFilter(
+    selection = IncidentFilter(
         suite=suite,
         model=model,
         state=state or (None if everything else NOT_WITHDRAWN),
@@ -96,7 +96,7 @@ def list_changes(
         direction="worse" if is_plain else None,
     )
     with closing(open_reader(db)) as reader:
-        listed = build_change_list(reader, wanted, None, limit)
+        listed = build_change_list(reader, selection, None, limit)
     for change in listed.changes:
         day, state_name = format_time(change.first_us)[:10], _name_state(change)
         _print_line(f"{change.id}  {day}  {state_name:<10} {describe_finding(change)}")
@@ -137,15 +137,16 @@ def show(finding_id: str, db: str) -> int:
         describe_series(change),
         describe_commit_range(change),
         f"{change.state}: {describe_state(change)}; {change.handling}; {format_confidence(change)}",
-        *(f"environment: {one['word']} {one['before']} → {one['now']}" for one in change.evidence["environment"]),
+        *(f"environment: {fact['word']} {fact['before']} → {fact['now']}" for fact in change.evidence["environment"]),
         *(
-            f"commit: {one['hash'][:10]} {one['author']}: {one['subject']}"
-            for one in change.evidence["commits"]["listed"]
+            f"commit: {commit['hash'][:10]} {commit['author']}: {commit['subject']}"
+            for commit in change.evidence["commits"]["listed"]
         ),
-        *(f"suspected cause: {describe_cause(one)}" for one in change.evidence["causes"]),
+        *(f"suspected cause: {describe_cause(cause)}" for cause in change.evidence["causes"]),
         *(
-            f"{format_time(one.time_us)[:16]} {one.who}: {one.action}{f': {one.text}' if one.text else ''}"
-            for one in comments
+            f"{format_time(comment.time_us)[:16]} {comment.who}: "
+            + ": ".join(filter(None, (comment.action, comment.text)))
+            for comment in comments
         ),
     ):
         _print_line(line)
@@ -156,15 +157,15 @@ def _add_action(action: str, text: str) -> None:
     @findings.command(action, help=text)
     @id_argument
     @db_option
-    @click.option("--who", required=True, metavar="NAME", help="Who says so.")
+    @click.option("--who", "author", required=True, metavar="NAME", help="Who says so.")
     @click.option("--text", metavar="TEXT", help="What there is to say; ignore and note need it.")
     @click.option("--range", "whole_range", is_flag=True, help="The same for all that came between the same two runs.")
-    def add_comment(finding_id: str, db: str, who: str, text: str | None, whole_range: bool) -> int:
+    def add_comment(finding_id: str, db: str, author: str, text: str | None, whole_range: bool) -> int:
         with closing(open_writer(db)) as writer:
             try:
-                saved = save_comment(writer, finding_id, action, who=who, text=text, whole_range=whole_range)
+                saved = save_comment(writer, finding_id, action, author=author, text=text, whole_range=whole_range)
                 if saved:
-                    record_action(writer, f"finding.{action}", finding_id, command_origin(), detail=f"by {who}")
+                    record_action(writer, f"finding.{action}", finding_id, command_origin(), detail=f"by {author}")
             except ValueError as error:
                 return fail(f"--{error}")
         return 0 if saved else _no_such(finding_id)

@@ -87,4 +87,4 @@ def explain_error(error: BaseException, database: str | None, unusable: int) -> 
 )
 @click.version_option(__version__, message=f"compileboard {__version__}", help="Show the version.")
 def dashboard() -> None:
-    """Look at what torch.compile did: the dashboard and its tools."""
+    """Show what torch.compile did: the dashboard and its tools."""

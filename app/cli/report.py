@@ -96,7 +96,7 @@ def _write_all(reader: sqlite3.Connection, engine: Engine, arguments: SimpleName
         os.makedirs(arguments.folder, exist_ok=True)
     except OSError as error:
         return fail(f"cannot make the folder {arguments.folder}: {error.strerror or error}")
-    wanted = TrendFilter(branch=arguments.branch, since_us=period.since_us, until_us=period.until_us)
+    selection = TrendFilter(branch=arguments.branch, since_us=period.since_us, until_us=period.until_us)
     sets = list_sets(engine)
     known = list(dict.fromkeys(model_set.suite for model_set in sets))
     unknown = [suite for suite in arguments.suites if suite not in known]
@@ -105,9 +105,9 @@ def _write_all(reader: sqlite3.Connection, engine: Engine, arguments: SimpleName
         known_words = ", ".join(repr(other_suite) for other_suite in known[:20]) or "none yet"
         code = fail(f"--suite: there is no suite {suite[:80]!r} in this database; known: {known_words}")
     chosen = [model_set for model_set in sets if not arguments.suites or model_set.suite in arguments.suites]
-    present = [model_set for model_set in chosen if list_summaries(engine, wanted.narrow(model_set), "hud", 1)]
-    for one, name in zip(present, name_sets(present)):
-        code = _write_one(reader, engine, arguments, period, one, name) or code
+    present = [model_set for model_set in chosen if list_summaries(engine, selection.narrow(model_set), "hud", 1)]
+    for model_set, name in zip(present, name_sets(present)):
+        code = _write_one(reader, engine, arguments, period, model_set, name) or code
     if arguments.verbose:
         for suite in sorted({model_set.suite for model_set in chosen} - {model_set.suite for model_set in present}):
             sys.stdout.write(f"{suite!r}: no run from {period.text}\n")
@@ -117,19 +117,24 @@ def _write_all(reader: sqlite3.Connection, engine: Engine, arguments: SimpleName
 def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[ModelSet]) -> int:
     """Print that there is nothing to write, and where the runs are if that is today."""
     message = f"no suite has a run from {period.text} (UTC); nothing was written"
-    if arguments.until is None and any(one.newest_us >= period.until_us for one in chosen):
+    if arguments.until is None and any(model_set.newest_us >= period.until_us for model_set in chosen):
         message += ". A report ends with yesterday: --until today takes today's runs"
     return fail(message, 3)
 
 
 def _write_one(
-    reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace, period: Period, one: ModelSet, name: str
+    reader: sqlite3.Connection,
+    engine: Engine,
+    arguments: SimpleNamespace,
+    period: Period,
+    model_set: ModelSet,
+    name: str,
 ) -> int:
     from compileboard.app.reports.suite import write_suite
     from compileboard.app.screens.fleet.suite import build_suite
 
     code, clock = 0, read_clock()
-    selected = TrendFilter(branch=arguments.branch).narrow(one)
+    selected = TrendFilter(branch=arguments.branch).narrow(model_set)
     suite_period = build_suite(reader, engine, selected, period, clock, arguments.definition)
     for format in dict.fromkeys(arguments.formats or ("html",)):
         path = os.path.join(arguments.folder, f"{name}-{'-'.join(period.days)}.{format}")
@@ -148,13 +153,13 @@ def name_sets(sets: Sequence[ModelSet]) -> list[str]:
     from compileboard.app.reports.suite import name_part
 
     names: list[str] = []
-    for one in sets:
-        ways = [model_set.fields for model_set in sets if model_set.suite == one.suite]
-        differing = [key for key in one.fields if len({str(way[key]) for way in ways}) > 1]
-        name = "-".join(name_part(_format_message(key, one.fields[key])) for key in ("suite", *differing))
+    for model_set in sets:
+        ways = [other.fields for other in sets if other.suite == model_set.suite]
+        differing = [key for key in model_set.fields if len({str(way[key]) for way in ways}) > 1]
+        name = "-".join(name_part(_format_message(key, model_set.fields[key])) for key in ("suite", *differing))
         # A suite may be called as another one's way is, and some file systems take A for a.
         taken = name.lower() in (other_name.lower() for other_name in names)
-        names.append(f"{name}-{name_part(repr(one.fields))[-6:]}" if taken else name)
+        names.append(f"{name}-{name_part(repr(model_set.fields))[-6:]}" if taken else name)
     return names
 
 

@@ -75,7 +75,7 @@ def migrate(db: str) -> None:
 @click.option("--alerts", metavar="FILE", help="The file of alert rules. Default: none, nothing is sent.")
 @click.option("--while-stdin", is_flag=True, help="Stop when stdin is closed, as `serve` does it.")
 def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
-    """Look for findings whenever runs come in, and send what alerts are due, until interrupted."""
+    """Update findings whenever runs come in, and send due alerts, until interrupted."""
     from compileboard.app import follow as follower
 
     open_reader(db).close()  # a database that cannot be used is said at once

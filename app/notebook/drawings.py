@@ -29,7 +29,8 @@ from compileboard.app.charts.base import Chart
 from compileboard.app.charts.comparison import chart_changes
 from compileboard.app.charts.figures import make_figure
 from compileboard.app.charts.incidents import chart_incident
-from compileboard.app.charts.models import chart_history, chart_repeats
+from compileboard.app.charts.models import chart_history
+from compileboard.app.charts.repeats import chart_repeats
 from compileboard.app.charts.trends import chart_metric, share_runs
 from compileboard.app.notebook.columns import list_columns, make_frame
 from compileboard.app.screens.fleet.comparison import ComparisonScreen

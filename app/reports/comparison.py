@@ -65,7 +65,7 @@ def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
         "policy": make_policy(chart is not None),
         "styles": read_static((*STYLES, *BENCH_STYLES)),
         "tiles": [
-            (headline.label, headline.value, headline.note, f"#{headline.place}" if headline.place else None)
+            (headline.label, headline.value, headline.note, f"#{headline.anchor}" if headline.anchor else None)
             for headline in screen.headlines
         ],
         "parts": screen.parts,

@@ -18,9 +18,9 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True)
 class GraphReport:
-    """Hold one graph with what its wrappers do, and what the metadata does not tell of them.
+    """One graph, what its wrappers do, and what the metadata does not tell of them.
 
-    `trained` says whether it is of training; None is what torch did not say. `wrappers` are torch's names.
+    `trained` is whether the graph is of training, None where torch did not record it. `wrappers` are torch's names.
     """
 
     graph: AotGraph
@@ -30,7 +30,7 @@ class GraphReport:
 
     @property
     def trained(self) -> bool | None:
-        """Say whether the graph has a backward."""
+        """Return whether the graph has a backward."""
         value: bool | None = self.summary.get("trained")
         return value
 
@@ -41,13 +41,13 @@ class GraphReport:
 
     @property
     def is_plain(self) -> bool:
-        """Say whether nothing but the plain wrapper is around the graph."""
+        """Return whether nothing but the plain wrapper is around the graph."""
         return PLAIN in self.findings
 
 
 @dataclass(frozen=True)
 class RunWrapperCost:
-    """Hold one thing that wrappers of a run do: an example of it, how many graphs have it, and a few of these.
+    """One cost of wrappers in a run: an example, how many graphs have it, and a few of these.
 
     `title` is without the numbers of inputs and outputs; `examples` are (graph, compile id).
     """
@@ -60,7 +60,7 @@ class RunWrapperCost:
 
 @dataclass(frozen=True)
 class RunReport:
-    """Hold what a run's graphs have in common."""
+    """What a run's graphs have in common."""
 
     graph_count: int
     trained_count: int
@@ -83,9 +83,9 @@ def _explain(
     if key is not None and graph.graph_count == 1:
         summary = add_wrappers(summary, wrappers.get(key, ()))
     # AOTAutograd's metadata has no field for it; torch sets it from this setting (schemas.py, ViewAndMutationMeta).
-    said = configs.get(key, {}).get("functionalize_rng_ops") if key is not None else None
-    if summary.get("rng_functionalized") is None and isinstance(said, bool):
-        summary["rng_functionalized"] = said
+    functionalized = configs.get(key, {}).get("functionalize_rng_ops") if key is not None else None
+    if summary.get("rng_functionalized") is None and isinstance(functionalized, bool):
+        summary["rng_functionalized"] = functionalized
     return GraphReport(graph, summary, tuple(explain_graph(summary)), tuple(list_unknown(summary)))
 
 
@@ -98,7 +98,7 @@ def sum_up_graphs(
     """
     counts = Counter(key for _id, key, _compile_id, _text in rows)
     explained: dict[tuple[str, frozenset[str]], tuple[dict[str, Any], list[WrapperCost]]] = {}
-    found: dict[str, list[tuple[int, str | None, WrapperCost]]] = {}
+    costs: dict[str, list[tuple[int, str | None, WrapperCost]]] = {}
     trained_count = plain_count = 0
     for number, key, compile_id, text in rows:
         names = wrappers.get(key, frozenset()) if key is not None and counts[key] == 1 else frozenset()
@@ -109,8 +109,8 @@ def sum_up_graphs(
         trained_count += summary.get("trained") is True
         plain_count += PLAIN in findings
         for finding in findings:
-            found.setdefault(finding.title.partition(":")[0], []).append((number, compile_id, finding))
-    listed = sorted(found.items(), key=lambda item: (item[1][0][2] == PLAIN, -_count(item[1]), item[0]))
+            costs.setdefault(finding.title.partition(":")[0], []).append((number, compile_id, finding))
+    listed = sorted(costs.items(), key=lambda item: (item[1][0][2] == PLAIN, -_count(item[1]), item[0]))
     return RunReport(len(rows), trained_count, plain_count, tuple(_sum_up(title, them) for title, them in listed))
 
 

@@ -43,7 +43,7 @@ def explain_graph(summary: Summary) -> list[WrapperCost]:
 
     `summary` is what collectors.decode.aot.summarize made. What is None there makes no finding: list_unknown names it.
     """
-    found = [
+    costs = [
         *_merged(summary),
         *_mutations(summary),
         *_outputs(summary),
@@ -52,14 +52,14 @@ def explain_graph(summary: Summary) -> list[WrapperCost]:
         *_subclasses(summary),
         *_effects(summary),
     ]
-    found += _autograd(summary)
-    if not found and all(summary.get(name) is not None for name in DECISIVE):
-        found.append(PLAIN)
-    return found
+    costs += _autograd(summary)
+    if not costs and all(summary.get(name) is not None for name in DECISIVE):
+        costs.append(PLAIN)
+    return costs
 
 
 def list_unknown(summary: Summary) -> list[str]:
-    """Say, a sentence each, what the metadata does not tell of a graph's wrappers."""
+    """List, a sentence each, what the metadata does not tell of a graph's wrappers."""
     names = {
         "arguments_merged": "whether arguments were merged before the graph",
         "inputs_mutated": "which inputs are written to",
@@ -108,7 +108,7 @@ def _mutations(summary: Summary) -> list[WrapperCost]:
 
 
 def _mutation_kind(mutation: Mapping[str, Any]) -> tuple[str, str]:
-    """Say which way a mutated input goes, and for a copy, why it is not written by the graph."""
+    """Return the kind of an input's mutation, and for a copy, why the graph does not write the input itself."""
     if mutation.get("applied_in") not in ("graph", "epilogue"):
         return "unknown", ""
     if mutation["applied_in"] == "graph":
@@ -134,8 +134,8 @@ def _outputs(summary: Summary) -> list[WrapperCost]:
 def _alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> WrapperCost:
     outputs = name_numbers("output", [alias["index"] for alias in items])
     if kind not in ALIASES:
-        said = f"as {kind}, a kind that is not known here" if kind else "without saying which kind they are"
-        return WrapperCost(f"Aliases: {outputs}", f"Torch lists {outputs} {said}.", "Unknown.", "Unknown.", RUNTIME)
+        kinds = f"as {kind}, a kind that is not known here" if kind else "without saying which kind they are"
+        return WrapperCost(f"Aliases: {outputs}", f"Torch lists {outputs} {kinds}.", "Unknown.", "Unknown.", RUNTIME)
     title, what, cost, avoid, wrapper = ALIASES[kind]
     bases = [alias["base_index"] for alias in items if alias.get("base_index") is not None]
     noun = BASES.get(kind)
@@ -159,9 +159,9 @@ def _intermediates(summary: Summary) -> str:
 
 
 def _runtime(summary: Summary) -> list[WrapperCost]:
-    found = []
+    costs = []
     if (mode := summary.get("grad_enabled_after")) is not None:
-        found.append(
+        costs.append(
             WrapperCost(
                 title=f"Gradient mode is turned {'on' if mode else 'off'} at the end",
                 what="The function leaves torch's gradient mode other than it found it, and the wrapper does the same.",
@@ -172,7 +172,7 @@ def _runtime(summary: Summary) -> list[WrapperCost]:
         )
     if dynamic := summary.get("dynamic_output_indices"):
         outputs = name_numbers("output", dynamic)
-        found.append(
+        costs.append(
             WrapperCost(
                 title=f"Marked as dynamic: {outputs}",
                 what=f"Sizes of {outputs} are symbolic: the wrapper marks them, so that a next compiled graph takes"
@@ -182,13 +182,13 @@ def _runtime(summary: Summary) -> list[WrapperCost]:
                 wrapper=RUNTIME,
             )
         )
-    return found
+    return costs
 
 
 def _randomness(summary: Summary) -> list[WrapperCost]:
-    found = []
+    costs = []
     if summary.get("rng_functionalized"):
-        found.append(
+        costs.append(
             WrapperCost(
                 title="Random numbers are functionalised",
                 what="Seed and offset of the CUDA generator are inputs of the graph, and the new offset is an output.",
@@ -198,7 +198,7 @@ def _randomness(summary: Summary) -> list[WrapperCost]:
             )
         )
     if count := summary.get("graphsafe_rng_state_count"):
-        found.append(
+        costs.append(
             WrapperCost(
                 title=f"Generators are passed along for recomputing: {count}",
                 what="The backward computes random operations again (dropout under activation checkpointing, say) and"
@@ -209,14 +209,14 @@ def _randomness(summary: Summary) -> list[WrapperCost]:
                 wrapper=AUTOGRAD,
             )
         )
-    return found
+    return costs
 
 
 def _subclasses(summary: Summary) -> list[WrapperCost]:
-    found = []
+    costs = []
     inputs, outputs = summary.get("subclass_input_count") or 0, summary.get("subclass_output_count") or 0
     if inputs or outputs:
-        found.append(
+        costs.append(
             WrapperCost(
                 title=f"Tensor subclasses are unwrapped and wrapped: {inputs} in, {outputs} out",
                 what="The graph knows plain tensors only: each subclass is taken apart before it, and each result of"
@@ -228,7 +228,7 @@ def _subclasses(summary: Summary) -> list[WrapperCost]:
             )
         )
     if waits := summary.get("async_collective_input_count"):
-        found.append(
+        costs.append(
             WrapperCost(
                 title=f"Collectives are waited for before the graph: {waits}",
                 what="Inputs are results of collectives that may still be running.",
@@ -237,7 +237,7 @@ def _subclasses(summary: Summary) -> list[WrapperCost]:
                 wrapper="AOTDispatchSubclassWrapper",
             )
         )
-    return found
+    return costs
 
 
 def _effects(summary: Summary) -> list[WrapperCost]:

@@ -16,7 +16,7 @@ COMPARED_CHARS = 1_000_000  # of each text; the largest of the recorded models h
 
 @dataclass(frozen=True)
 class ArtifactDiff:
-    """Hold two artifacts compared; `diff` is none where one has no text, `remark` says what was not compared."""
+    """Two artifacts compared; `diff` is None where one has no text, `remark` tells what was not compared."""
 
     a: Artifact
     b: Artifact
@@ -46,7 +46,7 @@ def compare_artifacts(
 
 @dataclass(frozen=True)
 class ArtifactPair:
-    """Hold one artifact of each compile and what differs; `guards` is set where both are guards that could be read."""
+    """An artifact of each compile and their differences; `guards` is set where both are guards that could be read."""
 
     a: ArtifactRow
     b: ArtifactRow
@@ -57,7 +57,7 @@ class ArtifactPair:
 
 @dataclass(frozen=True)
 class Section:
-    """Hold what changed in one kind of artifact."""
+    """What changed in one kind of artifact."""
 
     key: str
     title: str
@@ -66,7 +66,7 @@ class Section:
 
     @property
     def is_same(self) -> bool:
-        """Say whether nothing of it changed but what two compiles never have in common."""
+        """Return whether nothing changed but what two compiles never have in common."""
         return all(_is_same(pair) for pair in self.pairs)
 
 
@@ -90,9 +90,9 @@ def compare_pairs(pairs: Sequence[tuple[Artifact, Artifact]]) -> list[Section]:
     """Compare the artifacts of two compiles, kind by kind; a kind without a pair has no section."""
     sections = []
     for key, title, meaning, names in _SECTIONS:
-        found = tuple(_compare(a, b) for a, b in pairs if a.name in names)
-        if found:
-            sections.append(Section(key, title, meaning, found))
+        changed = tuple(_compare(a, b) for a, b in pairs if a.name in names)
+        if changed:
+            sections.append(Section(key, title, meaning, changed))
     return sections
 
 
@@ -110,6 +110,6 @@ def _compare(a: Artifact, b: Artifact) -> ArtifactPair:
     length = len(a.text or "") + len(b.text or "")
     if length > TOGETHER_CHARS:
         same = a.text == b.text
-        said = "The two texts are the same." if same else f"Too long to be compared here: {length:,} characters."
-        return ArtifactPair(a, b, ArtifactDiff(a, b, None, said), is_equal=same)
+        remark = "The two texts are the same." if same else f"Too long to be compared here: {length:,} characters."
+        return ArtifactPair(a, b, ArtifactDiff(a, b, None, remark), is_equal=same)
     return ArtifactPair(a, b, compare_artifacts(a, b, shown_limit=SHOWN_ROWS))

@@ -91,26 +91,26 @@ STATES = {
 
 
 def describe_name(name: str) -> str:
-    """Say what an artifact is."""
+    """Return what an artifact is."""
     return NAMES[name][1] if name in NAMES else UNKNOWN
 
 
 def describe_state(state: str, unreadable: str | None = None) -> Word:
-    """Say whether an artifact's text is there, and why not."""
+    """Return whether an artifact's text is stored, and why not."""
     if unreadable:
         return Word("not readable", "bad", f"The text was kept, and cannot be read back: {unreadable}.")
     return STATES.get(state, Word(state, "quiet", "This version does not know that state."))
 
 
 def guess_language(name: str, text: str, encoding: str = "string") -> str:
-    """Say in which language a text is: by what it begins with, by torch's word, by its name."""
+    """Return a text's language: by what it begins with, by torch's word, by its name."""
     if _CPP.match(text):
         return "cpp"
-    said = NAMES.get(name, ("", ""))[0]
-    if encoding == "json" or said == _JSON or (text[:1] in "{[" and _is_json(text)):
+    language = NAMES.get(name, ("", ""))[0]
+    if encoding == "json" or language == _JSON or (text[:1] in "{[" and _is_json(text)):
         return _JSON
-    if said:
-        return said
+    if language:
+        return language
     head = text[:4_000]
     if re.search(r"^\s*(?:class GraphModule|class <lambda>|# File: )", head, re.MULTILINE):
         return _GRAPH
@@ -141,13 +141,13 @@ def break_call(text: str, most_depth: int = 3) -> str:
 
 def list_metadata(metadata: Mapping[str, Any], most: int = 400) -> list[tuple[str, str]]:
     """List what torch said beside a text, nested things by their path, as (name, value)."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for name, value in metadata.items():
         if isinstance(value, dict) and value and len(value) <= most:
-            found += [(f"{name} · {key}", _write(key, inner)) for key, inner in value.items()]
+            pairs += [(f"{name} · {key}", _write(key, inner)) for key, inner in value.items()]
         else:
-            found.append((name, _write(name, value)))
-    return found[:most]
+            pairs.append((name, _write(name, value)))
+    return pairs[:most]
 
 
 def _write(name: str, value: Any) -> str:
@@ -175,7 +175,7 @@ LAID_OUT_CHARS = 2_000_000  # longer JSON stays on its one line
 
 @dataclass(frozen=True)
 class TextView:
-    """Hold a text's lines; `remark` says what of it is not shown."""
+    """A text's lines; `remark` tells what of it is not shown."""
 
     language: str
     lines: CodeLines

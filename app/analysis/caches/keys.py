@@ -53,11 +53,11 @@ _WORDS: dict[str, str] = {
     "_custom_partitioner_fn": "A custom function that splits forward and backward: changed by its uuid().",
 }
 _PASSES = "A custom graph pass: changed by setting one, or by its uuid()."
-_PLACES = {name: place for place, name in enumerate(_WORDS)}
+_POSITIONS = {name: position for position, name in enumerate(_WORDS)}
 
 
 def explain_component(name: str) -> str:
-    """Say what a component of a cache key is and what changes it; empty where nobody knows."""
+    """Return what a component of a cache key is and what changes it; empty where it is not known."""
     group = _group(name)
     return _WORDS.get(group) or (_PASSES if "_custom" in group and group.endswith("_pass") else "")
 
@@ -67,7 +67,7 @@ def order_component(name: str) -> tuple[int, str, int, str]:
     group, key = _group(name), name.partition("[")[2]
     number = key.rstrip("]")
     is_number = number.isascii() and number.isdigit() and len(number) < 9
-    return _PLACES.get(group, len(_PLACES)), group, int(number) if is_number else -1, key
+    return _POSITIONS.get(group, len(_POSITIONS)), group, int(number) if is_number else -1, key
 
 
 def _group(name: str) -> str:
@@ -95,7 +95,7 @@ class ComponentChange:
 
 @dataclass(frozen=True)
 class KeyDiff:
-    """Hold how the key of a miss differs from an earlier one, what matters most first."""
+    """The differences between the key of a miss and an earlier one, what matters most first."""
 
     changed: tuple[ComponentChange, ...]
     only_in_miss: tuple[ComponentChange, ...]
@@ -110,7 +110,7 @@ class KeyDiff:
 
 @dataclass(frozen=True)
 class KeyPrint:
-    """Hold a key as hashes of its components, 16 bytes each, good within one process of Python."""
+    """A key as hashes of its components, 16 bytes each, good within one process of Python."""
 
     names: array[int]
     pairs: array[int]
@@ -118,8 +118,8 @@ class KeyPrint:
 
 def print_key(components: Iterable[Component]) -> KeyPrint:
     """Make the small form of a key that nearest_earlier compares."""
-    found = {component.name: component.identity for component in components}
-    return KeyPrint(array("q", map(hash, found)), array("q", map(hash, found.items())))
+    identities = {component.name: component.identity for component in components}
+    return KeyPrint(array("q", map(hash, identities)), array("q", map(hash, identities.items())))
 
 
 def nearest_earlier(
@@ -129,16 +129,16 @@ def nearest_earlier(
 
     `earlier` is in the order of time and is gone through once.
     """
-    wanted = miss if isinstance(miss, KeyPrint) else print_key(miss)
-    names, pairs = set(wanted.names), set(wanted.pairs)
+    sought = miss if isinstance(miss, KeyPrint) else print_key(miss)
+    names, pairs = set(sought.names), set(sought.pairs)
     best, fewest = None, 0
-    for place, entry in enumerate(earlier):
+    for position, entry in enumerate(earlier):
         other = entry if isinstance(entry, KeyPrint) else print_key(entry)
         # A component of both with another hash counts once, one of a single side once: |A| + |B| - names - pairs.
         common = sum(map(names.__contains__, other.names)) + sum(map(pairs.__contains__, other.pairs))
         differing = len(names) + len(other.names) - common
         if best is None or differing <= fewest:
-            best, fewest = place, differing
+            best, fewest = position, differing
     return best
 
 
@@ -179,8 +179,8 @@ def _describe_change(was: Component, now: Component) -> ComponentChange:
     else:
         old, new = read_fields(before), read_fields(after)
         fields = compare_fields(old, new) if old and new else ()
-        said = [f"{field.name} {_show(field.before)} → {_show(field.after)}" for field in fields]
-        summary = f"{_label(now.name)}: {', '.join(said) or f'{_shorten(before)} → {_shorten(after)}'}"
+        changes = [f"{field.name} {_show(field.before)} → {_show(field.after)}" for field in fields]
+        summary = f"{_label(now.name)}: {', '.join(changes) or f'{_shorten(before)} → {_shorten(after)}'}"
     return ComponentChange(now.name, summary, explain_component(now.name), before, after, fields)
 
 
@@ -193,10 +193,10 @@ def _describe_single(component: Component, is_miss: bool) -> ComponentChange:
 
 
 def _label(name: str) -> str:
-    found = _NAMED.match(name)
-    if found is None:
+    match = _NAMED.match(name)
+    if match is None:
         return name
-    group, key = found["group"], found["key"]
+    group, key = match["group"], match["key"]
     if group.startswith("inductor_config"):
         module = group.removeprefix("inductor_config").removeprefix("_")
         return f"inductor setting {module}.{key}" if module else f"inductor setting {key}"

@@ -20,7 +20,7 @@ from compileboard.app.analysis.caches.keys import (
 )
 from compileboard.collectors.store.payloads import Component, parse_components
 
-Place = TypeVar("Place")
+Entry = TypeVar("Entry")
 _CANDIDATES = 4  # compared component by component, out of those that share the most whole lines
 _GRAPH = "gm"  # the component that is the graph's code
 _CALL = re.compile(r"= ([A-Za-z_][\w.]*)\(")
@@ -31,7 +31,7 @@ _LEAST_ALIKE = 0.6
 
 @dataclass(frozen=True)
 class ComponentGroup:
-    """Hold the components of one sort: every setting of inductor, every input of the graph."""
+    """The components of one sort: every setting of inductor, every input of the graph."""
 
     name: str
     explanation: str
@@ -47,10 +47,10 @@ def read_lines(text: str) -> list[str]:
         payload = orjson.loads(text)
     except ValueError:
         return []
-    said = payload.get("components") or payload.get("lines") if isinstance(payload, dict) else None
-    if isinstance(said, str):
-        return said.splitlines()
-    return said if isinstance(said, list) else []
+    lines = payload.get("components") or payload.get("lines") if isinstance(payload, dict) else None
+    if isinstance(lines, str):
+        return lines.splitlines()
+    return lines if isinstance(lines, list) else []
 
 
 def _name_line(line: str) -> str:
@@ -58,11 +58,11 @@ def _name_line(line: str) -> str:
     return line.partition("] ")[2].partition(":")[0] if line.startswith("[") else line.partition(":")[0]
 
 
-def _count_shared(wanted: frozenset[str], lines: list[str]) -> int:
+def _count_shared(sought: frozenset[str], lines: list[str]) -> int:
     try:
-        return len(wanted.intersection(lines))
+        return len(sought.intersection(lines))
     except TypeError:  # damage: something in the list is no text and cannot be in a set
-        return len(wanted.intersection(line for line in lines if isinstance(line, str)))
+        return len(sought.intersection(line for line in lines if isinstance(line, str)))
 
 
 def _find_graph(components: Sequence[Component]) -> Component | None:
@@ -74,12 +74,12 @@ def _count_calls(code: str) -> Counter[str]:
     return Counter(name if name.startswith("torch.") else name.rpartition(".")[2] for name in _CALL.findall(code))
 
 
-def measure_likeness(one: str, other: str) -> float:
+def measure_likeness(first_graph: str, second_graph: str) -> float:
     """Return the share of calls that two graphs have in common, 1 where neither calls anything.
 
     Units: a share of the calls of the larger one.
     """
-    first, second = _count_calls(one), _count_calls(other)
+    first, second = _count_calls(first_graph), _count_calls(second_graph)
     whole = max(first.total(), second.total())
     return (first & second).total() / whole if whole else 1.0
 
@@ -89,42 +89,42 @@ def _is_comparable(components: Sequence[Component], other: Sequence[Component], 
 
     A function may be a wrapper that every model of a library goes through.
     """
-    one, another = _find_graph(components), _find_graph(other)
-    if one is None or another is None:
+    graph, other_graph = _find_graph(components), _find_graph(other)
+    if graph is None or other_graph is None:
         return same_function
-    if one.value == another.value:
+    if graph.value == other_graph.value:
         return True
-    return same_function and measure_likeness(one.value, another.value) >= _LEAST_ALIKE
+    return same_function and measure_likeness(graph.value, other_graph.value) >= _LEAST_ALIKE
 
 
 def find_nearest(
-    components: Sequence[Component], text: str, earlier: Iterable[tuple[Place, str, bool]]
-) -> tuple[Place, KeyDiff] | None:
+    components: Sequence[Component], text: str, earlier: Iterable[tuple[Entry, str, bool]]
+) -> tuple[Entry, KeyDiff] | None:
     """Return the earlier key with the fewest differing components, the latest of equals, and how it differs.
 
-    `earlier` is in the order of time: a place, its text, and whether it is of the same function. What is of another
+    `earlier` is in the order of time: an entry, its text, and whether it is of the same function. What is of another
     function and graph is not comparable. Keys are weighed by the lines that they share with the missed one; the best
     few are then compared component by component.
     """
-    wanted = frozenset(line for line in read_lines(text) if isinstance(line, str))
-    if not wanted or not components:
+    sought = frozenset(line for line in read_lines(text) if isinstance(line, str))
+    if not sought or not components:
         return None
-    best: list[tuple[int, int, Place, str]] = []
-    graph = next((line for line in wanted if _name_line(line) == _GRAPH), None)
+    best: list[tuple[int, int, Entry, str]] = []
+    graph = next((line for line in sought if _name_line(line) == _GRAPH), None)
     functions: dict[int, bool] = {}
-    for number, (place, said, same_function) in enumerate(earlier):
-        lines = read_lines(said)
+    for number, (entry, key_text, same_function) in enumerate(earlier):
+        lines = read_lines(key_text)
         if not lines or not (same_function or graph in lines):
             continue
         functions[number] = same_function
-        differing = len(wanted) + len(lines) - 2 * _count_shared(wanted, lines)
-        item = (-differing, number, place, said)
+        differing = len(sought) + len(lines) - 2 * _count_shared(sought, lines)
+        item = (-differing, number, entry, key_text)
         (heapq.heappush if len(best) < _CANDIDATES else heapq.heappushpop)(best, item)
     best.sort(key=lambda candidate: candidate[1])
-    parsed = [(place, parse_components(said) or [], functions[number]) for _differing, number, place, said in best]
-    keys = [(place, key) for place, key, same_function in parsed if _is_comparable(components, key, same_function)]
-    found = nearest_earlier(components, (key for _place, key in keys))
-    return None if found is None else (keys[found][0], compare_keys(components, keys[found][1]))
+    parsed = [(entry, parse_components(text) or [], functions[number]) for _differing, number, entry, text in best]
+    keys = [(entry, key) for entry, key, same_function in parsed if _is_comparable(components, key, same_function)]
+    nearest = nearest_earlier(components, (key for _entry, key in keys))
+    return None if nearest is None else (keys[nearest][0], compare_keys(components, keys[nearest][1]))
 
 
 def group_components(components: Iterable[Component]) -> list[ComponentGroup]:
@@ -136,7 +136,7 @@ def group_components(components: Iterable[Component]) -> list[ComponentGroup]:
 
 
 def summarize_diff(diff: KeyDiff, most: int = 3) -> str:
-    """Say in a line what differs, what matters most first."""
-    said = [change.summary for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)]
-    left_out = f", and {len(said) - most} more" if len(said) > most else ""
-    return "; ".join(said[:most]) + left_out if said else "nothing: the same key was looked up before"
+    """Format in one line what differs, what matters most first."""
+    changes = [change.summary for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)]
+    left_out = f", and {len(changes) - most} more" if len(changes) > most else ""
+    return "; ".join(changes[:most]) + left_out if changes else "nothing: the same key was looked up before"

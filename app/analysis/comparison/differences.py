@@ -42,7 +42,7 @@ WORDS = {
     "unchanged": ("unchanged", "quiet"),
 }
 _ORDER = tuple(WORDS)
-_Place = tuple["Key | None", str]
+_Key = tuple["Key | None", str]
 
 
 def diff_distinct(
@@ -65,14 +65,14 @@ def diff_distinct(
     left_out = len(base) + len(new) - len(ours) - len(theirs)
     changes = []
     before, after = _sum(ours, by_model), _sum(theirs, by_model)
-    words = compare_counts(*({place: item.count for place, item in side.items()} for side in (before, after)))
-    for place in words:
-        model = place[0]
-        one, other = before.get(place), after.get(place)
-        counts = (one.count if one else 0, other.count if other else 0)
-        what = other or one
-        assert what is not None  # each place is of one side at least
-        changes.append(DistinctChange(what, None if model is None else name(model), *counts, words[place]))
+    words = compare_counts(*({key: item.count for key, item in side.items()} for side in (before, after)))
+    for key in words:
+        model = key[0]
+        base_item, new_item = before.get(key), after.get(key)
+        counts = (base_item.count if base_item else 0, new_item.count if new_item else 0)
+        what = new_item or base_item
+        assert what is not None  # each key is of one side at least
+        changes.append(DistinctChange(what, None if model is None else name(model), *counts, words[key]))
     changes.sort(key=_rank)
     return DistinctDiff(tuple(changes), left_out=left_out)
 
@@ -84,17 +84,17 @@ def _is_comparable(item: DistinctItem, comparable: Mapping[Key, frozenset[str]])
     return shared is not None and (not shared or item.experiment is None or item.experiment in shared)
 
 
-def _sum(side: Sequence[DistinctItem], by_model: bool) -> dict[_Place, DistinctItem]:
-    found: dict[_Place, DistinctItem] = {}
+def _sum(side: Sequence[DistinctItem], by_model: bool) -> dict[_Key, DistinctItem]:
+    sums: dict[_Key, DistinctItem] = {}
     for item in side:
-        place = (item.model if by_model else None, item.fingerprint)
-        known = found.get(place)
-        found[place] = _add(known, item) if known else item
-    return found
+        key = (item.model if by_model else None, item.fingerprint)
+        known = sums.get(key)
+        sums[key] = _add(known, item) if known else item
+    return sums
 
 
-def _add(one: DistinctItem, other: DistinctItem) -> DistinctItem:
-    values = dict(vars(one)) | {"count": one.count + other.count}
+def _add(item: DistinctItem, other: DistinctItem) -> DistinctItem:
+    values = dict(vars(item)) | {"count": item.count + other.count}
     return DistinctItem(**values)
 
 
@@ -151,12 +151,12 @@ def _share_experiments(base: CompareSide, new: CompareSide) -> dict[Key, frozens
     ours, theirs = (
         {entry.key: entry.experiments for entry in side.entries if entry.status == "measured"} for side in (base, new)
     )
-    found = {}
+    experiments = {}
     for key in ours.keys() & theirs.keys():
         shared = frozenset(ours[key]) & frozenset(theirs[key])
         if shared or not (ours[key] and theirs[key]):
-            found[key] = shared
-    return found
+            experiments[key] = shared
+    return experiments
 
 
 def sum_metrics(pairs: Sequence[ModelPair]) -> tuple[MetricSum, ...]:
@@ -165,29 +165,29 @@ def sum_metrics(pairs: Sequence[ModelPair]) -> tuple[MetricSum, ...]:
 
 
 def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
-    found = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
-    if not found:
+    measured = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
+    if not measured:
         return None
-    verdicts, methods = _count_verdicts(found)
+    verdicts, methods = _count_verdicts(measured)
     if metric.kind == "count":
-        sums = (sum(delta.base for _pair, delta in found), sum(delta.new for _pair, delta in found))
+        sums = (sum(delta.base for _pair, delta in measured), sum(delta.new for _pair, delta in measured))
         whole = decide_overall(metric, *sums, verdicts)
-        return MetricSum(metric, len(found), *sums, whole.change, whole, verdicts, methods)
+        return MetricSum(metric, len(measured), *sums, whole.change, whole, verdicts, methods)
     # How fast a wrong answer comes says nothing; a ratio needs both sides above 0.
-    right = [(pair, delta) for pair, delta in found if not (is_wrong(pair.base) or is_wrong(pair.new))]
-    kept = [(pair, delta) for pair, delta in right if min(delta.base, delta.new) > 0]
-    before, after = geomean([delta.base for _pair, delta in kept]), geomean([delta.new for _pair, delta in kept])
+    right = [(pair, delta) for pair, delta in measured if not (is_wrong(pair.base) or is_wrong(pair.new))]
+    usable = [(pair, delta) for pair, delta in right if min(delta.base, delta.new) > 0]
+    before, after = geomean([delta.base for _pair, delta in usable]), geomean([delta.new for _pair, delta in usable])
     if before is None or after is None:
-        return MetricSum(metric, len(kept), before, after, None, None, verdicts, methods)
-    verdicts, methods = _count_verdicts(kept)  # a mean is judged by its own models
-    intervals = [side.interval for pair, _delta in kept for side in (pair.base, pair.new)]
+        return MetricSum(metric, len(usable), before, after, None, None, verdicts, methods)
+    verdicts, methods = _count_verdicts(usable)  # a mean is judged by its own models
+    intervals = [side.interval for pair, _delta in usable for side in (pair.base, pair.new)]
     noise = find_noise(intervals) if metric.name == "speedup" else None
     overall = decide_overall(metric, before, after, verdicts, noise)
-    return MetricSum(metric, len(kept), before, after, after / before - 1, overall, verdicts, methods)
+    return MetricSum(metric, len(usable), before, after, after / before - 1, overall, verdicts, methods)
 
 
-def _count_verdicts(found: Sequence[tuple[ModelPair, MetricDelta]]) -> tuple[Counter[str], Counter[str]]:
-    return Counter(delta.word for _pair, delta in found), Counter(delta.method for _pair, delta in found)
+def _count_verdicts(deltas: Sequence[tuple[ModelPair, MetricDelta]]) -> tuple[Counter[str], Counter[str]]:
+    return Counter(delta.word for _pair, delta in deltas), Counter(delta.method for _pair, delta in deltas)
 
 
 def _compare_totals(base: CompareSide, new: CompareSide, is_refused: bool) -> tuple[MetricDelta, ...]:
@@ -205,12 +205,12 @@ def _compare_totals(base: CompareSide, new: CompareSide, is_refused: bool) -> tu
 def _pair_functions(base: Sequence[FunctionSum], new: Sequence[FunctionSum]) -> tuple[FunctionPair, ...]:
     """Pair functions by file and name, the largest change of compile time first."""
     ours, theirs = ({(function.file, function.name): function for function in side} for side in (base, new))
-    found = [(ours.get(place), theirs.get(place)) for place in {**ours, **theirs}]
+    pairs = [(ours.get(key), theirs.get(key)) for key in {**ours, **theirs}]
 
     def away(pair: FunctionPair) -> tuple[int, str, str]:
         times = [(function.compile_us if function else None) or 0 for function in pair]
         function = pair[1] or pair[0]
-        assert function is not None  # each place is of one side at least
+        assert function is not None  # each key is of one side at least
         return (-abs(times[1] - times[0]), function.file, function.name)
 
-    return tuple(sorted(found, key=away))
+    return tuple(sorted(pairs, key=away))

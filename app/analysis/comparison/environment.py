@@ -29,13 +29,13 @@ _OF_TORCH = ("torch", "triton", "cuda")
 
 def diff_environment(base: CompareSide, new: CompareSide) -> tuple[EnvironmentDifference, ...]:
     """Compare the surroundings; what is not recorded on a side is no difference."""
-    found = []
+    differences = []
     for field, (label, weight) in FIELDS.items():
         ours, theirs = base.environment.get(field, ()), new.environment.get(field, ())
         if not ours and not theirs:
             continue
-        found.append(EnvironmentDifference(label, ours, theirs, _weigh(field, weight, base, new)))
-    return tuple(found)
+        differences.append(EnvironmentDifference(label, ours, theirs, _weigh(field, weight, base, new)))
+    return tuple(differences)
 
 
 def _weigh(field: str, weight: str, base: CompareSide, new: CompareSide) -> str:
@@ -49,12 +49,12 @@ def _weigh(field: str, weight: str, base: CompareSide, new: CompareSide) -> str:
 
 
 def list_blocking_differences(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
-    """Say which differences make the numbers lie."""
+    """List the differences that make the numbers incomparable."""
     return tuple(_format_difference(difference) for difference in differences if difference.weight == REFUSES)
 
 
 def list_warnings(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
-    """Say which differences make the numbers doubtful."""
+    """List the differences that make the numbers doubtful."""
     return tuple(_format_difference(difference) for difference in differences if difference.weight == WARNS)
 
 
@@ -64,14 +64,14 @@ def _format_difference(difference: EnvironmentDifference) -> str:
 
 def diff_settings(base: CompareSide, new: CompareSide) -> tuple[ChangedSetting, ...]:
     """List what differs from torch's defaults on either side, what differs between the sides first."""
-    found = []
-    for place in sorted({*base.config, *new.config}):
-        ours, theirs = base.config.get(place), new.config.get(place)
+    settings = []
+    for key in sorted({*base.config, *new.config}):
+        ours, theirs = base.config.get(key), new.config.get(key)
         default = (ours or theirs or ("", ""))[1]
-        found.append(ChangedSetting(*place, default, ours and ours[0], theirs and theirs[0]))
+        settings.append(ChangedSetting(*key, default, ours and ours[0], theirs and theirs[0]))
     return tuple(
         sorted(
-            found,
+            settings,
             key=lambda changed_setting: (not changed_setting.differs, changed_setting.module, changed_setting.name),
         )
     )
@@ -90,7 +90,7 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """Hold one setting that has several values among the texts of one kind: (value, hash) each."""
+    """One setting that has several values among the texts of one kind: (value, hash) each."""
 
     name: str
     values: tuple[tuple[str, str], ...]
@@ -105,22 +105,22 @@ def show_value(value: Any) -> str:
 
 def list_changes(changed: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]]) -> list[SettingChange]:
     """List each setting that differs from its default, with how many processes had it so."""
-    found: dict[tuple[str, str, str, str], set[str]] = {}
+    processes_by_key: dict[tuple[str, str, str, str], set[str]] = {}
     for process_id, modules in changed:
         for module, settings in modules.items():
             for name, pair in settings.items() if isinstance(settings, Mapping) else ():
                 pair = pair if isinstance(pair, Mapping) else {"value": pair}
                 key = (module, name, show_value(pair.get("value")), show_value(pair.get("default")))
-                found.setdefault(key, set()).add(process_id)
-    return [SettingChange(*key, process_count=len(processes)) for key, processes in sorted(found.items())]
+                processes_by_key.setdefault(key, set()).add(process_id)
+    return [SettingChange(*key, process_count=len(processes)) for key, processes in sorted(processes_by_key.items())]
 
 
 def compare_texts(texts: Sequence[tuple[str, Mapping[str, Any]]]) -> list[SettingDifference]:
     """List the settings whose values are not the same in all of the given (hash, settings)."""
     names = sorted({name for _hash, values in texts for name in values})
-    found = []
+    differences = []
     for name in names:
         seen = [(show_value(values[name]) if name in values else "not there", digest) for digest, values in texts]
         if len({value for value, _digest in seen}) > 1:
-            found.append(SettingDifference(name, tuple(seen)))
-    return found
+            differences.append(SettingDifference(name, tuple(seen)))
+    return differences

@@ -20,7 +20,7 @@ MetricDelta = Verdict[Metric]
 
 @dataclass(frozen=True)
 class ModelResult:
-    """Hold what one side says of one series. A metric that was not measured is not in `values`, and never 0.
+    """One side's result of one series. A metric that was not measured is not in `values`, and never 0.
 
     Units: repeats are in the order in which they were measured; eager and compiled are ms, the others as named.
     """
@@ -53,7 +53,7 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class DistinctItem:
-    """Hold a distinct graph break or cause of recompiles; `model` is a ModelResult's key where the task tells."""
+    """A distinct graph break or cause of recompiles; `model` is a ModelResult's key where the task has one."""
 
     fingerprint: str
     model: Key | None
@@ -68,7 +68,7 @@ class DistinctItem:
 
 @dataclass(frozen=True)
 class RunLabel:
-    """Hold what of a run stands beside a comparison.
+    """A run's facts that are shown beside a comparison.
 
     Units: started_us is since the epoch.
     """
@@ -84,7 +84,7 @@ class RunLabel:
 
 @dataclass(frozen=True)
 class CompareSide:
-    """Hold one side. `breaks` and `causes` are None where nothing could have recorded them."""
+    """One side. `breaks` and `causes` are None where nothing could have recorded them."""
 
     asked: str  # what the address or the command said
     title: str
@@ -106,7 +106,7 @@ class CompareSide:
 
 @dataclass(frozen=True)
 class ModelPair:
-    """Hold a model that both sides measured."""
+    """A model that both sides measured."""
 
     base: ModelResult
     new: ModelResult
@@ -122,7 +122,7 @@ class ModelPair:
 
 @dataclass(frozen=True)
 class Excluded:
-    """Hold a model that both sides know and that is not compared, with the reason; `kind` is bad where new lost it."""
+    """A model of both sides that is not compared, with the reason; `kind` is bad where new lost it."""
 
     base: ModelResult
     new: ModelResult
@@ -137,7 +137,7 @@ class Excluded:
 
 @dataclass(frozen=True)
 class MetricSum:
-    """Hold one metric over the models that have it on both sides.
+    """One metric over the models that have it on both sides.
 
     A timed or weighed metric is a geometric mean, a count a sum; `change` is new relative to base. `overall` is None
     where there is no mean.
@@ -155,7 +155,7 @@ class MetricSum:
 
 @dataclass(frozen=True)
 class DistinctChange:
-    """Hold a distinct break or cause on both sides; `word` is new, resolved, worse, less or unchanged."""
+    """A distinct break or cause on both sides; `word` is new, resolved, worse, less or unchanged."""
 
     what: DistinctItem
     model: str | None
@@ -166,7 +166,7 @@ class DistinctChange:
 
 @dataclass(frozen=True)
 class DistinctDiff:
-    """Hold all changes of one kind, or in `lacks` why there is nothing to compare."""
+    """All changes of one kind, or in `lacks` why there is nothing to compare."""
 
     changes: tuple[DistinctChange, ...]
     lacks: str = ""
@@ -179,7 +179,7 @@ class DistinctDiff:
 
 @dataclass(frozen=True)
 class EnvironmentDifference:
-    """Hold one thing of the surroundings on both sides; `weight` is refuses, warns, intended, differs or same."""
+    """One fact of the environment on both sides; `weight` is refuses, warns, intended, differs or same."""
 
     name: str
     base: tuple[str, ...]
@@ -189,7 +189,7 @@ class EnvironmentDifference:
 
 @dataclass(frozen=True)
 class ChangedSetting:
-    """Hold one setting that differs from torch's default on a side; None is the default there."""
+    """A setting that differs from torch's default on a side; None is the default there."""
 
     module: str
     name: str
@@ -199,13 +199,13 @@ class ChangedSetting:
 
     @property
     def differs(self) -> bool:
-        """Tell whether the sides differ in it."""
+        """Return whether the sides differ in it."""
         return self.base != self.new
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold everything a comparison found."""
+    """A whole comparison of two sides."""
 
     base: CompareSide
     new: CompareSide

@@ -26,7 +26,7 @@ _BATCH = MODEL_FIELDS.index("batch_size")
 
 @dataclass(frozen=True)
 class Paired:
-    """Hold what became of every model of both sides."""
+    """The models of both sides: paired, on one side only, or excluded."""
 
     pairs: tuple[ModelPair, ...]
     only_base: tuple[ModelResult, ...]
@@ -41,16 +41,16 @@ def pair_entries(base: Sequence[ModelResult], new: Sequence[ModelResult], anyway
     other_batch, left, right = _match(left, right, lambda result: result.key[:_BATCH] + result.key[_BATCH + 1 :])
     pairs: list[ModelPair] = []
     excluded: list[Excluded] = []
-    for one, other in (*together, *more):
-        reason, kind = _find_obstacle(one, other, anyway)
-        found = None if reason else _pair(one, other)
-        if found is None:
-            excluded.append(Excluded(one, other, reason or "no number that both sides measured", kind))
+    for base_result, new_result in (*together, *more):
+        reason, kind = _find_obstacle(base_result, new_result, anyway)
+        pair = None if reason else _pair(base_result, new_result)
+        if pair is None:
+            excluded.append(Excluded(base_result, new_result, reason or "no number that both sides measured", kind))
         else:
-            pairs.append(found)
-    for one, other in other_batch:
-        sizes = f"batch size {_size(one)} on base, {_size(other)} in new"
-        excluded.append(Excluded(one, other, sizes, "quiet"))
+            pairs.append(pair)
+    for base_result, new_result in other_batch:
+        sizes = f"batch size {_size(base_result)} on base, {_size(new_result)} in new"
+        excluded.append(Excluded(base_result, new_result, sizes, "quiet"))
     return Paired(
         tuple(sorted(pairs, key=_order)),
         tuple(sorted(left, key=_order)),
@@ -60,7 +60,7 @@ def pair_entries(base: Sequence[ModelResult], new: Sequence[ModelResult], anyway
 
 
 def is_wrong(entry: ModelResult) -> bool:
-    """Tell whether a model's answers are known to be wrong."""
+    """Return whether a model's answers are known to be wrong."""
     return entry.accuracy is not None and describe_accuracy(entry.accuracy).kind == "bad"
 
 
@@ -74,7 +74,7 @@ def list_shown(entries: Iterable[ModelResult]) -> list[str]:
 
 
 def describe_entry(entry: ModelResult, shown: Iterable[str]) -> str:
-    """Say what a model was measured as, in the words that tell it from others."""
+    """Return what a model was measured as, in the words that distinguish it from others."""
     words = []
     for name in shown:
         value = entry.series.get(name)
@@ -95,27 +95,27 @@ def _match(base: Iterable[ModelResult], new: Iterable[ModelResult], key: Callabl
         waiting.setdefault(key(entry), []).append(entry)
     together, left = [], []
     for entry in base:
-        found = waiting.get(key(entry))
-        if found:
-            together.append((entry, found.pop(0)))
+        candidates = waiting.get(key(entry))
+        if candidates:
+            together.append((entry, candidates.pop(0)))
         else:
             left.append(entry)
     return together, left, [entry for rest in waiting.values() for entry in rest]
 
 
 def _find_obstacle(base: ModelResult, new: ModelResult, anyway: bool) -> tuple[str, str]:
-    """Say why two results of one model are not compared, and whether new lost it; "" where they are."""
-    said = [f"{_format_status(result)} {where}" for result, where in ((base, "on base"), (new, "in new"))]
+    """Return why two results of one model are not compared, and whether new lost it; "" where they are."""
+    statuses = [f"{_format_status(result)} {where}" for result, where in ((base, "on base"), (new, "in new"))]
     if "measured" in (base.status, new.status) and base.status != new.status:
         lost = base.status == "measured"
         kind = ("bad" if new.status == "failed" else "quiet") if lost else "good"
-        return f"{said[0]}, {said[1]}", kind
+        return f"{statuses[0]}, {statuses[1]}", kind
     if base.status != "measured":
-        return f"{said[0]}, {said[1]}", "quiet"
+        return f"{statuses[0]}, {statuses[1]}", "quiet"
     differing = [
-        f"{name} {one} on base, {other} in new"
-        for name, one, other in zip(MACHINE_FIELDS, base.machine, new.machine)
-        if one and other and one != other
+        f"{name} {ours} on base, {theirs} in new"
+        for name, ours, theirs in zip(MACHINE_FIELDS, base.machine, new.machine)
+        if ours and theirs and ours != theirs
     ]
     return ("" if anyway else "; ".join(differing)), "quiet"
 
@@ -127,16 +127,16 @@ def _format_status(entry: ModelResult) -> str:
 
 
 def _pair(base: ModelResult, new: ModelResult) -> ModelPair | None:
-    found = judge_sides(COMPARED, base, new)
-    if not found and not (base.accuracy and new.accuracy):
+    verdicts = judge_sides(COMPARED, base, new)
+    if not verdicts and not (base.accuracy and new.accuracy):
         return None
     accuracy = ""
     if base.accuracy and new.accuracy and is_wrong(base) != is_wrong(new):
         accuracy = "broke" if is_wrong(new) else "fixed"
-    unknown = [name for name, one, other in zip(MACHINE_FIELDS, base.machine, new.machine) if one != other]
+    unknown = [name for name, ours, theirs in zip(MACHINE_FIELDS, base.machine, new.machine) if ours != theirs]
     warnings = [f"not the same {' and '.join(unknown)} on both sides"] if unknown else []
-    warnings += [EAGER_MOVED[name] for name in EAGER_MOVED if name in found and found[name].word == "eager"]
-    return ModelPair(base, new, found, accuracy, "; ".join(warnings))
+    warnings += [EAGER_MOVED[name] for name in EAGER_MOVED if name in verdicts and verdicts[name].word == "eager"]
+    return ModelPair(base, new, verdicts, accuracy, "; ".join(warnings))
 
 
 def _size(entry: ModelResult) -> str:

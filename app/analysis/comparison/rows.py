@@ -25,32 +25,32 @@ _NUMBERS = ("base", "new", "change", "verdict", "method", "detail", "p_value", "
 COLUMNS = (*SERIES, "outcome", "reason", "base_run_id", "new_run_id", "metric", "unit", *_NUMBERS)
 
 
-def comparison_row(found: Comparison) -> dict[str, Any]:
+def comparison_row(comparison: Comparison) -> dict[str, Any]:
     """Write everything that a comparison found."""
     return {
-        "base": _side(found.base),
-        "new": _side(found.new),
-        "anyway": found.anyway,
-        "refused": list(found.refused),
-        "warnings": list(found.warnings),
-        "common_count": len(found.pairs),
-        "metrics": [_sum(metric_sum) for metric_sum in found.sums],
-        "models": [_pair(pair) for pair in found.pairs],
-        "only_base": [_entry(result) for result in found.only_base],
-        "only_new": [_entry(result) for result in found.only_new],
-        "excluded": [_excluded(exclusion) for exclusion in found.excluded],
-        "graph_breaks": _diff(found.breaks),
-        "recompile_causes": _diff(found.causes),
-        "totals": {total.metric.name: _delta(total) for total in found.totals},
-        "functions": [_functions(*function) for function in found.functions],
-        "environment": [asdict(difference) for difference in found.environment],
-        "settings": [asdict(setting) | {"differs": setting.differs} for setting in found.settings],
+        "base": _side(comparison.base),
+        "new": _side(comparison.new),
+        "anyway": comparison.anyway,
+        "refused": list(comparison.refused),
+        "warnings": list(comparison.warnings),
+        "common_count": len(comparison.pairs),
+        "metrics": [_sum(metric_sum) for metric_sum in comparison.sums],
+        "models": [_pair(pair) for pair in comparison.pairs],
+        "only_base": [_entry(result) for result in comparison.only_base],
+        "only_new": [_entry(result) for result in comparison.only_new],
+        "excluded": [_excluded(exclusion) for exclusion in comparison.excluded],
+        "graph_breaks": _diff(comparison.breaks),
+        "recompile_causes": _diff(comparison.causes),
+        "totals": {total.metric.name: _delta(total) for total in comparison.totals},
+        "functions": [_functions(*function) for function in comparison.functions],
+        "environment": [asdict(difference) for difference in comparison.environment],
+        "settings": [asdict(setting) | {"differs": setting.differs} for setting in comparison.settings],
     }
 
 
-def list_lines(found: Comparison) -> Iterator[dict[str, Any]]:
+def list_lines(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """Yield a line a model and metric, then the models that are left out, each with the reason."""
-    for pair in found.pairs:
+    for pair in comparison.pairs:
         head = _line(pair.new, "compared", pair.warning, pair.base.run_id, pair.new.run_id)
         for delta in pair.deltas.values():
             yield head | {"metric": delta.metric.name, "unit": delta.metric.unit} | _delta(delta)
@@ -58,9 +58,9 @@ def list_lines(found: Comparison) -> Iterator[dict[str, Any]]:
             words = {"base": pair.base.accuracy, "new": pair.new.accuracy}
             verdict = "worse" if pair.accuracy == "broke" else "better"
             yield head | {"metric": "accuracy", "verdict": verdict} | words
-    for exclusion in found.excluded:
+    for exclusion in comparison.excluded:
         yield _line(exclusion.new, "excluded", exclusion.reason, exclusion.base.run_id, exclusion.new.run_id)
-    for outcome, entries in (("only_base", found.only_base), ("only_new", found.only_new)):
+    for outcome, entries in (("only_base", comparison.only_base), ("only_new", comparison.only_new)):
         for entry in entries:
             sides = (entry.run_id, None) if outcome == "only_base" else (None, entry.run_id)
             yield _line(entry, outcome, "", *sides)
@@ -141,14 +141,14 @@ def _excluded(compiled: Excluded) -> dict[str, Any]:
     }
 
 
-def _diff(compiled: DistinctDiff) -> dict[str, Any]:
+def _diff(diff: DistinctDiff) -> dict[str, Any]:
     names = ("fingerprint", "kind", "reason", "function", "file", "line")
     changes = [
-        {name: getattr(one.what, name) for name in names}
-        | {"model": one.model, "word": one.word, "base_count": one.base_count, "new_count": one.new_count}
-        for one in compiled.changes
+        {name: getattr(change.what, name) for name in names}
+        | {"model": change.model, "word": change.word, "base_count": change.base_count, "new_count": change.new_count}
+        for change in diff.changes
     ]
-    return {"not_compared": compiled.lacks or None, "left_out_count": compiled.left_out, "changes": changes}
+    return {"not_compared": diff.lacks or None, "left_out_count": diff.left_out, "changes": changes}
 
 
 def _functions(base: FunctionSum | None, new: FunctionSum | None) -> dict[str, Any]:

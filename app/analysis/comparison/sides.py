@@ -72,13 +72,13 @@ def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
 
 def assign_models(run_id: str, items: Iterable[TaskDistinct], tasks: Tasks) -> list[DistinctItem]:
     """Return a run's distinct things with the model that had each, where its task tells."""
-    found = []
+    assigned = []
     for item in items:
         model, experiment = tasks.get((run_id, item.task or ""), (None, None))
         if item.task is None or model is not None:  # else a newer result stands for what this task measured
             where = (item.kind, item.function, item.file, item.line, experiment)
-            found.append(DistinctItem(item.fingerprint, model, item.reason, item.count, *where))
-    return found
+            assigned.append(DistinctItem(item.fingerprint, model, item.reason, item.count, *where))
+    return assigned
 
 
 def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
@@ -96,7 +96,7 @@ def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
 
 
 def filter_suite(side: CompareSide, suite: str) -> CompareSide:
-    """Keep of a side what is of one suite: what nobody assigned to a model, only where it had no other suite."""
+    """Filter a side to one suite: what has no model only where the side has no other suite."""
     entries = tuple(entry for entry in side.entries if entry.series["suite"] == suite)
     if len(entries) == len(side.entries) > 0:
         return side

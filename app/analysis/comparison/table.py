@@ -20,7 +20,7 @@ _SIGN = {True: "+", False: ""}
 
 @dataclass(frozen=True)
 class TableSelection:
-    """Say what of a comparison is shown: the metrics of a group or one of them, and which models."""
+    """The part of a comparison that is shown: the metrics of a group or one of them, and which models."""
 
     group: str
     metrics: tuple[Metric, ...]
@@ -55,7 +55,7 @@ def pick_metrics(comparison: Comparison, metric: str | None) -> tuple[str, tuple
 
 
 def has_changed(pair: ModelPair, metrics: Sequence[Metric]) -> bool:
-    """Tell whether a model changed in one of some metrics, or in whether its answers are right."""
+    """Return whether a model changed in one of some metrics, or in whether its answers are right."""
     return bool(pair.accuracy) or any(
         delta.word in CHANGED for metric in metrics if (delta := pair.deltas.get(metric.name))
     )
@@ -82,8 +82,8 @@ def _sort(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[M
 
 
 def _badness(pair: ModelPair, metrics: Sequence[Metric]) -> tuple[int, float]:
-    found = [verdict for metric in metrics if (verdict := pair.deltas.get(metric.name))]
-    ranks = [(_RANK.get(verdict.word, 3), -abs(_size(verdict))) for verdict in found]
+    verdicts = [verdict for metric in metrics if (verdict := pair.deltas.get(metric.name))]
+    ranks = [(_RANK.get(verdict.word, 3), -abs(_size(verdict))) for verdict in verdicts]
     return min([(-1, 0.0)] if pair.accuracy == "broke" else ranks, default=(4, 0.0))
 
 
@@ -130,40 +130,42 @@ _MEANS = (
 
 
 class ComparisonHeadline(NamedTuple):
-    """Hold one headline number; `place` is the part of the page that has the rest, `metric` what it shows there."""
+    """A headline number; `anchor` is the section of the page with the rest, `metric` what that shows."""
 
     label: str
     value: str
     note: str
-    place: str = ""
+    anchor: str = ""
     metric: str = ""
 
 
-def list_headlines(found: Comparison) -> list[ComparisonHeadline]:
+def list_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
     """List the numbers that come first."""
-    tiles = _models(found)
+    tiles = _models(comparison)
     for name, label, what in _MEANS:
-        total = found.sum_of(name)
+        total = comparison.sum_of(name)
         if total is not None:
             values = f"{format_value_of(total.metric, total.base)} → {format_value_of(total.metric, total.new)}"
             word = f": {total.overall.label}" if total.overall else ""
             note = f"{values}, {what} {format_plural(total.count, 'model')}{word}"
             tiles.append(ComparisonHeadline(label, format_share(total.change), note, "models", name))
-    if not found.pairs:
-        tiles += [_total(total) for total in found.totals if total.metric.name in ("compile_s", "compile_count")]
-    tiles.append(_distinct("Graph breaks", "breaks", found.breaks))
-    tiles.append(_distinct("Recompile causes", "causes", found.causes))
+    if not comparison.pairs:
+        tiles += [_total(total) for total in comparison.totals if total.metric.name in ("compile_s", "compile_count")]
+    tiles.append(_distinct("Graph breaks", "breaks", comparison.breaks))
+    tiles.append(_distinct("Recompile causes", "causes", comparison.causes))
     return tiles
 
 
-def _models(found: Comparison) -> list[ComparisonHeadline]:
-    if not found.base.entries and not found.new.entries:
+def _models(comparison: Comparison) -> list[ComparisonHeadline]:
+    if not comparison.base.entries and not comparison.new.entries:
         return []
-    left = f"only on base {len(found.only_base)}, only in new {len(found.only_new)}, excluded {len(found.excluded)}"
-    place = "left-out" if found.only_base or found.only_new or found.excluded else ""
-    tiles = [ComparisonHeadline("Models compared", format_count(len(found.pairs)), left, place), *_failures(found)]
-    if found.pairs:
-        counts = list_verdicts(found.pairs)
+    only_base, only_new, excluded = map(len, (comparison.only_base, comparison.only_new, comparison.excluded))
+    note = f"only on base {only_base}, only in new {only_new}, excluded {excluded}"
+    anchor = "left-out" if only_base or only_new or excluded else ""
+    compared = ComparisonHeadline("Models compared", format_count(len(comparison.pairs)), note, anchor)
+    tiles = [compared, *_failures(comparison)]
+    if comparison.pairs:
+        counts = list_verdicts(comparison.pairs)
         note = f"{counts['better']} better, {counts['neither']} neither, over all metrics"
         if counts["both"]:
             note += f"; {counts['both']} of the worse also better in one"
@@ -171,19 +173,18 @@ def _models(found: Comparison) -> list[ComparisonHeadline]:
     return tiles
 
 
-def _failures(found: Comparison) -> list[ComparisonHeadline]:
-    """Say which models fail in new alone, or on base alone: the numbers of what both measured know nothing of them."""
-    lost = [exclusion.model for exclusion in found.excluded if exclusion.kind == "bad"]
-    lost += [pair.model for pair in found.pairs if pair.accuracy == "broke"]
-    back = sum(exclusion.kind == "good" and exclusion.base.status == "failed" for exclusion in found.excluded)
-    back += sum(pair.accuracy == "fixed" for pair in found.pairs)
+def _failures(comparison: Comparison) -> list[ComparisonHeadline]:
+    """Return the tiles of models that fail in new alone, or on base alone: other numbers do not count them."""
+    lost = [exclusion.model for exclusion in comparison.excluded if exclusion.kind == "bad"]
+    lost += [pair.model for pair in comparison.pairs if pair.accuracy == "broke"]
+    back = sum(exclusion.kind == "good" and exclusion.base.status == "failed" for exclusion in comparison.excluded)
+    back += sum(pair.accuracy == "fixed" for pair in comparison.pairs)
     if not lost and not back:
         return []
     named = ", ".join(model[:60] for model in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
     note = "; ".join(filter(None, (named, f"{back} no longer" if back else "")))
-    return [
-        ComparisonHeadline("Newly failing", format_count(len(lost)), note, "left-out" if found.excluded else "models")
-    ]
+    anchor = "left-out" if comparison.excluded else "models"
+    return [ComparisonHeadline("Newly failing", format_count(len(lost)), note, anchor)]
 
 
 def _total(verdict: MetricDelta) -> ComparisonHeadline:
@@ -192,8 +193,8 @@ def _total(verdict: MetricDelta) -> ComparisonHeadline:
     return ComparisonHeadline(verdict.metric.label, format_change(verdict), values, "totals")
 
 
-def _distinct(label: str, place: str, diff: DistinctDiff) -> ComparisonHeadline:
+def _distinct(label: str, anchor: str, diff: DistinctDiff) -> ComparisonHeadline:
     if diff.lacks:
-        return ComparisonHeadline(label, "–", diff.lacks, place)
+        return ComparisonHeadline(label, "–", diff.lacks, anchor)
     note = f"{diff.count('resolved')} resolved, {diff.count('worse')} more often, {diff.count('unchanged')} unchanged"
-    return ComparisonHeadline(label, f"{format_count(diff.count('new'))} new", note, place)
+    return ComparisonHeadline(label, f"{format_count(diff.count('new'))} new", note, anchor)

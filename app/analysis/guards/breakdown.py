@@ -58,7 +58,7 @@ _WORDS = {
 
 
 def describe_kind(kind: str | None) -> str:
-    """Say what a guard of this kind checks; empty where nobody knows."""
+    """Return what a guard of this kind checks; empty where it is not known."""
     return _WORDS.get(kind or "", "")
 
 
@@ -69,7 +69,7 @@ _MOST = 0.5
 
 @dataclass(frozen=True)
 class GuardBreakdown:
-    """Hold a run's guards counted by kind and by root, the largest first.
+    """A run's guards counted by kind and by root, the largest first.
 
     `other_root_count` are guards about roots that no summary names: each keeps its twenty largest.
     """
@@ -134,15 +134,15 @@ def _ranked(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
 
 
 def find_origin(root: str) -> str:
-    """Say which of the page's sorts of places a root is."""
+    """Return the origin of a root, one of the page's sorts."""
     if root == "L['self']":
         return "self"
     if root.startswith("L["):
         return "local"
-    found = _MODULE.match(root)
-    if found is None:
+    match = _MODULE.match(root)
+    if match is None:
         return "global" if root.startswith("G[") else "ambient"
-    return "torch" if found["name"] == "torch" or found["name"].startswith("torch_dot_") else "global"
+    return "torch" if match["name"] == "torch" or match["name"].startswith("torch_dot_") else "global"
 
 
 def list_origins(sums: GuardBreakdown) -> list[GuardOrigin]:
@@ -167,14 +167,14 @@ _SINCE = "torch 2.8"
 def advise(origins: Sequence[GuardOrigin], median_us: float | None) -> list[GuardFix]:
     """List what would make checking cheaper, where a run's guards are mostly of one sort."""
     shares = {origin.key: origin.share_ratio for origin in origins}
-    found = []
+    fixes = []
     if shares.get("self", 0) >= _MOST:
-        found.append(_about_modules(shares["self"]))
+        fixes.append(_about_modules(shares["self"]))
     if (globals_share := shares.get("torch", 0) + shares.get("global", 0)) >= MUCH:
-        found.append(_about_globals(globals_share))
-    if found and median_us is not None:
-        found.append(_about_warm_programs())
-    return found
+        fixes.append(_about_globals(globals_share))
+    if fixes and median_us is not None:
+        fixes.append(_about_warm_programs())
+    return fixes
 
 
 def _about_modules(share: float) -> GuardFix:

@@ -28,7 +28,7 @@ _ONE_A_PLACE = frozenset(("value", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "LE
 
 @dataclass(frozen=True)
 class GuardChange:
-    """Hold one guard whose place is the same and whose expected value is another."""
+    """One guard with the same source and another expected value."""
 
     before: GuardNode
     after: GuardNode
@@ -37,7 +37,7 @@ class GuardChange:
 
 @dataclass(frozen=True)
 class GuardDiff:
-    """Hold what changed from the old guards to the new, in torch's order.
+    """Changes from the old guards to the new, in torch's order.
 
     `identities` are guards that differ in an object's id alone: within one process another object stood there, between
     two processes it says nothing; they count as the same.
@@ -84,13 +84,13 @@ def normalise_guard(text: str) -> str:
 
 def _group(tree: GuardTree) -> dict[tuple[str, ...], list[_Normal]]:
     """Group guards by what they check, whatever value they expect."""
-    found: defaultdict[tuple[str, ...], list[_Normal]] = defaultdict(list)
+    groups: defaultdict[tuple[str, ...], list[_Normal]] = defaultdict(list)
     for _depth, node in walk(tree):
         if is_check(node):
             code, source = normalise_guard(node.code or ""), normalise_guard(node.source or "")
             family = _FAMILIES.get(node.guard_type or "", node.guard_type or "")
-            found[(family, source, _stem(code, source, family))].append((code, node))
-    return found
+            groups[(family, source, _stem(code, source, family))].append((code, node))
+    return groups
 
 
 def _stem(code: str, source: str, family: str) -> str:
@@ -116,13 +116,13 @@ def _take_equal(
             pairs.append((same.pop(), node))
         else:
             left.append(node)
-    kept = {id(node) for nodes in waiting.values() for node in nodes}
-    return [node for _code, node in olds if id(node) in kept], left, pairs
+    unmatched = {id(node) for nodes in waiting.values() for node in nodes}
+    return [node for _code, node in olds if id(node) in unmatched], left, pairs
 
 
 def _object_id(node: GuardNode) -> str | None:
-    found = _OBJECT_ID.match(node.code or "") if node.guard_type == "ID_MATCH" else None
-    return found[2] if found else None
+    match = _OBJECT_ID.match(node.code or "") if node.guard_type == "ID_MATCH" else None
+    return match[2] if match else None
 
 
 def _explain(was: GuardNode, now: GuardNode) -> tuple[FieldChange, ...]:
@@ -139,12 +139,14 @@ def _fields(node: GuardNode) -> dict[str, str]:
         return dict(zip(_TENSOR_NAMES, parts, strict=False)) | {name: value for name, _, value in named}
     if node.guard_type == "GLOBAL_STATE":
         try:
-            said = json.loads(code[code.find("{") :])
+            values = json.loads(code[code.find("{") :])
         except (ValueError, RecursionError):
             return {"state": code}
-        return {name: json.dumps(value) for name, value in said.items()} if isinstance(said, dict) else {"state": code}
+        return (
+            {name: json.dumps(value) for name, value in values.items()} if isinstance(values, dict) else {"state": code}
+        )
     for mark in (", type=", " == ", " is "):
-        _left, found, value = code.partition(mark)
-        if found:
+        _left, separator, value = code.partition(mark)
+        if separator:
             return {"type" if mark == ", type=" else "value": value}
     return {"code": code}

@@ -13,7 +13,7 @@ from compileboard.collectors.store.payloads import GuardNode, GuardTree, is_chec
 
 @dataclass(frozen=True)
 class ViewNode:
-    """Hold one row of the tree: a manager (the last of a chain without branches) or a single guard.
+    """One row of the tree: a manager (the last of a chain without branches) or a single guard.
 
     `steps` are the sources of the chain that was folded into this row; `hidden_count` is how many guards below are
     left out because the page's limit was reached.
@@ -31,7 +31,7 @@ class ViewNode:
 
 @dataclass(frozen=True)
 class GuardView:
-    """Hold what a page shows of a tree; `cost` says what is known of the time and what is an estimate."""
+    """The part of a tree that a page shows; `cost` tells what is known of the time and what is an estimate."""
 
     nodes: tuple[ViewNode, ...]
     guard_count: int
@@ -69,7 +69,7 @@ def build_view(tree: GuardTree, open_depth: int = 3, limit: int = 2_000, largest
 
 
 def explain_cost(latency_us: float | None, guard_count: int) -> str:
-    """Say what torch measured of a set of guards, and that parts of it are estimates."""
+    """Return what torch measured of a set of guards, and that parts of it are estimates."""
     number = format_plural(guard_count, "guard")
     if latency_us is None:
         return f"{number}; this record has no time for them."
@@ -130,7 +130,7 @@ def _choose_rows(
 
 @dataclass(frozen=True)
 class TreeRow:
-    """Hold one step of writing a tree: a branch begins, a leaf stands, a branch ends.
+    """One step of writing a tree: a branch begins, a leaf stands, a branch ends.
 
     `number` names the row's node in an address.
     """
@@ -141,22 +141,22 @@ class TreeRow:
 
 
 def filter_tree(tree: GuardTree, text: str) -> GuardTree:
-    """Keep the lines of a tree that have a text, capitals aside, with the managers above them."""
-    wanted = text.lower()
-    kept: list[list[GuardNode]] = [[]]
+    """Filter a tree to the lines that have a text, capitals aside, with the managers above them."""
+    sought = text.lower()
+    levels: list[list[GuardNode]] = [[]]
     for depth, node in reversed(list(walk(tree))):
-        while len(kept) <= depth + 1:
-            kept.append([])
-        children = kept[depth + 1]
-        if children or _has_text(node, wanted):
-            kept[depth].append(replace(node, children=tuple(reversed(children))))
-        kept[depth + 1] = []
-    return replace(tree, nodes=tuple(reversed(kept[0])))
+        while len(levels) <= depth + 1:
+            levels.append([])
+        children = levels[depth + 1]
+        if children or _has_text(node, sought):
+            levels[depth].append(replace(node, children=tuple(reversed(children))))
+        levels[depth + 1] = []
+    return replace(tree, nodes=tuple(reversed(levels[0])))
 
 
-def _has_text(node: GuardNode, wanted: str) -> bool:
-    said = (node.guard_type, node.source, node.code, node.user_line, node.file, node.function, node.value_type)
-    return any(wanted in text.lower() for text in said if text)
+def _has_text(node: GuardNode, sought: str) -> bool:
+    texts = (node.guard_type, node.source, node.code, node.user_line, node.file, node.function, node.value_type)
+    return any(sought in text.lower() for text in texts if text)
 
 
 def number_nodes(tree: GuardTree) -> dict[int, int]:
@@ -166,8 +166,8 @@ def number_nodes(tree: GuardTree) -> dict[int, int]:
 
 def take_subtree(tree: GuardTree, number: int) -> GuardTree | None:
     """Return the tree of one node alone, None where no node has that number."""
-    for place, (_depth, node) in enumerate(walk(tree)):
-        if place == number:
+    for position, (_depth, node) in enumerate(walk(tree)):
+        if position == number:
             return replace(tree, nodes=(node,))
     return None
 

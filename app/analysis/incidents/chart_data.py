@@ -21,7 +21,7 @@ AROUND = 90  # runs on either side of the change
 
 @dataclass(frozen=True)
 class LevelLines:
-    """Hold what of a finding is drawn, as places of an axis: (first, last) and the value at both."""
+    """The levels of a series change, as positions on an axis: (first, last) and the value at both."""
 
     before: tuple[int, int]
     after: tuple[int, int] | None
@@ -63,15 +63,15 @@ def choose_runs(change: SeriesChange, runs: Sequence[TrendRun]) -> list[TrendRun
 
 
 def find_levels(change: SeriesChange, axis: Axis) -> LevelLines | None:
-    """Say where the levels before and after begin and end; None where the axis has no run before the change."""
-    place = {run.id: number for number, run in enumerate(axis.runs)}
+    """Return where the levels before and after begin and end; None where the axis has no run before the change."""
+    positions = {run.id: number for number, run in enumerate(axis.runs)}
     times = [run.started_us for run in axis.runs]
-    first = place.get(change.first_run_id, bisect_left(times, change.first_us))
-    before = place.get(change.before_run_id or "", first - 1)
+    first = positions.get(change.first_run_id, bisect_left(times, change.first_us))
+    before = positions.get(change.before_run_id or "", first - 1)
     if not 0 <= before < first:
         return None
     low, high = (
-        place.get(run_id or "", at) for run_id, at in ((change.low_run_id, first), (change.high_run_id, first))
+        positions.get(run_id or "", at) for run_id, at in ((change.low_run_id, first), (change.high_run_id, first))
     )
     changed = (min(before, low), max(first, high))
     points = change.evidence.get("points") or {}
@@ -79,7 +79,7 @@ def find_levels(change: SeriesChange, axis: Axis) -> LevelLines | None:
     if change.after_value is None or first >= len(times):
         return LevelLines((since, before), None, (changed[0], min(changed[1], len(times) - 1)))
     starts = changed[1] if change.kind == "drift" else first
-    recovered = place.get(change.recovered_run_id or "", len(times))
+    recovered = positions.get(change.recovered_run_id or "", len(times))
     until = min(starts + max(int(points.get("after") or len(times)), 2) - 1, len(times) - 1)
     until = min(until, recovered - 1) if recovered > starts else until
     return LevelLines((since, before), (starts, max(until, starts)), changed)

@@ -14,7 +14,7 @@ from compileboard.collectors.store.dashboard.series_changes import SERIES
 
 SHOWN = 12  # rows of a group; the others are folded
 _AUTHORS = 5
-_ORDER = {direction: place for place, direction in enumerate(DIRECTIONS)}
+_ORDER = {direction: position for position, direction in enumerate(DIRECTIONS)}
 # What says most of what happened, first; the rest mostly follows from it.
 _TELLING = (
     "passes",
@@ -38,7 +38,7 @@ _TELLING = (
 
 @dataclass(frozen=True)
 class HeadlineChange:
-    """Hold the finding that says most of what one series did in a range, and its other metrics that moved with it."""
+    """The most telling change of one series in a range, and its other metrics that moved with it."""
 
     finding: SeriesChange
     others: Sequence[SeriesChange]
@@ -58,8 +58,8 @@ def pick_headline_changes(findings: Iterable[SeriesChange]) -> list[HeadlineChan
         together.setdefault((*key, finding.state, finding.handling, finding.recovered_run_id is None), []).append(
             finding
         )
-    found = [sorted(members, key=_rank) for members in together.values()]
-    return [HeadlineChange(members[0], members[1:]) for members in sorted(found, key=lambda members: _rank(members[0]))]
+    groups = [sorted(group, key=_rank) for group in together.values()]
+    return [HeadlineChange(group[0], group[1:]) for group in sorted(groups, key=lambda group: _rank(group[0]))]
 
 
 def _rank(change: SeriesChange) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ def _rank(change: SeriesChange) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Incident:
-    """Hold the findings of one page that came between the same two commits, or runs; the worst come first.
+    """The findings of one page in one range of commits or runs; the worst come first.
 
     `counts` are of the whole range, as (direction, count).
     """
@@ -99,7 +99,7 @@ class Incident:
         return sum(number for _direction, number in self.counts)
 
     @property
-    def who(self) -> str:
+    def author_names(self) -> str:
         """Name whom it concerns: the authors of the commits between."""
         more = len(self.authors) - _AUTHORS
         return ", ".join(self.authors[:_AUTHORS]) + (f" and {format_plural(more, 'other')}" if more > 0 else "")
@@ -114,9 +114,9 @@ def group_incidents(findings: Iterable[SeriesChange], counted: Iterable[RangeCou
         groups.setdefault(key, []).append(finding)
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for row in counted:
-        found = keys.get((row.before_run_id, row.first_run_id))
-        if found is not None:
-            of = counts.setdefault(found, {})
+        range_key = keys.get((row.before_run_id, row.first_run_id))
+        if range_key is not None:
+            of = counts.setdefault(range_key, {})
             of[row.direction] = of.get(row.direction, 0) + row.finding_count
     return [_make(members, counts.get(key, {})) for key, members in groups.items()]
 

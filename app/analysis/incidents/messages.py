@@ -43,12 +43,12 @@ def name_subject(change: SeriesChange) -> str:
 
 
 def describe_finding(change: SeriesChange) -> str:
-    """Say in one line what changed: resnet18: speedup fell by 12.3 %, from 1.420× to 1.245×."""
+    """Return in one line what changed: resnet18: speedup fell by 12.3 %, from 1.420× to 1.245×."""
     return f"{name_subject(change)}: {describe_change(change)}"
 
 
 def describe_change(change: SeriesChange) -> str:
-    """Say what changed without naming whose it is."""
+    """Return what changed, without the name of the model or suite."""
     metric = find_metric_of(change)
     if change.kind == "vanished":
         return "no longer measured"
@@ -62,7 +62,7 @@ def describe_change(change: SeriesChange) -> str:
 
 
 def describe_series(change: SeriesChange) -> str:
-    """Say as what it was measured; what was not said is left out."""
+    """Return what the series was measured as; what is not recorded is left out."""
     parts = [] if change.subject == "suite" else [change.suite]
     parts += [change.mode, change.dtype, change.backend, "dynamic" if change.dynamic else "", change.hardware]
     parts += [
@@ -74,7 +74,7 @@ def describe_series(change: SeriesChange) -> str:
 
 
 def describe_commit_range(change: SeriesChange) -> str:
-    """Say between which runs or commits the change came, and how many commits lie between, where that is known."""
+    """Return the runs or commits between which the change came, and how many lie between where that is known."""
     before, after = change.evidence.get("before"), change.evidence.get("after")
     if not before or not after:
         return f"since {format_time(change.first_us)[:16]}"
@@ -89,7 +89,7 @@ def describe_commit_range(change: SeriesChange) -> str:
 
 
 def format_confidence(change: SeriesChange) -> str:
-    """Say how sure it is that noise did not make it."""
+    """Return how likely it is that noise did not make the change."""
     if change.p_value is None:
         return "every other series of the suite went on" if change.subject == "model" else "other suites went on"
     if change.p_value < _SMALLEST_P:
@@ -100,7 +100,7 @@ def format_confidence(change: SeriesChange) -> str:
 
 
 def describe_state(change: SeriesChange) -> str:
-    """Say what state it is in, in some words."""
+    """Return the detection state in some words."""
     if change.state == "suspected":
         return "waits for another run to confirm it"
     if change.state == "withdrawn":
@@ -109,7 +109,7 @@ def describe_state(change: SeriesChange) -> str:
 
 
 def describe_cause(cause: Mapping[str, object]) -> str:
-    """Say one suspected cause in a line: graph break, new: call to print in forward (0 → 3)."""
+    """Return one suspected cause in a line: graph break, new: call to print in forward (0 → 3)."""
     before, after = cause.get("before"), cause.get("after")
     counts = "" if before is None and after is None else f" ({_format_subject(before)} → {_format_subject(after)})"
     if cause.get("kind") == "counter":
@@ -179,20 +179,20 @@ _EVIDENCE: dict[str, Any] = {
 
 
 def finding_row(change: SeriesChange) -> dict[str, Any]:
-    """Return one finding with what it comes to in words."""
+    """Return one finding with its messages."""
     row = dict(vars(change))
     evidence = row.pop("evidence")
-    said = {
+    messages = {
         "sentence": describe_finding(change),
         "measured_as": describe_series(change),
         "range": describe_commit_range(change),
         "confidence": format_confidence(change),
         "recovered": change.recovered_run_id is not None,
     }
-    return row | said | {name: evidence.get(name) or none for name, none in _EVIDENCE.items()}
+    return row | messages | {name: evidence.get(name) or none for name, none in _EVIDENCE.items()}
 
 
-def finding_detail_row(change: SeriesChange, said: Iterable[Comment]) -> dict[str, Any]:
-    """Return one finding with what people said of it, the oldest first."""
-    kept = ("action", "who", "text", "time_us")
-    return finding_row(change) | {"words": [{name: getattr(word, name) for name in kept} for word in said]}
+def finding_detail_row(change: SeriesChange, comments: Iterable[Comment]) -> dict[str, Any]:
+    """Return one finding with its comments, the oldest first."""
+    names = ("action", "who", "text", "time_us")
+    return finding_row(change) | {"words": [{name: getattr(word, name) for name in names} for word in comments]}

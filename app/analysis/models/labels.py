@@ -39,16 +39,16 @@ ACCURACIES = {
 
 
 def describe_status(row: ResultFields) -> Word:
-    """Say in words what became of a model."""
+    """Return the label of a model's status."""
     reason = REASONS.get(row.reason or "", row.reason or "")
     if row.status == "measured" and is_slower(row):
         return Word("measured, slower", "warn", "It was measured, and eager mode is faster.")
     if row.status == "measured":
         return Word("measured", "good", "It was measured.")
     if row.status == "failed":
-        said = f"failed: {reason}" if reason else "failed"
+        label = f"failed: {reason}" if reason else "failed"
         word = f"Upstream's word for it is {row.reason}." if row.reason in REASONS else "It was tried, and failed."
-        return Word(said, "bad", word)
+        return Word(label, "bad", word)
     if row.status == "skipped":
         return Word(f"skipped: {reason}" if reason else "skipped", "quiet", "It was left out on purpose.")
     if row.status == "not_run":
@@ -57,31 +57,31 @@ def describe_status(row: ResultFields) -> Word:
 
 
 def describe_accuracy(accuracy: str | None) -> Word:
-    """Say in words what the accuracy check came to."""
+    """Return the label of an accuracy check's result."""
     if accuracy is None:
         return Word("not measured", "quiet", "The accuracy experiment has no result for this model here.")
     known = ACCURACIES.get(accuracy)
     if known is not None:
         return known
-    said = f"Upstream's word for it is {accuracy}."
-    return Word(REASONS.get(accuracy, accuracy), "quiet" if accuracy.startswith("pass") else "bad", said)
+    meaning = f"Upstream's word for it is {accuracy}."
+    return Word(REASONS.get(accuracy, accuracy), "quiet" if accuracy.startswith("pass") else "bad", meaning)
 
 
 def describe_verdict(row: ResultRow) -> Word | None:
-    """Say what a row's accuracy check came to, or why it did not; None where the status says it, or it is not due."""
+    """Return an accuracy check's result, or why it has none; None where the status tells that, or it is not due."""
     judge = row.judge
     if row.status == "failed" and judge is not None and judge.status == "failed" and row.reason == judge.reason:
         return None
     if row.accuracy is None and judge is not None and "performance" in row.experiments:
-        said = describe_status(judge)
-        return describe_accuracy(None) if judge.status == "measured" else said
+        status = describe_status(judge)
+        return describe_accuracy(None) if judge.status == "measured" else status
     if row.accuracy is None and row.status != "measured":
         return None
     return describe_accuracy(row.accuracy)
 
 
 def is_wrong(row: ResultRow) -> bool:
-    """Say whether the accuracy check found a wrong answer, or failed."""
+    """Return whether the accuracy check saw a wrong answer, or failed."""
     return row.accuracy is not None and describe_accuracy(row.accuracy).kind == "bad"
 
 
@@ -93,14 +93,14 @@ def is_slower(row: ResultFields) -> bool:
 
 
 def describe_missing(row: ResultRow) -> str:
-    """Say why a cell has no number; a model whose answer is wrong was timed all the same."""
+    """Return why a cell has no number; a model whose answer is wrong was timed all the same."""
     if row.status == "failed" and row.speedup is not None:
         return "not measured"
     return {"failed": "failed", "skipped": "skipped", "not_run": "not run"}.get(row.status, "not measured")
 
 
 def describe_speedup(row: ResultRow) -> Word | None:
-    """Say whether a speedup is more than noise; None where there is none, or no interval."""
+    """Return whether a speedup is more than noise; None where there is none, or no interval."""
     low, high = row.speedup_low, row.speedup_high
     if row.speedup is None or low is None or high is None:
         return None
@@ -116,15 +116,15 @@ def describe_page_faults(row: ResultFields, values: Mapping[str, float]) -> str 
     compiled, eager = values.get("compiled_page_faults"), values.get("eager_page_faults")
     if compiled is None or eager is None:
         return None
-    said = f"Page faults per call: {format_number(compiled)} compiled, {format_number(eager)} eager."
+    text = f"Page faults per call: {format_number(compiled)} compiled, {format_number(eager)} eager."
     if row.device == "cuda" and compiled >= MANY_PAGE_FAULTS:  # on a CPU, tensors themselves map memory
-        said += " Memory is mapped anew in each compiled call, which takes time; Python's frame stack may be the cause."
-    return said
+        text += " Memory is mapped anew in each compiled call, which takes time; Python's frame stack may be the cause."
+    return text
 
 
 @dataclass(frozen=True)
 class ModelFailure:
-    """Hold a model that fails on a side: `word` is new, resolved or still; a side without the model says nothing."""
+    """A model that fails on a side: `word` is new, resolved or still; a side without the model is None."""
 
     row: ResultRow
     word: str
@@ -135,16 +135,16 @@ class ModelFailure:
 def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[ModelFailure]:
     """List what fails in new, newly first, and what failed on base and is measured again."""
     before, after = ({(row.model, row.batch_size): row for row in rows} for rows in (base, new))
-    found = []
+    failures = []
     for key, row in {**before, **after}.items():
         was, now = _format_failure(before.get(key)), _format_failure(after.get(key))
         if now is not None:
-            found.append(ModelFailure(row, "still" if was is not None else "new", was, now))
+            failures.append(ModelFailure(row, "still" if was is not None else "new", was, now))
         elif was is not None and key in after and after[key].status == "measured":
-            found.append(ModelFailure(row, "resolved", was, None))
+            failures.append(ModelFailure(row, "resolved", was, None))
     order = ("new", "resolved", "still")
     return sorted(
-        found,
+        failures,
         key=lambda model_failure: (
             order.index(model_failure.word),
             model_failure.row.model.lower(),
@@ -154,7 +154,7 @@ def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[M
 
 
 def _format_failure(row: ResultRow | None) -> str | None:
-    """Say how a model fails; None where it does not."""
+    """Return how a model fails; None where it does not."""
     if row is None:
         return None
     if row.status == "failed":

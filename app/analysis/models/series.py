@@ -19,7 +19,7 @@ _EMPTY = "~"
 
 def write_name(name: str) -> str:
     """Write a name as the end of an address."""
-    return _UNSAFE.sub(lambda match: "".join(f"~{ord(one):02X}" for one in match[0]), name) or _EMPTY
+    return _UNSAFE.sub(lambda match: "".join(f"~{ord(character):02X}" for character in match[0]), name) or _EMPTY
 
 
 def read_name(written: str) -> str:
@@ -34,7 +34,7 @@ Pair = tuple[ResultRow, tuple[ExperimentResult, ...]]
 
 @dataclass(frozen=True)
 class Point:
-    """Hold one run's result of a series, and the experiments that it was made of, the leading one first."""
+    """One run's result of a series, and the experiments that it was made of, the leading one first."""
 
     row: ResultRow
     parts: tuple[ExperimentResult, ...]
@@ -42,7 +42,7 @@ class Point:
 
 @dataclass(frozen=True)
 class ModelSeries:
-    """Hold a model's results that can be compared with each other, the oldest first."""
+    """A model's results that can be compared with each other, the oldest first."""
 
     fields: dict[str, Any]
     points: Sequence[Point]
@@ -64,26 +64,26 @@ class ModelSeries:
 
 
 def label_fields(fields: Mapping[str, Any]) -> str:
-    """Name what something was measured as, in the words of people."""
-    said = [fields["mode"], fields["dtype"], fields["hardware"] or fields["device"], fields["backend"]]
-    said += ["dynamic shapes" if fields["dynamic"] else None]
-    said += [f"batch {fields['batch_size']}" if fields.get("batch_size") is not None else None]
-    said += [f"{fields['world_size']} ranks" if fields["world_size"] > 1 else None]
-    return " · ".join(str(word) for word in said if word) or "not described"
+    """Return the label of a configuration."""
+    labels = [fields["mode"], fields["dtype"], fields["hardware"] or fields["device"], fields["backend"]]
+    labels += ["dynamic shapes" if fields["dynamic"] else None]
+    labels += [f"batch {fields['batch_size']}" if fields.get("batch_size") is not None else None]
+    labels += [f"{fields['world_size']} ranks" if fields["world_size"] > 1 else None]
+    return " · ".join(str(word) for word in labels if word) or "not described"
 
 
 def query_fields(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return what an address says to mean what was measured so."""
-    said = {name: "" if value is None else str(value) for name, value in fields.items()}
-    return said | {"dynamic": "yes" if fields["dynamic"] else "no"}
+    """Return the query of an address for a configuration."""
+    query = {name: "" if value is None else str(value) for name, value in fields.items()}
+    return query | {"dynamic": "yes" if fields["dynamic"] else "no"}
 
 
 def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
     """Part a model's results, newest first, into series: the one that was measured last comes first."""
-    found: dict[tuple[Any, ...], list[Point]] = {}
+    points_by_key: dict[tuple[Any, ...], list[Point]] = {}
     for row, parts in history:
-        found.setdefault(tuple(getattr(row, name) for name in FIELDS), []).append(Point(row, parts))
-    return [ModelSeries(dict(zip(FIELDS, key)), tuple(reversed(points))) for key, points in found.items()]
+        points_by_key.setdefault(tuple(getattr(row, name) for name in FIELDS), []).append(Point(row, parts))
+    return [ModelSeries(dict(zip(FIELDS, key)), tuple(reversed(points))) for key, points in points_by_key.items()]
 
 
 def choose_series(series: Sequence[ModelSeries], given: Mapping[str, str]) -> ModelSeries | None:
@@ -94,5 +94,5 @@ def choose_series(series: Sequence[ModelSeries], given: Mapping[str, str]) -> Mo
         if all(given[name] == value for name, value in model_series.query.items() if name in given)
     ]
     timed = [model_series for model_series in fit if "performance" in model_series.newest.experiments]
-    found = timed or fit
-    return found[0] if found else None
+    matches = timed or fit
+    return matches[0] if matches else None

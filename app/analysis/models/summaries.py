@@ -64,7 +64,7 @@ class SummaryDelta:
 
     @property
     def aside(self) -> str:
-        """Say of a speedup how the compiled latency changed, "" where that is not known."""
+        """Return how the compiled latency changed beside a speedup, "" where that is not known."""
         return "" if self.latency is None else f"compiled latency {_sign(f'{100 * (self.latency - 1):.1f} %')}"
 
     @property
@@ -105,7 +105,7 @@ def _sign(text: str) -> str:
 
 
 def filter_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:
-    """Keep what was measured as one set; a baseline may be of another GPU, which is then said."""
+    """Filter rows to one configuration; a baseline may be of another GPU, which the page then tells."""
     names = [name for name in of.fields if name != "hardware" or not any_hardware]
     return [row for row in rows if all(getattr(row, name) == getattr(of, name) for name in names)]
 
@@ -156,7 +156,7 @@ def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], 
 
 def _compare_latency(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> float | None:
     """Return new ÷ base of the compiled latency's geomean; None where a model lacks one."""
-    times = [(one.abs_latency_ms, other.abs_latency_ms) for one, other in pairs]
+    times = [(base_row.abs_latency_ms, new_row.abs_latency_ms) for base_row, new_row in pairs]
     ratios = [new / base for base, new in times if base and new and min(base, new) > 0]
     return geomean(ratios) if len(ratios) == len(pairs) else None
 

@@ -45,7 +45,7 @@ _SHOWN = ("suite", "mode", "dtype", "hardware", "backend", "batch_size")
 
 @dataclass(frozen=True)
 class SummedSet:
-    """Hold the rows that were measured as one configuration: what a definition sums up."""
+    """The rows of one configuration: what a summary formula sums up."""
 
     fields: Mapping[str, Any]
     rows: Sequence[ResultRow]
@@ -82,11 +82,11 @@ class Verdicts:
 
 def part_sets(rows: Sequence[ResultRow]) -> list[SummedSet]:
     """Part rows by their configuration, the one that was measured last first; what is no headline's is in none."""
-    found: dict[tuple[Any, ...], list[ResultRow]] = {}
+    rows_by_set: dict[tuple[Any, ...], list[ResultRow]] = {}
     for row in rows:
         if not set(LEADING).isdisjoint(row.experiments):
-            found.setdefault(tuple(getattr(row, name) for name in SET), []).append(row)
-    sets = [SummedSet(dict(zip(SET, key)), members) for key, members in found.items()]
+            rows_by_set.setdefault(tuple(getattr(row, name) for name in SET), []).append(row)
+    sets = [SummedSet(dict(zip(SET, key)), members) for key, members in rows_by_set.items()]
     return sorted(sets, key=lambda summed_set: max(row.time_us for row in summed_set.rows), reverse=True)
 
 

@@ -20,7 +20,7 @@ from compileboard.app.queries.run.ranks import TEXTS, CompilePosition, RankCompi
 
 
 class Aspect(NamedTuple):
-    """Hold one thing that is compared: its name, its label and what it is."""
+    """One compared aspect: its name, its label and what it is."""
 
     name: str
     label: str
@@ -53,7 +53,7 @@ _KERNEL_HASH = re.compile(r"'(?:backend_hash|kernel_hash)': '\w+'")
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Hold ranks that did the same at one place, and the compile of the first of them; None: no further compile."""
+    """Ranks that did the same at one position, and the compile of the first of them; None: no further compile."""
 
     ranks: tuple[int, ...]
     compile: RankCompile | None
@@ -61,7 +61,7 @@ class RankGroup:
 
 @dataclass(frozen=True)
 class Divergence:
-    """Hold the first compile at which ranks part. `shared_count` compiles before it are alike on every rank."""
+    """The first compile at which ranks diverge. `shared_count` compiles before it are alike on every rank."""
 
     shared_count: int
     aspect: str
@@ -71,9 +71,9 @@ class Divergence:
 
 @dataclass(frozen=True)
 class AlignedRow:
-    """Hold one compile id of all ranks: in `cells` a compile a column, None where those ranks have none."""
+    """One compile id of all ranks: in `cells` a compile a column, None where those ranks have none."""
 
-    place: CompilePosition
+    position: CompilePosition
     differs: tuple[str, ...]
     cells: tuple[RankCompile | None, ...]
     rank_count: int
@@ -89,7 +89,7 @@ class AlignedRow:
 
 @dataclass(frozen=True)
 class RankSummary:
-    """Hold one rank: what it compiled, how long that took, and in which aspects it differs from most."""
+    """One rank: what it compiled, how long that took, and in which aspects it differs from most."""
 
     rank: int
     pids: tuple[int | None, ...]
@@ -107,7 +107,7 @@ class RankSummary:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Hold all that is known of how ranks differ. `columns` are ranks that compiled everything alike."""
+    """How the ranks of a run differ. `columns` are ranks that compiled everything alike."""
 
     ranks: tuple[RankSummary, ...]
     aspects: dict[str, str]
@@ -140,14 +140,14 @@ def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
     Collectives come first, then texts in program order.
     """
     rows = _align(sequences)
-    found: dict[tuple[str, int], None] = {}
+    unclear: dict[tuple[str, int], None] = {}
     for aspects in (("collectives",), ("tensors", "graphs"), ("code",)):
         for compiles in rows.values():
             for aspect in aspects:
                 ids = {rank_compile.texts[_TEXT[aspect]] for rank_compile in compiles.values()}
                 if len(ids) > 1:
-                    found.update(dict.fromkeys((aspect, number) for some in sorted(ids) for number in some))
-    return list(found)
+                    unclear.update(dict.fromkeys((aspect, number) for some in sorted(ids) for number in some))
+    return list(unclear)
 
 
 def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankComparison:
@@ -158,12 +158,12 @@ def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankC
     differing: dict[CompilePosition, list[str]] = {}
     classes: dict[int, list[int]] = {sequence.rank: [] for sequence in sequences}
     unclear: set[str] = set()
-    for place, compiles in rows.items():
-        kinds = _judge_place(compiles, verdicts, digests, unclear)
+    for key, compiles in rows.items():
+        kinds = _judge_position(compiles, verdicts, digests, unclear)
         if len(compiles) < len(sequences) and "compiles" not in kinds:
             kinds = ["compiles", *kinds]
         if kinds:
-            differing[place] = kinds
+            differing[key] = kinds
             seen: dict[Hashable, int] = {None: 0}
             for rank, known in classes.items():
                 rank_compile = compiles.get(rank)
@@ -177,7 +177,7 @@ def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankC
         ranks=tuple(_summarize(sequence, verdicts[sequence.rank]) for sequence in sequences),
         aspects=aspects,
         columns=columns,
-        rows=tuple(_make_row(place, compiles, differing.get(place, ()), columns) for place, compiles in rows.items()),
+        rows=tuple(_make_row(key, compiles, differing.get(key, ()), columns) for key, compiles in rows.items()),
         divergence=_find_divergence(sequences, digests),
         partial=tuple(_list_partial(rows, len(sequences))),
     )
@@ -190,27 +190,27 @@ def _align(sequences: Iterable[RankSequence]) -> _Rows:
     shapes: set[tuple[CompilePosition, ...]] = set()
     rows: _Rows = {}
     for sequence in sequences:
-        places = tuple(rank_compile.place for rank_compile in sequence.compiles)
+        places = tuple(rank_compile.position for rank_compile in sequence.compiles)
         for rank_compile in sequence.compiles:
-            rows.setdefault(rank_compile.place, {})[sequence.rank] = rank_compile
+            rows.setdefault(rank_compile.position, {})[sequence.rank] = rank_compile
         if places in shapes:
             continue
         shapes.add(places)
         merged: list[CompilePosition] = []
         fresh: dict[CompilePosition | None, list[CompilePosition]] = {}
         before: CompilePosition | None = None
-        for place in places:
-            if place in known:
-                before = place
+        for position in places:
+            if position in known:
+                before = position
             else:
-                fresh.setdefault(before, []).append(place)
-                known.add(place)
+                fresh.setdefault(before, []).append(position)
+                known.add(position)
         merged.extend(fresh.get(None, ()))
-        for place in order:
-            merged.append(place)
-            merged.extend(fresh.get(place, ()))
+        for position in order:
+            merged.append(position)
+            merged.extend(fresh.get(position, ()))
         order = merged
-    return {place: rows[place] for place in order}
+    return {position: rows[position] for position in order}
 
 
 def _value(rank_compile: RankCompile, aspect: str, digests: _Digests) -> Hashable:
@@ -235,10 +235,10 @@ def _mark(rank_compile: RankCompile, kinds: Iterable[str], digests: _Digests) ->
     )
 
 
-def _judge_place(
+def _judge_position(
     compiles: Mapping[int, RankCompile], verdicts: dict[int, dict[str, str]], digests: _Digests, unclear: set[str]
 ) -> list[str]:
-    """Say in which aspects one compile differs among the ranks that have it."""
+    """List the aspects in which one compile differs among the ranks that have it."""
     marks = {
         (
             rank_compile.outcome,
@@ -254,9 +254,9 @@ def _judge_place(
     if len(marks) == 1 and len(together) == 1:
         return []
     texts = [aspect for aspect, number in _TEXT.items() if len({ids[number] for ids in together}) > 1]
-    found = [] if len({rank_compile.function_id for rank_compile in compiles.values()}) == 1 else ["compiles"]
+    differing = [] if len({rank_compile.function_id for rank_compile in compiles.values()}) == 1 else ["compiles"]
     if len({rank_compile.causes for rank_compile in compiles.values()}) > 1:
-        found.append("recompiles")
+        differing.append("recompiles")
     for aspect in _PLACED:
         ids = {number for ids in together for number in ids[_TEXT[aspect]]} if aspect in texts else ()
         if any(number not in digests for number in ids):
@@ -264,10 +264,10 @@ def _judge_place(
             continue
         values = {rank: _value(rank_compile, aspect, digests) for rank, rank_compile in compiles.items()}
         if odd := list_outliers(values):
-            found.append(aspect)
+            differing.append(aspect)
             for rank in odd:
                 verdicts[rank][aspect] = DIFFERS
-    return found
+    return differing
 
 
 def list_outliers(values: Mapping[int, Hashable]) -> list[int]:
@@ -282,15 +282,16 @@ def list_outliers(values: Mapping[int, Hashable]) -> list[int]:
 def _judge_whole(sequences: Sequence[RankSequence], verdicts: dict[int, dict[str, str]], digests: _Digests) -> None:
     """Judge what is compared as one sequence over the whole run."""
     compiles = {
-        sequence.rank: tuple((one.place, one.function_id) for one in sequence.compiles) for sequence in sequences
+        sequence.rank: tuple((entry.position, entry.function_id) for entry in sequence.compiles)
+        for sequence in sequences
     }
     recompiles = {
-        sequence.rank: tuple((one.place, one.causes) for one in sequence.compiles if one.causes)
+        sequence.rank: tuple((entry.position, entry.causes) for entry in sequence.compiles if entry.causes)
         for sequence in sequences
     }
     collectives = {
         sequence.rank: tuple(
-            digests.get(number, number) for one in sequence.compiles for number in one.texts[_TEXT["collectives"]]
+            digests.get(number, number) for entry in sequence.compiles for number in entry.texts[_TEXT["collectives"]]
         )
         for sequence in sequences
     }
@@ -307,7 +308,7 @@ def _judge_whole(sequences: Sequence[RankSequence], verdicts: dict[int, dict[str
 def _sum_up(
     sequences: Sequence[RankSequence], verdicts: dict[int, dict[str, str]], unclear: set[str]
 ) -> dict[str, str]:
-    """Give each aspect its verdict over all ranks, and mark what was not recorded or not compared."""
+    """Return each aspect's verdict over all ranks, and mark what was not recorded or not compared."""
     recorded = {"compiles", "recompiles", "outcomes", "breaks"}
     for sequence in sequences:
         for rank_compile in sequence.compiles:
@@ -318,21 +319,21 @@ def _sum_up(
                 recorded.add("tensors")
     aspects = {}
     for aspect in (aspect.name for aspect in ASPECTS):
-        differs = any(found[aspect] == DIFFERS for found in verdicts.values())
+        differs = any(rank_verdicts[aspect] == DIFFERS for rank_verdicts in verdicts.values())
         default = NOT_RECORDED if aspect not in recorded else NOT_COMPARED if aspect in unclear else SAME
         aspects[aspect] = DIFFERS if differs else default
-        for found in verdicts.values():
-            if found[aspect] != DIFFERS:
-                found[aspect] = default
+        for rank_verdicts in verdicts.values():
+            if rank_verdicts[aspect] != DIFFERS:
+                rank_verdicts[aspect] = default
     return aspects
 
 
 def _find_divergence(sequences: Sequence[RankSequence], digests: _Digests) -> Divergence | None:
     last: CompilePosition | None = None
-    for position, found in enumerate(zip_longest(*(sequence.compiles for sequence in sequences))):
-        compiles = {sequence.rank: one for sequence, one in zip(sequences, found, strict=True)}
+    for position, candidates in enumerate(zip_longest(*(sequence.compiles for sequence in sequences))):
+        compiles = {sequence.rank: rank_compile for sequence, rank_compile in zip(sequences, candidates, strict=True)}
         steps: dict[int, Hashable] = {
-            rank: None if rank_compile is None else (rank_compile.place, rank_compile.function_id)
+            rank: None if rank_compile is None else (rank_compile.position, rank_compile.function_id)
             for rank, rank_compile in compiles.items()
         }
         if len(set(steps.values())) > 1:
@@ -341,19 +342,19 @@ def _find_divergence(sequences: Sequence[RankSequence], digests: _Digests) -> Di
         causes: dict[int, Hashable] = {rank: rank_compile.causes for rank, rank_compile in there.items()}
         if len(set(causes.values())) > 1:
             return Divergence(position, "recompiles", last, _group(compiles, causes))
-        kinds = _judge_place(there, {rank: {} for rank in there}, digests, set())
+        kinds = _judge_position(there, {rank: {} for rank in there}, digests, set())
         if kinds:
             values = {rank: _value(rank_compile, kinds[0], digests) for rank, rank_compile in there.items()}
             return Divergence(position, kinds[0], last, _group(compiles, values))
-        last = next(iter(there.values())).place
+        last = next(iter(there.values())).position
     return None
 
 
 def _group(compiles: Mapping[int, RankCompile | None], values: Mapping[int, Hashable]) -> tuple[RankGroup, ...]:
-    found: dict[Hashable, list[int]] = {}
+    ranks_by_value: dict[Hashable, list[int]] = {}
     for rank, value in values.items():
-        found.setdefault(value, []).append(rank)
-    ordered = sorted(found.values(), key=lambda members: (-len(members), members[0]))
+        ranks_by_value.setdefault(value, []).append(rank)
+    ordered = sorted(ranks_by_value.values(), key=lambda members: (-len(members), members[0]))
     return tuple(RankGroup(tuple(ranks), compiles[ranks[0]]) for ranks in ordered)
 
 
@@ -371,7 +372,7 @@ def _list_partial(rows: _Rows, rank_count: int) -> Iterator[RankCompile]:
 
 
 def _make_row(
-    place: CompilePosition,
+    position: CompilePosition,
     compiles: Mapping[int, RankCompile],
     differs: Iterable[str],
     columns: Sequence[Sequence[int]],
@@ -379,7 +380,7 @@ def _make_row(
     times = {rank: rank_compile.total_us for rank, rank_compile in compiles.items()}
     slowest = max(times, key=lambda rank: (times[rank], -rank))
     return AlignedRow(
-        place=place,
+        position=position,
         differs=tuple(differs),
         cells=tuple(compiles.get(ranks[0]) for ranks in columns),
         rank_count=len(compiles),

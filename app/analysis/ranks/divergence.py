@@ -23,7 +23,7 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class RankGroupText:
-    """Say of some ranks what they did where ranks part; `compile` is the first rank's."""
+    """What some ranks did where ranks diverge; `compile` is the first rank's."""
 
     ranks: str
     did: str
@@ -32,7 +32,7 @@ class RankGroupText:
 
 @dataclass(frozen=True)
 class DivergenceText:
-    """Say where ranks part: one sentence, what is before it, and each group of ranks."""
+    """Where ranks diverge: one sentence, what is before it, and each group of ranks."""
 
     sentence: str
     before: str
@@ -51,28 +51,28 @@ def name_ranks(ranks: Iterable[int], capital: bool = False) -> str:
     if len(ranges) > _MOST_RANGES:
         left = sum(b - a + 1 for a, b in ranges[_MOST_RANGES:])
         shown.append(f"and {left} more")
-    one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    return f"{'Rank' if capital else 'rank'}{'' if one else 's'} {', '.join(shown)}"
+    is_single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    return f"{'Rank' if capital else 'rank'}{'' if is_single else 's'} {', '.join(shown)}"
 
 
-def describe_divergence(found: Divergence, names: Mapping[int, tuple[str, str]]) -> DivergenceText:
-    """Say where ranks part; `names` has (function, file) by function id. The ranks that are fewer come first."""
-    groups = sorted(found.groups, key=lambda group: (group.compile is None, len(group.ranks), group.ranks))
-    after = found.last.compile_id if found.last else None
-    said = tuple(
-        RankGroupText(name_ranks(group.ranks), _did(found.aspect, group, names, after), group.compile)
+def describe_divergence(divergence: Divergence, names: Mapping[int, tuple[str, str]]) -> DivergenceText:
+    """Return where ranks diverge; `names` has (function, file) by function id. The smallest group comes first."""
+    groups = sorted(divergence.groups, key=lambda group: (group.compile is None, len(group.ranks), group.ranks))
+    after = divergence.last.compile_id if divergence.last else None
+    texts = tuple(
+        RankGroupText(name_ranks(group.ranks), _did(divergence.aspect, group, names, after), group.compile)
         for group in groups
     )
-    parts = [f"{group.ranks} {group.did}" for group in said[:4]]
-    if len(said) > 4:
-        parts.append(f"{format_plural(len(said) - 4, 'more group')} of ranks did otherwise")
+    parts = [f"{group.ranks} {group.did}" for group in texts[:4]]
+    if len(texts) > 4:
+        parts.append(f"{format_plural(len(texts) - 4, 'more group')} of ranks did otherwise")
     sentence = "; ".join(parts)
     before = "Nothing before it: they part at their first compile."
-    if found.shared_count:
-        before = f"The {format_plural(found.shared_count, 'compile')} before it are alike on every rank."
-    if found.shared_count == 1:
+    if divergence.shared_count:
+        before = f"The {format_plural(divergence.shared_count, 'compile')} before it are alike on every rank."
+    if divergence.shared_count == 1:
         before = "The one compile before it is alike on every rank."
-    return DivergenceText(f"{sentence[:1].upper()}{sentence[1:]}.", before, said)
+    return DivergenceText(f"{sentence[:1].upper()}{sentence[1:]}.", before, texts)
 
 
 def _did(aspect: str, group: RankGroup, names: Mapping[int, tuple[str, str]], after: str | None) -> str:
@@ -80,12 +80,12 @@ def _did(aspect: str, group: RankGroup, names: Mapping[int, tuple[str, str]], af
     if rank_compile is None:
         return f"compiled nothing more after {after}" if after else "compiled nothing"
     name = names.get(rank_compile.function_id or 0, ("a function that torch did not name", ""))[0]
-    where = f"{name} ({rank_compile.place.compile_id})"
+    where = f"{name} ({rank_compile.position.compile_id})"
     if aspect == "compiles":
-        return f"compiled {name} {'again, ' if rank_compile.causes else ''}as {rank_compile.place.compile_id}"
+        return f"compiled {name} {'again, ' if rank_compile.causes else ''}as {rank_compile.position.compile_id}"
     if aspect == "recompiles":
         why = "for another guard" if rank_compile.causes else "without a failed guard"
-        return f"compiled {name} as {rank_compile.place.compile_id} {why}"
+        return f"compiled {name} as {rank_compile.position.compile_id} {why}"
     if aspect == "outcomes":
         return f"ended {where} as “{describe_outcome(rank_compile.outcome, running=False).word}”"
     if aspect == "breaks":
@@ -106,15 +106,15 @@ def describe_caches(results: Sequence[str]) -> str:
     return "; ".join(f"{cache} {', '.join(some)}" for cache, some in by_cache.items()) or "no look-up"
 
 
-def explain_groups(found: Divergence | None) -> list[int]:
-    """List the compiles, by key, whose failed guards say why ranks part; none where they part in something else."""
-    if found is None or found.aspect not in ("compiles", "recompiles"):
+def explain_groups(divergence: Divergence | None) -> list[int]:
+    """List the compiles, by key, whose failed guards explain the divergence; none for a divergence of another kind."""
+    if divergence is None or divergence.aspect not in ("compiles", "recompiles"):
         return []
-    return [group.compile.key for group in found.groups if group.compile and group.compile.causes]
+    return [group.compile.key for group in divergence.groups if group.compile and group.compile.causes]
 
 
 def describe_times(ranks: Sequence[RankSummary]) -> str | None:
-    """Say which rank compiled longest, and by how much; None where no time was recorded."""
+    """Return which rank compiled longest, and by how much; None where no time was recorded."""
     slow = max(ranks, key=lambda rank: (rank.total_us, -rank.rank))
     quick = min(ranks, key=lambda rank: (rank.total_us, rank.rank))
     if not slow.total_us:
@@ -130,19 +130,19 @@ def describe_times(ranks: Sequence[RankSummary]) -> str | None:
     )
 
 
-def list_verdicts(found: RankComparison) -> list[tuple[tuple[int, ...], dict[str, str]]]:
+def list_verdicts(comparison: RankComparison) -> list[tuple[tuple[int, ...], dict[str, str]]]:
     """List ranks with the same verdicts together, those that differ most first."""
     groups: dict[tuple[str, ...], list[RankSummary]] = {}
-    for rank in found.ranks:
+    for rank in comparison.ranks:
         groups.setdefault(tuple(rank.verdicts.values()), []).append(rank)
     ordered = sorted(groups.items(), key=lambda item: (-item[0].count("differs"), len(item[1]), item[1][0].rank))
     return [(tuple(summary.rank for summary in some), some[0].verdicts) for _key, some in ordered]
 
 
-def describe_differences(found: RankComparison) -> str:
-    """Say in which aspects ranks differ."""
-    odd = [aspect.label.lower() for aspect in ASPECTS if found.aspects[aspect.name] == "differs"]
+def describe_differences(comparison: RankComparison) -> str:
+    """Return in which aspects ranks differ."""
+    odd = [aspect.label.lower() for aspect in ASPECTS if comparison.aspects[aspect.name] == "differs"]
     if not odd:
-        return f"All {len(found.ranks)} ranks compiled alike, as far as it was recorded."
+        return f"All {len(comparison.ranks)} ranks compiled alike, as far as it was recorded."
     listed = odd[0] if len(odd) == 1 else f"{', '.join(odd[:-1])} and {odd[-1]}"
     return f"The ranks differ in {listed}."

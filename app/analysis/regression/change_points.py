@@ -45,24 +45,24 @@ def find_candidates(series: WeightedValues, sigma: float, alpha: float) -> list[
         if high - low <= 2 * MIN_POINTS:
             continue
         start, end = _windows(high - low)
-        gain, place = _best(series, low, high, start + low, end + low)
+        gain, position = _best(series, low, high, start + low, end + low)
         if gain < lowest:
             continue
-        inner = [cut for cut in (int(start[place]) + low, int(end[place]) + low) if low < cut < high]
+        inner = [cut for cut in (int(start[position]) + low, int(end[position]) + low) if low < cut < high]
         cuts.update(inner)
         bounds = [low, *inner, high]
         pieces.extend(pairwise(bounds))
     last = max(cuts, default=0)
     newest = np.arange(max(last + MIN_BASELINE, count - _NEWEST), count - MIN_POINTS + 1)
     if len(newest):
-        gain, place = _best(series, last, count, np.full_like(newest, last), newest)
+        gain, position = _best(series, last, count, np.full_like(newest, last), newest)
         if gain > (_NEWEST_SIGMAS * sigma) ** 2:
-            cuts.add(int(newest[place]))
+            cuts.add(int(newest[position]))
     return [0, *sorted(cuts), count]
 
 
 def may_have_change(series: WeightedValues, sigma: float) -> bool:
-    """Say whether any stretch up to the newest point might be a new level."""
+    """Return whether any stretch up to the newest point might be a new level."""
     if len(series) < MIN_BASELINE + MIN_POINTS:
         return False
     _, gains = split_gains(series, 0, len(series))
@@ -86,8 +86,8 @@ def refine_positions(series: WeightedValues, cuts: list[int]) -> None:
 
 def _best(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) -> tuple[float, int]:
     gains = _gains(series, low, high, start, end)
-    place = int(np.argmax(gains))
-    return float(gains[place]), place
+    position = int(np.argmax(gains))
+    return float(gains[position]), position
 
 
 def _gains(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) -> Floats:
@@ -124,7 +124,7 @@ _PLACE_LOSS = 2 * math.log(20)  # a likelihood 20 times lower
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """Hold one change of level; indices are places in the values as given.
+    """One change of level; indices are positions in the values as given.
 
     `low` to `high` are the places at which the first point after may lie; `relative` is None where `before` is 0.
     `sigmas` is the size in standard errors, `p_value` is corrected for the number of places looked at.
@@ -148,7 +148,7 @@ class ChangePoint:
 
 @dataclass(frozen=True)
 class _Fit:
-    """Hold the levels between cuts, and of every cut how far it stands out."""
+    """The levels between cuts, and of every cut how far it stands out."""
 
     cuts: list[int]
     means: list[float]
@@ -229,7 +229,7 @@ def _drop_insignificant(fit: _Fit, j: int, centre: float, alpha: float, min_rela
 
 
 def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
-    """Say whether a cut's sides differ by rank too; values that repeat to the last digit need no such proof.
+    """Return whether a cut's sides differ by rank too; values that repeat to the last digit need no such proof.
 
     A level that was left and come back to is one side, so that a short stretch is held against all of it.
     """
@@ -253,7 +253,7 @@ def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
 
 
 def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
-    means, cuts, kept, steps = fit.means, fit.cuts, series.kept, []
+    means, cuts, positions, steps = fit.means, fit.cuts, series.positions, []
     recovered = _find_recovered(means)
     for j in range(1, len(means)):
         places, gains = split_gains(series.series, cuts[j - 1], cuts[j + 1])
@@ -262,9 +262,9 @@ def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
         undone = min((i for i, back in recovered.items() if back == j), default=None)
         steps.append(
             ChangePoint(
-                index=int(kept[cuts[j]]),
-                low=int(kept[likely[0] - 1]) + 1,
-                high=int(kept[likely[-1]]),
+                index=int(positions[cuts[j]]),
+                low=int(positions[likely[0] - 1]) + 1,
+                high=int(positions[likely[-1]]),
                 before=math.ldexp(before, series.exponent),
                 after=math.ldexp(after, series.exponent),
                 relative=None if abs(before) <= series.rounding else (after - before) / abs(before),
@@ -272,8 +272,8 @@ def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
                 p_value=fit.p_values[j - 1],
                 before_count=cuts[j] - cuts[j - 1],
                 after_count=cuts[j + 1] - cuts[j],
-                recovered_at=int(kept[cuts[recovered[j]]]) if j in recovered else None,
-                recovers=None if undone is None else int(kept[cuts[undone]]),
+                recovered_at=int(positions[cuts[recovered[j]]]) if j in recovered else None,
+                recovers=None if undone is None else int(positions[cuts[undone]]),
             )
         )
     return steps

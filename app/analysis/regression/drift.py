@@ -32,7 +32,7 @@ _MARGIN = 4.0  # by how much the line's information criterion has to beat the st
 
 @dataclass(frozen=True)
 class Drift:
-    """Hold a slow change: level until `start`, straight from there to `end`, level again.
+    """A slow change: level until `start`, straight from there to `end`, level again.
 
     Indices are places in the values as given; `relative` is None where `before` is 0; `replaces` are the indices of the
     steps that the drift explains better.
@@ -50,7 +50,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class SeriesChanges:
-    """Hold what a series did: its steps, and its drift without the steps that it explains."""
+    """The changes of a series: its change points, and its drift without the points that the drift explains."""
 
     steps: list[ChangePoint]
     drift: Drift | None
@@ -58,7 +58,7 @@ class SeriesChanges:
 
 @dataclass(frozen=True)
 class _TrendFit:
-    """Hold the best level, slope, level through a stretch."""
+    """The best fit of level, slope, level to a stretch."""
 
     start: int
     end: int
@@ -87,10 +87,10 @@ def detect_drift(
     series = prepare(values, errors)
     if series is None or len(series.raw) < _FEWEST_POINTS:
         return None
-    found = detect_change_points(values, errors) if steps is None else steps
-    cuts = [int(np.searchsorted(series.kept, step.index)) for step in found]
+    change_points = detect_change_points(values, errors) if steps is None else steps
+    cuts = [int(np.searchsorted(series.positions, step.index)) for step in change_points]
     best: tuple[_TrendFit, tuple[int, ...], int] | None = None
-    for low, high, inner in _segments(cuts, [step.after > step.before for step in found], len(series.raw)):
+    for low, high, inner in _segments(cuts, [step.after > step.before for step in change_points], len(series.raw)):
         line = _fit_line(series.series, low, high, series.sigma, alpha)
         if line is None or (best is not None and line.sigmas <= best[0].sigmas):
             continue
@@ -108,13 +108,11 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChange
     if drift is None:
         return SeriesChanges(steps, None)
     left = [step for step in steps if step.index not in drift.replaces]
-    gone = set(drift.replaces)
-    left = [
-        replace(change_point, recovers=None) if change_point.recovers in gone else change_point for change_point in left
-    ]
+    replaced = set(drift.replaces)
+    left = [replace(step, recovers=None) if step.recovers in replaced else step for step in left]
     return SeriesChanges(
         [
-            replace(change_point, recovered_at=None) if change_point.recovered_at in gone else change_point
+            replace(change_point, recovered_at=None) if change_point.recovered_at in replaced else change_point
             for change_point in left
         ],
         drift,
@@ -123,7 +121,7 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChange
 
 @dataclass(frozen=True)
 class StopLimits:
-    """Say when a series has a habit to break, and how many runs it has to be missed for.
+    """Limits after which a silent series counts as stopped: its regularity, and how many runs it missed.
 
     `times_longest` is of the most runs that it ever left out before.
     """
@@ -139,7 +137,7 @@ OF_SUITE = StopLimits(least_points=10, least_missed=10, times_longest=2)
 
 
 def is_stopped(times: Sequence[float], suite_times: Sequence[float], habit: StopLimits = OF_MODEL) -> bool:
-    """Say whether a series stopped while its suite, or a suite while the others, went on.
+    """Return whether a series stopped while its suite, or a suite while the others, went on.
 
     Both are sorted times of runs. The others have to have gone on for more runs than it ever left out before.
     """
@@ -153,13 +151,13 @@ def is_stopped(times: Sequence[float], suite_times: Sequence[float], habit: Stop
 def _segments(cuts: Sequence[int], is_up: Sequence[bool], count: int) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return the stretches in which a drift may be: between neighbouring steps, and around steps that go one way."""
     bounds = [0, *cuts, count]
-    found: list[tuple[int, int, tuple[int, ...]]] = [(low, high, ()) for low, high in pairwise(bounds)]
+    segments: list[tuple[int, int, tuple[int, ...]]] = [(low, high, ()) for low, high in pairwise(bounds)]
     for i in range(len(cuts)):
         for j in range(i, len(cuts)):
             if is_up[j] != is_up[i]:
                 break
-            found.append((bounds[i], bounds[j + 2], tuple(cuts[i : j + 1])))
-    return [stretch for stretch in found if stretch[1] - stretch[0] >= _FEWEST_POINTS]
+            segments.append((bounds[i], bounds[j + 2], tuple(cuts[i : j + 1])))
+    return [stretch for stretch in segments if stretch[1] - stretch[0] >= _FEWEST_POINTS]
 
 
 def _fit_line(series: WeightedValues, low: int, high: int, sigma: float, alpha: float) -> _TrendFit | None:
@@ -171,18 +169,18 @@ def _fit_line(series: WeightedValues, low: int, high: int, sigma: float, alpha: 
     lean = shapes @ weights
     spread = squares @ weights - lean * lean / total
     sums = shapes @ ((values - level) * weights)
-    place = int(np.argmax(sums * sums / spread))
-    size = float(sums[place] / spread[place])
-    level -= size * float(lean[place]) / total
-    residuals = (values - level - size * shapes[place]) * np.sqrt(weights)
+    best = int(np.argmax(sums * sums / spread))
+    size = float(sums[best] / spread[best])
+    level -= size * float(lean[best]) / total
+    residuals = (values - level - size * shapes[best]) * np.sqrt(weights)
     own = _deviation(residuals, _LINE_TERMS, sigma)
     repeats = autocorrelation(residuals, 2)
-    sigmas = abs(size) * math.sqrt(float(spread[place]) * (1 - repeats) / (1 + repeats)) / own
+    sigmas = abs(size) * math.sqrt(float(spread[best]) * (1 - repeats) / (1 + repeats)) / own
     p_value = min(1.0, len(series) * t_survival(sigmas, len(values) - _LINE_TERMS))
     if p_value > alpha:
         return None
     criterion = _criterion(residuals, _LINE_TERMS, sigma)
-    return _TrendFit(int(starts[place]), int(ends[place]), size, level, sigmas, p_value, criterion)
+    return _TrendFit(int(starts[best]), int(ends[best]), size, level, sigmas, p_value, criterion)
 
 
 def _is_large(line: _TrendFit, centre: float, min_relative: float) -> bool:
@@ -192,7 +190,7 @@ def _is_large(line: _TrendFit, centre: float, min_relative: float) -> bool:
 def _fits_better(
     line: _TrendFit, series: WeightedValues, low: int, high: int, inner: Sequence[int], sigma: float
 ) -> bool:
-    """Say whether a line fits a stretch better than the staircase that was found, and than any single step."""
+    """Return whether a line fits a stretch better than its change points, and than any single one."""
     values, weights = series.values[low:high], series.weights[low:high]
     stairs = [_residuals(values, weights, [0, *(cut - low for cut in inner), high - low])]
     places = np.arange(2, high - low - 1)
@@ -224,14 +222,14 @@ def _criterion(residuals: Floats, terms: int, sigma: float) -> float:
 def _make_drift(series: CleanSeries, line: _TrendFit, inner: Sequence[int], low: int) -> Drift:
     before = line.level + series.centre
     return Drift(
-        start=int(series.kept[low + line.start]),
-        end=int(series.kept[low + line.end]),
+        start=int(series.positions[low + line.start]),
+        end=int(series.positions[low + line.end]),
         before=math.ldexp(before, series.exponent),
         after=math.ldexp(before + line.size, series.exponent),
         relative=None if abs(before) <= series.rounding else line.size / abs(before),
         sigmas=line.sigmas,
         p_value=line.p_value,
-        replaces=tuple(int(series.kept[cut]) for cut in inner),
+        replaces=tuple(int(series.positions[cut]) for cut in inner),
     )
 
 

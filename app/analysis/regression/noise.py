@@ -78,7 +78,7 @@ _SPIKE_WEIGHT = 0.01
 
 @dataclass(frozen=True)
 class WeightedValues:
-    """Hold a series without gaps and spikes, near 0, its weights, and the running sums of both."""
+    """A series without gaps and spikes, near 0, its weights, and the running sums of both."""
 
     values: Floats
     weights: Floats
@@ -91,7 +91,7 @@ class WeightedValues:
 
 @dataclass(frozen=True)
 class CleanSeries:
-    """Hold a series ready for the search: `raw` are its finite values, `kept` their places in those given.
+    """A series ready for the search: `raw` are its finite values, `positions` where they stand in those given.
 
     Everything is divided by 2 to the power of `exponent`, so that no square overflows. `series` is about `centre`,
     `sigma` its noise, and what is below `rounding` is 0.
@@ -99,7 +99,7 @@ class CleanSeries:
 
     series: WeightedValues
     raw: Floats
-    kept: Ints
+    positions: Ints
     centre: float
     sigma: float
     rounding: float
@@ -114,8 +114,8 @@ def prepare(values: Numbers, errors: Numbers | None = None) -> CleanSeries | Non
     if errors is not None and len(errors) != len(values):
         raise ValueError(f"expected an error for each of {len(values)} values, got {len(errors)}")
     given = np.asarray(values, dtype=np.float64)
-    kept = np.flatnonzero(np.isfinite(given))
-    raw = given[kept]
+    positions = np.flatnonzero(np.isfinite(given))
+    raw = given[positions]
     if len(raw) < _FEWEST or not raw.any():
         return None
     exponent = math.frexp(float(np.max(np.abs(raw))))[1]
@@ -124,9 +124,9 @@ def prepare(values: Numbers, errors: Numbers | None = None) -> CleanSeries | Non
     sigma = max(noise_scale(raw), rounding)
     centre = float(raw[len(raw) // 2])
     is_spike, medians = find_spikes(raw, sigma)
-    weights = np.where(is_spike, _SPIKE_WEIGHT, _weigh(errors, kept, sigma, exponent))
+    weights = np.where(is_spike, _SPIKE_WEIGHT, _weigh(errors, positions, sigma, exponent))
     series = _sum_up(np.where(is_spike, medians, raw) - centre, weights)
-    return CleanSeries(series, raw, kept, centre, sigma, rounding, exponent)
+    return CleanSeries(series, raw, positions, centre, sigma, rounding, exponent)
 
 
 def _sum_up(values: Floats, weights: Floats) -> WeightedValues:
@@ -136,11 +136,11 @@ def _sum_up(values: Floats, weights: Floats) -> WeightedValues:
     return WeightedValues(values, weights, sums, weight_sums)
 
 
-def _weigh(errors: Numbers | None, kept: Ints, sigma: float, exponent: int) -> Floats:
+def _weigh(errors: Numbers | None, positions: Ints, sigma: float, exponent: int) -> Floats:
     """Weigh each point by its error; one with a usual error weighs about 1."""
     if errors is None:
-        return np.ones(len(kept))
-    own = np.ldexp(np.abs(np.asarray(errors, dtype=np.float64)[kept]), -exponent)
+        return np.ones(len(positions))
+    own = np.ldexp(np.abs(np.asarray(errors, dtype=np.float64)[positions]), -exponent)
     known = np.isfinite(own)
     usual = float(np.median(own[known])) if known.any() else 0.0
     own[~known] = usual

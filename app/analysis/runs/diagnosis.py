@@ -55,7 +55,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Hold what a diagnosis looks at; each list has what costs most first."""
+    """The facts that a diagnosis rests on; each list has what costs most first."""
 
     compile_us: int | None = None
     unfinished: Sequence[Unfinished] = ()
@@ -87,7 +87,7 @@ def rank_fixes(evidence: RunFacts) -> list[Fix]:
 
 
 def _unfinished(unfinished: Sequence[Unfinished]) -> list[Fix]:
-    found = []
+    fixes = []
     for unfinished_span in unfinished:
         innermost = unfinished_span.spans[-1] if unfinished_span.spans else None
         if innermost is not None:
@@ -104,7 +104,7 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Fix]:
             )
         code = " › ".join(span.name for span in unfinished_span.spans) or None
         title = f"Compile {unfinished_span.compile_id} never finished"
-        found.append(
+        fixes.append(
             Fix(
                 "unfinished",
                 "bad",
@@ -119,11 +119,11 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Fix]:
                 code,
             )
         )
-    return found
+    return fixes
 
 
 def _cliffs(cliffs: Sequence[StackCliff]) -> list[Fix]:
-    """Say once for all processes what every warm call may lose; the run with room settles it."""
+    """Return one fix for all processes of what every warm call may lose; the run with room settles it."""
     if not cliffs:
         return []
     worst = max(cliffs, key=lambda cliff: cliff.faults_per_s)
@@ -171,7 +171,7 @@ _RAISED_FIX = {
 
 
 def _raised(failures: Sequence[FailureRow]) -> list[Fix]:
-    found = []
+    fixes = []
     for failure in failures:
         phase = describe_failure_phase(failure.phase)
         number = format_plural(failure.occurrence_count, "time")
@@ -181,7 +181,7 @@ def _raised(failures: Sequence[FailureRow]) -> list[Fix]:
             title, number = f"The program ended: {failure.error_type or 'an exception'}", "raised outside compiled code"
         fix = _RAISED_FIX.get(failure.phase, "Read the traceback.")
         code = (failure.message or "").strip().split("\n\n")[0][:300] or None
-        found.append(
+        fixes.append(
             Fix(
                 "failure",
                 "bad",
@@ -196,14 +196,14 @@ def _raised(failures: Sequence[FailureRow]) -> list[Fix]:
                 code,
             )
         )
-    return found
+    return fixes
 
 
 def _recompile_limit_fixes(evidence: RunFacts) -> list[Fix]:
     groups: dict[tuple[str | None, str | None], list[LimitHit]] = {}
     for limit_hit in evidence.limit_hits:
         groups.setdefault((limit_hit.file, limit_hit.function), []).append(limit_hit)
-    found = []
+    fixes = []
     for (file, function), members in sorted(groups.items(), key=lambda item: -len(item[1])):
         causes = [cause for cause in evidence.causes if (cause.file, cause.function) == (file, function)]
         cost_us = _sum_costs(causes)
@@ -214,8 +214,8 @@ def _recompile_limit_fixes(evidence: RunFacts) -> list[Fix]:
         if cost_us:
             number += f" after {format_duration(cost_us)} of recompiles"
         title = "Recompile limit hit: runs eagerly from then on"
-        found.append(Fix("limit", "bad", title, number, function, file, members[0].line, fix, "recompiles", cost_us))
-    return found
+        fixes.append(Fix("limit", "bad", title, number, function, file, members[0].line, fix, "recompiles", cost_us))
+    return fixes
 
 
 def _sum_costs(members: Sequence[RunCause] | Sequence[RunDistinctBreak]) -> int | None:
@@ -233,11 +233,11 @@ def _causes(causes: Sequence[RunCause]) -> list[Fix]:
     for cause in causes:
         fix = cause.suggestion or label_category(cause.category).meaning
         groups.setdefault((f"Recompiled: {_name_cause(cause)}", fix), []).append(cause)
-    found = []
+    fixes = []
     for (title, fix), members in groups.items():
         first, cost_us = members[0], _sum_costs(members)
         count = sum(member.recompile_count for member in members)
-        found.append(
+        fixes.append(
             Fix(
                 kind="recompile",
                 severity="warn",
@@ -253,7 +253,7 @@ def _causes(causes: Sequence[RunCause]) -> list[Fix]:
                 others=len({(member.file, member.function) for member in members}) - 1,
             )
         )
-    return found
+    return fixes
 
 
 def _breaks(evidence: RunFacts) -> list[Fix]:
@@ -263,7 +263,7 @@ def _breaks(evidence: RunFacts) -> list[Fix]:
         fix = useful[0] if useful else graph_break.explanation or "Move this line out of the compiled function."
         name = graph_break.gb_type or (graph_break.reason.splitlines()[0] if graph_break.reason else "without a reason")
         groups.setdefault((name, fix), []).append(graph_break)
-    found = []
+    fixes = []
     for (name, fix), members in groups.items():
         first = members[0]
         # Compiles with several of these breaks would be counted twice: all of the run's time is the most there is.
@@ -272,7 +272,7 @@ def _breaks(evidence: RunFacts) -> list[Fix]:
             cost_us = min(cost_us, evidence.compile_us)
         count = format_plural(sum(member.break_count for member in members), "graph break")
         eager = sum(member.outcomes.get("skipped", 0) for member in members)
-        found.append(
+        fixes.append(
             Fix(
                 kind="break",
                 severity="bad" if eager else "warn",
@@ -289,17 +289,17 @@ def _breaks(evidence: RunFacts) -> list[Fix]:
                 others=len({(member.file, member.function) for member in members}) - 1,
             )
         )
-    return found
+    return fixes
 
 
 def _disabled(evidence: RunFacts) -> list[Fix]:
     off = sorted(
         {
-            f"{module}.{name} = {wanted}"
+            f"{module}.{name} = {disabling_value}"
             for changed in evidence.changed
             for module, settings in changed.items()
-            for name, wanted in _DISABLED
-            if isinstance(settings.get(name), Mapping) and settings[name].get("value") is wanted
+            for name, disabling_value in _DISABLED
+            if isinstance(settings.get(name), Mapping) and settings[name].get("value") is disabling_value
         }
     )
     if not off:
@@ -311,29 +311,29 @@ def _disabled(evidence: RunFacts) -> list[Fix]:
 
 
 def _bypasses(caches: Sequence[CacheResult]) -> list[Fix]:
-    found = []
+    fixes = []
     for cache in caches:
         if cache.result != "bypass":
             continue
         name = "AOTAutograd cache" if cache.cache == "aot_autograd" else "FX graph cache"
         fix = "Every process compiles these graphs anew; avoid what the reason names to have them cached."
         number = format_plural(cache.lookup_count, "graph")
-        found.append(
+        fixes.append(
             Fix("cache", "warn", f"{name} bypassed", number, None, None, None, fix, "caches", None, cache.reason)
         )
-    return found
+    return fixes
 
 
 def _cudagraph_fixes(skips: Sequence[CudagraphSkip]) -> list[Fix]:
     groups: dict[str, list[CudagraphSkip]] = {}
     for skip in skips:
         groups.setdefault(skip.reason, []).append(skip)
-    found = []
+    fixes = []
     for reason, members in sorted(groups.items(), key=lambda item: -len(item[1])):
         first, number = members[0], format_plural(len(members), "graph")
         fix = "Remove what the reason names from the compiled function, so that its launches are replayed as one."
         title = "CUDA graph not used"
-        found.append(
+        fixes.append(
             Fix("cudagraph", "warn", title, number, first.function, first.file, first.line, fix, "caches", None, reason)
         )
-    return found
+    return fixes

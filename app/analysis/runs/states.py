@@ -28,7 +28,7 @@ class HasRunState(Protocol):
 
 
 class RunState(NamedTuple):
-    """Hold a state's word, the kind of its badge, what it means, and what failed in the run, if anything."""
+    """A state's word, the kind of its badge, what it means, and what failed in the run, if anything."""
 
     word: str
     kind: str
@@ -45,7 +45,7 @@ def list_problems(run: HasRunState) -> tuple[str, ...]:
         (run.failure_count + run.runtime_failure_count, "failure", "failures"),
         (run.failed_result_count, "result failed", "results failed"),
     )
-    return tuple(format_plural(number, one, many) for number, one, many in counts if number)
+    return tuple(format_plural(number, noun, many) for number, noun, many in counts if number)
 
 
 def describe_state(run: HasRunState, now_us: int, stale_after_s: int) -> RunState:

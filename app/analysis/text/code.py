@@ -82,7 +82,7 @@ _QUOTED = re.compile(r"(?P<open>\w*('''|\"\"\"))(?P<body>.*?)(?P<close>\2)?\Z", 
 
 
 class CodeLines(list[Markup]):
-    """Hold a text's lines as HTML; `plain_because` says why they have no colours, where colours were asked for."""
+    """A text's lines as HTML; `plain_because` is why they have no colours, where colours were asked for."""
 
     plain_because: str = ""
 
@@ -155,8 +155,8 @@ def _string(token: str, language: str, depth: int) -> Iterable[str]:
 
 def _comment(token: str, language: str, depth: int) -> Iterable[str]:
     """Colour "# File: m.py:83 in forward, code: x = y": the user's own line stands out of the comment."""
-    place, mark, code = token.partition(", code: ")
-    yield _span("c", place + mark)
+    location, mark, code = token.partition(", code: ")
+    yield _span("c", location + mark)
     if code:
         yield _span("u", code)
 

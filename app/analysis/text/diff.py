@@ -41,7 +41,7 @@ _IGNORED = "\0"
 
 
 class DiffRow(NamedTuple):
-    """Hold one line of the comparison: its texts, numbered from 1, None where that side has no line."""
+    """One line of the comparison: its texts, numbered from 1, None where that side has no line."""
 
     kind: Kind
     left_number: int | None
@@ -51,7 +51,7 @@ class DiffRow(NamedTuple):
 
 
 class ShownRow(NamedTuple):
-    """Hold one line as a page shows it: each side in pieces of (text, did it change), and its sign."""
+    """One line as a page shows it: each side in pieces of (text, did it change), and its sign."""
 
     kind: Kind
     left_number: int | None
@@ -74,7 +74,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class TextDiff:
-    """Hold two texts compared; `equivalent` says that they differ only in what was ignored."""
+    """Two texts compared; `equivalent` means that they differ only in what was ignored."""
 
     rows: tuple[DiffRow, ...]
     identical: bool
@@ -142,7 +142,7 @@ class _Noise:
         self._pattern = re.compile("|".join(NOISE[name] for name in names)) if names else None
 
     def without(self, lines: Sequence[str]) -> Iterator[str]:
-        """Give each line with its noise taken out."""
+        """Yield each line with its noise taken out."""
         return (self._clean(line) for line in lines) if self._pattern else iter(lines)
 
     def _clean(self, line: str) -> str:
@@ -156,7 +156,7 @@ class _Noise:
         return "".join([*pieces, line[at:]])
 
     def spans(self, line: str) -> Iterator[tuple[int, int]]:
-        """Give where the noise of a line is."""
+        """Yield where the noise of a line is."""
         if self._pattern and any(hint in line for hint in self._hints):
             for match in self._pattern.finditer(line):
                 yield match.span(match.lastgroup or 0)
@@ -186,24 +186,24 @@ class _Matcher:
 
     def match(self) -> list[tuple[int, int]]:
         """List the pairs of equal lines, ascending on both sides."""
-        found: list[tuple[int, int]] = []
+        pairs: list[tuple[int, int]] = []
         todo = [(0, len(self.a), 0, len(self.b))]
         while todo:
             a_low, a_high, b_low, b_high = todo.pop()
             while a_low < a_high and b_low < b_high and self.a[a_low] == self.b[b_low]:
-                found.append((a_low, b_low))
+                pairs.append((a_low, b_low))
                 a_low, b_low = a_low + 1, b_low + 1
             while a_low < a_high and b_low < b_high and self.a[a_high - 1] == self.b[b_high - 1]:
                 a_high, b_high = a_high - 1, b_high - 1
-                found.append((a_high, b_high))
+                pairs.append((a_high, b_high))
             if a_low == a_high or b_low == b_high:
                 continue
             anchors, final = self._anchors(a_low, a_high, b_low, b_high)
-            found += anchors
+            pairs += anchors
             if anchors and not final:
                 ends = [(a_low - 1, b_low - 1), *anchors, (a_high, b_high)]
                 todo += [(i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(ends) if k > i + 1 and m > j + 1]
-        return sorted(found)
+        return sorted(pairs)
 
     def _anchors(self, a_low: int, a_high: int, b_low: int, b_high: int) -> tuple[list[tuple[int, int]], bool]:
         """Chain the lines that occur once on both sides, else all, else the rarest; say whether nothing is left."""
@@ -213,22 +213,22 @@ class _Matcher:
             return [], True
         here, there = Counter(self.a[a_low:a_high]), Counter(self.b[b_low:b_high])
         weights = {line: count * there[line] for line, count in here.items() if line in there}
-        kept: dict[int, list[int]] = {line: [] for line, weight in weights.items() if weight == 1}
+        anchors: dict[int, list[int]] = {line: [] for line, weight in weights.items() if weight == 1}
         final = not weights
-        if not kept:
+        if not anchors:
             allowed = min(_GAP_PAIRS, self._budget)
             for line, weight in sorted(weights.items(), key=lambda item: item[1]):
                 if weight > allowed:
                     break
                 allowed -= weight
                 self._budget -= weight
-                kept[line] = []
-            final = len(kept) == len(weights)
-            self.exact = self.exact and bool(kept or final)
+                anchors[line] = []
+            final = len(anchors) == len(weights)
+            self.exact = self.exact and bool(anchors or final)
         for j in range(b_high - 1, b_low - 1, -1):
-            if self.b[j] in kept:
-                kept[self.b[j]].append(j)
-        return _longest_chain((i, kept[self.a[i]]) for i in range(a_low, a_high) if self.a[i] in kept), final
+            if self.b[j] in anchors:
+                anchors[self.b[j]].append(j)
+        return _longest_chain((i, anchors[self.a[i]]) for i in range(a_low, a_high) if self.a[i] in anchors), final
 
 
 def _longest_chain(candidates: Iterable[tuple[int, Iterable[int]]]) -> list[tuple[int, int]]:
@@ -294,31 +294,31 @@ class _Aligner:
             self._budget -= size
             pairs = _best_pairs(here, there)
         else:  # too many to compare each with each: the first with the first
-            pairs = [(k, k) for k, (one, other) in enumerate(zip(here, there)) if _likeness(one, other) >= _LIKE]
-        found: list[tuple[int | None, int | None]] = []
+            pairs = [(k, k) for k, (left, right) in enumerate(zip(here, there)) if _likeness(left, right) >= _LIKE]
+        aligned: list[tuple[int | None, int | None]] = []
         i, j = a_low, b_low
         for here_at, there_at in (*pairs, (a_high - a_low, b_high - b_low)):
-            found += [(at, None) for at in range(i, a_low + here_at)]
-            found += [(None, at) for at in range(j, b_low + there_at)]
+            aligned += [(at, None) for at in range(i, a_low + here_at)]
+            aligned += [(None, at) for at in range(j, b_low + there_at)]
             i, j = a_low + here_at, b_low + there_at
             if i < a_high and j < b_high:
-                found.append((i, j))
+                aligned.append((i, j))
             i, j = i + 1, j + 1
-        return found
+        return aligned
 
     def _words(self, line: str) -> frozenset[str]:
         return frozenset(line[:_LIKE_CHARS].replace("(", " ").replace(",", " ").split())
 
 
-def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
-    return 2 * len(one & other) / (len(one) + len(other)) if one or other else 1.0
+def _likeness(left: frozenset[str], right: frozenset[str]) -> float:
+    return 2 * len(left & right) / (len(left) + len(right)) if left or right else 1.0
 
 
 def _best_pairs(here: Sequence[frozenset[str]], there: Sequence[frozenset[str]]) -> list[tuple[int, int]]:
     """Pair lines in order so that the sum of their likeness is highest."""
     width = len(there) + 1
     best = [[0.0] * width for _ in range(len(here) + 1)]
-    likeness = [[_likeness(one, other) for other in there] for one in here]
+    likeness = [[_likeness(left, right) for right in there] for left in here]
     for i in range(len(here) - 1, -1, -1):
         row, below, alike = best[i], best[i + 1], likeness[i]
         for j in range(width - 2, -1, -1):

@@ -13,7 +13,7 @@ _Key = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class CommitOrder:
-    """Hold the place of each commit, and what is not known of it.
+    """The position of each commit, and what is not known of it.
 
     `unknown` are commits of which nobody told what came before; `histories` counts chains that nothing known connects.
     """
@@ -34,7 +34,7 @@ def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitO
         commit: (parents[commit][1] if commit in parents else seen_us, seen_us, commit)
         for commit, seen_us in first_seen_us.items()
     }
-    places = {commit: place for place, commit in enumerate(_sort(nearest, keys))}
+    places = {commit: position for position, commit in enumerate(_sort(nearest, keys))}
     known = [commit for commit in first_seen_us if commit in parents]
     oldest_us = min((parents[commit][1] for commit in known), default=0)
     # A chain goes on before the oldest commit that is asked for, whether its beginning is at hand or not.
@@ -43,25 +43,25 @@ def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitO
     return CommitOrder(places, frozenset(first_seen_us) - frozenset(known), len(begun))
 
 
-def _find_nearest(wanted: Iterable[str], parents: Parents) -> tuple[dict[str, str | None], dict[str, str]]:
+def _find_nearest(selected: Iterable[str], parents: Parents) -> tuple[dict[str, str | None], dict[str, str]]:
     """Find for each wanted commit the nearest wanted one before it; where there is none, where its chain ends.
 
     Each step is taken once, however many chains share it.
     """
-    asked = set(wanted)
+    asked = set(selected)
     nearest: dict[str, str | None] = {}
     ends: dict[str, str] = {}
-    found: dict[str, tuple[str | None, str]] = {}  # of every commit on the way
+    nearest_by_commit: dict[str, tuple[str | None, str]] = {}  # of every commit on the way
     for start in sorted(asked):
         path: dict[str, None] = {}
         at = last = start
-        while at in parents and at not in path and at not in found:
+        while at in parents and at not in path and at not in nearest_by_commit:
             path[at] = None
             last, at = at, parents[at][0] or ""
             if at in asked:
                 break
-        before = (at, last) if at in asked and path else found.get(at, (None, last))
-        found.update(dict.fromkeys(path, before))
+        before = (at, last) if at in asked and path else nearest_by_commit.get(at, (None, last))
+        nearest_by_commit.update(dict.fromkeys(path, before))
         nearest[start], ends[start] = before if before[0] != start else (None, start)
     return nearest, ends
 
@@ -97,10 +97,10 @@ def _sort(nearest: Mapping[str, str | None], keys: Mapping[str, _Key]) -> list[s
             earliest[before] = min(earliest[before], earliest[commit])
     ready = [(earliest[commit], keys[commit], commit) for commit in children.get(None, ())]
     heapify(ready)
-    found = []
+    ordered = []
     while ready:
         _earliest, _key, other_commit = heappop(ready)
-        found.append(other_commit)
+        ordered.append(other_commit)
         for child in children.get(other_commit, ()):
             heappush(ready, (earliest[child], keys[child], child))
-    return found
+    return ordered

@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """Hold one run's value of one line; None is what was not measured, and never 0."""
+    """One run's value of one line; None is what was not measured, and never 0."""
 
     run_id: str
     value: float | None
@@ -51,7 +51,7 @@ class TrendPoint:
 
 @dataclass(frozen=True)
 class TrendLine:
-    """Hold one line of a chart: a suite, a model, a function, a graph break or a kind of guard."""
+    """One line of a chart: a suite, a model, a function, a graph break or a kind of guard."""
 
     label: str
     points: Sequence[TrendPoint]
@@ -59,7 +59,7 @@ class TrendLine:
 
     @property
     def has_points(self) -> bool:
-        """Say whether there is anything to draw: a value, or a failure to mark."""
+        """Return whether there is anything to draw: a value, or a failure to mark."""
         return any(point.value is not None or point.status == "failed" for point in self.points)
 
 
@@ -74,20 +74,20 @@ def pad(line: TrendLine, run_ids: Sequence[str]) -> TrendLine:
 
 @dataclass(frozen=True)
 class EnvironmentChange:
-    """Say what of the environment one run has otherwise than those before it on the axis: (word, before, now)."""
+    """How a run's environment differs from those before it on the axis: (word, before, now)."""
 
     run: TrendRun
     parts: tuple[tuple[str, str, str], ...]
 
     @property
     def label(self) -> str:
-        """Say it in a few words: torch 2.13.0, triton 3.7.0."""
+        """Return the change in a few words: torch 2.13.0, triton 3.7.0."""
         return ", ".join(now if word == "GPU" else f"{word} {now}" for word, _before, now in self.parts)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Hold the runs of all points in their order, and where each stands.
+    """The runs of all points in their order, and where each stands.
 
     Units: places are milliseconds since the epoch on an axis of dates, else 0, 1, 2, …
     """
@@ -106,32 +106,32 @@ def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parent
     `parents` is what is known of the commits' ancestry; no other axis needs it.
     """
     known = sorted(runs, key=lambda run: (run.started_us, run.id))
-    kept, notes = _leave_out(known, name)
-    kept, said = thin(kept, most)
-    notes += [said] if said else []
+    shown, notes = _leave_out(known, name)
+    shown, note = thin(shown, most)
+    notes += [note] if note else []
     if name == "date":
-        return Axis(name, kept, [run.started_us // 1000 for run in kept], (), find_changes(kept), notes)
-    keys: dict[str, Any] = {run.id: read_version(run.torch_version) for run in kept}
+        return Axis(name, shown, [run.started_us // 1000 for run in shown], (), find_changes(shown), notes)
+    keys: dict[str, Any] = {run.id: read_version(run.torch_version) for run in shown}
     if name == "commit":
-        order = _order_commits(kept, parents or {})
-        keys = {run.id: order.places[run.git_commit or ""] for run in kept}
-        notes += _format_unknown(kept, order)
-    kept = sorted(kept, key=lambda run: (keys[run.id], run.started_us, run.id))
-    places = list(range(len(kept)))
-    said_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda run: run.torch_version or ""
-    firsts = [place for place in places if place == 0 or said_of(kept[place]) != said_of(kept[place - 1])]
-    ticks = [(place, said_of(kept[place])) for place in firsts[:: max(len(firsts) // 8, 1)]]
-    return Axis(name, kept, places, ticks, find_changes(kept), notes)
+        order = _order_commits(shown, parents or {})
+        keys = {run.id: order.places[run.git_commit or ""] for run in shown}
+        notes += _format_unknown(shown, order)
+    shown = sorted(shown, key=lambda run: (keys[run.id], run.started_us, run.id))
+    places = list(range(len(shown)))
+    label_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda run: run.torch_version or ""
+    firsts = [index for index in places if index == 0 or label_of(shown[index]) != label_of(shown[index - 1])]
+    ticks = [(index, label_of(shown[index])) for index in firsts[:: max(len(firsts) // 8, 1)]]
+    return Axis(name, shown, places, ticks, find_changes(shown), notes)
 
 
 def _leave_out(runs: Sequence[TrendRun], name: str) -> tuple[list[TrendRun], list[str]]:
     """Leave out what has no place on an axis."""
     if name == "date":
         return list(runs), []
-    kept = [run for run in runs if (run.git_commit if name == "commit" else run.torch_version)]
-    gone = len(runs) - len(kept)
+    placed = [run for run in runs if (run.git_commit if name == "commit" else run.torch_version)]
+    missing = len(runs) - len(placed)
     what = "commit" if name == "commit" else "version of torch"
-    return kept, [f"{gone} {'run has' if gone == 1 else 'runs have'} no recorded {what}"] if gone else []
+    return placed, [f"{missing} {'run has' if missing == 1 else 'runs have'} no recorded {what}"] if missing else []
 
 
 def _short_commit(run: TrendRun) -> str:
@@ -147,21 +147,21 @@ def _order_commits(runs: Sequence[TrendRun], parents: Parents) -> CommitOrder:
 
 
 def _format_unknown(runs: Sequence[TrendRun], order: CommitOrder) -> list[str]:
-    """Say which runs do not stand where their commit's ancestry would put them."""
-    said = []
+    """List the runs that do not stand where their commit's ancestry would put them."""
+    notes = []
     count = sum(run.git_commit in order.unknown for run in runs)
     if count:
         whose = "1 run's commit" if count == 1 else f"the commits of {'all' if count == len(runs) else count} runs"
-        said.append(
+        notes.append(
             f"What came before {whose} is not known, so the time of the first run with it says where it stands; "
             "compileboard-collect commits adds a repository's history"
         )
     if order.histories > 1:
-        said.append(
+        notes.append(
             f"These runs are of {order.histories} stretches of history, and the commits between them are not known; "
             "their commits' times say which comes first"
         )
-    return said
+    return notes
 
 
 def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:
@@ -176,22 +176,22 @@ def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:
 
 
 def thin(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | None]:
-    """Keep the last run of each day, or week, where there are more than `most`; runs are in the order of time."""
+    """Return the last run of each day, or week, where there are more than `most`; runs are in the order of time."""
     if len(runs) <= most:
         return list(runs), None
-    kept = list(runs)
+    shown = list(runs)
     for days, word in ((1, "day"), (7, "week")):
         last = {run.started_us // (days * _DAY_US): run for run in runs}
-        kept = list(last.values())
-        if len(kept) <= most:
-            return kept, f"{len(runs)} runs are more than a chart shows: these are the last of each {word}"
-    return kept[-most:], f"{len(runs)} runs are more than a chart shows: these are the last of each of {most} weeks"
+        shown = list(last.values())
+        if len(shown) <= most:
+            return shown, f"{len(runs)} runs are more than a chart shows: these are the last of each {word}"
+    return shown[-most:], f"{len(runs)} runs are more than a chart shows: these are the last of each of {most} weeks"
 
 
 def find_changes(runs: Sequence[TrendRun]) -> list[EnvironmentChange]:
     """List where the environment changed; what a run did not record is as before. Runs are in their axis' order."""
     known: dict[str, str] = {}
-    found = []
+    changes = []
     for run in runs:
         parts = []
         for word, name in ENVIRONMENT:
@@ -202,12 +202,12 @@ def find_changes(runs: Sequence[TrendRun]) -> list[EnvironmentChange]:
                 parts.append((word, known[word], now))
             known[word] = now
         if parts:
-            found.append(EnvironmentChange(run, tuple(parts)))
-    return found
+            changes.append(EnvironmentChange(run, tuple(parts)))
+    return changes
 
 
 def describe_run(run: TrendRun) -> str:
-    """Say in some lines what a point's hover says of its run: when, commit, subject, torch, environment."""
+    """Return the lines of a point's hover on its run: when, commit, subject, torch, environment."""
     commit = _short_commit(run) + (" (dirty)" if run.git_dirty else "") if run.git_commit else ""
     subject = (run.git_subject or "")[:70]
     torch = f"torch {run.torch_version}" if run.torch_version else "torch not recorded"
@@ -270,20 +270,20 @@ def _sum_point(metric: Metric, summary: StoredSummary) -> TrendPoint:
         is_incomplete = summary.is_incomplete and value is not None and metric.name != "pass_ratio"
         return TrendPoint(summary.run_id, value, note=note, is_incomplete=is_incomplete)
     status: Status = "failed" if summary.failed_count else "skipped"
-    said = f"{summary.failed_count} of {summary.total_count} models failed, none was measured"
+    reason = f"{summary.failed_count} of {summary.total_count} models failed, none was measured"
     return TrendPoint(
-        summary.run_id, value, status=status, reason=said if summary.failed_count else "no model was measured"
+        summary.run_id, value, status=status, reason=reason if summary.failed_count else "no model was measured"
     )
 
 
 def build_model_lines(metric: Metric, rows: Sequence[ResultRow]) -> list[TrendLine]:
     """Make a line a model; one measured with several batch sizes has a line each."""
-    found: dict[tuple[str, Any], list[ResultRow]] = {}
+    rows_by_line: dict[tuple[str, Any], list[ResultRow]] = {}
     for row in rows:
-        found.setdefault((row.model, row.batch_size), []).append(row)
-    many = {model for model, _size in found if sum(model == other for other, _other_size in found) > 1}
+        rows_by_line.setdefault((row.model, row.batch_size), []).append(row)
+    many = {model for model, _size in rows_by_line if sum(model == other for other, _other_size in rows_by_line) > 1}
     lines = []
-    for (model, size), members in sorted(found.items(), key=lambda pair: (pair[0][0], pair[0][1] or 0)):
+    for (model, size), members in sorted(rows_by_line.items(), key=lambda pair: (pair[0][0], pair[0][1] or 0)):
         label = f"{model}, batch {size}" if model in many and size else model
         lines.append(TrendLine(label, [_row_point(metric, result) for result in members]))
     return lines

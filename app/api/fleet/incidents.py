@@ -127,7 +127,7 @@ def _add_comment(finding_id: str, action: str) -> FindingDetailJson:
     body = _read_body()
     try:
         with writing(f"finding.{action}", finding_id, f"by {body.who[:WHO_LIMIT]}") as connection:
-            save_comment(connection, finding_id, action, who=body.who, text=body.text or "", whole_range=body.range)
+            save_comment(connection, finding_id, action, author=body.who, text=body.text or "", whole_range=body.range)
     except ValueError as error:
         raise FilterError(str(error)) from None
     return get_finding(finding_id)

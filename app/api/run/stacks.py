@@ -56,10 +56,10 @@ def list_trie(detail: RunDetail, page: PageQuery) -> Page[StackFrame]:
     reader, limit = get_reader(), page.limit
     after = int((decode_cursor(page.cursor, int) or (-1,))[0])
     tree = read_stack_tree(reader, detail.run.id)
-    places = [node for number, node in tree.places.items() if number > max(after, 0)][: limit + 1]
+    nodes = [node for number, node in tree.nodes.items() if number > max(after, 0)][: limit + 1]
     frames = [no_stack_row(tree.without_stack)] if after < 0 and tree.without_stack else []
-    codes = list_codes(reader, (node.id for node in places[:limit]))
-    frames += [stack_row(node, codes.get(node.id)) for node in places]
+    codes = list_codes(reader, (node.id for node in nodes[:limit]))
+    frames += [stack_row(node, codes.get(node.id)) for node in nodes]
     end = encode_cursor(frames[limit - 1]["id"]) if len(frames) > limit else None
     return Page(tuple(_make_frame(frame) for frame in frames[:limit]), end)
 

@@ -33,7 +33,7 @@ class RankCompile(NamedTuple):
     """Hold one compile of one rank. What follows `total_us` is compared as it is; `sizes` is torch's JSON."""
 
     key: int
-    place: CompilePosition
+    position: CompilePosition
     function_id: int | None
     outcome: str
     total_us: int
@@ -195,7 +195,7 @@ def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str
     for sequence, _number in owners.values():
         if len(sequence.processes) > 1:
             sequence.compiles.sort(
-                key=lambda rank_compile: rank_compile.place.process
+                key=lambda rank_compile: rank_compile.position.process
             )  # stable: each process keeps its order
 
 

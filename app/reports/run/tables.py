@@ -81,10 +81,10 @@ def _list_names(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Pa
 
 def _list_stacks(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
     tree = read_stack_tree(connection, run_id)
-    places = [node for number, node in tree.places.items() if number]
-    codes = stacks.list_codes(connection, (node.id for node in places))
+    nodes = [node for number, node in tree.nodes.items() if number]
+    codes = stacks.list_codes(connection, (node.id for node in nodes))
     found = [no_stack_row(tree.without_stack)] if tree.without_stack else []
-    return Page((*found, *(stack_row(node, codes.get(node.id)) for node in places)), None)
+    return Page((*found, *(stack_row(node, codes.get(node.id)) for node in nodes)), None)
 
 
 def _list_rejects(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:

@@ -171,7 +171,7 @@ def _serialize_divergence(screen: RanksScreen) -> dict[str, Any] | None:
             {
                 "ranks": list(group.ranks),
                 "compile_key": group.compile.key if group.compile else None,
-                "compile_id": group.compile.place.compile_id if group.compile else None,
+                "compile_id": group.compile.position.compile_id if group.compile else None,
                 "function": screen.names.get(group.compile.function_id or 0, (None,))[0] if group.compile else None,
                 "outcome": group.compile.outcome if group.compile else None,
             }
@@ -183,9 +183,9 @@ def _serialize_divergence(screen: RanksScreen) -> dict[str, Any] | None:
 
 def _serialize_row(row: AlignedRow) -> dict[str, Any]:
     return {
-        "process": row.place.process,
-        "generation": row.place.generation,
-        "compile_id": row.place.compile_id,
+        "process": row.position.process,
+        "generation": row.position.generation,
+        "compile_id": row.position.compile_id,
         "differs": list(row.differs),
         "rank_count": row.rank_count,
         "least_us": row.least_us,

@@ -93,7 +93,7 @@ def build_stacks(
     nodes, compiles = list_nodes(reader, run_id), list_stack_compiles(reader, run_id)
     matching = filter_matching(nodes, compiles, text=wanted.text, ending=wanted.ending, rank=wanted.rank)
     tree = build_tree(nodes, matching, library=wanted.library)
-    top = tree.places.get(node)
+    top = tree.nodes.get(node)
     if top is None:
         return None
     block = lay_out(top, start, most=most)

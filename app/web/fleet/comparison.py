@@ -94,7 +94,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         "listing": cut_page(choice.rows, given["cursor"] or None, limit),
         "chart": chart,
         "has_charts": chart is not None,
-        "tiles": [(tile.label, tile.value, tile.note, _place(tile)) for tile in screen.headlines],
+        "tiles": [(tile.label, tile.value, tile.note, _link_tile(tile)) for tile in screen.headlines],
         "describe": screen.describe,
         "model_address": model_address,
         "entry_address": entry_address,
@@ -108,10 +108,10 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _place(tile: ComparisonHeadline) -> str | None:
-    if not tile.place:
+def _link_tile(tile: ComparisonHeadline) -> str | None:
+    if not tile.anchor:
         return None
-    return (url_with(metric=tile.metric, sort=None) if tile.metric else "") + f"#{tile.place}"
+    return (url_with(metric=tile.metric, sort=None) if tile.metric else "") + f"#{tile.anchor}"
 
 
 def _find_ids(table: str, diff: DistinctDiff) -> dict[str, int]:

@@ -77,7 +77,7 @@ def say(finding_id: str) -> Response:
                 connection,
                 finding_id,
                 typed["action"],
-                who=typed["who"],
+                author=typed["who"],
                 text=typed["text"],
                 whole_range=typed["range"] == "yes",
             )

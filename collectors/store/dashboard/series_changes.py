@@ -101,7 +101,7 @@ def save_comment(
     finding_id: str,
     action: str,
     *,
-    who: str,
+    author: str,
     text: str | None = None,
     whole_range: bool = False,
     now_us: int | None = None,
@@ -110,28 +110,29 @@ def save_comment(
 
     With `whole_range` the same is kept of every finding that came between the same two runs, but for withdrawn ones.
 
-    Raises: ValueError in words if who, action or text cannot be used.
+    Raises: ValueError in words if author, action or text cannot be used.
     """
-    who, text = " ".join(who.split()), (text or "").strip()
-    _check(action, who, text)
+    author, text = " ".join(author.split()), (text or "").strip()
+    _check(action, author, text)
     now_us = _now() if now_us is None else now_us
     with write_transaction(connection):
         findings = connection.execute(RANGE, {"id": finding_id, "whole_range": int(whole_range)}).fetchall()
-        for (one,) in findings:
-            connection.execute(ADD_COMMENT, {"id": one, "action": action, "who": who, "text": text, "now_us": now_us})
+        for (change_id,) in findings:
+            comment = {"id": change_id, "action": action, "who": author, "text": text, "now_us": now_us}
+            connection.execute(ADD_COMMENT, comment)
             if action in HANDLING:
-                handling = {"id": one, "handling": HANDLING[action]}
+                handling = {"id": change_id, "handling": HANDLING[action]}
                 connection.execute("update findings set handling = :handling where id = :id", handling)
     return bool(findings)
 
 
-def _check(action: str, who: str, text: str) -> None:
+def _check(action: str, author: str, text: str) -> None:
     if action not in ACTIONS:
         raise ValueError(f"{action[:40]!r} cannot be done with a finding; expected one of {', '.join(ACTIONS)}")
-    if not who:
+    if not author:
         raise ValueError("who: nobody is named; give the name that others know you by")
-    if len(who) > WHO_LIMIT:
-        raise ValueError(f"who: at most {WHO_LIMIT} characters; this has {len(who)}")
+    if len(author) > WHO_LIMIT:
+        raise ValueError(f"who: at most {WHO_LIMIT} characters; this has {len(author)}")
     if action == "ignore" and not text:
         raise ValueError("text: to ignore a finding, say why; others will want to know")
     if action == "note" and not text:

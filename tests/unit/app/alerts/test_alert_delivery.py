@@ -100,7 +100,7 @@ def test_only_confirmed_open_and_wanted_findings_are_sent(sender: Sender, store:
         make_finding(id="fails", model="m1", metric="passes", relative=None),
         make_finding(id="known", model="m1"),
     )
-    save_comment(store, "known", "acknowledge", who="Ada")
+    save_comment(store, "known", "acknowledge", author="Ada")
     sender.send()
     assert sorted(list_ids(sender.hook.documents[0])) == ["fails", "good"]
 
@@ -299,7 +299,7 @@ def test_what_somebody_dealt_with_while_it_waited_is_dropped(
     keep(store, make_finding(id="a"))
     sender.hook.answer = lambda number: 500
     sender.send()
-    save_comment(store, "a", "ignore", who="Ada", text="known")
+    save_comment(store, "a", "ignore", author="Ada", text="known")
     assert sender.send(NOW_US + DAY_US).sent_count == 0
     assert list_deliveries(reader).rows[0].error == "ignored before it was due"
     assert len(sender.hook.bodies) == 1

@@ -36,7 +36,9 @@ def compiled(key: int, compile_id: str, function_id: int = 1, **more: Any) -> Ra
     given = more.pop("texts", {})
     texts = tuple(given.get(aspect, ()) for aspect in TEXTS)
     values = {"outcome": "compiled", "total_us": 100, "causes": (), "breaks": (), "caches": (), "sizes": ()} | more
-    return RankCompile(key=key, place=CompilePosition(0, 0, compile_id), function_id=function_id, texts=texts, **values)
+    return RankCompile(
+        key=key, position=CompilePosition(0, 0, compile_id), function_id=function_id, texts=texts, **values
+    )
 
 
 def ranks(*compiles: list[RankCompile]) -> list[RankSequence]:
@@ -159,8 +161,8 @@ def test_rows_keep_each_ranks_order_around_what_only_one_has() -> None:
     a = [compiled(1, "0/0"), compiled(2, "1/0"), compiled(3, "2/0")]
     b = [compiled(4, "0/0"), compiled(5, "0/1", causes=(9,)), compiled(6, "1/0"), compiled(7, "2/0")]
     found = compare_ranks(ranks(a, b), {})
-    assert [row.place.compile_id for row in found.rows] == ["0/0", "0/1", "1/0", "2/0"]
-    assert [row.place.compile_id for row in found.rows if row.differs] == ["0/1"]
+    assert [row.position.compile_id for row in found.rows] == ["0/0", "0/1", "1/0", "2/0"]
+    assert [row.position.compile_id for row in found.rows if row.differs] == ["0/1"]
     assert [rank_compile.key for rank_compile in found.partial] == [5]
 
 

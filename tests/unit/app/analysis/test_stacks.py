@@ -86,7 +86,7 @@ def test_library_frames_fold_and_what_they_called_becomes_one() -> None:
     compiles = [compiled(1, 4), compiled(2, 5, breaks=1), compiled(3, None)]
     tree = build_tree(nodes, compiles)
     block = lay_out(tree.root)
-    assert [place.frame.name for place in block.places] == ["", "main", "forward"]
+    assert [node.frame.name for node in block.frames] == ["", "main", "forward"]
     assert [stack_compile.key for stack_compile in block.last.compiles] == [1, 2]
     assert block.first.endings == {"ok": 1, "broke": 1}
     assert [stack_compile.key for stack_compile in tree.without_stack] == [3]
@@ -95,9 +95,9 @@ def test_library_frames_fold_and_what_they_called_becomes_one() -> None:
 
 def test_a_library_frame_that_was_compiled_itself_stays() -> None:
     tree = build_tree(chain("train.py", "torch/a.py", "contextlib.py"), [compiled(1, 3)])
-    assert [place.frame.file for place in lay_out(tree.root).places[1:]] == ["train.py", "contextlib.py"]
+    assert [node.frame.file for node in lay_out(tree.root).frames[1:]] == ["train.py", "contextlib.py"]
     assert [stack_node.file for stack_node in lay_out(tree.root).last.folded] == ["torch/a.py"]
-    assert [caller.frame.file for caller in list_callers(tree.places[3])] == ["train.py"]
+    assert [caller.frame.file for caller in list_callers(tree.nodes[3])] == ["train.py"]
 
 
 def test_a_page_lays_out_no_more_than_it_can_and_says_what_is_left() -> None:
@@ -127,7 +127,7 @@ def test_no_compile_is_lost_and_sums_hold(made: list[tuple[int, bool, int]], lib
     compiles = [compiled(n * 10 + k, n) for n, (_p, _l, count) in enumerate(made, start=1) for k in range(count)]
     tree = build_tree(nodes, compiles, library=library)
     block = lay_out(tree.root, most=10_000)
-    assert tree.root.compile_count == len(compiles) == sum(len(node.compiles) for node in tree.places.values())
+    assert tree.root.compile_count == len(compiles) == sum(len(node.compiles) for node in tree.nodes.values())
     assert tree.root.total_us == 10 * len(compiles)
     assert count_blocks(block) <= len(nodes) + 1
 

@@ -65,7 +65,7 @@ def test_what_is_suspected_is_said_and_passes(database: Path, store: sqlite3.Con
 def test_a_finding_that_somebody_has_taken_up_passes(database: Path, store: sqlite3.Connection) -> None:
     bench_suite(store)
     keep(store, make_finding())
-    save_comment(store, "f" * 16, "acknowledge", who="Ada")
+    save_comment(store, "f" * 16, "acknowledge", author="Ada")
     assert check(database) == 0
 
 

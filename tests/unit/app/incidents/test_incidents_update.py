@@ -293,7 +293,7 @@ def test_day_by_day_finds_what_all_at_once_finds(store: sqlite3.Connection, data
 def test_what_people_said_stays_when_a_finding_is_withdrawn(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
     (change,) = look(store, database)
-    save_comment(store, change.id, "acknowledge", who="Ada", text="on it")
+    save_comment(store, change.id, "acknowledge", author="Ada", text="on it")
     for day in range(N - 4, N):
         delete_run(store, run_of(day))
     record(store, [3.0, 1.0, 3.0, 1.0, 3.0, 1.0], first=N + 4)

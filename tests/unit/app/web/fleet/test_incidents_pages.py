@@ -121,7 +121,7 @@ def test_what_moved_with_a_finding_stands_beside_it(client: FlaskClient, store: 
         make_finding(id="taken", metric="graph_breaks"),
         make_finding(id="other", metric="speedup", model="another"),
     )
-    save_comment(store, "taken", "acknowledge", who="Ada")
+    save_comment(store, "taken", "acknowledge", author="Ada")
     leads = pick_headline_changes(list_findings(store, IncidentFilter()).rows)
     told = {lead.finding.id: [other.id for other in lead.others] for lead in leads}
     assert told == {"lead": ["memory"], "other": [], "taken": []}
@@ -139,7 +139,7 @@ def test_one_range_is_one_group_and_the_worst_come_first(store: sqlite3.Connecti
     rows = list_findings(reader, IncidentFilter()).rows
     (group,) = group_incidents(rows, count_ranges(reader, IncidentFilter(), [RUNS[1]]))
     assert [finding.id for finding in group.findings] == ["c", "b", "a"]
-    assert (list(group.counts), group.count, group.who) == ([("worse", 2), ("better", 1)], 3, "Ada, Kim")
+    assert (list(group.counts), group.count, group.author_names) == ([("worse", 2), ("better", 1)], 3, "Ada, Kim")
     assert group_incidents(rows, [RangeCount("X", "Y", "worse", 9)])[0].counts == []
 
 
@@ -261,7 +261,7 @@ def test_an_empty_list_says_what_to_do_or_that_all_is_well(client: FlaskClient, 
     assert "Nothing found Good news" in text_of(client, "/findings")
     assert "No lasting change is open" in text_of(client, "/")
     keep(store, make_finding())
-    save_comment(store, ONE, "ignore", who="Ada", text="known")
+    save_comment(store, ONE, "ignore", author="Ada", text="known")
     assert "Nothing open Good news" in text_of(client, "/findings")
     assert "No finding matches" in text_of(client, "/findings?model=odd")
 
