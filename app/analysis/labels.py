@@ -108,9 +108,9 @@ def is_capable(capability: str) -> bool:
 
 def split_capabilities(capabilities: Mapping[str, str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the capabilities that were missing, with the reason, and the remarks on those that were there."""
-    told = sorted(capabilities.items())
-    missing = [(name, text) for name, text in told if not is_capable(text)]
-    return missing, [(name, text) for name, text in told if is_capable(text) and text != "ok"]
+    pairs = sorted(capabilities.items())
+    missing = [(name, text) for name, text in pairs if not is_capable(text)]
+    return missing, [(name, text) for name, text in pairs if is_capable(text) and text != "ok"]
 
 
 def describe_outcome(outcome: str, running: bool = True) -> Word:

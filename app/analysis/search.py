@@ -50,8 +50,8 @@ def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[Match
         counted += text.count("\n", at, start)
         at = start
         stop = text.find("\n", start)
-        places = sorted((begin, end) for begin, end, _number in marks[start])
-        matched.append(MatchedLine(counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, places))))
+        spans = sorted((begin, end) for begin, end, _number in marks[start])
+        matched.append(MatchedLine(counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, spans))))
     return matched
 
 
@@ -61,9 +61,9 @@ def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
     pattern = r"[\W_]+".join(map(re.escape, words)) + ("" if term.prefix else r"(?![^\W_])")
     whole = re.compile(pattern)
     begin = low.find(words[0])
-    looked = yielded = 0
-    while looked < 10 * MOST_PLACES and yielded < MOST_PLACES:
-        looked += 1
+    tried = yielded = 0
+    while tried < 10 * MOST_PLACES and yielded < MOST_PLACES:
+        tried += 1
         if begin < 0:
             return
         match = None if begin and low[begin - 1].isalnum() else whole.match(low, begin)
@@ -73,16 +73,16 @@ def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
         begin = low.find(words[0], begin + 1)
 
 
-def _cut(text: str, start: int, stop: int, places: list[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+def _cut(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a line, without its indentation, as much of it as is shown."""
-    while start < places[0][0] and text[start] in " \t":
+    while start < spans[0][0] and text[start] in " \t":
         start += 1
-    begin = start if stop - start <= WIDTH else max(start, places[0][0] - BEFORE)
-    end = min(max(stop, places[0][1]), begin + WIDTH)
+    begin = start if stop - start <= WIDTH else max(start, spans[0][0] - BEFORE)
+    end = min(max(stop, spans[0][1]), begin + WIDTH)
     at = begin
     if begin > start:
         yield "… ", False
-    for left, right in places:
+    for left, right in spans:
         left, right = max(left, at), min(right, end)
         if left >= right:
             continue

@@ -155,14 +155,14 @@ def _list_same(symbol: ShapeSymbol, sizes: dict[str, list[Any]]) -> Iterator[str
     """List the inputs' dimensions that share a symbol beside its own: torch's duck shapes."""
     if symbol.record is None or symbol.record.kind != "created":
         return
-    places = [
+    dimensions = [
         f"{name}.size()[{dim}]"
         for name, some in sizes.items()
         if name.startswith("l_")
         for dim, size in enumerate(some)
         if size == symbol.name
     ]
-    yield from places if len(places) > 1 else ()
+    yield from dimensions if len(dimensions) > 1 else ()
 
 
 def _list_fixed(sizes: dict[str, list[Any]]) -> Iterator[FixedDimension]:

@@ -77,7 +77,7 @@ def write_window(
     """
     first_us = min(lane.first_us for lane in lanes)
     names: dict[str, int] = {}
-    drawn = []
+    lane_rows = []
     for lane, window in zip(build_lane_headers(lanes), windows):
         spans: list[int] = []
         for span in window.spans:
@@ -92,7 +92,7 @@ def write_window(
         marks: list[int] = []
         for mark in window.marks:
             marks += (names.setdefault(mark.name, len(names)), mark.first_us - first_us, mark.mark_count)
-        drawn.append(lane | {"last": lane["last"] - first_us, "spans": spans, "short": short, "marks": marks})
+        lane_rows.append(lane | {"last": lane["last"] - first_us, "spans": spans, "short": short, "marks": marks})
     return {
         "first_us": first_us,
         "last_us": max(lane.last_us for lane in lanes),
@@ -100,7 +100,7 @@ def write_window(
         "to_us": to_us,
         "names": [[name, _POSITIONS[find_phase(name).name]] for name in names],
         "compiles": {str(key): list(function) for key, function in compiles.items()},
-        "lanes": drawn,
+        "lanes": lane_rows,
         "is_coarse": any(window.is_coarse for window in windows),
     }
 
@@ -110,9 +110,9 @@ def number_processes(lanes: Sequence[Lane]) -> dict[str, int]:
     ids = list(dict.fromkeys(lane.process_id for lane in lanes))
     by_id = {lane.process_id: lane for lane in lanes}
     for numbers in ([by_id[id_].rank for id_ in ids], [by_id[id_].pid for id_ in ids]):
-        told = [number for number in numbers if number is not None]
-        if len(set(told)) == len(ids):
-            return dict(zip(ids, told))
+        known = [number for number in numbers if number is not None]
+        if len(set(known)) == len(ids):
+            return dict(zip(ids, known))
     return {id_: number for number, id_ in enumerate(ids)}
 
 
@@ -185,7 +185,7 @@ def build_strips(
 ) -> list[StripLane]:
     """Build the strips of the longest phases of each lane; `busy` are the times in which any lane is."""
     scale = _make_scale(busy)
-    drawn = []
+    strips = []
     for lane, header, window in zip(lanes, build_lane_headers(lanes), windows):
         longest = heapq.nlargest(DRAWN // len(lanes), window.spans, key=lambda span: span.duration_us or 0)
         spans = tuple(
@@ -193,8 +193,8 @@ def build_strips(
             for span in sorted(longest, key=lambda span: (span.begin_us, span.depth))
         )
         rows = 1 + max((span.row for span in spans), default=0)
-        drawn.append(StripLane(header["label"], rows, spans, lane.span_count))
-    return drawn
+        strips.append(StripLane(header["label"], rows, spans, lane.span_count))
+    return strips
 
 
 def _build_span(

@@ -102,15 +102,15 @@ def chart_history(chart_id: str, title: str, noun: str, points: Sequence[History
 
 
 def _time_axis(whens: Sequence[str]) -> dict[str, object]:
-    """Label a few of the places with their times; a single bar does not fill the whole axis."""
+    """Label a few of the positions with their times; a single bar does not fill the whole axis."""
     step = max(len(whens) // 5, 1)
     one_year = len({when[:4] for when in whens}) == 1
-    places = list(range(0, len(whens), step))
+    positions = list(range(0, len(whens), step))
     margin = max(0.6, (8 - len(whens)) / 2)
     return {
         "tickmode": "array",
-        "tickvals": places,
-        "ticktext": [whens[position][5 if one_year else 0 :].replace(" ", "\n") for position in places],
+        "tickvals": positions,
+        "ticktext": [whens[position][5 if one_year else 0 :].replace(" ", "\n") for position in positions],
         "tickangle": 0,
         "range": [-margin, len(whens) - 1 + margin],
         "showgrid": False,

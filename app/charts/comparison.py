@@ -35,9 +35,9 @@ def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[
     )
     if not moves:
         return None
-    places = {id(pair): n for n, (pair, _delta) in enumerate(moves, start=1)}
+    positions = {id(pair): n for n, (pair, _delta) in enumerate(moves, start=1)}
     traces = [
-        _trace(word, [moved for moved in moves if moved[1].word == word], places, address)
+        _trace(word, [moved for moved in moves if moved[1].word == word], positions, address)
         for word in LABELS
         if any(moved[1].word == word for moved in moves)
     ]
@@ -78,12 +78,12 @@ def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None
     ]
 
 
-def _trace(word: str, moves: Moves, places: dict[int, int], address: Callable[[ModelPair], str]) -> dict[str, Any]:
+def _trace(word: str, moves: Moves, positions: dict[int, int], address: Callable[[ModelPair], str]) -> dict[str, Any]:
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "markers",
         "name": LABELS[word],
-        "x": [places[id(pair)] for pair, _delta in moves],
+        "x": [positions[id(pair)] for pair, _delta in moves],
         "y": [_percent(delta) for _pair, delta in moves],
         "text": [pair.model for pair, _delta in moves],
         "customdata": [address(pair) for pair, _delta in moves],

@@ -17,7 +17,7 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
     """Stack the phases of compiles, a bar each, in the order they are given, the first on top."""
     highest = max((sum_phases(compile_row.phases) or 0 for compile_row in compiles), default=0)
     divisor, unit = duration_axis(highest)
-    places = list(range(len(compiles)))
+    positions = list(range(len(compiles)))
     traces: list[dict[str, Any]] = []
     for phase in PHASES:
         values = [compile_row.phases.get(phase.name) or 0 for compile_row in compiles]
@@ -28,7 +28,7 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
                 "type": "bar",
                 "orientation": "h",
                 "x": [float(f"{value / divisor:.4g}") for value in values],
-                "y": places,
+                "y": positions,
                 "name": phase.label,
                 "meta": {"color": phase.color},
                 "customdata": [f"/runs/{run_id}/compiles/{compile_row.id}" for compile_row in compiles],
@@ -43,7 +43,7 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
         xaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6},
         yaxis={
             "tickmode": "array",
-            "tickvals": places,
+            "tickvals": positions,
             "ticktext": [_label(compile_row) for compile_row in compiles],
             "autorange": "reversed",
             "showgrid": False,
@@ -89,14 +89,14 @@ KINDS = {"forward": "forward", "backward": "backward", "runtime": "runtime (firs
 def chart_phases(records: Sequence[Compilation]) -> Chart:
     """Stack the phases of a compile's records, the first on top."""
     divisor, unit = duration_axis(max((record.duration_us or 0 for record in records), default=0))
-    places = list(range(len(records)))
+    positions = list(range(len(records)))
     phases = [phase for phase in PHASES if any(record.phases_us.get(phase.name) for record in records)]
     traces: list[dict[str, Any]] = [
         {
             "type": "bar",
             "orientation": "h",
             "x": [float(f"{(record.phases_us.get(phase.name) or 0) / divisor:.4g}") for record in records],
-            "y": places,
+            "y": positions,
             "name": phase.label,
             "meta": {"color": phase.color},
             "customdata": [format_duration(record.phases_us.get(phase.name)) for record in records],
@@ -111,7 +111,7 @@ def chart_phases(records: Sequence[Compilation]) -> Chart:
         xaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6},
         yaxis={
             "tickmode": "array",
-            "tickvals": places,
+            "tickvals": positions,
             "ticktext": [f"{record.kind} " for record in records],
             "autorange": "reversed",
             "showgrid": False,

@@ -15,12 +15,12 @@ _LONGEST_LABEL = 32
 def chart_kinds(kinds: Sequence[tuple[str, int]], guard_count: int) -> Chart:
     """Chart a bar a kind of guard, the most frequent on top; the table has all of them with what they check."""
     shown = kinds[:_SHOWN]
-    places = list(range(len(shown)))
+    positions = list(range(len(shown)))
     trace = {
         "type": "bar",
         "orientation": "h",
         "x": [count for _kind, count in shown],
-        "y": places,
+        "y": positions,
         "name": "guards",
         "meta": {"color": "series-1"},
         "text": [f"{kind}: {format_count(count)}\n{describe_kind(kind)}" for kind, count in shown],
@@ -32,7 +32,7 @@ def chart_kinds(kinds: Sequence[tuple[str, int]], guard_count: int) -> Chart:
         xaxis=count_axis(shown[0][1] if shown else 0),
         yaxis={
             "tickmode": "array",
-            "tickvals": places,
+            "tickvals": positions,
             "ticktext": [f"{kind[:_LONGEST_LABEL]} " for kind, _count in shown],
             "autorange": "reversed",
             "showgrid": False,

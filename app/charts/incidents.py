@@ -98,8 +98,8 @@ def _build_levels(change: SeriesChange, metric: Metric, levels: LevelLines) -> l
     return traces
 
 
-def _build_level(places: tuple[int, int], value: float, color: str, name: str) -> dict[str, Any]:
-    dashed = _build_trace(list(places), [_round(value)] * 2, color, name, 2)
+def _build_level(span: tuple[int, int], value: float, color: str, name: str) -> dict[str, Any]:
+    dashed = _build_trace(list(span), [_round(value)] * 2, color, name, 2)
     return dashed | {"line": {"width": 2, "dash": "dash"}}
 
 

@@ -134,7 +134,7 @@ def _chart_trend(
     values = {
         index: float(f"{value:.4g}") for index, point in enumerate(points) if (value := measure(point)) is not None
     }
-    groups = {label: [index for index in places if index in values] for label, places in _group(points).items()}
+    groups = {label: [index for index in positions if index in values] for label, positions in _group(points).items()}
     smooth = max(map(len, groups.values()), default=0) > _NOISY
     traces: list[dict[str, Any]] = []
     for number, (label, members) in enumerate(groups.items(), start=1):
@@ -167,7 +167,7 @@ def _chart_trend(
 
 
 def _group(points: Sequence[RunPoint]) -> dict[str, list[int]]:
-    """Split the places of points into the most frequent series and one for all the others; each keeps its order."""
+    """Split the positions of points into the most frequent series and one for all the others; each keeps its order."""
     sizes = Counter((point.suite, point.name) for point in points)
     shown = [key for key, _size in sizes.most_common(_MOST_SERIES)]
     groups: dict[str, list[int]] = {_label(*key): [] for key in shown}

@@ -18,8 +18,8 @@ def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repea
 
     Units: ms.
     """
-    drawn = {name: np.asarray(repeats[name], dtype=float) for name in sorted(repeats, reverse=True)}
-    kept = {name: values[np.isfinite(values)] for name, values in drawn.items() if np.isfinite(values).any()}
+    arrays = {name: np.asarray(repeats[name], dtype=float) for name in sorted(repeats, reverse=True)}
+    kept = {name: values[np.isfinite(values)] for name, values in arrays.items() if np.isfinite(values).any()}
     if not kept:
         return None
     together = np.concatenate(list(kept.values()))

@@ -27,7 +27,7 @@ _MARKS = {
 def share_runs(axis: Axis, *, links: bool = True) -> dict[str, list[Any]]:
     """Return once what all charts of an axis share: their x are positions in these lists; `links` lead to the runs."""
     texts = [escape(f"{format_time(run.started_us)[:16]} · {describe_run(run)}") for run in axis.runs]
-    shared: dict[str, list[Any]] = {"x": list(axis.places), "text": texts}
+    shared: dict[str, list[Any]] = {"x": list(axis.positions), "text": texts}
     return shared | ({"runs": [run.id for run in axis.runs]} if links else {})
 
 
@@ -190,7 +190,7 @@ def _widen(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _find_range(axis: Axis) -> list[float]:
-    first, last = (axis.places[0], axis.places[-1]) if axis.places else (0, 1)
+    first, last = (axis.positions[0], axis.positions[-1]) if axis.positions else (0, 1)
     alone = 3_600_000 if axis.name == "date" else 0.5  # an hour around one run, and never around runs minutes apart
     margin = (last - first) * 0.015 or alone
     if axis.name != "date":
@@ -199,7 +199,7 @@ def _find_range(axis: Axis) -> list[float]:
 
 
 def _position_changes(axis: Axis) -> list[tuple[int, str]]:
-    positions = {run.id: at for run, at in zip(axis.runs, axis.places)}
+    positions = {run.id: at for run, at in zip(axis.runs, axis.positions)}
     return sorted((positions[change.run.id], change.label) for change in axis.changes)
 
 
@@ -221,13 +221,13 @@ def _write_changes(axis: Axis) -> list[dict[str, Any]]:
 
 
 def list_table_rows(
-    drawn: Sequence[tuple[Metric, Sequence[TrendLine]]], axis: Axis
+    charts: Sequence[tuple[Metric, Sequence[TrendLine]]], axis: Axis
 ) -> tuple[list[tuple[str, bool]], list[list[object]]]:
     """List what several charts of an axis show, the newest run first: their common table twin."""
     columns = [("Started", False), ("Run", False), ("Commit", False), ("torch", False)]
     cells: list[dict[str, TrendPoint]] = []
     metrics: list[Metric] = []
-    for metric, lines in drawn:
+    for metric, lines in charts:
         for line in lines:
             columns.append((metric.label if len(lines) == 1 else f"{metric.label}, {line.label}", True))
             cells.append({point.run_id: point for point in line.points})

@@ -73,7 +73,7 @@ def _read_positive(text: str) -> float:
 
 
 which = partial(click.option, cls=Option, group="which results")
-told = partial(click.option, cls=Option, group="what the rules are told")
+rule_option = partial(click.option, cls=Option, group="what the rules are told")
 output = partial(click.option, cls=Option, group="outputs (- is stdout)")
 
 
@@ -95,28 +95,28 @@ output = partial(click.option, cls=Option, group="outputs (- is stdout)")
 @which("--batch-size", type=Value(_read_whole), metavar="N", help="Only results of this batch size.")
 @which("--world-size", type=Value(_read_whole), metavar="N", help="Only results of this world size.")
 @which("--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
-@told("--flaky", multiple=True, metavar="MODEL", help="A flaky model; repeatable.")
-@told("--no-known-flaky", is_flag=True, help="Forget the harness's own list of flaky models.")
-@told("--threshold", type=Value(_read_positive), metavar="X", help="performance: the metric's target.")
-@told("--threshold-scale", type=Value(_read_positive), default=1.0, metavar="X", help="performance: relaxes it.")
-@told("--metric", type=Choice(("speedup", "abs_latency")), default="speedup", help="performance: of what.")
-@told("--fail-on-improvement", is_flag=True, help="performance: fail above the target too.")
-@told(
+@rule_option("--flaky", multiple=True, metavar="MODEL", help="A flaky model; repeatable.")
+@rule_option("--no-known-flaky", is_flag=True, help="Forget the harness's own list of flaky models.")
+@rule_option("--threshold", type=Value(_read_positive), metavar="X", help="performance: the metric's target.")
+@rule_option("--threshold-scale", type=Value(_read_positive), default=1.0, metavar="X", help="performance: relaxes it.")
+@rule_option("--metric", type=Choice(("speedup", "abs_latency")), default="speedup", help="performance: of what.")
+@rule_option("--fail-on-improvement", is_flag=True, help="performance: fail above the target too.")
+@rule_option(
     "--noise-margin",
     type=Value(_read_positive),
     default=RuleOptions.noise_margin,
     metavar="X",
     help="pr-time, where none is expected.",
 )
-@told(
+@rule_option(
     "--tolerance",
     type=Value(_read_positive),
     default=RuleOptions.tolerance,
     metavar="X",
     help="speedup: a smaller change is none.",
 )
-@told("--allow-improvement", is_flag=True, help="What got better does not fail.")
-@told("--allow-environment-change", is_flag=True, help="Compare speeds across another GPU or torch, and warn.")
+@rule_option("--allow-improvement", is_flag=True, help="What got better does not fail.")
+@rule_option("--allow-environment-change", is_flag=True, help="Compare speeds across another GPU or torch, and warn.")
 @output("--markdown", metavar="FILE", help="Write Markdown, for a CI job's summary.")
 @output("--junit", metavar="FILE", help="Write JUnit XML: a testsuite a rule, a testcase a model.")
 @output("--json", metavar="FILE", help="Write JSON, as GET /api/v1/check gives it.")

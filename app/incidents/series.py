@@ -49,7 +49,7 @@ def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[Series
     order = order_commits(seen, parents)
     if order.unknown or order.histories > 1:
         return runs
-    return sorted(runs, key=lambda run: (order.places[run.commit or ""], run.started_us, run.id))
+    return sorted(runs, key=lambda run: (order.positions[run.commit or ""], run.started_us, run.id))
 
 
 FEWEST_POINTS = 5

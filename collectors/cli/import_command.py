@@ -261,12 +261,12 @@ class _Importing:
         if self.lines:
             # The counts by kind go with them, and they name no file.
             kinds = sorted(done.rejects.by_kind.items())
-            places = [
+            locations = [
                 f"{KINDS.get(kind, kind)}: first {_format_location(reject)}"
                 for kind, reject in kinds
                 if reject.file_label
             ]
-            self.lines.end(done, [*remarks, *places])
+            self.lines.end(done, [*remarks, *locations])
         if self.index and not done.deleted:
             index_after(self.connection, done.run_id, self.print_line)
         self.rejected |= bool(done.rejects.total) or done.deleted

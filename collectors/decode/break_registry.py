@@ -30,8 +30,8 @@ def _entries() -> dict[str, RegistryEntry]:
     table = json.loads(_TABLE.read_text(encoding="utf-8"))
     hints = table["hints"]
     return {
-        gb_id: RegistryEntry(gb_id, gb_type, explanation, tuple(hints[i] for i in places))
-        for gb_id, gb_type, explanation, places in table["breaks"]
+        gb_id: RegistryEntry(gb_id, gb_type, explanation, tuple(hints[i] for i in hint_indices))
+        for gb_id, gb_type, explanation, hint_indices in table["breaks"]
     }
 
 

@@ -120,12 +120,12 @@ def find_setup(database: str, backend: str | None) -> Setup:
 
     Raises: HistoryStopped without a torch.
     """
-    asked = subprocess.run(
+    answer = subprocess.run(
         [sys.executable, "-c", ASK_DEVICE], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
     )
-    if asked.returncode:
-        raise HistoryStopped(f"torch cannot be imported: {asked.stderr.strip()[-TAIL_CHARACTERS:]}")
-    device = asked.stdout.split()[-1]
+    if answer.returncode:
+        raise HistoryStopped(f"torch cannot be imported: {answer.stderr.strip()[-TAIL_CHARACTERS:]}")
+    device = answer.stdout.split()[-1]
     return Setup(os.path.abspath(database), device, backend or ("inductor" if device == "cuda" else "eager"))
 
 

@@ -143,9 +143,9 @@ class ImportedTrace(TraceSource):
     def _learn(self, events: list[Event]) -> None:
         """Take what a record tells of torch, Python and the GPU, where the log's beginning did not."""
         for event in events:
-            told = facts_of(event, self._missing)
-            for name in [name for name in self._missing if told.get(name)]:
-                self._facts[name] = self._learnt[name] = told[name]
+            facts = facts_of(event, self._missing)
+            for name in [name for name in self._missing if facts.get(name)]:
+                self._facts[name] = self._learnt[name] = facts[name]
                 self._missing.remove(name)
 
     def _start(self, captured: Captured | None) -> ProcessStarted:
@@ -414,16 +414,16 @@ def await_log(
 
     Raises: NoSuchLog if nothing is there; KeyboardInterrupt.
     """
-    told = False
+    is_reported = False
     while True:
         try:
             return open_loader(find())
         except NoSuchLog:
             if not os.path.exists(path):
                 raise
-            if not told:
+            if not is_reported:
                 print_line(f"{path}: no log with a record in it yet; waiting, Ctrl-C ends it")
-            told = True
+            is_reported = True
         time.sleep(INTERVAL_S)
 
 

@@ -133,20 +133,20 @@ class SpoolReader:
 
         A process reports its losses in its snapshots as long as it can write; these are the ones it could not report.
         """
-        lost: dict[str, Counter[str]] = {}
+        losses: dict[str, Counter[str]] = {}
         for path in list_files(self.folder, LOSSES_SUFFIX):
-            lost.setdefault(process_of(path.name), Counter()).update(_reported_losses(path))
+            losses.setdefault(process_of(path.name), Counter()).update(_reported_losses(path))
         for file_name, rejects in self.rejects.items():
             if file_name.endswith(RECORDS_SUFFIX):
-                lost.setdefault(process_of(file_name), Counter())[UNREADABLE] += rejects.total - rejects.count(KEPT)
+                losses.setdefault(process_of(file_name), Counter())[UNREADABLE] += rejects.total - rejects.count(KEPT)
         for path in list_files(self.folder, RECORDS_SUFFIX):
-            size, counts = path.stat().st_size, lost.setdefault(process_of(path.name), Counter())
+            size, counts = path.stat().st_size, losses.setdefault(process_of(path.name), Counter())
             position = self.positions.get(path.name, FilePosition())
             if size == 0 and not _has_room(self.folder, path):
                 counts[EMPTY] += 1
             elif size > position.offset or position.passing_over:
                 counts[TORN] += 1
-        return {process_id: dict(counts) for process_id, counts in lost.items() if counts}
+        return {process_id: dict(counts) for process_id, counts in losses.items() if counts}
 
 
 def list_files(folder: Path, suffix: str) -> list[Path]:

@@ -125,7 +125,7 @@ def print_key(components: Iterable[Component]) -> KeyPrint:
 def nearest_earlier(
     miss: Sequence[Component] | KeyPrint, earlier: Iterable[Sequence[Component] | KeyPrint]
 ) -> int | None:
-    """Find the place of the earlier key with the fewest differing components, the latest of equals; None of none.
+    """Find the position of the earlier key with the fewest differing components, the latest of equals; None of none.
 
     `earlier` is in the order of time and is gone through once.
     """

@@ -107,8 +107,8 @@ def _find_obstacle(base: ModelResult, new: ModelResult, anyway: bool) -> tuple[s
     """Return why two results of one model are not compared, and whether new lost it; "" where they are."""
     statuses = [f"{_format_status(result)} {where}" for result, where in ((base, "on base"), (new, "in new"))]
     if "measured" in (base.status, new.status) and base.status != new.status:
-        lost = base.status == "measured"
-        kind = ("bad" if new.status == "failed" else "quiet") if lost else "good"
+        is_lost = base.status == "measured"
+        kind = ("bad" if new.status == "failed" else "quiet") if is_lost else "good"
         return f"{statuses[0]}, {statuses[1]}", kind
     if base.status != "measured":
         return f"{statuses[0]}, {statuses[1]}", "quiet"

@@ -175,16 +175,18 @@ def _models(comparison: Comparison) -> list[ComparisonHeadline]:
 
 def _failures(comparison: Comparison) -> list[ComparisonHeadline]:
     """Return the tiles of models that fail in new alone, or on base alone: other numbers do not count them."""
-    lost = [exclusion.model for exclusion in comparison.excluded if exclusion.kind == "bad"]
-    lost += [pair.model for pair in comparison.pairs if pair.accuracy == "broke"]
+    failing = [exclusion.model for exclusion in comparison.excluded if exclusion.kind == "bad"]
+    failing += [pair.model for pair in comparison.pairs if pair.accuracy == "broke"]
     back = sum(exclusion.kind == "good" and exclusion.base.status == "failed" for exclusion in comparison.excluded)
     back += sum(pair.accuracy == "fixed" for pair in comparison.pairs)
-    if not lost and not back:
+    if not failing and not back:
         return []
-    named = ", ".join(model[:60] for model in lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+    named = ", ".join(model[:60] for model in failing[:3]) + (
+        f" and {len(failing) - 3} more" if len(failing) > 3 else ""
+    )
     note = "; ".join(filter(None, (named, f"{back} no longer" if back else "")))
     anchor = "left-out" if comparison.excluded else "models"
-    return [ComparisonHeadline("Newly failing", format_count(len(lost)), note, anchor)]
+    return [ComparisonHeadline("Newly failing", format_count(len(failing)), note, anchor)]
 
 
 def _total(verdict: MetricDelta) -> ComparisonHeadline:

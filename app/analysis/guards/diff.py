@@ -62,13 +62,13 @@ def compare_guards(old: GuardTree, new: GuardTree) -> GuardDiff:
     identities: list[GuardChange] = []
     same_count = 0
     for key in dict.fromkeys((*before, *after)):
-        olds, news, pairs = _take_equal(before.get(key, []), after.get(key, []))
+        old_guards, new_guards, pairs = _take_equal(before.get(key, []), after.get(key, []))
         same_count += len(pairs)
         identities.extend(GuardChange(was, now, ()) for was, now in pairs if _object_id(was) != _object_id(now))
-        for was, now in zip(olds, news, strict=False):
+        for was, now in zip(old_guards, new_guards, strict=False):
             changed.append(GuardChange(was, now, _explain(was, now)))
-        removed.extend(olds[len(news) :])
-        added.extend(news[len(olds) :])
+        removed.extend(old_guards[len(new_guards) :])
+        added.extend(new_guards[len(old_guards) :])
     return GuardDiff(tuple(added), tuple(removed), tuple(changed), tuple(identities), same_count)
 
 
@@ -103,21 +103,21 @@ def _stem(code: str, source: str, family: str) -> str:
 
 
 def _take_equal(
-    olds: Sequence[_Normal], news: Sequence[_Normal]
+    old_guards: Sequence[_Normal], new_guards: Sequence[_Normal]
 ) -> tuple[list[GuardNode], list[GuardNode], list[tuple[GuardNode, GuardNode]]]:
     """Pair the guards that are the same but for ids; return what is left of either side, and the pairs."""
     waiting: defaultdict[str, list[GuardNode]] = defaultdict(list)
-    for code, node in reversed(olds):
+    for code, node in reversed(old_guards):
         waiting[code].append(node)
     left, pairs = [], []
-    for code, node in news:
+    for code, node in new_guards:
         same = waiting[code]
         if same:
             pairs.append((same.pop(), node))
         else:
             left.append(node)
     unmatched = {id(node) for nodes in waiting.values() for node in nodes}
-    return [node for _code, node in olds if id(node) in unmatched], left, pairs
+    return [node for _code, node in old_guards if id(node) in unmatched], left, pairs
 
 
 def _object_id(node: GuardNode) -> str | None:

@@ -190,16 +190,16 @@ def _align(sequences: Iterable[RankSequence]) -> _Rows:
     shapes: set[tuple[CompilePosition, ...]] = set()
     rows: _Rows = {}
     for sequence in sequences:
-        places = tuple(rank_compile.position for rank_compile in sequence.compiles)
+        positions = tuple(rank_compile.position for rank_compile in sequence.compiles)
         for rank_compile in sequence.compiles:
             rows.setdefault(rank_compile.position, {})[sequence.rank] = rank_compile
-        if places in shapes:
+        if positions in shapes:
             continue
-        shapes.add(places)
+        shapes.add(positions)
         merged: list[CompilePosition] = []
         fresh: dict[CompilePosition | None, list[CompilePosition]] = {}
         before: CompilePosition | None = None
-        for position in places:
+        for position in positions:
             if position in known:
                 before = position
             else:

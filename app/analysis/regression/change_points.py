@@ -29,7 +29,7 @@ _NEWEST_SIGMAS, _SLACK_SIGMAS = 2.8, 1.4
 
 
 def find_candidates(series: WeightedValues, sigma: float, alpha: float) -> list[int]:
-    """Return both ends and every place that may be a step, generously: each is tested afterwards.
+    """Return both ends and every position that may be a step, generously: each is tested afterwards.
 
     The stretch of the series whose mean stands farthest from the rest's (a window of 2, 3, 4, 5, 7, … points anywhere,
     or everything from a point on) is cut out, then the same is done in every piece.
@@ -70,18 +70,18 @@ def may_have_change(series: WeightedValues, sigma: float) -> bool:
 
 
 def split_gains(series: WeightedValues, low: int, high: int) -> tuple[Ints, Floats]:
-    """Return every place to split a stretch, and by how much that lowers the sum of squares."""
-    places = np.arange(low + MIN_POINTS, high - MIN_POINTS + 1)
-    return places, _gains(series, low, high, np.full_like(places, low), places)
+    """Return every position to split a stretch, and by how much that lowers the sum of squares."""
+    positions = np.arange(low + MIN_POINTS, high - MIN_POINTS + 1)
+    return positions, _gains(series, low, high, np.full_like(positions, low), positions)
 
 
 def refine_positions(series: WeightedValues, cuts: list[int]) -> None:
     """Move each cut, twice over, to where it fits best between its neighbours."""
     for _ in range(2):
         for j in range(1, len(cuts) - 1):
-            places, gains = split_gains(series, cuts[j - 1], cuts[j + 1])
-            if len(places):
-                cuts[j] = int(places[np.argmax(gains)])
+            positions, gains = split_gains(series, cuts[j - 1], cuts[j + 1])
+            if len(positions):
+                cuts[j] = int(positions[np.argmax(gains)])
 
 
 def _best(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) -> tuple[float, int]:
@@ -119,15 +119,15 @@ _TIED_RANK_ALPHA = 0.02  # counts and rounded values lie apart by chance more of
 _RANK_POINTS = 40
 _NOISE_FLOOR = 0.5
 _RECOVERED = 1 / 3
-_PLACE_LOSS = 2 * math.log(20)  # a likelihood 20 times lower
+_POSITION_LOSS = 2 * math.log(20)  # a likelihood 20 times lower
 
 
 @dataclass(frozen=True)
 class ChangePoint:
     """One change of level; indices are positions in the values as given.
 
-    `low` to `high` are the places at which the first point after may lie; `relative` is None where `before` is 0.
-    `sigmas` is the size in standard errors, `p_value` is corrected for the number of places looked at.
+    `low` to `high` are the positions at which the first point after may lie; `relative` is None where `before` is 0.
+    `sigmas` is the size in standard errors, `p_value` is corrected for the number of positions looked at.
     `recovered_at` is the first point back at the level before, `recovers` the index of the earliest step that this
     one takes back.
     """
@@ -171,7 +171,7 @@ def detect_change_points(
     come from a scan over windows of all widths; then the weakest is dropped, and the rest are located anew by least
     squares, until each passes a t test against the noise about the fitted levels (widened where neighbours resemble
     each other, corrected for the number of places), a rank test that outliers cannot pass, and the smallest size.
-    A step near the newest points is corrected for those few places alone: it is found at once, and may go again.
+    A step near the newest points is corrected for those few positions alone: it is found at once, and may go again.
     Source: Olshen et al. 2004 (scan); Hawkins 1977 (test of a shift); Mann and Whitney 1947; docs/trends.md has rates.
     """
     series = prepare(values, errors)
@@ -194,10 +194,10 @@ def detect_change_points(
 
 def _fit(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
     """Fit a level between each two cuts and say how many standard errors each cut is, and how likely by chance."""
-    places = np.array(cuts)
-    weight = np.diff(series.weight_sums[places])
-    means = np.diff(series.sums[places]) / weight
-    residuals = (series.values - np.repeat(means, np.diff(places))) * np.sqrt(series.weights)
+    positions = np.array(cuts)
+    weight = np.diff(series.weight_sums[positions])
+    means = np.diff(series.sums[positions]) / weight
+    residuals = (series.values - np.repeat(means, np.diff(positions))) * np.sqrt(series.weights)
     freedom = max(1, len(series) - len(means))
     own = max(math.sqrt(float(residuals @ residuals) / freedom), _NOISE_FLOOR * sigma)
     repeats = autocorrelation(residuals, len(means))
@@ -208,7 +208,7 @@ def _fit(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
 
 
 def _places(cuts: list[int], j: int) -> int:
-    """Count the places at which such a step could have been: after the newest step, only those of later points."""
+    """Count the positions at which such a step could have been: after the newest step, only those of later points."""
     return cuts[-1] if j < len(cuts) - 2 else max(1, cuts[-1] - cuts[j] - 1)
 
 
@@ -256,8 +256,8 @@ def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
     means, cuts, positions, steps = fit.means, fit.cuts, series.positions, []
     recovered = _find_recovered(means)
     for j in range(1, len(means)):
-        places, gains = split_gains(series.series, cuts[j - 1], cuts[j + 1])
-        likely = places[gains >= gains.max() - _PLACE_LOSS * fit.sigma**2]
+        splits, gains = split_gains(series.series, cuts[j - 1], cuts[j + 1])
+        likely = splits[gains >= gains.max() - _POSITION_LOSS * fit.sigma**2]
         before, after = means[j - 1] + series.centre, means[j] + series.centre
         undone = min((i for i, back in recovered.items() if back == j), default=None)
         steps.append(

@@ -34,7 +34,7 @@ _MARGIN = 4.0  # by how much the line's information criterion has to beat the st
 class Drift:
     """A slow change: level until `start`, straight from there to `end`, level again.
 
-    Indices are places in the values as given; `relative` is None where `before` is 0; `replaces` are the indices of the
+    Indices are positions in the given values; `relative` is None where `before` is 0; `replaces` are the indices of the
     steps that the drift explains better.
     """
 
@@ -136,16 +136,16 @@ OF_MODEL = StopLimits()
 OF_SUITE = StopLimits(least_points=10, least_missed=10, times_longest=2)
 
 
-def is_stopped(times: Sequence[float], suite_times: Sequence[float], habit: StopLimits = OF_MODEL) -> bool:
+def is_stopped(times: Sequence[float], suite_times: Sequence[float], limits: StopLimits = OF_MODEL) -> bool:
     """Return whether a series stopped while its suite, or a suite while the others, went on.
 
     Both are sorted times of runs. The others have to have gone on for more runs than it ever left out before.
     """
-    if len(times) < habit.least_points:
+    if len(times) < limits.least_points:
         return False
-    places = [bisect_right(suite_times, time) for time in times]
-    longest = max(after - before for before, after in pairwise(places))
-    return len(suite_times) - places[-1] >= max(habit.least_missed, habit.times_longest * longest)
+    positions = [bisect_right(suite_times, time) for time in times]
+    longest = max(after - before for before, after in pairwise(positions))
+    return len(suite_times) - positions[-1] >= max(limits.least_missed, limits.times_longest * longest)
 
 
 def _segments(cuts: Sequence[int], is_up: Sequence[bool], count: int) -> list[tuple[int, int, tuple[int, ...]]]:
@@ -193,11 +193,11 @@ def _fits_better(
     """Return whether a line fits a stretch better than its change points, and than any single one."""
     values, weights = series.values[low:high], series.weights[low:high]
     stairs = [_residuals(values, weights, [0, *(cut - low for cut in inner), high - low])]
-    places = np.arange(2, high - low - 1)
+    positions = np.arange(2, high - low - 1)
     sums, totals = np.cumsum(values * weights), np.cumsum(weights)
-    surplus = sums[places - 1] - sums[-1] * totals[places - 1] / totals[-1]
-    gains = surplus * surplus / (totals[places - 1] * (1 - totals[places - 1] / totals[-1]))
-    stairs.append(_residuals(values, weights, [0, int(places[np.argmax(gains)]), high - low]))
+    surplus = sums[positions - 1] - sums[-1] * totals[positions - 1] / totals[-1]
+    gains = surplus * surplus / (totals[positions - 1] * (1 - totals[positions - 1] / totals[-1]))
+    stairs.append(_residuals(values, weights, [0, int(positions[np.argmax(gains)]), high - low]))
     terms = [1 + _STEP_TERMS * len(inner), 1 + _STEP_TERMS]
     return all(line.criterion + _MARGIN < _criterion(stair, count, sigma) for stair, count in zip(stairs, terms))
 

@@ -232,11 +232,11 @@ class _Matcher:
 
 
 def _longest_chain(candidates: Iterable[tuple[int, Iterable[int]]]) -> list[tuple[int, int]]:
-    """Chain as many pairs as ascend on both sides; each left place comes with its right places, highest first."""
+    """Chain as many pairs as ascend on both sides; each left position comes with its right positions, highest first."""
     ends: list[int] = []
     links: list[tuple[int, int, object]] = []
-    for i, places in candidates:
-        for j in places:
+    for i, positions in candidates:
+        for j in positions:
             length = bisect_left(ends, j)
             link = (i, j, links[length - 1] if length else None)
             if length == len(ends):

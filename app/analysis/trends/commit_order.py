@@ -18,7 +18,7 @@ class CommitOrder:
     `unknown` are commits of which nobody told what came before; `histories` counts chains that nothing known connects.
     """
 
-    places: Mapping[str, int]
+    positions: Mapping[str, int]
     unknown: frozenset[str]
     histories: int
 
@@ -34,33 +34,33 @@ def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitO
         commit: (parents[commit][1] if commit in parents else seen_us, seen_us, commit)
         for commit, seen_us in first_seen_us.items()
     }
-    places = {commit: position for position, commit in enumerate(_sort(nearest, keys))}
+    positions = {commit: position for position, commit in enumerate(_sort(nearest, keys))}
     known = [commit for commit in first_seen_us if commit in parents]
     oldest_us = min((parents[commit][1] for commit in known), default=0)
     # A chain goes on before the oldest commit that is asked for, whether its beginning is at hand or not.
     first = [ends.get(commit, commit) for commit in known if nearest[commit] is None]
     begun = {commit if parents[commit][1] > oldest_us else None for commit in first}
-    return CommitOrder(places, frozenset(first_seen_us) - frozenset(known), len(begun))
+    return CommitOrder(positions, frozenset(first_seen_us) - frozenset(known), len(begun))
 
 
 def _find_nearest(selected: Iterable[str], parents: Parents) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Find for each wanted commit the nearest wanted one before it; where there is none, where its chain ends.
+    """Find for each selected commit the nearest selected one before it; where there is none, where its chain ends.
 
     Each step is taken once, however many chains share it.
     """
-    asked = set(selected)
+    starts = set(selected)
     nearest: dict[str, str | None] = {}
     ends: dict[str, str] = {}
     nearest_by_commit: dict[str, tuple[str | None, str]] = {}  # of every commit on the way
-    for start in sorted(asked):
+    for start in sorted(starts):
         path: dict[str, None] = {}
         at = last = start
         while at in parents and at not in path and at not in nearest_by_commit:
             path[at] = None
             last, at = at, parents[at][0] or ""
-            if at in asked:
+            if at in starts:
                 break
-        before = (at, last) if at in asked and path else nearest_by_commit.get(at, (None, last))
+        before = (at, last) if at in starts and path else nearest_by_commit.get(at, (None, last))
         nearest_by_commit.update(dict.fromkeys(path, before))
         nearest[start], ends[start] = before if before[0] != start else (None, start)
     return nearest, ends

@@ -89,12 +89,12 @@ class EnvironmentChange:
 class Axis:
     """The runs of all points in their order, and where each stands.
 
-    Units: places are milliseconds since the epoch on an axis of dates, else 0, 1, 2, …
+    Units: positions are milliseconds since the epoch on an axis of dates, else 0, 1, 2, …
     """
 
     name: str
     runs: Sequence[TrendRun]
-    places: Sequence[int]
+    positions: Sequence[int]
     ticks: Sequence[tuple[int, str]]
     changes: Sequence[EnvironmentChange]
     notes: Sequence[str]
@@ -114,14 +114,14 @@ def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parent
     keys: dict[str, Any] = {run.id: read_version(run.torch_version) for run in shown}
     if name == "commit":
         order = _order_commits(shown, parents or {})
-        keys = {run.id: order.places[run.git_commit or ""] for run in shown}
+        keys = {run.id: order.positions[run.git_commit or ""] for run in shown}
         notes += _format_unknown(shown, order)
     shown = sorted(shown, key=lambda run: (keys[run.id], run.started_us, run.id))
-    places = list(range(len(shown)))
+    positions = list(range(len(shown)))
     label_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda run: run.torch_version or ""
-    firsts = [index for index in places if index == 0 or label_of(shown[index]) != label_of(shown[index - 1])]
+    firsts = [index for index in positions if index == 0 or label_of(shown[index]) != label_of(shown[index - 1])]
     ticks = [(index, label_of(shown[index])) for index in firsts[:: max(len(firsts) // 8, 1)]]
-    return Axis(name, shown, places, ticks, find_changes(shown), notes)
+    return Axis(name, shown, positions, ticks, find_changes(shown), notes)
 
 
 def _leave_out(runs: Sequence[TrendRun], name: str) -> tuple[list[TrendRun], list[str]]:

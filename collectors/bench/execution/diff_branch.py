@@ -101,10 +101,10 @@ def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLi
         f"new: the checkout {commit.root} as it is; base: {commit.ref} ({commit.sha[:12]}), in a worktree of its own"
     )
     with worktree(commit) as tree:
-        asked, there = _in_the_worktree(arguments, commit, tree)
+        base_request, checkout = _in_the_worktree(arguments, commit, tree)
         jobs = [
             make_job(arguments, Checkout(suffix=f" --diff-branch {commit.sha}"), {TAG: "new"}),
-            make_job(asked, there, {TAG: "base", REF_TAG: commit.ref}),
+            make_job(base_request, checkout, {TAG: "base", REF_TAG: commit.ref}),
         ]
         outcomes, codes = [], []
         for job in map(_with_own_folder, jobs):
@@ -128,11 +128,11 @@ def _with_own_folder(job: Job) -> Job:
 
 def _in_the_worktree(arguments: BenchRequest, commit: CheckoutCommit, tree: Path) -> tuple[BenchRequest, Checkout]:
     """Return the arguments with the model's path in the worktree, and the place to measure it in."""
-    asked = copy.copy(arguments)
+    request = copy.copy(arguments)
     if arguments.only is not None and ":" in arguments.only:
         only = read_only(arguments.only)
-        asked.only = replace(only, path=relocate_path(only.path, commit.root, tree)).text
-        if asked.only != only.text and not os.path.exists(read_only(asked.only).path):
+        request.only = replace(only, path=relocate_path(only.path, commit.root, tree)).text
+        if request.only != only.text and not os.path.exists(read_only(request.only).path):
             raise ValueError(f"--diff-branch {commit.ref}: {only.path} is not in that commit, so it cannot be compared")
     folder = relocate_path(os.getcwd(), commit.root, tree)
     there = Checkout(
@@ -141,4 +141,4 @@ def _in_the_worktree(arguments: BenchRequest, commit: CheckoutCommit, tree: Path
         stands_for=(str(tree), str(commit.root)),
         suffix=f" --diff-branch {commit.sha}",
     )
-    return asked, there
+    return request, there

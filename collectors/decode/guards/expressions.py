@@ -90,7 +90,7 @@ def _called(node: ast.AST) -> str | None:
     return None
 
 
-def _is_place(node: ast.AST) -> bool:
+def _is_source(node: ast.AST) -> bool:
     """Return True if a node is where a value is found: a name, an attribute or an item, nested at will."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
@@ -121,9 +121,9 @@ def _sources(node: ast.AST) -> str | None:
     sources = [_source(p) for p in sizes]
     if not sources:
         functions = {id(p.func) for p in ast.walk(node) if isinstance(p, ast.Call)}
-        places = [p for p in ast.walk(node) if _is_place(p) and id(p) not in functions and not isinstance(p, ast.Call)]
-        inner = {id(child) for p in places for child in ast.walk(p) if child is not p}
-        sources = [_source(p) for p in places if id(p) not in inner]
+        nodes = [p for p in ast.walk(node) if _is_source(p) and id(p) not in functions and not isinstance(p, ast.Call)]
+        inner = {id(child) for p in nodes for child in ast.walk(p) if child is not p}
+        sources = [_source(p) for p in nodes if id(p) not in inner]
     return ", ".join(dict.fromkeys(sources)) or None
 
 
@@ -149,7 +149,7 @@ def _membership(node: ast.expr, typed: str | None) -> GuardClassification | None
     if (
         isinstance(inner, ast.Compare)
         and isinstance(inner.ops[0], ast.In | ast.NotIn)
-        and _is_place(inner.comparators[0])
+        and _is_source(inner.comparators[0])
     ):
         return GuardClassification("dict_keys", _source(inner.comparators[0]), symbol=_source(inner.left))
     if not isinstance(inner, ast.Call) or len(inner.args) < 2:
@@ -174,7 +174,7 @@ def _membership(node: ast.expr, typed: str | None) -> GuardClassification | None
 
 def _emptiness(node: ast.expr, typed: str | None) -> GuardClassification | None:
     # `not xs` is how torch writes that a list was empty.
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and _is_place(node.operand):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and _is_source(node.operand):
         return GuardClassification("container_length", _source(node.operand), "0")
     return None
 
@@ -194,10 +194,10 @@ def _comparison(node: ast.expr, typed: str | None) -> GuardClassification | None
     if isinstance(operator, ast.Is | ast.IsNot):
         if isinstance(right, ast.Constant) and right.value is None:
             classification = _value_at(left, "other_value", "None" if isinstance(operator, ast.Is) else "not None")
-            return classification if _is_place(left) else None
+            return classification if _is_source(left) else None
         return (
             GuardClassification("object_identity", _source(left), _source(right))
-            if _is_place(left) and _is_place(right)
+            if _is_source(left) and _is_source(right)
             else None
         )
     if not isinstance(operator, ast.Eq) or _is_shape(left):
@@ -207,7 +207,7 @@ def _comparison(node: ast.expr, typed: str | None) -> GuardClassification | None
         found_call = _compared_call(left, call, right)
         if found_call is not None:
             return found_call
-    if not _is_place(left) or not _is_constant(right):
+    if not _is_source(left) or not _is_constant(right):
         return None
     keys = _KEY_AT.match(_source(left))
     if keys:
@@ -236,7 +236,7 @@ def _compared_call(left: ast.Call, call: str, right: ast.expr) -> GuardClassific
         return GuardClassification("dict_keys", call.removesuffix(".keys"), _source(right))
     if call == "hasattr" and len(left.args) == 2:
         return _membership(left, None)
-    if call in ("int", "float", "str", "bool", "complex", "bytes") and left.args and _is_place(left.args[0]):
+    if call in ("int", "float", "str", "bool", "complex", "bytes") and left.args and _is_source(left.args[0]):
         return _value_at(left.args[0], _category_of(right), _source(right))
     if call.endswith(".data_ptr"):
         return GuardClassification("object_identity", call.removesuffix(".data_ptr"))
@@ -265,7 +265,7 @@ def _is_arithmetic(node: ast.AST) -> bool:
         return _is_arithmetic(node.left) and _is_arithmetic(node.right)
     if isinstance(node, ast.UnaryOp):
         return _is_arithmetic(node.operand)
-    return _is_place(node) or (isinstance(node, ast.Constant) and isinstance(node.value, int | float))
+    return _is_source(node) or (isinstance(node, ast.Constant) and isinstance(node.value, int | float))
 
 
 def _is_constant(node: ast.AST) -> bool:

@@ -31,9 +31,9 @@ class ToldBlock(nn.Module):
         self.told = nn.Linear(TOLD, 2 * after)
         self.shortcut = nn.Conv2d(before, after, 1) if before != after else nn.Identity()
 
-    def forward(self, x: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, embedding: torch.Tensor) -> torch.Tensor:
         """Return the features after the block."""
-        scale, shift = self.told(told)[:, :, None, None].chunk(2, dim=1)
+        scale, shift = self.told(embedding)[:, :, None, None].chunk(2, dim=1)
         y = self.first(F.silu(self.first_norm(x)))
         y = self.second(F.silu(self.second_norm(y) * (1 + scale) + shift))
         return self.shortcut(x) + y
@@ -61,11 +61,11 @@ class Denoiser(nn.Module):
 
     def forward(self, image: torch.Tensor, step: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         """Return the noise."""
-        told = self.time(time_embedding(step, image)) + self.label(label)
-        outer = self.down(self.enter(image), told)
-        inner = self.attend(self.middle(self.halve(outer), told))
+        embedding = self.time(time_embedding(step, image)) + self.label(label)
+        outer = self.down(self.enter(image), embedding)
+        inner = self.attend(self.middle(self.halve(outer), embedding))
         x = torch.cat((F.interpolate(inner, scale_factor=2.0, mode="nearest"), outer), dim=1)
-        return self.leave(F.silu(self.leave_norm(self.up(x, told))))
+        return self.leave(F.silu(self.leave_norm(self.up(x, embedding))))
 
 
 def build(batch_size: int) -> Loaded:

@@ -15,7 +15,7 @@ def make_chain(count: int, times: list[int] | None = None, name: str = "c") -> d
 
 
 def sort(seen: dict[str, int], parents: Parents) -> list[str]:
-    places = order_commits(seen, parents).places
+    places = order_commits(seen, parents).positions
     return sorted(places, key=places.__getitem__)
 
 
@@ -25,7 +25,7 @@ def test_a_chain_that_was_measured_in_any_order_comes_back_in_its_own(data: st.D
     measured = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
     seen = {f"c{n}": at for at, n in enumerate(data.draw(st.permutations(measured)))}
     found = order_commits(seen, make_chain(count, times))
-    assert sorted(found.places, key=found.places.__getitem__) == [f"c{n}" for n in measured]
+    assert sorted(found.positions, key=found.positions.__getitem__) == [f"c{n}" for n in measured]
     assert (found.unknown, found.histories) == (frozenset(), 1)
 
 
@@ -40,7 +40,7 @@ def test_no_commit_is_lost_in_broken_chains_and_circles(
     seen: dict[str, int], parents: dict[str, tuple[str | None, int]]
 ) -> None:
     found = order_commits(seen, parents)
-    assert sorted(found.places.values()) == list(range(len(seen)))
+    assert sorted(found.positions.values()) == list(range(len(seen)))
     assert found.unknown == set(seen) - set(parents)
     backwards = order_commits(dict(reversed(seen.items())), dict(reversed(parents.items())))
     assert found == backwards, "the order in which things come does not matter"

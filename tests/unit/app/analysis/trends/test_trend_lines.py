@@ -29,7 +29,7 @@ def make_runs(count: int, step_us: int = DAY_US) -> list[TrendRun]:
 def test_the_order_of_the_input_does_not_matter(order: list[TrendRun], axis: str) -> None:
     laid = lay_out(order, axis)
     assert [run.id for run in laid.runs] == [f"R{n:04d}" for n in range(9)]
-    assert list(laid.places) == sorted(laid.places)
+    assert list(laid.positions) == sorted(laid.positions)
 
 
 @given(count=st.integers(0, 40), most=st.integers(1, 12), hours=st.integers(1, 60))
