@@ -33,6 +33,7 @@ def make_figure(chart: Chart, shared: Mapping[str, Sequence[Any]] | None = None)
         "template": "plotly_white",
         "title": {"text": escape(chart.title), **subtitle},
         "showlegend": chart.show_legend and len(chart.legend) > 1,
+        "legend": {"orientation": "h", "y": -0.12, "yanchor": "top"},
         "colorway": [colors[f"series-{number}"] for number in range(1, 9)],
         "height": _HEIGHTS_PX[chart.height],
         "margin": {**chart.figure["layout"]["margin"], "t": chart.figure["layout"]["margin"]["t"] + 80},

@@ -85,10 +85,10 @@ def _walk(schema: Schema, components: Mapping[str, Schema], path: tuple[str, ...
         if "properties" in field:
             yield from _walk(field, components, inner)
             continue
-        kind = _find_kind(name, field)
-        name = _name_column(inner)
-        name = name.removesuffix("_us") if kind == MOMENT else name
-        yield FrameColumn(name, kind, field.get("description", ""), inner, tuple(filter(None, field.get("enum", ()))))
+        kind, name, description = _find_kind(name, field), _name_column(inner), field.get("description", "")
+        if kind == MOMENT:
+            name, description = name.removesuffix("_us"), description.removesuffix(TIME_UNIT).strip()
+        yield FrameColumn(name, kind, description, inner, tuple(filter(None, field.get("enum", ()))))
     if schema.get("additionalProperties") is True:
         yield FrameColumn("other_metrics", MAPPING, "What this version has no description of.", ())
 

@@ -36,7 +36,7 @@ from compileboard.app.notebook.columns import list_columns, make_frame
 from compileboard.app.screens.fleet.comparison import ComparisonScreen
 from compileboard.app.screens.fleet.incidents import IncidentScreen
 from compileboard.app.screens.fleet.models import ModelScreen
-from compileboard.app.screens.fleet.trends import TrendScreen
+from compileboard.app.screens.fleet.trends import TrendScreen, TrendSeries
 
 
 class NothingToDraw(LookupError):
@@ -75,7 +75,7 @@ class BoardTrend:
         series, axis = self.screen.series, self.screen.axis
         if not series:
             raise NothingToDraw("No run has a value of this metric with these filters.")
-        lines = [replace(one.line, label=_label_line(one.line.label, one.fields)) for one in series]
+        lines = [replace(one.line, label=_label_line(one)) for one in series]
         chart = chart_metric(self.screen.metric, lines, axis, chart_id="trend")
         return make_figure(replace(chart, height="m", show_legend=True), share_runs(axis, links=False))
 
@@ -84,10 +84,11 @@ class BoardTrend:
         return f"<trend of {self.screen.metric.label}: {len(self.screen.series)} series, {points} points>"
 
 
-def _label_line(label: str, fields: Any) -> str:
+def _label_line(series: TrendSeries) -> str:
+    fields = series.fields
     if fields.get("world_size") is None:
-        return label  # what is counted
-    return f"{label if fields.get('model') else fields['suite']} · {label_fields(fields)}"
+        return series.line.label  # what is counted
+    return f"{series.line.label if fields.get('model') else fields['suite']} · {label_fields(fields)}"
 
 
 @dataclass(frozen=True)

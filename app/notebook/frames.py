@@ -114,6 +114,13 @@ class FrameMethod:
         return {name: model for name, model in self.operation.filters.items() if not issubclass(model, Limit)}
 
     @property
+    def own_names(self) -> list[str]:
+        """The keywords that choose rows."""
+        taken = list_names(RunFilter) if self.of_runs else ()
+        names = (_name_keyword(name) for model in self.own_filters.values() for name in list_names(model))
+        return [name for name in names if name not in taken]
+
+    @property
     def parameters(self) -> dict[str, ParameterField]:
         """The keywords by name."""
         models = (*([RunFilter] if self.of_runs else []), *self.own_filters.values())

@@ -1,0 +1,96 @@
+"""Run docs/notebook.ipynb over the demo's history, as an H200 measured it; write the tables of docs/notebook.md.
+
+`python -m tests.tools.notebooks` writes both anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import nbformat
+from nbclient import NotebookClient
+
+from compileboard.app.incidents.update import update_findings
+from compileboard.app.notebook.board import Board, BoardRun
+from compileboard.app.notebook.frames import FrameMethod
+from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.migrations import migrate
+from tests.tools.observed import ROOT
+from tests.unit.app.analysis.models.test_h200_suite import ingest_recorded
+
+NOTEBOOK, PAGE = ROOT / "docs" / "notebook.ipynb", ROOT / "docs" / "notebook.md"
+
+
+def record_history(path: Path) -> None:
+    """Record the demo's history with its incidents."""
+    migrate(path)
+    with closing(open_writer(path)) as store:
+        ingest_recorded(store, ROOT / "tests" / "data" / "history" / "h200.jsonl.xz")
+    update_findings(path)
+
+
+def run_notebook(folder: Path) -> nbformat.NotebookNode:
+    """Run every cell in a folder that has the database; return the notebook with its outputs."""
+    record_history(folder / "compileboard.db")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PLOTLY_RENDERER": "plotly_mimetype"}
+    client = NotebookClient(
+        notebook, timeout=120, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute(env=environment)
+    notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    return notebook
+
+
+def list_methods(owner: type) -> dict[str, FrameMethod]:
+    """Return the methods that give frames, by name."""
+    return {name: method for name, method in vars(owner).items() if isinstance(method, FrameMethod)}
+
+
+def write_frames() -> Iterator[str]:
+    """Yield the table of all frames."""
+    yield from ("| method | has | keywords |", "|---|---|---|")
+    for owner, source in ((Board, "board"), (BoardRun, "run")):
+        for name, method in list_methods(owner).items():
+            summary = method.operation.summary.partition(":")[0].partition(", ")[0].rstrip(".")
+            words = ["*runs and rows*"] if method.of_runs else []
+            words += [f"`{key}`" for key in method.own_names]
+            yield f"| `{source}.{name}()` | {summary} | {', '.join(words)} |"
+
+
+def write_columns() -> Iterator[str]:
+    """Yield the tables of the columns of the main frames."""
+    for name in ("runs", "compiles", "compilations", "graph_breaks", "recompiles", "results", "findings"):
+        columns = list_methods(Board)[name].columns
+        own = [column for column in columns if name != "compilations" or column.name not in FIELDS]
+        yield from ("", f"### `board.{name}()`", "", "| column | dtype | meaning |", "|---|---|---|")
+        for column in own:
+            meaning = column.description.replace("|", "\\|")
+            yield f"| `{column.name}` | `{column.kind}` | {meaning} |"
+        if len(own) < len(columns):
+            yield from ("", "The other columns are torch's own metrics under torch's names, in torch's units.")
+
+
+def fill_tables(text: str) -> str:
+    """Return the page with its tables written anew."""
+    tables: dict[str, Iterable[str]] = {"frames": write_frames(), "columns": write_columns()}
+    for name, lines in tables.items():
+        start, end = f"<!-- {name} -->\n", "<!-- end -->"
+        before, _start, rest = text.partition(start)
+        text = "\n".join([before + start.rstrip("\n"), *lines, end + rest.partition(end)[2]])
+    return text
+
+
+def main() -> None:
+    PAGE.write_text(fill_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    with TemporaryDirectory() as folder:
+        nbformat.write(run_notebook(Path(folder)), NOTEBOOK)
+
+
+if __name__ == "__main__":
+    main()
