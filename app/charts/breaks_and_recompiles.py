@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from compileboard.app.charts.base import Chart, count_axis, finish
 from compileboard.app.format import format_number, format_time
-from compileboard.app.queries.fleet.graph_breaks import HistoryPoint
-from compileboard.app.queries.fleet.scope import Slot, TrendTotals
+from compileboard.app.queries.fleet.reasons import HistoryPoint, KindTrend
+from compileboard.app.queries.fleet.runs import Slot
 from compileboard.collectors.contract.categories import label_category
 
 _MOST_SERIES = 7  # an eighth colour is for all the others together
@@ -123,24 +123,13 @@ def _shorten(name: str) -> str:
     return line if len(line) <= _LONGEST_LABEL else line[: _LONGEST_LABEL - 1] + "…"
 
 
-def chart_kinds(kinds: Sequence[TrendTotals], slots: Sequence[Slot]) -> Chart:
+def chart_kinds(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
     """Stack the kinds of graph breaks over time."""
-    return chart_trend(
-        "graph-breaks-trend", "Graph breaks over time", "graph breaks", {kind.kind: kind.line for kind in kinds}, slots
-    )
+    lines = {kind.kind: kind.trend for kind in kinds}
+    return chart_trend("graph-breaks-trend", "Graph breaks over time", "graph breaks", lines, slots)
 
 
-def chart_break(points: Sequence[HistoryPoint]) -> Chart:
-    """Chart how often one distinct break came, run by run."""
-    return chart_history("break-history", "From run to run", "graph breaks", points)
-
-
-def chart_categories(categories: Sequence[TrendTotals], slots: Sequence[Slot]) -> Chart:
+def chart_categories(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
     """Stack the categories of recompiles over time."""
-    named = {label_category(category.kind).label: category.line for category in categories if category.count}
-    return chart_trend("recompiles-trend", "Recompiles over time", "recompiles", named, slots)
-
-
-def chart_cause(points: Sequence[HistoryPoint]) -> Chart:
-    """Chart how often one cause made something recompile, run by run."""
-    return chart_history("cause-history", "From run to run", "recompiles", points)
+    lines = {label_category(kind.kind).label: kind.trend for kind in kinds if kind.count}
+    return chart_trend("recompiles-trend", "Recompiles over time", "recompiles", lines, slots)

@@ -39,8 +39,9 @@ from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.format import format_count, format_duration, format_time
 from compileboard.app.notebook.drawings import BoardComparison, BoardFinding, BoardModel, BoardTrend, draw
 from compileboard.app.notebook.frames import MOST_ROWS, FrameMethod, find_run_id, read_given
-from compileboard.app.queries.fleet.graph_breaks import BreakFilter
-from compileboard.app.queries.fleet.recompiles import CauseFilter
+from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
+from compileboard.app.queries.fleet.reasons import get_reason_trends
+from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.parameters import (
     BackendName,
@@ -52,11 +53,9 @@ from compileboard.app.queries.parameters import (
     SuiteName,
 )
 from compileboard.app.screens.fleet.comparison import build_default_comparison
-from compileboard.app.screens.fleet.graph_breaks import build_break_trends
 from compileboard.app.screens.fleet.incidents import build_incident
 from compileboard.app.screens.fleet.models import build_model
 from compileboard.app.screens.fleet.overview import build_observed_runs
-from compileboard.app.screens.fleet.recompiles import build_recompile_trends
 from compileboard.app.screens.run.compiles import build_compile, build_compiles
 from compileboard.app.screens.run.guards import build_guards
 from compileboard.app.screens.run.ranks import build_ranks
@@ -206,17 +205,17 @@ class Board:
     def graph_breaks_figure(self, **filters: Any) -> Any:
         """Return the chart of kinds of graph breaks over runs; the keywords are those of `graph_breaks`."""
         (chosen,) = read_given([BreakFilter], filters)
-        with self.reading() as reader:
-            found = build_break_trends(reader, chosen)
-        chart = break_charts.chart_kinds(found.grid.kinds, list(found.slots)) if found.grid.kinds else None
+        with self.reading():
+            trends = get_reason_trends(get_engine(), GRAPH_BREAKS, chosen)
+        chart = break_charts.chart_kinds(trends.grid.kinds, trends.slots) if trends.grid.kinds else None
         return draw(chart, "No run has a graph break with these filters.")
 
     def recompiles_figure(self, **filters: Any) -> Any:
         """Return the chart of what was recompiled for over runs; the keywords are those of `recompiles`."""
         (chosen,) = read_given([CauseFilter], filters)
-        with self.reading() as reader:
-            found = build_recompile_trends(reader, chosen)
-        chart = break_charts.chart_categories(found.grid.kinds, list(found.slots)) if found.grid.kinds else None
+        with self.reading():
+            trends = get_reason_trends(get_engine(), RECOMPILES, chosen)
+        chart = break_charts.chart_categories(trends.grid.kinds, trends.slots) if trends.grid.kinds else None
         return draw(chart, "No run has a recompile with these filters.")
 
     def __repr__(self) -> str:

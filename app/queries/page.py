@@ -99,6 +99,11 @@ def check_whole(
     return int(value)
 
 
+def read_id(text: str) -> int:
+    """Read a row's number in an address; -1, which no row has, where it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
 def check_order(sort: str, orders: Iterable[str]) -> tuple[str, str]:
     """Read a list's order: one of some names, and "asc", "desc" or "" for its direction.
 

@@ -125,6 +125,15 @@ def read_filter(model: type[Filter], query: Mapping[str, str]) -> Filter:
     return found
 
 
+def read_query(model: type[Filter], query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS) -> Filter:
+    """Turn an address's query into a filter; what is empty is no limit.
+
+    Raises: FilterError if a key is unknown or a value cannot be used.
+    """
+    check_keys(query, list_names(model), others)
+    return read_filter(model, query)
+
+
 def _read(part: ParameterField, text: str) -> Any:
     name, how = part.name, part.how
     if how.most and len(text) > how.most:

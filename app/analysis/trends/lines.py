@@ -10,7 +10,7 @@ from typing import Any, Literal
 from compileboard.app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME, Metric, get_value
 from compileboard.app.analysis.models.labels import describe_status
 from compileboard.app.analysis.trends.commit_order import CommitOrder, Parents, order_commits
-from compileboard.app.queries.fleet.graph_breaks import HistoryPoint
+from compileboard.app.queries.fleet.reasons import HistoryPoint
 from compileboard.app.queries.fleet.trends import StoredSummary, TrendRun
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.rollups.results import ResultRow

@@ -23,9 +23,8 @@ from compileboard.app.queries.parameters import (
     Parameter,
     SuiteName,
     check_days,
-    check_keys,
     list_names,
-    read_filter,
+    read_query,
 )
 from compileboard.app.schema import PRIVATE, one_of
 
@@ -376,5 +375,4 @@ def read_finding_filter(query: Mapping[str, str]) -> IncidentFilter:
 
     Raises: FilterError if a key is unknown or a value cannot be used.
     """
-    check_keys(query, FILTERS, OTHER_KEYS[1:])
-    return read_filter(IncidentFilter, query)
+    return read_query(IncidentFilter, query, OTHER_KEYS[1:])

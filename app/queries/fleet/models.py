@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.fleet.reasons import AnySubject
 from compileboard.app.queries.parameters import (
     OTHER_KEYS,
     BackendName,
@@ -16,9 +17,8 @@ from compileboard.app.queries.parameters import (
     ModeName,
     Parameter,
     SuiteName,
-    check_keys,
     list_names,
-    read_filter,
+    read_query,
 )
 from compileboard.app.queries.run_rows import MOST_RESULTS, RESULTS_SQL
 from compileboard.collectors.store.rollups.results import (
@@ -164,8 +164,7 @@ def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KE
 
     Raises: FilterError if a key is unknown or a value cannot be used.
     """
-    check_keys(query, FILTERS, others)
-    return read_filter(ModelFilter, query)
+    return read_query(ModelFilter, query, others)
 
 
 def list_models(engine: Engine, wanted: ModelFilter) -> list[ResultRow]:
@@ -247,13 +246,25 @@ def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-# The newest runs alone: a nightly suite may have had a break for years, and it is the newest speedup that counts.
+# Of the newest runs alone: a nightly suite may have had a break for years, and it is the newest speedup that counts.
 _RUNS, _MODELS = 10, 50
 
-_REST = """
-, tasks as materialized (
+
+def affected_sql(subject: AnySubject) -> str:
+    """Write the statement for the models that have a reason, in the newest runs with results that have it."""
+    return f"""
+with newest as materialized (
+  select b.run_id, r.started_us
+  from {subject.run_table} as b
+  join run_totals as t on t.run_id = b.run_id and t.result_count > 0
+  join runs as r on r.id = b.run_id
+  where b.{subject.key} = :id
+  order by r.started_us desc, b.run_id desc
+  limit :runs
+), tasks as materialized (
   select e.run_id, newest.started_us, p.task, count(*) as event_count
-  {events}
+  from newest
+  {subject.events_of_newest}
   join processes as p on p.id = e.process_id
   where p.task is not null
   group by e.run_id, p.task
@@ -267,27 +278,7 @@ cross join results as x on x.run_id = t.run_id and x.task = t.task
 join series as s on s.id = x.series_id
 group by s.suite, s.model, s.mode, s.dtype, s.device, s.backend, x.run_id
 order by t.started_us desc, x.run_id desc, speedup is null, speedup, s.model
-"""
-_NEWEST = """
-with newest as materialized (
-  select b.run_id, r.started_us
-  from {kept} as b
-  join run_totals as t on t.run_id = b.run_id and t.result_count > 0
-  join runs as r on r.id = b.run_id
-  where b.{key} = :id
-  order by r.started_us desc, b.run_id desc
-  limit :runs
-)
-"""
-BREAKS_SQL = _NEWEST.format(kept="run_breaks", key="distinct_id") + _REST.format(
-    events="""from newest
-  cross join graph_breaks as e on e.run_id = newest.run_id and e.distinct_id = :id"""
-)
-CAUSES_SQL = _NEWEST.format(kept="run_causes", key="cause_id") + _REST.format(
-    events="""from newest
-  cross join recompiles as e on e.run_id = newest.run_id
-  join guard_failures as g on g.recompile_id = e.id and g.position = 0 and g.cause_id = :id"""
-)
+"""  # noqa: S608  own texts only
 
 
 @dataclass(frozen=True)
@@ -309,14 +300,14 @@ class AffectedModel:
     @property
     def query(self) -> dict[str, str]:
         """Return what the address of the model's page needs beside its name."""
-        said = {name: getattr(self, name) for name in ("suite", "mode", "dtype", "device", "backend")}
-        return {name: value for name, value in said.items() if value} | {"run": self.run_id}
+        parts = {name: getattr(self, name) for name in ("suite", "mode", "dtype", "device", "backend")}
+        return {name: value for name, value in parts.items() if value} | {"run": self.run_id}
 
 
-def list_affected_models(connection: sqlite3.Connection, sql: str, thing_id: int) -> list[AffectedModel]:
-    """List each model once, of the newest run first, there the slowest first; `sql` is one of the two here."""
-    found: dict[tuple[object, ...], AffectedModel] = {}
-    for row in connection.execute(sql, {"id": thing_id, "runs": _RUNS}):
+def list_affected_models(connection: sqlite3.Connection, subject: AnySubject, reason_id: int) -> list[AffectedModel]:
+    """List each model that has a reason once, of the newest run first, there the slowest first."""
+    models: dict[tuple[object, ...], AffectedModel] = {}
+    for row in connection.execute(affected_sql(subject), {"id": reason_id, "runs": _RUNS}):
         model = AffectedModel(**(dict(row) | {"failed": bool(row["failed"])}))
-        found.setdefault((model.suite, model.model, model.mode, model.dtype, model.device, model.backend), model)
-    return list(found.values())[:_MODELS]
+        models.setdefault((model.suite, model.model, model.mode, model.dtype, model.device, model.backend), model)
+    return list(models.values())[:_MODELS]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from compileboard.app.queries.engine import Engine, get_row
+from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.newest import (
     RecorderClock,
     RunCandidate,
@@ -14,7 +15,17 @@ from compileboard.app.queries.newest import (
     get_newest_run_id,
 )
 from compileboard.app.queries.page import FilterError, Page, check_order, decode_cursor, make_page
-from compileboard.app.queries.parameters import SINCE, SINCE_HELP, UNTIL, UNTIL_HELP, Parameter, check_days
+from compileboard.app.queries.parameters import (
+    OTHER_KEYS,
+    SINCE,
+    SINCE_HELP,
+    UNTIL,
+    UNTIL_HELP,
+    Parameter,
+    check_days,
+    list_names,
+    read_query,
+)
 from compileboard.app.queries.run_rows import RUN_COLUMNS, RUN_SOURCE, RUN_SQL, RunRow, to_row
 from compileboard.app.schema import Keywords
 
@@ -76,6 +87,17 @@ class RunFilter:
         Raises: FilterError if there are none.
         """
         check_days(query, self.since_us, self.before_us)
+
+
+FILTERS = list_names(RunFilter)
+
+
+def read_run_filter(query: Mapping[str, str]) -> RunFilter:
+    """Turn an address's query into a filter; what is empty is no limit.
+
+    Raises: FilterError if a key is unknown or a value cannot be used.
+    """
+    return read_query(RunFilter, query, (*OTHER_KEYS, "done"))
 
 
 # Each line is true where its filter is not given. Runs are thousands, not millions: reading each row is right.
@@ -279,3 +301,58 @@ def find_run_ids(engine: Engine, prefix: str, limit: int = 4) -> list[str]:
         if found and text:
             return found
     return []
+
+
+MOST_SLOTS = 48
+
+WANTED = f"""
+wanted as materialized (
+  select r.id, r.started_us
+  {RUN_SOURCE}
+  where {_WHERE}
+)
+"""  # own texts only
+WANTED_SLOTS = f"""
+wanted as materialized (
+  select
+    r.id, r.started_us,
+    (row_number() over (order by r.started_us, r.id) - 1) * :slots $div :run_count as slot
+  {RUN_SOURCE}
+  where {_WHERE}
+)
+"""
+SLOTS_SQL = f"""
+with {WANTED_SLOTS}
+select slot, min(started_us) as started_us, max(id) as run_id, count(*) as run_count
+from wanted
+group by slot
+order by slot
+limit :slots
+"""  # noqa: S608
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place of a trend: one run, or consecutive ones."""
+
+    started_us: Annotated[TimeUs, "Start of its first run."]
+    run_id: Annotated[str, "Its last run."]
+    run_count: Annotated[Count, "Its runs."]
+
+
+def bind_runs(runs: RunFilter) -> dict[str, Any]:
+    """Make the values that WANTED's names stand for."""
+    return _bind(runs) | {"text": None}
+
+
+def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
+    """Divide the runs of a filter, oldest first, into at most MOST_SLOTS slots of consecutive ones."""
+    values = bind_runs(runs)
+    run_count = count_runs(engine, replace(runs, text=None))
+    values |= {"slots": min(run_count, MOST_SLOTS), "run_count": max(run_count, 1)}
+    return [Slot(row["started_us"], row["run_id"], row["run_count"]) for row in engine.rows(SLOTS_SQL, values)]
+
+
+def bind_slots(runs: RunFilter, slots: list[Slot]) -> dict[str, Any]:
+    """Make the values that WANTED_SLOTS' names stand for."""
+    return bind_runs(runs) | {"slots": len(slots), "run_count": max(sum(slot.run_count for slot in slots), 1)}

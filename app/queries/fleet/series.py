@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.fleet import graph_breaks
-from compileboard.app.queries.fleet.graph_breaks import HistoryPoint
+from compileboard.app.queries.engine import Engine, get_row
+from compileboard.app.queries.fleet.reasons import HistoryPoint, history_sql, list_points
 from compileboard.app.queries.page import recorded_us
 from compileboard.collectors.store.dashboard.series_changes import SERIES
 from compileboard.collectors.store.rollups.results import rank_experiment
@@ -242,22 +241,6 @@ def list_series_names(engine: Engine) -> list[SeriesName]:
     return [SeriesName(*row) for row in engine.rows(NAMES_SQL)]
 
 
-# Runs of the same suite and name that do not have the function count as 0, as in distinct_break.HISTORY_SQL.
-FUNCTION_SQL = """
-with series as materialized (
-  select distinct r.suite, r.name
-  from run_functions as b
-  join runs as r on r.id = b.run_id
-  where b.function_id = :id
-)
-select r.id as run_id, r.name, a.title, r.started_us, coalesce(b.recompile_count, 0) as count
-from series as s
-cross join runs as r on r.suite is s.suite and r.name = s.name
-left join run_functions as b on b.run_id = r.id and b.function_id = :id
-left join run_annotations as a on a.run_id = r.id
-order by r.started_us desc, r.id desc
-limit :newest
-"""
 # Of runs in which something was compiled: in the others no guard can have failed.
 CATEGORY_SQL = """
 with newest as materialized (
@@ -291,7 +274,10 @@ from distinct_breaks
 where id = :id
 """,
 }
-_HISTORY_SQL = {"function": FUNCTION_SQL, "break": graph_breaks.HISTORY_SQL}
+_HISTORY_SQL = {
+    "function": history_sql("run_functions", "function_id", "recompile_count"),
+    "break": history_sql("run_breaks", "distinct_id", "break_count"),
+}
 
 
 @dataclass(frozen=True)
@@ -302,18 +288,15 @@ class RunCount:
     points: list[HistoryPoint]
 
 
-def count_runs(connection: sqlite3.Connection, kind: str, thing_id: int, *, newest: int) -> RunCount | None:
+def count_runs(engine: Engine, kind: str, thing_id: int, *, newest: int) -> RunCount | None:
     """Count the recompiles of a `function`, or the occurrences of a `break`, in the newest runs; None if unknown."""
-    row = connection.execute(LABEL_SQL[kind], {"id": thing_id}).fetchone()
+    row = get_row(engine, LABEL_SQL[kind], {"id": thing_id})
     if row is None:
         return None
-    return RunCount(
-        str(row["label"]), graph_breaks.list_history(connection, _HISTORY_SQL[kind], thing_id, newest=newest)
-    )
+    points = list_points(engine, _HISTORY_SQL[kind], {"id": thing_id, "newest": newest})
+    return RunCount(str(row["label"]), points)
 
 
 def count_guard_failures(engine: Engine, category: str, suite: str | None = None, *, newest: int) -> list[HistoryPoint]:
     """Count the failed guards of a category in the newest runs, the oldest first."""
-    values = {"category": category, "suite": suite, "newest": newest}
-    rows = engine.rows(CATEGORY_SQL, values)
-    return [HistoryPoint(**dict(row)) for row in reversed(rows)]
+    return list_points(engine, CATEGORY_SQL, {"category": category, "suite": suite, "newest": newest})

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from compileboard.app.analysis.runs.states import RunState, describe_state
 from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.fleet.runs import RunFilter, count_runs, list_runs, list_tags
-from compileboard.app.queries.fleet.scope import read_run_filter
+from compileboard.app.queries.fleet.runs import RunFilter, count_runs, list_runs, list_tags, read_run_filter
 from compileboard.app.queries.newest import MAY_CHANGE, RecorderClock
 from compileboard.app.queries.run_rows import RunRow
 

@@ -293,7 +293,7 @@ def count_lines(
         ]
     lines = []
     for thing_id in read_ids(kind, values):
-        counted = count_runs(reader, kind, thing_id, newest=run_count)
+        counted = count_runs(engine, kind, thing_id, newest=run_count)
         if counted is None:
             raise UnknownCountedError(f"There is no {COUNTED[kind][2]} {thing_id}.")
         lines.append(build_count_line(counted.label, counted.points))

@@ -7,7 +7,7 @@ from werkzeug.wrappers import Response
 
 from compileboard.app.db import get_clock, get_engine, get_settings, writing
 from compileboard.app.queries.fleet import runs
-from compileboard.app.queries.fleet.scope import FILTERS
+from compileboard.app.queries.fleet.runs import FILTERS
 from compileboard.app.queries.page import check_limit
 from compileboard.app.screens.fleet.runs import build_runs, read_runs_filters
 from compileboard.app.web.filters import run_url

@@ -6,7 +6,9 @@ import sqlite3
 from collections.abc import Callable
 
 from compileboard.app.analysis.models import table
-from compileboard.app.queries.fleet import graph_breaks, recompiles, runs
+from compileboard.app.queries.fleet import runs
+from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
+from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.app.queries.run import guards
 from compileboard.app.web.run.run import FILLS
 
@@ -42,13 +44,13 @@ def _compile(reader: sqlite3.Connection) -> list[str]:
 
 
 def _graph_breaks(reader: sqlite3.Connection) -> list[str]:
-    sorts = [f"/graph_breaks?sort={order}{way}" for order in graph_breaks.ORDERS for way in ("", ".asc")]
+    sorts = [f"/graph_breaks?sort={order}{way}" for order in GRAPH_BREAKS.orders for way in ("", ".asc")]
     one = _one(reader, "select distinct_id from run_breaks order by break_count desc limit 1")
     return [*sorts, "/graph_breaks?q=print&gb=GB0059&function=f&suite=captures", f"/graph_breaks/{one}"]
 
 
 def _recompiles(reader: sqlite3.Connection) -> list[str]:
-    sorts = [f"/recompiles?sort={order}{way}" for order in recompiles.ORDERS for way in ("", ".asc")]
+    sorts = [f"/recompiles?sort={order}{way}" for order in RECOMPILES.orders for way in ("", ".asc")]
     one = _one(reader, "select cause_id from run_causes order by recompile_count desc limit 1")
     return [*sorts, "/recompiles?q=x&category=tensor_size&function=f&suite=captures", f"/recompiles/{one}"]
 

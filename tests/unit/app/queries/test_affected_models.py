@@ -7,24 +7,27 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.fleet.models import BREAKS_SQL, CAUSES_SQL, list_affected_models
+from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
+from compileboard.app.queries.fleet.models import affected_sql, list_affected_models
+from compileboard.app.queries.fleet.reasons import AnySubject
+from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.plan import assert_no_scan
 
 
 @pytest.mark.parametrize(
-    ("sql", "kept", "count"),
-    [(BREAKS_SQL, "distinct_id from run_breaks", 2), (CAUSES_SQL, "cause_id from run_causes", 1)],
+    ("subject", "kept", "count"),
+    [(GRAPH_BREAKS, "distinct_id from run_breaks", 2), (RECOMPILES, "cause_id from run_causes", 1)],
 )
 def test_a_model_is_listed_once_with_its_newest_speedup(
-    store: sqlite3.Connection, reader: sqlite3.Connection, sql: str, kept: str, count: int
+    store: sqlite3.Connection, reader: sqlite3.Connection, subject: AnySubject, kept: str, count: int
 ) -> None:
     bench_suite(store)
-    (model,) = list_affected_models(reader, sql, reader.execute(f"select {kept}").fetchone()[0])
+    (model,) = list_affected_models(reader, subject, reader.execute(f"select {kept}").fetchone()[0])
     speedup = "select speedup from results join series on series.id = series_id where model = 'Breaky' and run_id = ?"
     newest = reader.execute(f"{speedup} and experiment = 'performance'", (RUNS[-1],)).fetchone()[0]
     assert (model.model, model.run_id, model.event_count, model.speedup) == ("Breaky", RUNS[-1], count, newest)
-    assert_no_scan(reader, sql, {"id": 1, "runs": 10})
+    assert_no_scan(reader, affected_sql(subject), {"id": 1, "runs": 10})
 
 
 @pytest.mark.parametrize(

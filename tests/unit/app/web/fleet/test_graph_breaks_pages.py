@@ -10,12 +10,18 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet import graph_breaks
-from compileboard.app.queries.fleet.graph_breaks import ORDERS, read_break_filter
-from compileboard.app.queries.fleet.scope import MOST_SLOTS, list_slots
+from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
+from compileboard.app.queries.fleet.reasons import (
+    get_reason,
+    get_reason_trends,
+    list_affected_runs,
+    list_history,
+    list_reasons,
+)
+from compileboard.app.queries.fleet.runs import MOST_SLOTS, list_slots
 from tests.unit.app.seed import START_US, add_distinct_break, add_function, add_run, insert
 
-ALL = read_break_filter({})
+ALL = GRAPH_BREAKS.read_filter({})
 
 
 def _listed(client: FlaskClient, query: str = "") -> list[int]:
@@ -25,7 +31,7 @@ def _listed(client: FlaskClient, query: str = "") -> list[int]:
 
 
 def test_distinct_breaks_agree_with_their_events(recorded_reader: sqlite3.Connection) -> None:
-    page = graph_breaks.list_distinct_breaks(recorded_reader, ALL, limit=1000)
+    page = list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, limit=1000)
     rows = recorded_reader.execute(
         "select distinct_id, count(*), count(distinct run_id) from graph_breaks group by distinct_id"
     )
@@ -33,9 +39,10 @@ def test_distinct_breaks_agree_with_their_events(recorded_reader: sqlite3.Connec
 
 
 def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
-    page = graph_breaks.list_distinct_breaks(recorded_reader, ALL, limit=1000)
+    page = list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, limit=1000)
     slots = list_slots(SqliteEngine(recorded_reader), ALL.runs)
-    summary, cells = graph_breaks.get_break_trends(recorded_reader, ALL, slots)
+    trends = get_reason_trends(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL)
+    summary, cells = trends.summary, trends.grid
     total = recorded_reader.execute("select count(*), count(distinct run_id) from graph_breaks").fetchone()
     assert (summary.break_count, summary.run_count) == tuple(total)
     assert summary.distinct_count == len(page.rows)
@@ -45,15 +52,15 @@ def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection)
     assert drawn == pytest.approx(summary.break_count)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", GRAPH_BREAKS.orders)
 @pytest.mark.parametrize("way", ["", ".asc"])
 def test_pages_visit_every_break_once_in_order(recorded_reader: sqlite3.Connection, order: str, way: str) -> None:
-    whole = graph_breaks.list_distinct_breaks(recorded_reader, ALL, sort=order + way, limit=1000).rows
-    keys = [getattr(graph_break, ORDERS[order]) for graph_break in whole]
+    whole = list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, sort=order + way, limit=1000).rows
+    keys = [getattr(graph_break, GRAPH_BREAKS.orders[order]) for graph_break in whole]
     assert keys == sorted(keys, reverse=not way)
     cursor, seen = None, []
     while True:
-        page = graph_breaks.list_distinct_breaks(recorded_reader, ALL, sort=order + way, cursor=cursor, limit=7)
+        page = list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, sort=order + way, cursor=cursor, limit=7)
         seen += [row.id for row in page.rows]
         cursor = page.next
         if cursor is None:
@@ -98,8 +105,8 @@ def test_each_filter_lets_its_breaks_through(
 
 def test_a_filter_of_runs_counts_in_those_runs_alone(reader: sqlite3.Connection, seeded: tuple[int, int]) -> None:
     for suite, count in (("a", 3), ("b", 3), (None, 6)):
-        wanted = read_break_filter({"suite": suite} if suite else {})
-        found = graph_breaks.list_distinct_breaks(reader, wanted).rows
+        wanted = GRAPH_BREAKS.read_filter({"suite": suite} if suite else {})
+        found = list_reasons(SqliteEngine(reader), GRAPH_BREAKS, wanted).rows
         assert {graph_break.id: graph_break.break_count for graph_break in found}[seeded[0]] == count
 
 
@@ -122,10 +129,10 @@ def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence:
 def test_one_break_has_its_runs_history_and_events(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
-    for row in graph_breaks.list_distinct_breaks(recorded_reader, ALL, limit=5).rows:
-        one = graph_breaks.get_distinct_break(recorded_reader, row.id)
+    for row in list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, limit=5).rows:
+        one = get_reason(SqliteEngine(recorded_reader), GRAPH_BREAKS, row.id)
         assert one == row
-        runs = graph_breaks.list_affected(recorded_reader, graph_breaks.RUNS_SQL, row.id, limit=500).rows
+        runs = list_affected_runs(SqliteEngine(recorded_reader), GRAPH_BREAKS, row.id, limit=500).rows
         assert sum(run.count for run in runs) == row.break_count
         text = recorded_client.get(f"/graph_breaks/{row.id}").text
         assert all(f"/runs/{run.id}" in text for run in runs)
@@ -135,7 +142,7 @@ def test_history_has_a_zero_where_it_did_not_come(
     reader: sqlite3.Connection, store: sqlite3.Connection, seeded: tuple[int, int]
 ) -> None:
     add_run(store, "R2", suite="b", started_us=START_US + 2)
-    history = graph_breaks.list_history(reader, graph_breaks.HISTORY_SQL, seeded[1])
+    history = list_history(SqliteEngine(reader), GRAPH_BREAKS, seeded[1])
     assert [(point.run_id, point.count) for point in history] == [("R1", 1), ("R2", 0)]
 
 
@@ -153,7 +160,7 @@ def test_a_breaks_history_has_the_runs_without_a_suite_that_do_not_have_it(store
         add_run(store, f"R{day}", name=name, suite=suite, started_us=START_US + day)
         if count:
             insert(store, "run_breaks", run_id=f"R{day}", distinct_id=distinct, break_count=count, compile_us=1)
-    history = graph_breaks.list_history(store, graph_breaks.HISTORY_SQL, distinct)
+    history = list_history(SqliteEngine(store), GRAPH_BREAKS, distinct)
     assert [(point.run_id, point.count) for point in history] == [("R0", 2), ("R1", 0)], (
         "the same name and no suite, no other"
     )
@@ -167,6 +174,6 @@ def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(store: sqlite
             insert(store, "run_breaks", run_id=f"R{number:03}", distinct_id=distinct, break_count=4, compile_us=1)
     slots = list_slots(SqliteEngine(store), ALL.runs)
     assert [slot.run_count for slot in slots] == [2] * MOST_SLOTS
-    _summary, cells = graph_breaks.get_break_trends(store, ALL, slots)
+    cells = get_reason_trends(SqliteEngine(store), GRAPH_BREAKS, ALL).grid
     assert cells.line(distinct) == [4.0, 2.0] + [0.0] * (MOST_SLOTS - 2)
-    assert cells.kinds[0].line == cells.line(distinct)
+    assert cells.kinds[0].trend == cells.line(distinct)

@@ -10,25 +10,24 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet import graph_breaks, recompiles
-from compileboard.app.queries.fleet.recompiles import ORDERS, read_cause_filter
-from compileboard.app.queries.fleet.scope import list_slots
+from compileboard.app.queries.fleet.reasons import get_reason, get_reason_trends, list_affected_runs, list_reasons
+from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from tests.unit.app.seed import START_US, add_function, add_run, insert
 
-ALL = read_cause_filter({})
+ALL = RECOMPILES.read_filter({})
 
 
 def test_causes_agree_with_their_guard_failures(recorded_reader: sqlite3.Connection) -> None:
-    causes = recompiles.list_causes(recorded_reader, ALL, limit=1000).rows
+    causes = list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
     rows = recorded_reader.execute("select cause_id, sum(position = 0), count(*) from guard_failures group by cause_id")
     expected = {key: (newest, every) for key, newest, every in rows}
     assert {cause.id: (cause.recompile_count, cause.guard_failure_count) for cause in causes} == expected
 
 
 def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
-    causes = recompiles.list_causes(recorded_reader, ALL, limit=1000).rows
-    slots = list_slots(SqliteEngine(recorded_reader), ALL.runs)
-    summary, cells = recompiles.get_cause_trends(recorded_reader, ALL, slots)
+    causes = list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
+    trends = get_reason_trends(SqliteEngine(recorded_reader), RECOMPILES, ALL)
+    summary, cells = trends.summary, trends.grid
     total = recorded_reader.execute("select count(*), count(distinct run_id) from recompiles").fetchone()
     assert (summary.recompile_count, summary.run_count) == tuple(total)
     failures = recorded_reader.execute("select count(*) from guard_failures").fetchone()[0]
@@ -38,15 +37,15 @@ def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection)
     assert sum(kind.count for kind in cells.kinds) == summary.recompile_count
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", RECOMPILES.orders)
 @pytest.mark.parametrize("way", ["", ".asc"])
 def test_pages_visit_every_cause_once_in_order(recorded_reader: sqlite3.Connection, order: str, way: str) -> None:
-    whole = recompiles.list_causes(recorded_reader, ALL, sort=order + way, limit=1000).rows
-    keys = [getattr(cause, ORDERS[order]) for cause in whole]
+    whole = list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, sort=order + way, limit=1000).rows
+    keys = [getattr(cause, RECOMPILES.orders[order]) for cause in whole]
     assert keys == sorted(keys, reverse=not way)
     cursor, seen = None, []
     while True:
-        page = recompiles.list_causes(recorded_reader, ALL, sort=order + way, cursor=cursor, limit=7)
+        page = list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, sort=order + way, cursor=cursor, limit=7)
         seen += [row.id for row in page.rows]
         cursor = page.next
         if cursor is None:
@@ -113,11 +112,11 @@ def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence:
 def test_one_cause_has_its_runs_values_and_suggestion(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
-    for row in recompiles.list_causes(recorded_reader, ALL, limit=5).rows:
-        one = recompiles.get_cause(recorded_reader, row.id)
+    for row in list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=5).rows:
+        one = get_reason(SqliteEngine(recorded_reader), RECOMPILES, row.id)
         assert one is not None
         assert (one.recompile_count, one.run_count) == (row.recompile_count, row.run_count)
-        runs = graph_breaks.list_affected(recorded_reader, recompiles.RUNS_SQL, row.id, limit=500).rows
+        runs = list_affected_runs(SqliteEngine(recorded_reader), RECOMPILES, row.id, limit=500).rows
         assert sum(run.count for run in runs) == row.recompile_count
         text = html.unescape(recorded_client.get(f"/recompiles/{row.id}").text)
         assert row.suggestion is None or row.suggestion in text

@@ -12,8 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet.runs import ORDERS, list_runs
-from compileboard.app.queries.fleet.scope import read_run_filter
+from compileboard.app.queries.fleet.runs import ORDERS, list_runs, read_run_filter
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.dashboard.annotations import annotate
 from tests.unit.app.seed import START_US, add_run

@@ -1,0 +1,143 @@
+"""Reasons across runs, of graph breaks and of recompiles: a list above its trends, and one of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakEvent, DistinctBreak
+from compileboard.app.queries.fleet.models import AffectedModel, list_affected_models
+from compileboard.app.queries.fleet.reasons import (
+    AffectedRun,
+    AnySubject,
+    Event,
+    HistoryPoint,
+    Reason,
+    ReasonSubject,
+    ReasonTrends,
+    Selection,
+    Summary,
+    get_reason,
+    get_reason_trends,
+    list_affected_runs,
+    list_events,
+    list_history,
+    list_reasons,
+)
+from compileboard.app.queries.fleet.recompiles import (
+    RECOMPILES,
+    CauseEvent,
+    RecompileCause,
+    ValueChange,
+    list_value_changes,
+)
+from compileboard.app.queries.newest import RecorderClock
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.run.trace_files import get_event, list_stack
+
+
+@dataclass(frozen=True)
+class ReasonsScreen(Generic[Reason, Summary]):
+    """One page of the list of reasons, above the trends of all of them."""
+
+    listed: Page[Reason]
+    order: str
+    trends: ReasonTrends[Summary]
+
+
+@dataclass(frozen=True)
+class ReasonScreen(Generic[Reason, Event]):
+    """One reason: its newest events, the models and how often it came in the newest runs."""
+
+    reason: Reason
+    events: Sequence[Event]
+    history: Sequence[HistoryPoint]
+    models: Sequence[AffectedModel]
+
+
+@dataclass(frozen=True)
+class GraphBreakScreen(ReasonScreen[DistinctBreak, BreakEvent]):
+    """One distinct graph break, with the stack and the text of its newest event."""
+
+    stack: Sequence[dict[str, Any]]
+    text: str | None
+    debug_context: str | None
+
+
+@dataclass(frozen=True)
+class RecompileCauseScreen(ReasonScreen[RecompileCause, CauseEvent]):
+    """One cause of recompiles, with the values that came."""
+
+    values: Sequence[ValueChange]
+
+
+def build_reasons(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Summary, Any],
+    selected: Selection,
+    order: str | None,
+    cursor: str | None,
+    limit_count: int,
+) -> ReasonsScreen[Reason, Summary]:
+    """Build one page of the list of reasons with their trends.
+
+    Raises: FilterError if the order or the cursor cannot be used.
+    """
+    listed = list_reasons(engine, subject, selected, sort=order, cursor=cursor, limit=limit_count)
+    return ReasonsScreen(listed, order or subject.default_order, get_reason_trends(engine, subject, selected))
+
+
+def _build_reason(
+    reader: sqlite3.Connection, engine: Engine, subject: ReasonSubject[Any, Reason, Any, Event], reason_id: int
+) -> ReasonScreen[Reason, Event] | None:
+    reason = get_reason(engine, subject, reason_id)
+    if reason is None:
+        return None
+    return ReasonScreen(
+        reason=reason,
+        events=list_events(reader, subject, reason_id),
+        history=list_history(engine, subject, reason_id),
+        models=list_affected_models(reader, subject, reason_id),
+    )
+
+
+def build_graph_break(reader: sqlite3.Connection, engine: Engine, distinct_id: int) -> GraphBreakScreen | None:
+    """Build the screen of one distinct graph break; None where there is none."""
+    screen = _build_reason(reader, engine, GRAPH_BREAKS, distinct_id)
+    if screen is None:
+        return None
+    newest = get_event(reader, screen.events[0].process_id, screen.events[0].sequence) if screen.events else {}
+    return GraphBreakScreen(
+        **vars(screen),
+        stack=list_stack(newest),
+        text=newest.get("text") or None,
+        debug_context=newest.get("debug_context"),
+    )
+
+
+def build_recompile_cause(reader: sqlite3.Connection, engine: Engine, cause_id: int) -> RecompileCauseScreen | None:
+    """Build the screen of one cause of recompiles; None where there is none."""
+    screen = _build_reason(reader, engine, RECOMPILES, cause_id)
+    return RecompileCauseScreen(**vars(screen), values=list_value_changes(reader, cause_id)) if screen else None
+
+
+def build_reason_runs(
+    engine: Engine,
+    subject: AnySubject,
+    reason_id: int,
+    cursor: str | None,
+    limit_count: int,
+    clock: RecorderClock,
+) -> Page[AffectedRun] | None:
+    """Build one page of the runs that have a reason; None where there is none.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    if get_reason(engine, subject, reason_id) is None:
+        return None
+    return list_affected_runs(
+        engine, subject, reason_id, cursor=cursor, limit=limit_count, alive_since_us=clock.alive_since_us
+    )

@@ -1,0 +1,120 @@
+"""Reasons across runs: the pages of graph breaks and of recompiles, each a list and one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, abort, render_template, request
+
+from compileboard.app.analysis.labels import describe_break_outcome
+from compileboard.app.charts.breaks_and_recompiles import chart_categories, chart_history, chart_kinds, make_spark
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
+from compileboard.app.queries.fleet.reasons import AnySubject
+from compileboard.app.queries.fleet.recompiles import RECOMPILES
+from compileboard.app.queries.fleet.runs import list_choices
+from compileboard.app.queries.page import check_limit, read_id
+from compileboard.app.screens.fleet.reasons import (
+    ReasonScreen,
+    ReasonsScreen,
+    build_graph_break,
+    build_reason_runs,
+    build_reasons,
+    build_recompile_cause,
+)
+from compileboard.collectors.contract.categories import CATEGORIES
+
+graph_breaks = Blueprint("graph_breaks", __name__)
+recompiles = Blueprint("recompiles", __name__)
+
+BREAK_SORTS = (
+    ("breaks", "most frequent"),
+    ("runs", "most runs"),
+    ("compile_time", "most compile time"),
+    ("last", "last seen"),
+    ("first", "newest kind first"),
+    ("first.asc", "oldest first"),
+)
+CAUSE_SORTS = (
+    ("recompiles", "most recompiles"),
+    ("compile_time", "most compile time"),
+    ("runs", "most runs"),
+    ("guard_failures", "most guard failures"),
+    ("last", "last seen"),
+    ("first", "newest cause first"),
+)
+MORE_FILTERS = ("name", "tag", "host", "gpu", "torch", "commit", "state", "since", "until")
+
+
+@graph_breaks.get("/graph_breaks")
+def index() -> str:
+    """List distinct graph breaks that a filter lets through, with what they came to in those runs."""
+    screen, values = _build_list(GRAPH_BREAKS)
+    kinds = screen.trends.grid.kinds
+    values |= {"chart": chart_kinds(kinds, screen.trends.slots) if kinds else None, "has_charts": bool(kinds)}
+    return render_template("graph_breaks/index.html", **values, sorts=BREAK_SORTS)
+
+
+@recompiles.get("/recompiles", endpoint="index")
+def index_recompiles() -> str:
+    """List causes of recompiles that a filter lets through, with what they came to in those runs."""
+    screen, values = _build_list(RECOMPILES)
+    kinds, has_charts = screen.trends.grid.kinds, screen.trends.summary.recompile_count > 0
+    chart = chart_categories(kinds, screen.trends.slots) if has_charts else None
+    values |= {"chart": chart, "has_charts": has_charts}
+    options = [(category.name, category.label) for category in CATEGORIES]
+    return render_template("recompiles/index.html", **values, sorts=CAUSE_SORTS, options=options)
+
+
+def _build_list(subject: AnySubject) -> tuple[ReasonsScreen[Any, Any], dict[str, Any]]:
+    """Read the list that the address asks for, and make what the templates of both lists take."""
+    engine, args = get_engine(), request.args
+    limit_count = check_limit(args.get("limit"), get_settings().page_size)
+    selected = subject.read_filter(args)
+    screen = build_reasons(engine, subject, selected, args.get("sort"), args.get("cursor"), limit_count)
+    given = {key: args.get(key, "") for key in subject.names}
+    return screen, {
+        "screen": screen,
+        "rows": [(reason, make_spark(screen.trends.grid.line(reason.id))) for reason in screen.listed.rows],
+        "given": given,
+        "filtered": any(given.values()),
+        "more_given": any(given[key] for key in MORE_FILTERS),
+        "choices": list_choices(engine),
+    }
+
+
+@graph_breaks.get("/graph_breaks/<distinct_id>")
+def show(distinct_id: str) -> str:
+    """Show one distinct graph break: why, what to do, in which runs, and its newest event."""
+    limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
+    screen = build_graph_break(get_reader(), get_engine(), read_id(distinct_id))
+    if screen is None:
+        abort(404, GRAPH_BREAKS.describe_absence(distinct_id))
+    values = _build_one(GRAPH_BREAKS, screen, limit_count, "break-history", "graph breaks")
+    events = [(event, describe_break_outcome(event.outcome)) for event in screen.events]
+    return render_template("graph_breaks/one.html", **values, events=events)
+
+
+@recompiles.get("/recompiles/<cause_id>", endpoint="show")
+def show_cause(cause_id: str) -> str:
+    """Show one cause: what it means, what to do, the values that came, in which runs."""
+    limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
+    screen = build_recompile_cause(get_reader(), get_engine(), read_id(cause_id))
+    if screen is None:
+        abort(404, RECOMPILES.describe_absence(cause_id))
+    return render_template(
+        "recompiles/one.html", **_build_one(RECOMPILES, screen, limit_count, "cause-history", "recompiles")
+    )
+
+
+def _build_one(
+    subject: AnySubject, screen: ReasonScreen[Any, Any], limit_count: int, chart_id: str, noun: str
+) -> dict[str, Any]:
+    """Make what the templates of one reason take."""
+    cursor, has_charts = request.args.get("cursor"), len(screen.history) > 1
+    return {
+        "screen": screen,
+        "page_of_runs": build_reason_runs(get_engine(), subject, screen.reason.id, cursor, limit_count, get_clock()),
+        "chart": chart_history(chart_id, "From run to run", noun, screen.history) if has_charts else None,
+        "has_charts": has_charts,
+    }
