@@ -93,7 +93,8 @@ def describe_model(model: type, components: dict[str, Schema]) -> Schema:
     Raises: TypeError if a field has no description.
     """
     hints = get_type_hints(model, include_extras=True)
-    optional = {field.name for field in dataclasses.fields(model) if field.metadata.get("optional")}
+    fields = getattr(model, "__dataclass_fields__", {}).values()  # a named tuple has none
+    optional = {field.name for field in fields if field.metadata.get("optional")}
     properties = {}
     for name in list_names(model):
         if name in hints:

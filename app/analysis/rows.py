@@ -12,7 +12,7 @@ from compileboard.app.analysis.aot.report import GraphReport
 from compileboard.app.analysis.artifacts.labels import describe_name, describe_state
 from compileboard.app.analysis.shapes import ShapeGuard, ShapesView, ShapeSymbol, describe_reason
 from compileboard.app.analysis.stacks import StackTreeNode, build_tree, is_library_name
-from compileboard.app.queries.run import artifacts, guards
+from compileboard.app.queries.run import artifacts
 from compileboard.app.queries.run.compiles import Compilation
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.run.shapes import SymbolRecord
@@ -121,12 +121,6 @@ def artifact_row(compiled: artifacts.ArtifactRow) -> dict[str, Any]:
     row.pop("text", None)
     row.pop("unreadable", None)
     return row | {"meaning": describe_name(compiled.name), "state_meaning": describe_state(compiled.state).meaning}
-
-
-def guard_set_row(compiled: guards.GuardSet) -> dict[str, Any]:
-    """Return one set of guards as it was summed up."""
-    roots = [{"root": root, "guard_count": count} for root, count in compiled.roots]
-    return dict(vars(compiled)) | {"kinds": dict(compiled.kinds), "roots": roots}
 
 
 def stack_row(node: StackTreeNode, code: str | None) -> dict[str, Any]:

@@ -147,11 +147,6 @@ def check_query(known: tuple[str, ...]) -> None:
             raise FilterError(f"{key[:40]}: there is no such parameter; {expected}")
 
 
-def read_number(text: str) -> int | None:
-    """Read a number of an address; None where it is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
 def find_run(run_id: str) -> RunDetail:
     """Return a run, or answer that there is none."""
     detail = run.get_run(get_reader(), run_id)

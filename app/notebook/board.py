@@ -14,7 +14,7 @@ from flask import Flask
 from werkzeug.exceptions import NotFound
 
 from compileboard.app import db
-from compileboard.app.api.answers import find_run, read_number
+from compileboard.app.api.answers import find_run
 from compileboard.app.api.fleet import graph_breaks as distinct_breaks
 from compileboard.app.api.fleet import recompiles as recompile_causes
 from compileboard.app.api.fleet.checks import list_baselines
@@ -43,6 +43,7 @@ from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilte
 from compileboard.app.queries.fleet.reasons import get_reason_trends
 from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.queries.fleet.trends import TrendFilter
+from compileboard.app.queries.page import read_id
 from compileboard.app.queries.parameters import (
     BackendName,
     DeviceName,
@@ -268,9 +269,8 @@ class BoardRun:
 
     def phases_figure(self, compile_key: int) -> Any:
         """Return the phases of one compile; `compile_key` is its `id` among the run's compiles."""
-        number = read_number(str(compile_key))
         with self.board.reading() as reader:
-            screen = None if number is None else build_compile(reader, find_run(self.id).run, number)
+            screen = build_compile(reader, find_run(self.id).run, read_id(str(compile_key)))
         if screen is None:
             raise LookupError(f"Run {self.id} has no compile number {compile_key}.")
         return draw(chart_phases(screen.records) if screen.records else None, "Nothing was recorded of this compile.")

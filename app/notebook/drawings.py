@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import pandas as pd
 
+from compileboard.app.analysis.comparison.model import EnvironmentDifference
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, choose
 from compileboard.app.analysis.models.series import Point, label_fields
@@ -18,7 +19,6 @@ from compileboard.app.api.fleet.comparison import (
     ComparedModel,
     ComparisonJson,
     DistinctChangeJson,
-    EnvironmentJson,
     MetricMean,
     NamedSeries,
 )
@@ -146,7 +146,7 @@ class BoardComparison:
 
     def environment(self) -> pd.DataFrame:
         """Return the surroundings of both sides."""
-        return make_frame(list_columns(EnvironmentJson), self.answer.environment)
+        return make_frame(list_columns(EnvironmentDifference), self.answer.environment)
 
     def figure(self, metric: str | None = None) -> Any:
         """Return the chart of the compare page: each model's change of a metric, the first one where none is given."""

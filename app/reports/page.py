@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from compileboard.app import format
 from compileboard.app.resources import resource_folder
-from compileboard.app.screens.template_names import TEMPLATE_NAMES
+from compileboard.app.screens.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
 
 STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css", "css/print.css")
 # For what comes from torch's own logs; other reports are as small as they were.
@@ -24,20 +22,6 @@ PLOTLY = "vendor/plotly/plotly-basic.min.js"
 # Each a script of its own, which sees no name of another. Charts of one axis, which zoom together, need one more.
 MODULES = ("js/charts.mjs", "js/print.mjs")
 LINKED_MODULES = (*MODULES, "js/trends.mjs")
-_MISSING = Markup('<span class="missing">{}</span>').format(format.NOT_RECORDED)
-_FORMATS: dict[str, Callable[..., str]] = {
-    "duration": format.format_duration,
-    "filesize": format.format_bytes,
-    "count": format.format_count,
-    "number": format.format_number,
-    "percent": format.format_percent,
-    "ratio": format.format_ratio,
-    "time": format.format_time,
-}
-
-
-def _mark_missing(write: Callable[..., str]) -> Callable[[Any], str]:
-    return lambda value: _MISSING if value is None else write(value)
 
 
 @lru_cache(maxsize=1)
@@ -49,12 +33,8 @@ def make_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name, write in _FORMATS.items():
-        environment.filters[name] = _mark_missing(write)
-    environment.filters["recorded"] = lambda value: _MISSING if value is None or value == "" else value
+    environment.filters.update(TEMPLATE_FILTERS)
     environment.globals.update(TEMPLATE_NAMES)
-    environment.filters["iso_time"] = format.format_iso_time
-    environment.filters["plural"] = format.format_plural
     # |tojson escapes < > & ' for us, and json.dumps every character beyond ASCII, U+2028 and U+2029 among them.
     environment.policies["json.dumps_kwargs"] = {}
     return environment

@@ -1,7 +1,13 @@
-"""Words that templates of pages and of reports look up, by the name they have there."""
+"""Words and filters that templates of pages and of reports look up, by the name they have there."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from markupsafe import Markup
+
+from compileboard.app import format
 from compileboard.app.analysis import labels
 from compileboard.app.analysis.artifacts.labels import describe_name
 from compileboard.app.analysis.compiles import name_ending
@@ -33,4 +39,23 @@ TEMPLATE_NAMES = {
     "name_ending": name_ending,
     "phase_legend": LEGEND,
     "reject_kinds": KINDS,
+}
+_MISSING = Markup('<span class="missing">{}</span>').format(format.NOT_RECORDED)
+
+
+def _mark_missing(write: Callable[..., str]) -> Callable[[Any], str]:
+    return lambda value: _MISSING if value is None else write(value)
+
+
+TEMPLATE_FILTERS: dict[str, Callable[..., Any]] = {
+    "duration": _mark_missing(format.format_duration),
+    "filesize": _mark_missing(format.format_bytes),
+    "count": _mark_missing(format.format_count),
+    "number": _mark_missing(format.format_number),
+    "ratio": _mark_missing(format.format_ratio),
+    "percent": _mark_missing(format.format_percent),
+    "time": _mark_missing(format.format_time),
+    "recorded": lambda value: _MISSING if value is None or value == "" else value,
+    "iso_time": format.format_iso_time,
+    "plural": format.format_plural,
 }

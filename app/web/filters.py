@@ -1,19 +1,16 @@
-"""What templates know: formats, the navigation, words for states, links that keep the filters."""
+"""What templates know: filters, the navigation, words for states, links that keep the filters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from flask import Flask, current_app, request, url_for
 from jinja2 import StrictUndefined
-from markupsafe import Markup
 
-from compileboard.app import format
 from compileboard.app.db import get_settings
 from compileboard.app.resources import __version__
-from compileboard.app.screens.template_names import TEMPLATE_NAMES
+from compileboard.app.screens.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
 
 NAVIGATION = (
     ("Overview", "overview.index"),
@@ -26,25 +23,6 @@ NAVIGATION = (
     ("Recompiles", "recompiles.index"),
     ("Search", "search.index"),
 )
-FORMATS: dict[str, Callable[..., str]] = {
-    "duration": format.format_duration,
-    "filesize": format.format_bytes,
-    "count": format.format_count,
-    "number": format.format_number,
-    "ratio": format.format_ratio,
-    "percent": format.format_percent,
-    "time": format.format_time,
-}
-_MISSING = Markup('<span class="missing">{}</span>').format(format.NOT_RECORDED)
-
-
-def _mark_missing(write: Callable[..., str]) -> Callable[[Any], str]:
-    return lambda value: _MISSING if value is None else write(value)
-
-
-def recorded(value: object) -> object:
-    """Show a value as it is, and None or an empty text as "not recorded"."""
-    return _MISSING if value is None or value == "" else value
 
 
 def main_navigation() -> list[tuple[str, str, bool]]:
@@ -77,11 +55,7 @@ def run_url(run_id: str) -> str:
 
 def init_app(app: Flask) -> None:
     """Give the templates their filters and globals."""
-    for name, write in FORMATS.items():
-        app.add_template_filter(_mark_missing(write), name)
-    app.add_template_filter(recorded, "recorded")
-    app.add_template_filter(format.format_iso_time, "iso_time")
-    app.add_template_filter(format.format_plural, "plural")
+    app.jinja_env.filters.update(TEMPLATE_FILTERS)
     app.jinja_env.undefined = StrictUndefined  # a misspelt name is a failing test, not a hole in a page
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals.update(TEMPLATE_NAMES, has_charts=False, live=False)  # what a page does not set

@@ -25,7 +25,7 @@ from compileboard.app.analysis.comparison.model import (
 )
 from compileboard.app.analysis.comparison.pairs import describe_entry, is_wrong, list_shown, pair_entries
 from compileboard.app.analysis.metrics import Metric
-from compileboard.app.queries.fleet.comparison import FunctionSum
+from compileboard.app.queries.fleet.comparison import FunctionCost
 from compileboard.collectors.contract.verdicts import (
     compare_counts,
     decide_overall,
@@ -107,7 +107,7 @@ def _rank(change: DistinctChange) -> tuple[int, str, int, str]:
     )
 
 
-FunctionPair = tuple["FunctionSum | None", "FunctionSum | None"]
+FunctionPair = tuple["FunctionCost | None", "FunctionCost | None"]
 
 
 def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Comparison:
@@ -202,7 +202,7 @@ def _compare_totals(base: CompareSide, new: CompareSide, is_refused: bool) -> tu
     )
 
 
-def _pair_functions(base: Sequence[FunctionSum], new: Sequence[FunctionSum]) -> tuple[FunctionPair, ...]:
+def _pair_functions(base: Sequence[FunctionCost], new: Sequence[FunctionCost]) -> tuple[FunctionPair, ...]:
     """Pair functions by file and name, the largest change of compile time first."""
     ours, theirs = ({(function.file, function.name): function for function in side} for side in (base, new))
     pairs = [(ours.get(key), theirs.get(key)) for key in {**ours, **theirs}]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.analysis.metrics import Metric
-from compileboard.app.queries.fleet.comparison import FunctionSum
+from compileboard.app.queries.fields import TimeUs
+from compileboard.app.queries.fleet.comparison import FunctionCost
+from compileboard.app.schema import one_of, published
 from compileboard.collectors.contract.verdicts import Verdict
 
 # What tells two series apart. Another machine makes other numbers of the same model; the others make another model.
@@ -67,19 +69,16 @@ class DistinctItem:
 
 
 @dataclass(frozen=True)
-class RunLabel:
-    """A run's facts that are shown beside a comparison.
+class ComparedRun:
+    """A run of it."""
 
-    Units: started_us is since the epoch.
-    """
-
-    id: str
-    name: str
-    started_us: int
-    state: str
-    commit: str | None
-    branch: str | None
-    subject: str | None
+    id: Annotated[str, "Its id."]
+    name: Annotated[str, "What it is called."]
+    started_us: Annotated[TimeUs, "When it started."]
+    state: Annotated[str, "Its state."]
+    commit: Annotated[str | None, "Its commit."]
+    branch: Annotated[str | None, "Its branch."]
+    subject: Annotated[str | None, "The commit's subject."]
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,11 @@ class CompareSide:
 
     asked: str  # what the address or the command said
     title: str
-    runs: tuple[RunLabel, ...] = ()
+    runs: tuple[ComparedRun, ...] = ()
     entries: tuple[ModelResult, ...] = ()
     breaks: tuple[DistinctItem, ...] | None = None
     causes: tuple[DistinctItem, ...] | None = None
-    functions: tuple[FunctionSum, ...] = ()
+    functions: tuple[FunctionCost, ...] = ()
     totals: Mapping[str, float] = field(default_factory=dict)  # of its runs, summed
     environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     config: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)  # (module, name) -> value, default
@@ -179,26 +178,27 @@ class DistinctDiff:
 
 @dataclass(frozen=True)
 class EnvironmentDifference:
-    """One fact of the environment on both sides; `weight` is refuses, warns, intended, differs or same."""
+    """One thing of the surroundings."""
 
-    name: str
-    base: tuple[str, ...]
-    new: tuple[str, ...]
-    weight: str
+    name: Annotated[str, "What it is."]
+    base: Annotated[tuple[str, ...], "Base's values."]
+    new: Annotated[tuple[str, ...], "New's values."]
+    weight: Annotated[str, one_of(("refuses", "warns", "intended", "differs", "same")), "What that means."]
 
 
 @dataclass(frozen=True)
 class ChangedSetting:
-    """A setting that differs from torch's default on a side; None is the default there."""
+    """A setting that differs from torch's default on a side."""
 
-    module: str
-    name: str
-    default: str
-    base: str | None
-    new: str | None
+    module: Annotated[str, "Its module."]
+    name: Annotated[str, "Its name."]
+    default: Annotated[str, "torch's default."]
+    base: Annotated[str | None, "Base's value, null for the default."]
+    new: Annotated[str | None, "New's value, null for the default."]
 
     @property
-    def differs(self) -> bool:
+    @published
+    def differs(self) -> Annotated[bool, "Whether the sides differ."]:
         """Return whether the sides differ in it."""
         return self.base != self.new
 
@@ -218,7 +218,7 @@ class Comparison:
     breaks: DistinctDiff
     causes: DistinctDiff
     totals: tuple[MetricDelta, ...]
-    functions: tuple[tuple[FunctionSum | None, FunctionSum | None], ...]
+    functions: tuple[tuple[FunctionCost | None, FunctionCost | None], ...]
     environment: tuple[EnvironmentDifference, ...]
     settings: tuple[ChangedSetting, ...]
     refused: tuple[str, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from compileboard.app.analysis.comparison.model import (
@@ -18,7 +17,7 @@ from compileboard.app.analysis.comparison.model import (
     ModelPair,
     ModelResult,
 )
-from compileboard.app.queries.fleet.comparison import FunctionSum
+from compileboard.app.queries.fleet.comparison import FunctionCost
 
 SERIES = (*MODEL_FIELDS, *MACHINE_FIELDS)
 _NUMBERS = ("base", "new", "change", "verdict", "method", "detail", "p_value", "ratio_low", "ratio_high")
@@ -43,8 +42,8 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
         "recompile_causes": _diff(comparison.causes),
         "totals": {total.metric.name: _delta(total) for total in comparison.totals},
         "functions": [_functions(*function) for function in comparison.functions],
-        "environment": [asdict(difference) for difference in comparison.environment],
-        "settings": [asdict(setting) | {"differs": setting.differs} for setting in comparison.settings],
+        "environment": list(comparison.environment),
+        "settings": list(comparison.settings),
     }
 
 
@@ -80,7 +79,7 @@ def _series(entry: ModelResult) -> dict[str, Any]:
 
 
 def _side(compiled: CompareSide) -> dict[str, Any]:
-    return {"asked": compiled.asked, "title": compiled.title, "runs": [asdict(run) for run in compiled.runs]}
+    return {"asked": compiled.asked, "title": compiled.title, "runs": list(compiled.runs)}
 
 
 def _sum(compiled: MetricSum) -> dict[str, Any]:
@@ -151,17 +150,7 @@ def _diff(diff: DistinctDiff) -> dict[str, Any]:
     return {"not_compared": diff.lacks or None, "left_out_count": diff.left_out, "changes": changes}
 
 
-def _functions(base: FunctionSum | None, new: FunctionSum | None) -> dict[str, Any]:
+def _functions(base: FunctionCost | None, new: FunctionCost | None) -> dict[str, Any]:
     named = new or base
     assert named is not None  # a pair has at least one
-    sides = {name: None if function is None else _spent(function) for name, function in (("base", base), ("new", new))}
-    return {"file": named.file, "function": named.name} | sides
-
-
-def _spent(compiled: FunctionSum) -> dict[str, int | None]:
-    return {
-        "compile_count": compiled.compile_count,
-        "graph_break_count": compiled.graph_break_count,
-        "recompile_count": compiled.recompile_count,
-        "compile_us": compiled.compile_us,
-    }
+    return {"file": named.file, "function": named.name, "base": base, "new": new}

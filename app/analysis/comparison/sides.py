@@ -11,11 +11,11 @@ from compileboard.app.analysis.comparison.metrics import COMPARED
 from compileboard.app.analysis.comparison.model import (
     MACHINE_FIELDS,
     MODEL_FIELDS,
+    ComparedRun,
     CompareSide,
     DistinctItem,
     Key,
     ModelResult,
-    RunLabel,
 )
 from compileboard.app.format import format_time
 from compileboard.app.queries.comparison import TaskDistinct
@@ -116,10 +116,10 @@ def name_side(named: NamedSide) -> str:
     return named.asked.replace(":", " ", 1)
 
 
-def label_run(detail: RunDetail) -> RunLabel:
+def label_run(detail: RunDetail) -> ComparedRun:
     """Return what of a run stands beside a comparison."""
     run = detail.run
-    return RunLabel(
+    return ComparedRun(
         run.id, run.shown_name, run.started_us, run.state, run.git_commit, run.git_branch, run.git_subject
     )  # fmt: skip
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.analysis.comparison.differences import WORDS
+from compileboard.app.analysis.comparison.model import ChangedSetting, ComparedRun, EnvironmentDifference
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.api.answers import operation, refuse
 from compileboard.app.api.fleet.models import SeriesFields
 from compileboard.app.db import get_engine, get_reader
-from compileboard.app.queries.fields import Count, DurationUs, FileName, FunctionName, LineNumber, TimeUs
+from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
+from compileboard.app.queries.fleet.comparison import FunctionCost
 from compileboard.app.queries.parameters import Parameter, SuiteName
 from compileboard.app.queries.sides import FORMS
 from compileboard.app.schema import one_of
@@ -73,19 +75,6 @@ class CompareDistinct:
 
 
 @dataclass(frozen=True)
-class ComparedRun:
-    """A run of it."""
-
-    id: Annotated[str, "Its id."]
-    name: Annotated[str, "What it is called."]
-    started_us: Annotated[TimeUs, "When it started."]
-    state: Annotated[str, "Its state."]
-    commit: Annotated[str | None, "Its commit."]
-    branch: Annotated[str | None, "Its branch."]
-    subject: Annotated[str | None, "The commit's subject."]
-
-
-@dataclass(frozen=True)
 class ComparedSide:
     """One side."""
 
@@ -144,16 +133,6 @@ class ExcludedModel(NamedSeries):
 
 
 @dataclass(frozen=True)
-class FunctionCost:
-    """What a side spent on a function."""
-
-    compile_count: Annotated[Count, "Compiles."]
-    graph_break_count: Annotated[Count, "Graph breaks."]
-    recompile_count: Annotated[Count, "Recompiles."]
-    compile_us: Annotated[DurationUs | None, "Compile time."]
-
-
-@dataclass(frozen=True)
 class ComparedFunction:
     """One function."""
 
@@ -161,28 +140,6 @@ class ComparedFunction:
     function: Annotated[str, "Its name."]
     base: Annotated[FunctionCost | None, "What base spent on it, null where base has none."]
     new: Annotated[FunctionCost | None, "What new spent on it, null where new has none."]
-
-
-@dataclass(frozen=True)
-class EnvironmentJson:
-    """One thing of the surroundings."""
-
-    name: Annotated[str, "What it is."]
-    base: Annotated[list[str], "Base's values."]
-    new: Annotated[list[str], "New's values."]
-    weight: Annotated[str, one_of(("refuses", "warns", "intended", "differs", "same")), "What that means."]
-
-
-@dataclass(frozen=True)
-class SettingJson:
-    """A setting that differs from torch's default on a side."""
-
-    module: Annotated[str, "Its module."]
-    name: Annotated[str, "Its name."]
-    default: Annotated[str, "torch's default."]
-    base: Annotated[str | None, "Base's value, null for the default."]
-    new: Annotated[str | None, "New's value, null for the default."]
-    differs: Annotated[bool, "Whether the sides differ."]
 
 
 @dataclass(frozen=True)
@@ -204,8 +161,8 @@ class ComparisonJson:
     recompile_causes: CompareDistinct
     totals: Annotated[dict[str, CompareDelta], "Whole runs; empty where the sides have other runs or models."]
     functions: Annotated[list[ComparedFunction], "Functions, the largest change of compile time first."]
-    environment: Annotated[list[EnvironmentJson], "Surroundings."]
-    settings: Annotated[list[SettingJson], "Configuration, what differs first."]
+    environment: Annotated[list[EnvironmentDifference], "Surroundings."]
+    settings: Annotated[list[ChangedSetting], "Configuration, what differs first."]
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Annotated
 from compileboard.app.analysis.artifacts.changes import compare_artifacts
 from compileboard.app.analysis.rows import artifact_row
 from compileboard.app.analysis.text.diff import Fold, ShownRow
-from compileboard.app.api.answers import PageQuery, operation, read_number, refuse
+from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fields import Count
-from compileboard.app.queries.page import Page
+from compileboard.app.queries.page import Page, read_id
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run import artifacts
 from compileboard.app.queries.run.artifacts import ArtifactFilter, ArtifactPairQuery, ArtifactRow, check_artifact_id
@@ -90,8 +90,7 @@ def _make_artifact(found: ArtifactRow) -> ArtifactJson:
 @operation(f"{_RUN}/<artifact_id>")
 def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
     """Return one artifact with its text."""
-    number = read_number(artifact_id)
-    screen = None if number is None else build_artifact(get_reader(), detail.run.id, number)
+    screen = build_artifact(get_reader(), detail.run.id, read_id(artifact_id))
     if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no artifact number {artifact_id[:40]}.")
     row = artifact_row(screen.artifact) | {"state_meaning": screen.state.meaning}

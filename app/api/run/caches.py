@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from compileboard.app.analysis.caches.keys import ComponentChange
-from compileboard.app.api.answers import PageQuery, operation, read_number, refuse
+from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fields import (
     CompileId,
@@ -20,6 +20,7 @@ from compileboard.app.queries.fields import (
     Rank,
     RowId,
 )
+from compileboard.app.queries.page import read_id
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.failures import CacheLookup, CacheResult
 from compileboard.app.queries.run.run import RunDetail
@@ -125,8 +126,7 @@ def get_caches(detail: RunDetail, wanted: LookupsQuery, page: PageQuery) -> Cach
 @operation(f"{_RUN}/<lookup_id>")
 def get_one(detail: RunDetail, lookup_id: str, wanted: EarlierRuns) -> CacheLookupDetail:
     """Return one look-up: what its key is made of, and for a miss what differs from the nearest earlier key."""
-    number = read_number(lookup_id)
-    screen = None if number is None else build_lookup(get_reader(), detail.run.id, number, across=wanted.runs)
+    screen = build_lookup(get_reader(), detail.run.id, read_id(lookup_id), across=wanted.runs)
     if screen is None:
         refuse(f"Run {detail.run.id[:80]} has no look-up in a cache with the number {lookup_id[:40]}.")
     return make_lookup_report(screen)

@@ -7,36 +7,28 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.analysis.guards.breakdown import GuardFix, GuardOrigin
-from compileboard.app.analysis.rows import guard_set_row
 from compileboard.app.analysis.text.fields import FieldChange
-from compileboard.app.api.answers import PageQuery, operation, read_number, refuse
+from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fields import (
     SORT_HELP,
-    CompileId,
-    CompileKey,
     Count,
     FileName,
     FunctionName,
     LineNumber,
-    ProcessId,
-    Rank,
-    RowId,
-    RunId,
     SourceLine,
 )
-from compileboard.app.queries.page import Page
+from compileboard.app.queries.page import Page, read_id
 from compileboard.app.queries.parameters import order_by
 from compileboard.app.queries.run import guards
 from compileboard.app.queries.run.artifacts import ArtifactPairQuery, check_artifact_id
-from compileboard.app.queries.run.guards import ORDERS, GuardTotals
+from compileboard.app.queries.run.guards import ORDERS, GuardRoot, GuardSet, GuardTotals, Kinds, Roots
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.schema import one_of
 from compileboard.app.screens.run.guards import GuardSetScreen, build_guard_set, build_guards, compare_guard_sets
 from compileboard.collectors.store.payloads import GuardNode, walk
 
 _RUN = "/runs/<run_id>/guards"
-Kinds = Annotated[dict[str, int], "Guards by torch's name of their kind, the most frequent first."]
 
 
 @dataclass(frozen=True)
@@ -44,38 +36,6 @@ class GuardSort:
     """The order of a list of sets of guards."""
 
     sort: Annotated[str, order_by(ORDERS), SORT_HELP] = "latency"
-
-
-@dataclass(frozen=True)
-class GuardRoot:
-    """One place."""
-
-    root: Annotated[str, "Input or global: `L['x']`."]
-    guard_count: Annotated[Count, "Guards about it."]
-
-
-Roots = Annotated[list[GuardRoot], "Places that guards are about, the most guards first; a set keeps twenty."]
-
-
-@dataclass(frozen=True)
-class GuardSetJson:
-    """The guards of one compile, summed up."""
-
-    id: RowId
-    run_id: RunId
-    artifact_id: Annotated[int, "`id` of the artifact that holds them, as in `/runs/<run_id>/guards/<guards_id>`."]
-    process_id: ProcessId
-    rank: Rank
-    compile_key: CompileKey
-    compile_id: CompileId
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    guard_count: Annotated[Count | None, "Guards: conditions as torch prints them."]
-    latency_us: Annotated[float | None, "Time that checking a whole set takes, measured by torch once. Microseconds."]
-    kinds: Kinds
-    roots: Roots
-    root_count: Annotated[Count | None, "Places in all."]
 
 
 @dataclass(frozen=True)
@@ -115,7 +75,7 @@ class TreeNode(GuardNodeJson):
 
 
 @dataclass(frozen=True)
-class GuardTreeJson(GuardSetJson):
+class GuardTreeJson(GuardSet):
     """The guards of one compile."""
 
     previous_artifact_id: Annotated[int | None, "`artifact_id` of the cache entry before it."]
@@ -135,8 +95,8 @@ class GuardChangeJson:
 class GuardDiffJson:
     """The guards of two compiles compared; null where one of them is not kept."""
 
-    a: Annotated[GuardSetJson, "The earlier one."]
-    b: Annotated[GuardSetJson, "The later one."]
+    a: Annotated[GuardSet, "The earlier one."]
+    b: Annotated[GuardSet, "The later one."]
     added: Annotated[list[GuardNodeJson] | None, "Guards that only `b` has."] = None
     removed: Annotated[list[GuardNodeJson] | None, "Guards that only `a` has."] = None
     changed: Annotated[
@@ -147,13 +107,9 @@ class GuardDiffJson:
 
 
 @operation(_RUN)
-def list_guard_sets(detail: RunDetail, order: GuardSort, page: PageQuery) -> Page[GuardSetJson]:
+def list_guard_sets(detail: RunDetail, order: GuardSort, page: PageQuery) -> Page[GuardSet]:
     """List a run's sets of guards, one a compile, the largest latency first."""
-    return guards.list_guard_sets(get_reader(), detail.run.id, order.sort, page.cursor, page.limit).map(_make_set)
-
-
-def _make_set(found: guards.GuardSet) -> GuardSetJson:
-    return GuardSetJson(**guard_set_row(found))
+    return guards.list_guard_sets(get_reader(), detail.run.id, order.sort, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/sums")
@@ -164,7 +120,7 @@ def get_sums(detail: RunDetail) -> GuardSums:
     return GuardSums(
         **vars(screen.totals),
         kinds=dict(sums.kinds),
-        roots=[GuardRoot(root, count) for root, count in sums.roots],
+        roots=tuple(GuardRoot(*place) for place in sums.roots),
         other_root_count=sums.other_root_count,
         origins=screen.origins,
         advice=screen.advice,
@@ -179,8 +135,8 @@ def _read_node(node: GuardNode) -> dict[str, Any]:
     return {name: getattr(node, name) for name in GuardNodeJson.__dataclass_fields__}
 
 
-def _read(run_id: str | None, number: int | None, asked: str) -> GuardSetScreen:
-    screen = None if number is None else build_guard_set(get_reader(), run_id, number)
+def _read(run_id: str | None, artifact_id: int, asked: str) -> GuardSetScreen:
+    screen = build_guard_set(get_reader(), run_id, artifact_id)
     if screen is None:
         refuse(f"{f'Run {run_id[:80]}' if run_id else 'This database'} has no guards with the number {asked[:40]}.")
     return screen
@@ -189,10 +145,10 @@ def _read(run_id: str | None, number: int | None, asked: str) -> GuardSetScreen:
 @operation(f"{_RUN}/<guards_id>")
 def get_guards(detail: RunDetail, guards_id: str) -> GuardTreeJson:
     """Return the guards of one compile: a tree, laid flat."""
-    screen = _read(detail.run.id, read_number(guards_id), guards_id)
+    screen = _read(detail.run.id, read_id(guards_id), guards_id)
     previous, tree = screen.previous, screen.tree
     return GuardTreeJson(
-        **guard_set_row(screen.guard_set),
+        **vars(screen.guard_set),
         previous_artifact_id=previous.artifact_id if previous else None,
         nodes=None if tree is None else [TreeNode(**_read_node(node), depth=depth) for depth, node in walk(tree)],
     )
@@ -204,7 +160,7 @@ def get_diff(detail: RunDetail, sides: ArtifactPairQuery) -> GuardDiffJson:
     named = (("a", sides.a), ("b", sides.b))
     before, after = (_read(None, check_artifact_id(name, text), text) for name, text in named)
     screen = compare_guard_sets(before, after)
-    a, b, diff = _make_set(screen.before), _make_set(screen.after), screen.diff
+    a, b, diff = screen.before, screen.after, screen.diff
     if diff is None:
         return GuardDiffJson(a, b)
     return GuardDiffJson(

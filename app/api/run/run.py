@@ -10,13 +10,13 @@ from compileboard.app.analysis import rows
 from compileboard.app.analysis.comparison.environment import SettingChange
 from compileboard.app.analysis.runs.diagnosis import Fix
 from compileboard.app.analysis.runs.states import describe_state
-from compileboard.app.api.answers import PageQuery, operation, read_number, refuse
+from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.api.run.compiles import CompileDetail, FrameCompile
 from compileboard.app.db import get_clock, get_engine, get_reader
 from compileboard.app.queries.fields import SORT_HELP, Count, DurationUs, RunId, StartTime, TimeUs, Title
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import STATES, RunFilter
-from compileboard.app.queries.page import Page
+from compileboard.app.queries.page import Page, read_id
 from compileboard.app.queries.parameters import order_by
 from compileboard.app.queries.run import compiles, failures
 from compileboard.app.queries.run import run as run_detail
@@ -154,8 +154,7 @@ def get_run(detail: RunDetail) -> RunDetailJson:
 @operation("/runs/<run_id>/compiles/<key>")
 def get_compile(detail: RunDetail, key: str) -> CompileDetail:
     """Return one compile with its records, graph breaks, recompiles, failures and stack."""
-    number = read_number(key)
-    screen = None if number is None else build_compile(get_reader(), detail.run, number)
+    screen = build_compile(get_reader(), detail.run, read_id(key))
     if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no compile number {key[:40]}.")
     return CompileDetail(

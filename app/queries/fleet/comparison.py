@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.fields import Count, DurationUs
+from compileboard.app.schema import PRIVATE
 
 FUNCTIONS_SQL = """
 select
@@ -28,23 +31,20 @@ limit :limit
 
 
 @dataclass(frozen=True)
-class FunctionSum:
-    """Hold what some runs spent on one function.
+class FunctionCost:
+    """What a side spent on a function."""
 
-    Units: compile_us microseconds.
-    """
-
-    file: str
-    name: str
-    compile_count: int
-    graph_break_count: int
-    recompile_count: int
-    compile_us: int | None
+    file: str = field(metadata=PRIVATE)
+    name: str = field(metadata=PRIVATE)
+    compile_count: Annotated[Count, "Compiles."]
+    graph_break_count: Annotated[Count, "Graph breaks."]
+    recompile_count: Annotated[Count, "Recompiles."]
+    compile_us: Annotated[DurationUs | None, "Compile time."]
 
 
-def list_function_sums(engine: Engine, run_ids: Sequence[str], limit: int = 1000) -> list[FunctionSum]:
+def list_function_sums(engine: Engine, run_ids: Sequence[str], limit: int = 1000) -> list[FunctionCost]:
     """List the functions of some runs, the most compile time first."""
-    return [FunctionSum(**dict(row)) for row in engine.rows(FUNCTIONS_SQL, {"run_ids": list(run_ids), "limit": limit})]
+    return [FunctionCost(**dict(row)) for row in engine.rows(FUNCTIONS_SQL, {"run_ids": list(run_ids), "limit": limit})]
 
 
 def find_distinct_ids(engine: Engine, table: str, fingerprints: Sequence[str]) -> dict[str, int]:

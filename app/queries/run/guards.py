@@ -6,37 +6,56 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-from compileboard.app.queries.fields import Count
+from compileboard.app.queries.fields import (
+    CompileId,
+    CompileKey,
+    Count,
+    FileName,
+    FunctionName,
+    LineNumber,
+    ProcessId,
+    Rank,
+    RowId,
+    RunId,
+)
 from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page
 
 # What the list may be ordered by; each is never null.
 ORDERS = {"latency": ("coalesce(g.latency_us, -1.0)", float), "guards": ("coalesce(g.guard_count, -1)", int)}
 
 
+class GuardRoot(NamedTuple):
+    """One place."""
+
+    root: Annotated[str, "Input or global: `L['x']`."]
+    guard_count: Annotated[Count, "Guards about it."]
+
+
+Kinds = Annotated[dict[str, int], "Guards by torch's name of their kind, the most frequent first."]
+Roots = Annotated[tuple[GuardRoot, ...], "Places that guards are about, the most guards first; a set keeps twenty."]
+
+
 @dataclass(frozen=True)
 class GuardSet:
-    """Hold the guards of one compile, summed up; `kinds` and `roots` are counts, the largest first.
+    """The guards of one compile, summed up."""
 
-    Units: latency_us is of the whole set, once measured by torch.
-    """
-
-    id: int
-    run_id: str
-    artifact_id: int
-    process_id: str
-    rank: int | None
-    compile_key: int | None
-    compile_id: str | None
-    function: str | None
-    file: str | None
-    line: int | None
-    guard_count: int | None
-    latency_us: float | None
-    kinds: tuple[tuple[str, int], ...]
-    roots: tuple[tuple[str, int], ...]
-    root_count: int | None
+    id: RowId
+    run_id: RunId
+    artifact_id: Annotated[int, "`id` of the artifact that holds them, as in `/runs/<run_id>/guards/<guards_id>`."]
+    process_id: ProcessId
+    rank: Rank
+    compile_key: CompileKey
+    compile_id: CompileId
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    guard_count: Annotated[Count | None, "Guards: conditions as torch prints them."]
+    latency_us: Annotated[float | None, "Time that checking a whole set takes, measured by torch once. Microseconds."]
+    kinds: Kinds
+    roots: Roots
+    root_count: Annotated[Count | None, "Places in all."]
 
 
 @dataclass(frozen=True)
@@ -140,8 +159,8 @@ def _to_set(row: sqlite3.Row) -> GuardSet:
     summary = _load(values.pop("summary"))
     return GuardSet(
         **values,
-        kinds=tuple((summary.get("kinds") or {}).items()),
-        roots=tuple((root, count) for root, count in summary.get("roots") or ()),
+        kinds=summary.get("kinds") or {},
+        roots=tuple(GuardRoot(root, count) for root, count in summary.get("roots") or ()),
         root_count=summary.get("root_count"),
     )
 

@@ -12,7 +12,6 @@ from compileboard.app.analysis.models.table import cut_page
 from compileboard.app.analysis.rows import (
     artifact_row,
     graph_row,
-    guard_set_row,
     no_stack_row,
     plain_row,
     result_row,
@@ -99,7 +98,7 @@ EXPLORED_TABLES = (
     ReportTable("artifacts", artifacts.list_artifacts, artifact_row),
     ReportTable("spans_by_name", _list_names, span_name_row),
     ReportTable("stacks", _list_stacks, dict),
-    ReportTable("guards", _list_guards, guard_set_row),
+    ReportTable("guards", _list_guards, get_plain),
     ReportTable("symbols", shapes.list_shape_compiles, lambda compiled: shapes_row(build_shapes(compiled))),
     ReportTable("aot", list_graph_reports, graph_row),
     ReportTable("rejects", _list_rejects, plain_row),

@@ -6,7 +6,7 @@ from flask import Blueprint, Response, abort, current_app, request, url_for
 
 from compileboard.app.analysis.artifacts.labels import GUARDS
 from compileboard.app.db import get_reader
-from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.page import FilterError, read_id
 from compileboard.app.queries.run import compiles
 from compileboard.app.queries.run.artifacts import Artifact, ArtifactRow, check_artifact_id
 from compileboard.app.queries.run.compiles import CompileRow
@@ -22,14 +22,9 @@ from compileboard.app.web.run.shell import find_run, render_run
 blueprint = Blueprint("artifacts", __name__)
 
 
-def _read_number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
 def find_one(run_id: str, text: str, shown_name: str) -> ArtifactScreen:
     """Return an artifact of a run by the number in an address, or answer that there is none."""
-    number = _read_number(text)
-    screen = build_artifact(get_reader(), run_id, number) if number is not None else None
+    screen = build_artifact(get_reader(), run_id, read_id(text))
     if screen is None:
         abort(404, f"Run {shown_name[:80]} has no artifact number {text[:40]}.")
     return screen
@@ -92,16 +87,15 @@ def _read_compile(run_id: str) -> CompileRow | None:
     value = request.args.get("against", "").strip()
     if not value:
         return None
-    number = _read_number(value)
-    row = compiles.get_compile(get_reader(), run_id, number) if number is not None else None
+    row = compiles.get_compile(get_reader(), run_id, read_id(value))
     return row if row is not None else abort(404, f"against: this run has no compile number {value[:40]}.")
 
 
 @blueprint.get("/runs/<run_id>/compiles/<key>/changes")
 def changes(run_id: str, key: str) -> str:
     """Show what changed in a compile against the cache entry that it was recompiled from."""
-    detail, number = find_run(run_id), _read_number(key)
-    screen = None if number is None else build_changes(get_reader(), run_id, number, request.args.get("from"))
+    detail = find_run(run_id)
+    screen = build_changes(get_reader(), run_id, read_id(key), request.args.get("from"))
     if screen is None:
         abort(404, f"Run {detail.run.shown_name[:80]} has no compile number {key[:40]}.")
     return render_run(detail, "artifacts/changes.html", tab="directory", screen=screen, guard_page=guard_page)

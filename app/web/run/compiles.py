@@ -12,6 +12,7 @@ from compileboard.app.analysis.labels import PhaseShare, list_shares
 from compileboard.app.charts.compiles import chart_phases
 from compileboard.app.db import get_reader
 from compileboard.app.format import format_bytes, format_count, format_duration, format_number, format_time
+from compileboard.app.queries.page import read_id
 from compileboard.app.queries.run.compiles import Compilation
 from compileboard.app.queries.run.run import get_run_features
 from compileboard.app.screens.run.compiles import CompileScreen, build_compile
@@ -88,8 +89,7 @@ def list_places(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
 def show(run_id: str, key: str) -> str:
     """Show one compile of a run."""
     run = find_run(run_id).run
-    good = key.isascii() and key.isdigit() and len(key) < 19
-    screen = build_compile(get_reader(), run, int(key)) if good else None
+    screen = build_compile(get_reader(), run, read_id(key))
     if screen is None:
         abort(404, f"Run {run.shown_name[:80]} has no compile number {key[:40]}.")
     records = screen.records
