@@ -55,8 +55,9 @@ from near as n
 where exists (
   select 1
   from results as x
-  join results as y on y.run_id = n.id and y.series_id = x.series_id and y.experiment = x.experiment
+  join results as y on y.series_id = x.series_id and y.experiment = x.experiment
   where x.run_id = :run_id
+    and y.run_id = n.id
 )
 limit 1
 """

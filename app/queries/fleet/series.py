@@ -252,7 +252,7 @@ with newest as materialized (
   order by r.started_us desc, r.id desc
   limit :newest
 ), failed as (
-  select n.id, sum(b.guard_failure_count) as count
+  select n.id as run_id, sum(b.guard_failure_count) as count
   from newest as n
   $join run_causes as b on b.run_id = n.id
   join recompile_causes as c on c.id = b.cause_id
@@ -261,7 +261,7 @@ with newest as materialized (
 )
 select n.id as run_id, n.name, a.title, n.started_us, coalesce(f.count, 0) as count
 from newest as n
-left join failed as f on f.id = n.id
+left join failed as f on f.run_id = n.id
 left join run_annotations as a on a.run_id = n.id
 order by n.started_us desc, n.id desc
 limit :newest
