@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compileboard.app.queries.fleet.search import Term, Terms
+from compileboard.app.queries.search import Term, Terms
 
 KIND_WORDS = {
     "graph_break": ("Graph breaks", "reason, explanation, hints and the line of code"),

@@ -10,9 +10,9 @@ from compileboard.app.analysis.search import MatchedLine
 from compileboard.app.api.answers import PageQuery, find_run, operation
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fields import CompileId, CompileKey, Count, FunctionName, RunId
-from compileboard.app.queries.fleet.search import Hit
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import Parameter
+from compileboard.app.queries.search import Hit
 from compileboard.app.schema import one_of
 from compileboard.app.screens.fleet.search import build_search
 from compileboard.collectors.store.search_documents import KINDS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compileboard.app.analysis.search import KIND_WORDS, MatchedLine, find_lines
-from compileboard.app.queries.fleet.search import Hit, IndexState, check_kind, get_index_state, read_terms, search
+from compileboard.app.queries.search import Hit, IndexState, check_kind, get_index_state, read_terms, search
 
 MOST_HITS = 100  # of one page: each text is read and looked through
 

@@ -8,8 +8,8 @@ from flask import Blueprint, current_app, render_template, request, url_for
 
 from compileboard.app.analysis.search import MatchedLine
 from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.fleet.search import Hit
 from compileboard.app.queries.page import check_limit
+from compileboard.app.queries.search import Hit
 from compileboard.app.screens.fleet.search import MOST_HITS, MatchedText, build_search
 from compileboard.app.web.filters import run_url
 from compileboard.app.web.run.shell import find_run, render_run

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compileboard.app.analysis.search import KIND_WORDS, find_lines
-from compileboard.app.queries.fleet.search import read_terms, search
+from compileboard.app.queries.search import read_terms, search
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.search_documents import KINDS, READERS
 from compileboard.collectors.store.search_index import index_run
