@@ -82,6 +82,12 @@ def test_links_to_headings_lead_somewhere(page):
     assert [link for link in links if link[1] not in list_anchors(DOCS[link[0] or page])] == []
 
 
+@pytest.mark.parametrize("page", sorted(DOCS))
+def test_files_that_a_page_names_exist(page):
+    named = re.findall(r"`((?:app|benchmarks|collectors|compileboard|static|templates|tests)/[\w./-]+)`", DOCS[page])
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_every_benchmark_the_documents_name_exists():
     named = set(re.findall(r"python -m benchmarks\.([\w.]+\w)", "\n".join(DOCS.values())))
     assert {name for name in named if not (ROOT / "benchmarks" / f"{name.replace('.', '/')}.py").exists()} == set()
