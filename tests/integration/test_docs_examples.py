@@ -10,17 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from compileboard.app.cli.main import main as run_dashboard_command
-from compileboard.app.incidents.update import update_findings
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.migrations import migrate
+from tests.tools.history import record_history
 from tests.tools.observed import PLAIN_CODE, Workplace
-from tests.unit.app.analysis.models.test_h200_suite import ingest_recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
@@ -77,10 +73,7 @@ EXAMPLES = {page: list_examples(page)[0] for page in PAGES if page not in NOT_RU
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Record the demo's history as an H200 measured it, with a baseline from before its first regression."""
     path = tmp_path_factory.mktemp("history") / "compileboard.db"
-    migrate(path)
-    with closing(open_writer(path)) as store:
-        ingest_recorded(store, DATA / "history" / "h200.jsonl.xz")
-    update_findings(path)
+    record_history(path)
     assert run_dashboard_command(["baseline", "save", "main", "--run", LAST_GOOD_RUN, "--db", str(path)]) == 0
     return path
 

@@ -7,31 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import nbformat
 from nbclient import NotebookClient
 
-from compileboard.app.incidents.update import update_findings
 from compileboard.app.notebook.board import Board, BoardRun
 from compileboard.app.notebook.frames import FrameMethod
 from compileboard.collectors.contract.fields import FIELDS
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.migrations import migrate
+from tests.tools.history import record_history
 from tests.tools.observed import ROOT
-from tests.unit.app.analysis.models.test_h200_suite import ingest_recorded
 
 NOTEBOOK, PAGE = ROOT / "docs" / "notebook.ipynb", ROOT / "docs" / "notebook.md"
-
-
-def record_history(path: Path) -> None:
-    """Record the demo's history with its incidents."""
-    migrate(path)
-    with closing(open_writer(path)) as store:
-        ingest_recorded(store, ROOT / "tests" / "data" / "history" / "h200.jsonl.xz")
-    update_findings(path)
 
 
 def run_notebook(folder: Path) -> nbformat.NotebookNode:

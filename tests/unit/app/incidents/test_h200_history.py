@@ -5,29 +5,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from compileboard.app.analysis.incidents.messages import describe_finding
-from compileboard.app.incidents.update import update_findings
 from compileboard.app.queries.dashboard.incidents import SeriesChange, load_findings
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.screens.fleet.comparison import read_comparison
-from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.migrations import migrate
-from tests.unit.app.analysis.models.test_h200_suite import ingest_recorded
-
-RECORDED = Path(__file__).parents[3] / "data" / "history" / "h200.jsonl.xz"
+from compileboard.collectors.store.connection import open_reader
+from tests.tools.history import record_history
 
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
     path = tmp_path_factory.mktemp("history") / "history.db"
-    migrate(path)
-    with closing(open_writer(path)) as store:
-        ingest_recorded(store, RECORDED)
-    update_findings(path)
+    record_history(path)
     with closing(open_reader(path)) as reader:
         yield reader
 

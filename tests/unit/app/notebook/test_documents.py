@@ -9,7 +9,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.tools.notebooks import NOTEBOOK, PAGE, fill_tables, record_history, run_notebook
+from tests.tools.history import record_history
+from tests.tools.notebooks import NOTEBOOK, PAGE, fill_tables, run_notebook
 
 
 def test_the_tables_of_the_page_are_those_of_the_code() -> None:
