@@ -16,6 +16,7 @@ _COLORS = {
     "better": "state-good",
     "changed": "state-warn",
     "eager": "state-quiet",
+    "wrong": "state-quiet",
     "negligible": "series-8",
     "noise": "state-quiet",
     "single": "state-quiet",

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from compileboard.app.analysis.comparison.model import ModelResult
-from compileboard.app.analysis.comparison.sides import make_result, read_stored_result
+from compileboard.app.analysis.comparison.sides import make_result, read_accuracy, read_stored_result
 from compileboard.app.checks.rules.model import OpenIncident, RuleDistinct, RuleInput, Side
 from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from compileboard.app.checks.tables import CannotCompare
@@ -181,8 +181,7 @@ def _make_row(
     for name in _COUNTS:
         of_judge = None if judge is None else getattr(judge, name)
         cells[name] = getattr(merged, name) if of_judge is None else of_judge
-    failure = (judge or merged).reason if (judge or merged).status == "failed" else None
-    cells["accuracy"] = merged.accuracy or (failure if judge else None)
+    cells["accuracy"] = read_accuracy(merged)
     if judge is None:
         cells["ran"] = "pass" if merged.status == "measured" else merged.reason or merged.status
     for part in said:

@@ -219,7 +219,7 @@ def _list_own(change: DetectedChange, compared: Comparison, told: Set[str]) -> l
                     word = "more often" if delta.new > delta.base else "less often"
                     found.append(_make("counter", word, delta.metric.label, delta.base, delta.new))
     for entry in compared.new.entries:
-        if _is_of(change, entry.key) and change.direction == "worse" and (entry.status == "failed" or _is_wrong(entry)):
+        if _is_of(change, entry.key) and change.direction == "worse" and (entry.status == "failed" or entry.is_wrong):
             found.append(_make("failure", "new", entry.accuracy or entry.reason or "failed"))
     return found
 
@@ -232,10 +232,6 @@ def _list_eager(change: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]
     values = (format_value(eager.metric, value) for value in (eager.base, eager.new))
     label = "its latency changed, the compiled model's did not"
     return [_make("eager_mode", "slower" if eager.new > eager.base else "faster", label, *values)]
-
-
-def _is_wrong(entry: ModelResult) -> bool:
-    return bool(entry.accuracy) and str(entry.accuracy).startswith("fail")
 
 
 def _count_models(change: DetectedChange, entries: Sequence[ModelResult]) -> int:

@@ -22,7 +22,7 @@ from compileboard.app.queries.fleet.series import (
 )
 from compileboard.app.queries.fleet.trends import find_usual, is_incomplete
 from compileboard.app.queries.run_cache import cached_ancestry
-from compileboard.collectors.contract.verdicts import SPEEDS
+from compileboard.collectors.contract.verdicts import SPEEDS, is_wrong_answer
 from compileboard.collectors.store.dashboard.series_changes import SERIES
 from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
 
@@ -54,6 +54,7 @@ def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[Series
 
 FEWEST_POINTS = 5
 _NUMBERS = tuple(metric.name for metric in METRICS)
+_MEASURED = np.array([metric.kind == "value" for metric in METRICS])  # it says nothing of a wrong answer
 _INTERVAL_TO_ERROR = 2 * 1.96  # a 95 % interval of a normal distribution has this many standard errors
 _USUAL_SHARE = 0.8  # of the models a suite usually has; a run of fewer was no run of the suite
 _FEW_MODELS = 3
@@ -150,6 +151,7 @@ def read_model_series(
 def _make_model_series(points: ModelPoints, places: RunOrder) -> list[Series]:
     lines = []
     passes = _judge(points)
+    wrong = {run_id for run_id, _status, accuracy in points.statuses if is_wrong_answer(accuracy)}
     for branch, chosen in places.split(row[1] for row in points.rows).items():
         if len(chosen) < FEWEST_POINTS:
             continue
@@ -160,6 +162,7 @@ def _make_model_series(points: ModelPoints, places: RunOrder) -> list[Series]:
         columns = numbers[:, 2:]
         if points.experiment != "performance":  # by this column an accuracy file means something else
             columns[:, _NUMBERS.index("compilation_latency_s")] = np.nan
+        columns[np.array([run_id in wrong for run_id in run_ids])[:, None] & _MEASURED] = np.nan
         speeds = {name: columns[:, _NUMBERS.index(name)] for name in SPEEDS}
         for metric, values in zip(METRICS, columns.T):
             if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:

@@ -99,6 +99,7 @@ LABELS = {
     "better": "better",
     "changed": "changed",
     "eager": "eager mode moved",
+    "wrong": "wrong answer",
     "negligible": f"within {THRESHOLD:.0%}".replace("%", " %"),
     "noise": "no clear difference",
     "single": "one sample each",
@@ -115,7 +116,7 @@ RULE = (
     f"A change above {THRESHOLD:.0%} (compile times {COMPILE_THRESHOLD:.0%}) is more than noise where the 95%"
     f" intervals lie apart, or Mann–Whitney's p is below {ALPHA:g}; of {FEWEST_SAMPLES} samples or more, where they lie"
     " further apart than either side is wide. What was measured once is neither better nor worse, nor is what moved"
-    " because eager mode did. A count is not noisy."
+    " because eager mode did, or what gives a wrong answer. A count is not noisy."
 ).replace("%", " %")
 
 
@@ -155,6 +156,10 @@ class MeasuredSide(Protocol):
     def repeats(self) -> Mapping[str, Sequence[float]]:
         """Return the samples by the names in SAMPLES."""
 
+    @property
+    def is_wrong(self) -> bool:
+        """Return whether the model's answer is known to be wrong."""
+
 
 @dataclass(frozen=True)
 class SideValues:
@@ -163,6 +168,12 @@ class SideValues:
     values: Mapping[str, float]
     interval: tuple[float, float] | None = None
     repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    is_wrong: bool = False
+
+
+def is_wrong_answer(accuracy: object) -> bool:
+    """Return whether an accuracy check's word says that the answer is not known to be right; None was not checked."""
+    return isinstance(accuracy, str) and not accuracy.startswith("pass") and accuracy != "eager_variation"
 
 
 @dataclass(frozen=True)
@@ -222,10 +233,19 @@ def describe_counts(counts: Sequence[int | None]) -> str:
 def judge_sides(
     metrics: Iterable[M], base: MeasuredSide, new: MeasuredSide, thresholds: Mapping[str, float] | None = None
 ) -> dict[str, Verdict[M]]:
-    """Compare every metric of a model that both sides measured, and say of a speed whether eager mode moved it."""
+    """Compare every metric of a model that both sides measured, and say of a speed whether eager mode moved it.
+
+    Of a model whose answer is wrong on a side, only what is counted is judged.
+    """
     limits = thresholds or {}
-    verdicts = ((metric.name, judge(metric, base, new, limits.get(metric.name))) for metric in metrics)
-    return explain_by_eager({name: verdict for name, verdict in verdicts if verdict is not None})
+    judged = ((metric.name, judge(metric, base, new, limits.get(metric.name))) for metric in metrics)
+    verdicts = explain_by_eager({name: verdict for name, verdict in judged if verdict is not None})
+    wrong = [side for side, is_wrong in (("on base", base.is_wrong), ("in new", new.is_wrong)) if is_wrong]
+    reason = f"the answer is wrong {' and '.join(wrong)}: how fast it comes says nothing"
+    return {
+        name: replace(verdict, word="wrong", reason=reason) if wrong and verdict.metric.kind == "value" else verdict
+        for name, verdict in verdicts.items()
+    }
 
 
 def judge(metric: M, base: MeasuredSide, new: MeasuredSide, threshold: float | None = None) -> Verdict[M] | None:

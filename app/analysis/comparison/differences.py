@@ -23,7 +23,7 @@ from compileboard.app.analysis.comparison.model import (
     MetricSum,
     ModelPair,
 )
-from compileboard.app.analysis.comparison.pairs import describe_entry, is_wrong, list_shown, pair_entries
+from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown, pair_entries
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.queries.fleet.comparison import FunctionCost
 from compileboard.collectors.contract.verdicts import (
@@ -174,8 +174,7 @@ def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
         whole = decide_overall(metric, *sums, verdicts)
         return MetricSum(metric, len(measured), *sums, whole.change, whole, verdicts, methods)
     # How fast a wrong answer comes says nothing; a ratio needs both sides above 0.
-    right = [(pair, delta) for pair, delta in measured if not (is_wrong(pair.base) or is_wrong(pair.new))]
-    usable = [(pair, delta) for pair, delta in right if min(delta.base, delta.new) > 0]
+    usable = [(pair, delta) for pair, delta in measured if delta.word != "wrong" and min(delta.base, delta.new) > 0]
     before, after = geomean([delta.base for _pair, delta in usable]), geomean([delta.new for _pair, delta in usable])
     if before is None or after is None:
         return MetricSum(metric, len(usable), before, after, None, None, verdicts, methods)

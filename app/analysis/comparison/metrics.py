@@ -44,7 +44,7 @@ def group_of(name: str) -> str:
 
 
 KINDS = {"worse": "bad", "better": "good", "changed": "warn"} | dict.fromkeys(
-    ("eager", "negligible", "noise", "single", "same"), "quiet"
+    ("eager", "wrong", "negligible", "noise", "single", "same"), "quiet"
 )
 # Of an accuracy that changed: the word and its kind.
 ACCURACY_CHANGES = {"broke": ("now wrong", "bad"), "fixed": ("now right", "good")}

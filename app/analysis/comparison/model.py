@@ -11,7 +11,7 @@ from compileboard.app.analysis.metrics import Metric
 from compileboard.app.queries.fields import TimeUs
 from compileboard.app.queries.fleet.comparison import FunctionCost
 from compileboard.app.schema import one_of, published
-from compileboard.collectors.contract.verdicts import Verdict
+from compileboard.collectors.contract.verdicts import Verdict, is_wrong_answer
 
 # What tells two series apart. Another machine makes other numbers of the same model; the others make another model.
 MODEL_FIELDS = ("suite", "model", "mode", "dtype", "backend", "dynamic", "batch_size", "world_size")
@@ -51,6 +51,11 @@ class ModelResult:
     def model(self) -> str:
         """Return the model's name."""
         return str(self.series["model"])
+
+    @property
+    def is_wrong(self) -> bool:
+        """Return whether its answer is known to be wrong."""
+        return is_wrong_answer(self.accuracy)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from compileboard.app.analysis.comparison.model import (
     ModelPair,
     ModelResult,
 )
-from compileboard.app.analysis.models.labels import REASONS, describe_accuracy
+from compileboard.app.analysis.models.labels import REASONS
 from compileboard.collectors.contract.verdicts import judge_sides
 
 EAGER_MOVED = {
@@ -57,11 +57,6 @@ def pair_entries(base: Sequence[ModelResult], new: Sequence[ModelResult], anyway
         tuple(sorted(right, key=_order)),
         tuple(sorted(excluded, key=_order)),
     )
-
-
-def is_wrong(entry: ModelResult) -> bool:
-    """Return whether a model's answers are known to be wrong."""
-    return entry.accuracy is not None and describe_accuracy(entry.accuracy).kind == "bad"
 
 
 def list_shown(entries: Iterable[ModelResult]) -> list[str]:
@@ -131,8 +126,8 @@ def _pair(base: ModelResult, new: ModelResult) -> ModelPair | None:
     if not verdicts and not (base.accuracy and new.accuracy):
         return None
     accuracy = ""
-    if base.accuracy and new.accuracy and is_wrong(base) != is_wrong(new):
-        accuracy = "broke" if is_wrong(new) else "fixed"
+    if base.accuracy and new.accuracy and base.is_wrong != new.is_wrong:
+        accuracy = "broke" if new.is_wrong else "fixed"
     unknown = [name for name, ours, theirs in zip(MACHINE_FIELDS, base.machine, new.machine) if ours != theirs]
     warnings = [f"not the same {' and '.join(unknown)} on both sides"] if unknown else []
     warnings += [EAGER_MOVED[name] for name in EAGER_MOVED if name in verdicts and verdicts[name].word == "eager"]

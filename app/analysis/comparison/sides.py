@@ -44,12 +44,18 @@ def make_result(row: ResultRow, lead: ExperimentResult, repeats: Mapping[str, Se
         status=lead.status,  # what was timed is compared, and a wrong answer said beside it
         values={name: value for name, value in values.items() if value is not None},
         reason=lead.reason,
-        accuracy=row.accuracy,
+        accuracy=read_accuracy(row),
         interval=_pair(row.speedup_low, row.speedup_high),
         repeats=repeats,
         run_id=row.run_id,
         experiments=row.experiments,
     )
+
+
+def read_accuracy(row: ResultRow) -> str | None:
+    """Return the word of a model's accuracy check; where it did not end, why."""
+    failure = row.judge.reason if row.judge is not None and row.judge.status == "failed" else None
+    return row.accuracy or failure
 
 
 def read_stored_result(row: Mapping[str, Any]) -> ModelResult:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compileboard.app.analysis.labels import Word
 from compileboard.app.format import format_number
-from compileboard.collectors.contract.verdicts import THRESHOLD
+from compileboard.collectors.contract.verdicts import THRESHOLD, is_wrong_answer
 from compileboard.collectors.store.rollups.results import ResultFields, ResultRow
 
 # Upstream's words for how a model failed.
@@ -64,7 +64,7 @@ def describe_accuracy(accuracy: str | None) -> Word:
     if known is not None:
         return known
     meaning = f"Upstream's word for it is {accuracy}."
-    return Word(REASONS.get(accuracy, accuracy), "quiet" if accuracy.startswith("pass") else "bad", meaning)
+    return Word(REASONS.get(accuracy, accuracy), "bad" if is_wrong_answer(accuracy) else "quiet", meaning)
 
 
 def describe_verdict(row: ResultRow) -> Word | None:
@@ -82,7 +82,7 @@ def describe_verdict(row: ResultRow) -> Word | None:
 
 def is_wrong(row: ResultRow) -> bool:
     """Return whether the accuracy check saw a wrong answer, or failed."""
-    return row.accuracy is not None and describe_accuracy(row.accuracy).kind == "bad"
+    return is_wrong_answer(row.accuracy)
 
 
 def is_slower(row: ResultFields) -> bool:

@@ -28,7 +28,13 @@ from compileboard.collectors.contract.verdicts import (
     judge_sides,
 )
 
-WORDS = {"worse": "SLOWER", "better": "FASTER", "single": "FEW_SAMPLES", "eager": "EAGER_MOVED"}
+WORDS = {
+    "worse": "SLOWER",
+    "better": "FASTER",
+    "single": "FEW_SAMPLES",
+    "eager": "EAGER_MOVED",
+    "wrong": "WRONG_ANSWER",
+}
 OUTCOMES = {
     "PASS": PASS,
     "FASTER": PASS,
@@ -36,6 +42,7 @@ OUTCOMES = {
     "OTHER_BATCH_SIZE": NOTE,
     "FEW_SAMPLES": NOTE,
     "EAGER_MOVED": NOTE,
+    "WRONG_ANSWER": NOTE,
     "SLOWER": FAIL,
 }
 
@@ -80,9 +87,9 @@ class MeasuredCheck:
         batches = [side.series.get("batch_size") or None for side in (row, other)]
         if None not in batches and batches[0] != batches[1]:
             return "OTHER_BATCH_SIZE", f"{detail}; batch size {batches[0]}, expected {batches[1]}"
-        if abs(change) <= tolerance:
-            return "PASS", detail
         verdict = judge_row(row, other, {self.metric: tolerance})[self.metric]
+        if abs(change) <= tolerance and verdict.word != "wrong":
+            return "PASS", detail
         return WORDS.get(verdict.word, "NOISE"), f"{detail}; {describe_basis(verdict)}"
 
     def _show(self, row: RuleInput) -> str:

@@ -25,7 +25,7 @@ from compileboard.app.checks.rules.model import (
 
 SHARE = 0.95
 COLUMN = "compression_ratio"
-WORDS = {"worse": "FAIL", "single": "FEW_SAMPLES"}
+WORDS = {"worse": "FAIL", "single": "FEW_SAMPLES", "wrong": "WRONG_ANSWER"}
 
 
 def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
@@ -66,7 +66,7 @@ RULE = Rule(
     name="memory",
     said="every compression ratio is at least 0.95 of the expected one",
     source="check_memory_compression_ratio.py",
-    words={"PASS": PASS, "NOISE": PASS, "MISSING": NOTE, "FEW_SAMPLES": NOTE, "FAIL": FAIL},
+    words={"PASS": PASS, "NOISE": PASS, "MISSING": NOTE, "FEW_SAMPLES": NOTE, "WRONG_ANSWER": NOTE, "FAIL": FAIL},
     check=check,
     applies=need_columns(COLUMN, both=True),
     is_default=True,

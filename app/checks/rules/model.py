@@ -11,7 +11,7 @@ from typing import Any
 from compileboard.app.analysis.comparison.model import ModelResult
 from compileboard.app.queries.dashboard.incidents import SeriesChange
 from compileboard.collectors.contract.result_columns import STORE_NAMES
-from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues
+from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_wrong_answer
 
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
@@ -36,8 +36,12 @@ class RuleInput:
         """Return its numbers as a comparison has them; 0 of a speedup is upstream's padding, and no number."""
         numbers = {STORE_NAMES.get(name, name): read_number(cell) for name, cell in self.cells.items()}
         values = {name: value for name, value in numbers.items() if value is not None}
-        low, high = values.get("speedup_low"), values.get("speedup_high")
-        return SideValues(values, None if low is None or high is None else (low, high), self.repeats)
+        low, high, wrong = (
+            values.get("speedup_low"),
+            values.get("speedup_high"),
+            is_wrong_answer(self.cells.get("accuracy")),
+        )
+        return SideValues(values, None if low is None or high is None else (low, high), self.repeats, wrong)
 
 
 @dataclass(frozen=True)

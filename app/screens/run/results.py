@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compileboard.app.analysis.models.labels import is_wrong
 from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured
 from compileboard.app.screens.fleet.models import ResultList, ResultsScreen, build_result_list, sum_up_results
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_results
@@ -50,5 +51,11 @@ def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedR
 
 
 def _urgency(row: ResultRow) -> tuple[object, ...]:
-    is_wrong = row.accuracy is not None and not row.accuracy.startswith("pass")
-    return (row.status != "failed", not is_wrong, row.status != "measured", row.speedup or 0.0, row.suite, row.model)
+    return (
+        row.status != "failed",
+        not is_wrong(row),
+        row.status != "measured",
+        row.speedup or 0.0,
+        row.suite,
+        row.model,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compileboard.collectors.bench.report.progress import REASONS
-from compileboard.collectors.bench.report.summary import HIGH, LOW, PASSING, read_side
+from compileboard.collectors.bench.report.summary import HIGH, LOW, list_wrong, read_side
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.verdicts import (
     CHANGED,
@@ -14,12 +14,14 @@ from compileboard.collectors.contract.verdicts import (
     Verdict,
     count_models,
     describe_models,
+    is_wrong_answer,
     judge_sides,
 )
 from compileboard.collectors.store.rollups.summaries import geomean
 from compileboard.collectors.terminal.progress_line import count_text
 
 HEADINGS = ("model", "speedup base → new", "latency ms", "compile s", "breaks", "")
+Models = set[tuple[str, str]]  # suite and model
 Verdicts = dict[str, Verdict[ComparedMetric]]
 
 
@@ -29,10 +31,11 @@ def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
     after = {_key(result): result for result in new}
     both = [(before[key], after[key]) for key in after if key in before]
     timed = [pair for pair in both if all("speedup" in result.values for result in pair)]
-    verdicts = [judge_results(*pair) for pair in timed]
+    wrong = list_wrong(base), list_wrong(new)
+    verdicts = [judge_results(*pair, wrong) for pair in timed]
     rows = [HEADINGS, *(_row(*pair, verdict) for pair, verdict in zip(timed, verdicts))]
     lines = _columns(rows) if timed else ["Neither has speedups of the same models to compare."]
-    lines += [_format_count(both)] if timed else []
+    lines += [_format_count(both, wrong)] if timed else []
     leading = [pair for pair in timed if pair[1].experiment == "performance"]  # of the others, speedup is another thing
     if len(leading) > 1:
         lines.append(_overall(leading))
@@ -46,20 +49,20 @@ def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
     return "\n".join(lines)
 
 
-def judge_results(base: BenchMeasured, new: BenchMeasured) -> Verdicts:
-    """Return the verdict on every metric that both results have."""
-    return judge_sides(COMPARED, read_side(base), read_side(new))
+def judge_results(base: BenchMeasured, new: BenchMeasured, wrong: tuple[Models, Models] = (set(), set())) -> Verdicts:
+    """Return the verdict on every metric that both results have; `wrong` are each side's models with a wrong answer."""
+    return judge_sides(COMPARED, read_side(base, wrong[0]), read_side(new, wrong[1]))
 
 
-def _format_count(both: Sequence[tuple[BenchMeasured, BenchMeasured]]) -> str:
+def _format_count(both: Sequence[tuple[BenchMeasured, BenchMeasured]], wrong: tuple[Models, Models]) -> str:
     """Count the models that got worse and better in any metric of their performance, or in their answers."""
     words: dict[tuple[str, str], set[str]] = {}
     for base, new in both:
         model_words = words.setdefault((new.suite, new.model), set())
         if new.experiment == "performance":
-            model_words |= {verdict.word for verdict in judge_results(base, new).values()}
-        if base.accuracy and new.accuracy and (base.accuracy in PASSING) != (new.accuracy in PASSING):
-            model_words.add("better" if new.accuracy in PASSING else "worse")
+            model_words |= {verdict.word for verdict in judge_results(base, new, wrong).values()}
+        if base.accuracy and new.accuracy and is_wrong_answer(base.accuracy) != is_wrong_answer(new.accuracy):
+            model_words.add("worse" if is_wrong_answer(new.accuracy) else "better")
     return f"{count_text(len(words), 'model')} over all metrics: {describe_models(count_models(words.values()))}"
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean
 
 from compileboard.collectors.bench.report.progress import REASONS, plain
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.result_columns import STORE_NAMES
-from compileboard.collectors.contract.verdicts import COMPARED, SideValues, judge_sides
-from compileboard.collectors.store.rollups.summaries import geomean
+from compileboard.collectors.contract.verdicts import COMPARED, SideValues, is_wrong_answer, judge_sides
+from compileboard.collectors.store.rollups.summaries import HUD_PASSING, geomean
 from compileboard.collectors.terminal.progress_line import count_text
 
 LOW, HIGH = "speedup_low", "speedup_high"
-PASSING = ("pass", "pass_due_to_skip", "eager_variation")
 
 
 def summarize(results: Sequence[BenchMeasured]) -> str:
@@ -70,8 +69,11 @@ def _unclear(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
 def _against_baseline(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
     """Judge the speedups against those of --baseline, a file that keeps neither repeats nor intervals."""
     speedup = next(metric for metric in COMPARED if metric.name == "speedup")
+    wrong = list_wrong(results)
     verdicts = {
-        result.model: judge_sides([speedup], SideValues({"speedup": result.values["baseline"]}), read_side(result))
+        result.model: judge_sides(
+            [speedup], SideValues({"speedup": result.values["baseline"]}), read_side(result, wrong)
+        )
         for result in results
         if result.experiment == "performance" and {"speedup", "baseline"} <= result.values.keys()
     }
@@ -83,11 +85,19 @@ def _against_baseline(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]
     return rows or ([("against the baseline", f"none of {len(verdicts)} worse or better")] if verdicts else [])
 
 
-def read_side(result: BenchMeasured) -> SideValues:
-    """Return a result's numbers by the names that are compared; upstream names some otherwise."""
+def read_side(result: BenchMeasured, wrong: Collection[tuple[str, str]] = ()) -> SideValues:
+    """Return a result's numbers by the names that are compared; upstream names some otherwise.
+
+    `wrong` are suite and model of wrong answers.
+    """
     values = {STORE_NAMES.get(name, name): value for name, value in result.values.items()}
     interval = (values[LOW], values[HIGH]) if LOW in values and HIGH in values else None
-    return SideValues(values, interval, result.repeats)
+    return SideValues(values, interval, result.repeats, (result.suite, result.model) in wrong)
+
+
+def list_wrong(results: Sequence[BenchMeasured]) -> set[tuple[str, str]]:
+    """Return suite and model of the results whose answer is wrong."""
+    return {(result.suite, result.model) for result in results if is_wrong_answer(result.accuracy)}
 
 
 def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
@@ -98,7 +108,7 @@ def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
     ]
     if not verdicts:
         return []
-    passed = sum(verdict in PASSING for verdict in verdicts)
+    passed = sum(verdict in HUD_PASSING for verdict in verdicts)
     return _columns([("accuracy", f"pass_rate={100 * passed / len(verdicts):.2f}% ({passed} of {len(verdicts)})")])
 
 

@@ -21,7 +21,7 @@ from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.store.dashboard.series_changes import SERIES, save_comment
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from tests.unit.app.benched import DAY_US, add_results, list_break, measure
+from tests.unit.app.benched import ACCURACY, DAY_US, add_results, list_break, measure
 from tests.unit.app.noisy import NOISE
 from tests.unit.app.seed import START_US
 
@@ -94,6 +94,14 @@ def test_a_speed_that_moved_with_eager_mode_is_not_worse(
     found = [finding for finding in load_findings(store) if finding.subject == "model"]
     assert {change.metric: change.direction for change in found} == directions
     assert {change.first_run_id for change in found} == {run_of(N)}
+
+
+def test_a_wrong_answer_is_neither_faster_nor_slower(store: sqlite3.Connection, database: Path) -> None:
+    for day, speedup in enumerate(STEPPED):
+        wobble, start_us = 1 + NOISE[day % 97] / 100, START_US + day * DAY_US
+        answer = measure(**ACCURACY | {"accuracy": "pass" if day < N else "fail_accuracy"})
+        add_results(store, run_of(day), measure(values={"speedup": speedup * wobble}), answer, started_us=start_us)
+    assert {(change.metric, change.direction) for change in look(store, database)} == {("passes", "worse")}
 
 
 def test_a_finding_waits_for_a_second_run_to_be_confirmed(store: sqlite3.Connection, database: Path) -> None:

@@ -21,7 +21,7 @@ from compileboard.collectors.bench.report.comparison import compare
 from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.bench.worker.statistics import speedup_of
 from compileboard.collectors.contract.events import BenchMeasured
-from tests.unit.app.benched import DAY_US, add_results, measure
+from tests.unit.app.benched import ACCURACY, DAY_US, add_results, measure
 from tests.unit.app.seed import START_US
 
 MODELS = {
@@ -97,7 +97,13 @@ class Said:
         api = {model["model"]: model["metrics"][metric]["verdict"] for model in self.api["models"]}
         (found,) = [other_rule for other_rule in self.check["rules"] if other_rule["name"] == rule]
         check = {verdict["name"]: verdict["verdict"] for verdict in found["verdicts"]}
-        known = {"worse": "SLOWER", "better": "FASTER", "single": "FEW_SAMPLES", "eager": "EAGER_MOVED"}
+        known = {
+            "worse": "SLOWER",
+            "better": "FASTER",
+            "single": "FEW_SAMPLES",
+            "eager": "EAGER_MOVED",
+            "wrong": "WRONG_ANSWER",
+        }
         for model, word in api.items():
             assert check[model] == known[word] if word in known else check[model] in ("PASS", "NOISE")
         return api
@@ -182,6 +188,30 @@ def test_what_moved_with_eager_mode_is_red_nowhere(say: Any) -> None:
     assert said.bench.count("eager mode moved (30 samples a side, ±") == 4
     assert all(model["warning"].startswith("the speedup moved with eager mode") for model in said.api["models"])
     assert all("eager mode got faster (−" in model["metrics"]["speedup"]["detail"] for model in said.api["models"])
+
+
+def check_answer(model: str, accuracy: str) -> BenchMeasured:
+    """Check a model's answer, as the accuracy experiment does."""
+    failure = {} if accuracy == "pass" else {"status": "failed", "reason": accuracy}
+    return measure(**ACCURACY | {"model": model, "accuracy": accuracy, "task": f"{model}-accuracy"} | failure)
+
+
+@pytest.mark.parametrize("answers", [("fail_accuracy", "fail_accuracy"), ("fail_accuracy", "pass")])
+def test_a_wrong_answer_is_faster_or_slower_nowhere(say: Any, answers: tuple[str, str]) -> None:
+    base, new = ([*bench(1), check_answer("Mlp", answers[0])], bench(2, {"Mlp": 2.0}, compiled={"Mlp": 0.7}))
+    said = say(base, [*new, check_answer("Mlp", answers[1])])
+    for metric, rule in (("speedup", "speedup"), ("compilation_latency_s", "compile-time")):
+        assert said.words(metric, rule)["Mlp"] == "wrong"
+        assert "Mlp" not in {model for model, word in said.words(metric, rule).items() if word in ("worse", "better")}
+        assert said.total(metric)[0] not in ("worse", "better")
+    fixed = int(answers[1] == "pass")
+    for text in (said.bench, said.page, said.markdown, said.html):
+        assert re.search(rf"\b0 worse\D*{fixed} better", text)
+    assert said.check["model_counts"] == {"worse": 0, "better": fixed, "both": 0, "neither": 4 - fixed}
+    assert "wrong answer (30 samples a side" in said.bench
+    (wrong,) = [model for model in said.api["models"] if model["model"] == "Mlp"]
+    assert wrong["metrics"]["graph_breaks"]["verdict"] == "same"  # what is counted is judged
+    assert wrong["metrics"]["speedup"]["detail"].startswith("the answer is wrong on base")
 
 
 def test_noise_of_two_runs_of_one_program_is_nothing_anywhere(say: Any) -> None:
