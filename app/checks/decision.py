@@ -156,11 +156,16 @@ def _some(names: set[str]) -> str:
     return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def _list_devices(side: Side) -> str:
+    return ", ".join(sorted({str(row.series["device"]) for row in side.rows if row.series.get("device")}))
+
+
 def _check_environment(actual: Side, expected: Side, reports: list[RuleReport], is_allowed: bool) -> list[str]:
+    ours, theirs = ({"device": _list_devices(side), **side.environment} for side in (actual, expected))
     differing = [
-        f"{name}: {actual.environment[name]} against {expected.environment[name]}"
-        for name in actual.environment
-        if name in expected.environment and actual.environment[name] != expected.environment[name]
+        f"{name}: {ours[name]} against {theirs[name]}"
+        for name in ours
+        if ours[name] and theirs.get(name) and ours[name] != theirs[name]
     ]
     measuring = [report.rule.name for report in reports if report.rule.is_performance and not report.lacks]
     unknown = [

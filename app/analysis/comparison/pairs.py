@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from compileboard.app.analysis.comparison.metrics import COMPARED
 from compileboard.app.analysis.comparison.model import (
@@ -21,7 +22,8 @@ EAGER_MOVED = {
     "speedup": "the speedup moved with eager mode, not with the compiled model",
     "abs_latency_ms": "the latency moved with eager mode, the speedup is what it was",
 }
-_BATCH = MODEL_FIELDS.index("batch_size")
+Entry = TypeVar("Entry")
+Pairs = list[tuple[Entry, Entry]]
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,9 @@ class Paired:
 
 def pair_entries(base: Sequence[ModelResult], new: Sequence[ModelResult], anyway: bool = False) -> Paired:
     """Pair models by all that they were measured as; `anyway` pairs them across machines too."""
-    together, left, right = _match(base, new, lambda result: (result.key, result.machine))
-    more, left, right = _match(left, right, lambda result: result.key)
-    other_batch, left, right = _match(left, right, lambda result: result.key[:_BATCH] + result.key[_BATCH + 1 :])
+    (together, more, other_batch), left, right = match(
+        base, new, MODEL_FIELDS, lambda result, name: result.series.get(name)
+    )
     pairs: list[ModelPair] = []
     excluded: list[Excluded] = []
     for base_result, new_result in (*together, *more):
@@ -80,12 +82,27 @@ def describe_entry(entry: ModelResult, shown: Iterable[str]) -> str:
     return " · ".join(words)
 
 
-Matched = tuple[list[tuple[ModelResult, ModelResult]], list[ModelResult], list[ModelResult]]
+def match(
+    base: Iterable[Entry], new: Iterable[Entry], fields: Sequence[str], read: Callable[[Entry, str], Any]
+) -> tuple[tuple[Pairs[Entry], Pairs[Entry], Pairs[Entry]], list[Entry], list[Entry]]:
+    """Match what both sides measured as the same, each once, and return what is left of both sides too.
+
+    First what was on the same machine, then what was on another one, then what had another batch size.
+    """
+    batchless = [name for name in fields if name != "batch_size"]
+    together, left, right = _match(base, new, (*fields, *MACHINE_FIELDS), read)
+    more, left, right = _match(left, right, fields, read)
+    other_batch, left, right = _match(left, right, batchless, read)
+    return (together, more, other_batch), left, right
 
 
-def _match(base: Iterable[ModelResult], new: Iterable[ModelResult], key: Callable[[ModelResult], Key]) -> Matched:
-    """Match entries of the same key, each once; give what is left of both sides too."""
-    waiting: dict[Key, list[ModelResult]] = {}
+def _match(
+    base: Iterable[Entry], new: Iterable[Entry], fields: Sequence[str], read: Callable[[Entry, str], Any]
+) -> tuple[Pairs[Entry], list[Entry], list[Entry]]:
+    def key(entry: Entry) -> Key:
+        return tuple(read(entry, name) for name in fields)
+
+    waiting: dict[Key, list[Entry]] = {}
     for entry in new:
         waiting.setdefault(key(entry), []).append(entry)
     together, left = [], []

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from compileboard.app.analysis.comparison.model import MACHINE_FIELDS, MODEL_FIELDS
+from compileboard.app.analysis.comparison.pairs import match
 from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, Side
 
 FIELDS = ("suite", "mode", "dtype", "device", "backend", "dynamic", "world_size")
 # Not part of what a model is: another batch size or machine is said, not a vanished model. They tell twins apart.
 TIE_BREAKERS = ("batch_size", "hardware")
+_TIE_BREAKERS = ("batch_size", *MACHINE_FIELDS)
+_CONFIGURATION = tuple(name for name in MODEL_FIELDS if name not in ("model", "batch_size"))
 
 
 class Ambiguous(ValueError):
@@ -19,34 +23,50 @@ class Ambiguous(ValueError):
 
 
 def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
-    """Name both sides' rows alike.
+    """Name both sides' rows alike where they are the same configuration, by Compare's key as far as both sides know it.
 
     Raises: Ambiguous if a run has several results of a model that the other side cannot tell apart.
     """
     sides = (actual, expected)
     rows = [row for side in sides for row in side.rows]
-    fields = [name for name in FIELDS if rows and all(row.series.get(name) is not None for row in rows)]
-    for name in TIE_BREAKERS:
-        if all(row.series for row in rows) and any(_duplicates(side.rows, fields) for side in sides):
-            fields.append(name)
+    fields = [name for name in _CONFIGURATION if rows and all(row.series.get(name) is not None for row in rows)]
+    shown = [name for name in fields if len({str(row.series[name]) for row in rows}) > 1]
+    names = {id(row): _name(row, shown) for row in rows}
+    twins = {
+        name for side in sides for name, count in Counter(names[id(row)] for row in side.rows).items() if count > 1
+    }
+    if twins and all(row.series for row in rows):
+        differing = {name: _list_differing([row for row in rows if names[id(row)] == name]) for name in twins}
+        names = {id(row): _name(row, [*shown, *differing.get(names[id(row)], ())]) for row in rows}
     for side in sides:
-        twins = [row for row in _duplicates(side.rows, fields) if row.series]  # of a bare CSV the rules say it
-        if twins:
-            raise Ambiguous(_describe(side, twins))
-    shown = [name for name in fields if len({str(row.series.get(name)) for row in rows}) > 1]
-    return _rename(actual, shown), _rename(expected, shown)
+        counts = Counter(names[id(row)] for row in side.rows)
+        same = [row for row in side.rows if counts[names[id(row)]] > 1 and row.series]  # of a bare CSV the rules say it
+        if same:
+            raise Ambiguous(_describe(side, same))
+    together, _left, _right = match(expected.rows, actual.rows, ("model", *fields, "batch_size"), _read)
+    for row, new in (both for pairs in together for both in pairs):
+        if not twins or None not in (row.series.get("batch_size"), new.series.get("batch_size")):
+            names[id(row)] = names[id(new)]
+    return _rename(actual, names), _rename(expected, names)
+
+
+def _read(row: RuleInput, field: str) -> Any:
+    return row.name if field == "model" else row.series.get(field)
+
+
+def _name(row: RuleInput, fields: Iterable[str]) -> str:
+    words = [_word(name, row.series.get(name)) for name in fields]
+    return f"{row.name} ({', '.join(words)})" if words else row.name
+
+
+def _list_differing(rows: Sequence[RuleInput]) -> list[str]:
+    return [name for name in _TIE_BREAKERS if len({row.series.get(name) for row in rows}) > 1]
 
 
 def name_configuration(model: str, series: Mapping[str, Any]) -> str:
     """Name a model with all that is known of how it ran."""
     words = [_word(name, series[name]) for name in (*FIELDS, *TIE_BREAKERS) if series.get(name) not in (None, "")]
     return f"{model} ({', '.join(words)})" if words else model
-
-
-def _duplicates(rows: Sequence[RuleInput], fields: Iterable[str]) -> list[RuleInput]:
-    keys = [(row.name, *(str(row.series.get(name)) for name in fields)) for row in rows]
-    counts = Counter(keys)
-    return [row for row, key in zip(rows, keys) if counts[key] > 1]
 
 
 def _describe(side: Side, twins: list[RuleInput]) -> str:
@@ -61,15 +81,10 @@ def _describe(side: Side, twins: list[RuleInput]) -> str:
     )
 
 
-def _rename(side: Side, shown: Sequence[str]) -> Side:
-    names: dict[str, str] = {}
-    rows = []
-    for row in side.rows:
-        words = [_word(name, row.series.get(name)) for name in shown]
-        name = f"{row.name} ({', '.join(words)})" if words else row.name
-        names[row.key] = name
-        rows.append(replace(row, name=name))
-    return replace(side, rows=tuple(rows), breaks=_of(side.breaks, names), causes=_of(side.causes, names))
+def _rename(side: Side, names: Mapping[int, str]) -> Side:
+    rows = tuple(replace(row, name=names[id(row)]) for row in side.rows)
+    by_key = {row.key: row.name for row in rows}
+    return replace(side, rows=rows, breaks=_of(side.breaks, by_key), causes=_of(side.causes, by_key))
 
 
 def _of(found: tuple[RuleDistinct, ...] | None, names: dict[str, str]) -> tuple[RuleDistinct, ...] | None:

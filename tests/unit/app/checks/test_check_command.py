@@ -150,7 +150,7 @@ def test_an_unknown_gpu_is_not_called_a_cpu(
         store.execute("update runs set gpu_name = null")
     asked = ("--baseline", "A", "--rule", "speedup", "--model", "mlp")
     assert _check(database, "--run", "B", *asked) == 2
-    assert "no model in common" in capsys.readouterr().err, "of another device"
+    assert "device: cuda against cpu" in capsys.readouterr().err
     assert _check(database, "--run", "B", "--baseline", "B", "--rule", "speedup") == 0
     assert "warning: the GPU or processor of run B is not known" in capsys.readouterr().out
     assert _check(database, "--run", "C", *asked) == 2
